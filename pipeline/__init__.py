@@ -1,0 +1,62 @@
+"""What a run is: configuration, model families, the loop, progress, evaluation and the commands.
+
+The public surface is small: `ingest`, `split`, `simulate`, `fit`, `topics`, `evaluate`, `infer` and `info` do what
+the commands of the same names do, and `Model` opens what `fit` made.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collapsar.pipeline.evaluation import Evaluation, evaluate
+    from collapsar.pipeline.fitting import fit
+    from collapsar.pipeline.inference import infer
+    from collapsar.pipeline.inspection import info
+    from collapsar.pipeline.intake import ingest, split
+    from collapsar.pipeline.simulation import simulate
+    from collapsar.pipeline.describing import Topic, topics
+    from collapsar.storage.corpus import Corpus
+    from collapsar.storage.model import Model
+
+_HOMES = {
+    "Corpus": "collapsar.storage.corpus",
+    "Evaluation": "collapsar.pipeline.evaluation",
+    "Model": "collapsar.storage.model",
+    "Topic": "collapsar.pipeline.describing",
+    "evaluate": "collapsar.pipeline.evaluation",
+    "fit": "collapsar.pipeline.fitting",
+    "infer": "collapsar.pipeline.inference",
+    "info": "collapsar.pipeline.inspection",
+    "ingest": "collapsar.pipeline.intake",
+    "simulate": "collapsar.pipeline.simulation",
+    "split": "collapsar.pipeline.intake",
+    "topics": "collapsar.pipeline.describing",
+}
+
+__all__ = [
+    "Corpus",
+    "Evaluation",
+    "Model",
+    "Topic",
+    "evaluate",
+    "fit",
+    "infer",
+    "info",
+    "ingest",
+    "simulate",
+    "split",
+    "topics",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `collapsar --help` shall not wait for the compiler."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

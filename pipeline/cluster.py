@@ -1,0 +1,171 @@
+"""Tasks on Dask: a local cluster of our own, in threads or processes, or one that runs elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dask
+import distributed
+from dask.system import CPU_COUNT
+
+from collapsar.pipeline.executor import Executor, SerialExecutor
+from collapsar.storage.errors import ClusterError, CollapsarError, OptionError
+
+SCHEDULERS = "local, threads, serial or an address such as tcp://host:8786"
+
+# Design: stealing moves soft-pinned tasks; Dask's own spilling pickles, so it is off.
+_SETTINGS = {
+    "distributed.scheduler.work-stealing": False,
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.comm.timeouts.connect": "10s",
+    "distributed.admin.tick.limit": "60s",
+}
+
+
+class DaskExecutor:
+    """Runs tasks on a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connected; closed with the executor.
+    cluster : distributed.LocalCluster, optional
+        A cluster of our own, closed too.
+    """
+
+    def __init__(self, client: Any, cluster: Any = None) -> None:
+        self._client, self._cluster = client, cluster
+        self._token = uuid.uuid4().hex[:8]
+        self._submitted = 0
+        self._addresses: list[str] = []
+        self._slots = 0
+        self._look()
+
+    def _look(self) -> None:
+        found = self._client.scheduler_info(n_workers=-1)["workers"]
+        self._addresses = sorted(found)
+        self._slots = sum(int(state["nthreads"]) for state in found.values())
+
+    @property
+    def workers(self) -> int:
+        """Threads of all workers."""
+        return self._slots
+
+    @property
+    def dashboard(self) -> str | None:
+        """Address of the Dask dashboard."""
+        link = self._client.dashboard_link
+        return str(link) if link else None
+
+    def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:
+        """Submit a task; `home` is kept softly, so that a lost worker is no deadlock."""
+        self._submitted += 1
+        name = function.__name__.replace("_", "-")
+        where: dict[str, Any] = {}
+        if home is not None and self._addresses:
+            where = {"workers": [self._addresses[home % len(self._addresses)]], "allow_other_workers": True}
+        key = f"{name}-{self._token}-{self._submitted}"
+        return self._client.submit(function, *args, key=key, pure=False, **where)
+
+    def collect(self, futures: Sequence[Any]) -> list[Any]:
+        """Bring results here."""
+        with _cluster_errors():
+            return list(self._client.gather(list(futures)))
+
+    def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """Run a function once in each worker process."""
+        with _cluster_errors():
+            return list(self._client.run(function, *args).values())
+
+    def close(self) -> None:
+        """Close the client, and the cluster if it is ours."""
+        with contextlib.suppress(Exception):
+            self._client.close(timeout=5)
+        if self._cluster is not None:
+            with contextlib.suppress(Exception):
+                self._cluster.close(timeout=5)
+
+
+@contextlib.contextmanager
+def _cluster_errors() -> Any:
+    try:
+        yield
+    except (distributed.KilledWorker, distributed.CancelledError, distributed.comm.CommClosedError, TimeoutError) as error:
+        raise ClusterError(f"the cluster lost work that cannot be repeated: {error}") from error
+
+
+def open_executor(scheduler: str = "local", workers: int | None = None) -> Executor:
+    """Start or reach what runs the tasks.
+
+    Parameters
+    ----------
+    scheduler : str, optional
+        ``local`` starts worker processes on this machine, ``threads`` worker threads in this process, ``serial``
+        runs each task at once without Dask; else the address of a Dask scheduler.
+    workers : int, optional
+        Number of workers to start, by default one a processor; ``serial`` takes it and runs one after another.
+
+    Returns
+    -------
+    Executor
+        Close it when done.
+
+    Raises
+    ------
+    ClusterError
+        The scheduler cannot be reached, or has no worker.
+    OptionError
+        `workers` is less than 1, or is given for a cluster that is not ours.
+    """
+    if workers is not None and workers < 1:
+        raise OptionError(f"--workers: expected 1 or more, found {workers}")
+    if scheduler == "serial":
+        return SerialExecutor()
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    dask.config.set(_SETTINGS)
+    if scheduler in ("local", "threads"):
+        return _start(workers or CPU_COUNT, processes=scheduler == "local")
+    if "://" not in scheduler:
+        raise OptionError(f"--scheduler: expected {SCHEDULERS}, found {scheduler!r}")
+    return _reach(scheduler)
+
+
+def _start(workers: int, *, processes: bool) -> Executor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)
+        cluster = distributed.LocalCluster(
+            n_workers=workers if processes else 1,
+            threads_per_worker=1 if processes else workers,
+            processes=processes,
+            host="127.0.0.1" if processes else None,
+            dashboard_address="127.0.0.1:8787",
+            silence_logs=logging.CRITICAL,
+        )
+    return DaskExecutor(distributed.Client(cluster), cluster)
+
+
+def _reach(address: str) -> Executor:
+    try:
+        client = distributed.Client(address, timeout=10)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ClusterError(f"{address}: the scheduler cannot be reached ({_first_line(error)})") from None
+    try:
+        client.wait_for_workers(1, timeout=30)
+    except (TimeoutError, OSError):
+        client.close(timeout=5)
+        raise ClusterError(f"{address}: the scheduler has no worker; start one with `dask worker {address}`") from None
+    try:
+        return DaskExecutor(client)
+    except CollapsarError:
+        client.close(timeout=5)
+        raise
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

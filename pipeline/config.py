@@ -1,0 +1,160 @@
+"""What a user says of a run: options of the loop and of the family, from the command line, `--set` and TOML files."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import pydantic
+
+from collapsar.pipeline.contract import FamilyConfig, family_names, load_family
+from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
+
+StopOn = Literal["counts", "objective", "score"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run ends, and how often it is scored.
+
+    Attributes
+    ----------
+    iterations : int
+        The most sweeps over the corpus.
+    tolerance : float
+        End before, when the relative change of `stop_on` between iterations falls under it; 0 for never.
+    stop_on : {"counts", "objective", "score"}
+        What the tolerance is compared with: the expected counts, the family's objective, or the held-out score.
+    score_every : int
+        Score the held-out corpus every so many iterations, and after the last.
+    """
+
+    iterations: int = 200
+    tolerance: float = 0.0
+    stop_on: StopOn = "counts"
+    score_every: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("iterations", "score_every"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise OptionError(f"--{name.replace('_', '-')}: expected a whole number of 1 or more, found {value!r}")
+        if isinstance(self.tolerance, bool) or not isinstance(self.tolerance, (int, float)) or not self.tolerance >= 0:
+            raise OptionError(f"--tolerance: expected a number of 0 or more, found {self.tolerance!r}")
+        if self.stop_on not in get_args(StopOn):
+            raise OptionError(f"--stop-on: expected {', '.join(get_args(StopOn))}, found {self.stop_on!r}")
+
+
+LIMIT_NAMES = tuple(field.name for field in fields(Limits))
+RUN_NAMES = ("family", "seed", "heldout", "scheduler", "workers", *LIMIT_NAMES)
+
+
+def make_config(family: str, options: Mapping[str, Any]) -> FamilyConfig:
+    """Check a family's options.
+
+    Parameters
+    ----------
+    family : str
+        The family's name.
+    options : mapping
+        Options by name; what is left out has its default.
+
+    Returns
+    -------
+    FamilyConfig
+        All options.
+
+    Raises
+    ------
+    OptionError
+        An option is unknown, missing or out of range.
+    """
+    config = load_family(family).Config
+    for name in options:
+        if name not in config.model_fields:
+            known = (*config.model_fields, *RUN_NAMES)
+            raise OptionError(f"unknown option '{name}' of family '{family}'{suggestion(name, known)}")
+    try:
+        return config.model_validate(dict(options))
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "options"
+        flag = name.replace("_", "-")
+        if first["type"] == "missing":
+            raise OptionError(f"--{flag} is required: {config.model_fields[name].description}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise OptionError(f"--{flag}: {message[0].lower() + message[1:]}, found {first['input']!r}") from None
+
+
+def read_config(path: str, family: str | None) -> dict[str, Any]:
+    """Read options from a TOML file: names of the loop's and the family's options at the top level.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    family : str or None
+        The family that was named elsewhere; else the file's key ``family`` counts.
+
+    Returns
+    -------
+    dict
+        Options by name.
+
+    Raises
+    ------
+    AbsentError
+        There is no such file.
+    InputError
+        It is not TOML, or a key is unknown.
+    """
+    try:
+        found = tomllib.loads(Path(path).read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        raise AbsentError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(path, f"cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(path, f"expected TOML ({error})") from None
+    options = {name.replace("-", "_"): value for name, value in found.items()}
+    chosen = family or options.get("family")
+    if chosen is None:
+        raise InputError(path, f"expected a family ({', '.join(family_names())}), here or with --family", "field 'family'")
+    known = (*load_family(str(chosen)).Config.model_fields, *RUN_NAMES)
+    for name in options:
+        if name not in known:
+            raise InputError(path, f"unknown option of family '{chosen}'{suggestion(name, known)}", f"field '{name}'")
+    return options
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Read ``name=VALUE``, the value being TOML; what is not TOML is taken as a string.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``alpha=0.1``, ``learn=["alpha"]`` or ``scaling=labels``.
+
+    Returns
+    -------
+    name : str
+        With ``_`` for ``-``.
+    value : object
+        What TOML makes of it.
+
+    Raises
+    ------
+    OptionError
+        There is no ``=``.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise OptionError(f"--set: expected name=VALUE, found {text!r}")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value
+    return name.strip().replace("-", "_"), parsed

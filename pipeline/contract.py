@@ -1,0 +1,128 @@
+"""What a model family gives on the driver, and how it is found.
+
+A family is a file in `collapsar.pipeline.models` with the names of `Family`, and one beside the shards
+(`collapsar.workers.contract`). Families are discovered: the file's stem, with ``_`` written ``-``, is the name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+
+from collapsar.storage.errors import OptionError, suggestion
+from collapsar.storage.shard import Documents
+from collapsar.workers.contract import family_module
+from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.streams import Stream
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a family knows of the corpus when it begins.
+
+    Attributes
+    ----------
+    documents, words, tokens : int
+        Sizes of the corpus; `words` is the vocabulary's.
+    """
+
+    documents: int
+    words: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Description:
+    """Topics or nodes as people read them, of one block of the vocabulary.
+
+    Attributes
+    ----------
+    ids : numpy.ndarray of int, shape (topics,)
+        Permanent ids in the order to show.
+    share : numpy.ndarray of float64, shape (topics,)
+        Each one's share of the tokens.
+    words : numpy.ndarray of int, shape (topics, count)
+        The block's most probable words of each, as positions in the block, falling.
+    probability : numpy.ndarray of float64, shape (topics, count)
+        Their probabilities.
+    """
+
+    ids: npt.NDArray[np.int64]
+    share: npt.NDArray[np.float64]
+    words: npt.NDArray[np.int64]
+    probability: npt.NDArray[np.float64]
+
+
+class FamilyConfig(BaseModel):
+    """Base of the families' options: frozen, no other names, and a description for each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Family(Protocol):
+    """The half of a family on the driver; ``globals`` and deltas are those of `collapsar.workers.contract`.
+
+    ``CHANGE`` names the fresh number of a delta whose share of the tokens is the relative change of the expected
+    counts. ``Config.title`` says in a line what the family is.
+    """
+
+    Config: ClassVar[type[FamilyConfig]]
+
+    def initialise(self, summary: Summary, config: Any, stream: Stream) -> Arrays:
+        """Make the globals before any document has been seen."""
+
+    def update(self, globals: Arrays, delta: Delta, config: Any, stream: Stream) -> Arrays:  # noqa: A002
+        """Make the next globals from a round's sums; a positive ``another_round`` asks for one more sweep."""
+
+    def objective(self, globals: Arrays, delta: Delta) -> dict[str, float]:  # noqa: A002
+        """Give named figures of the state just swept, before `update`; ``objective`` is the stopping rule's."""
+
+    def figures(self, globals: Arrays) -> dict[str, float]:  # noqa: A002
+        """Give the hyperparameters worth watching."""
+
+    def describe(self, block: Arrays, globals: Arrays, count: int) -> Description:  # noqa: A002
+        """Describe the topics by the `count` most probable words of a block."""
+
+    def truth(self, summary: Summary, config: Any, stream: Stream) -> tuple[Arrays, Arrays]:
+        """Draw the rows and globals of a model to simulate from."""
+
+    def simulate(
+        self, rows: Arrays, globals: Arrays, documents: int, tokens: float, stream: Stream  # noqa: A002
+    ) -> tuple[Documents, npt.NDArray[np.float64]]:
+        """Draw documents, ids and all, and their proportions."""
+
+
+def family_names() -> list[str]:
+    """Return the names of all families."""
+    from collapsar.pipeline import models
+
+    return sorted(found.name.replace("_", "-") for found in pkgutil.iter_modules(models.__path__))
+
+
+def load_family(name: str) -> Family:
+    """Import a family's half on the driver.
+
+    Parameters
+    ----------
+    name : str
+        The family's name.
+
+    Returns
+    -------
+    Family
+        Its module.
+
+    Raises
+    ------
+    OptionError
+        There is no such family.
+    """
+    if name not in family_names():
+        raise OptionError(f"unknown family '{name}'{suggestion(name, family_names())}")
+    return cast(Family, importlib.import_module(f"collapsar.pipeline.models.{family_module(name)}"))

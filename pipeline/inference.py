@@ -1,0 +1,146 @@
+"""Topic proportions of documents, seen or unseen, streamed out to Parquet."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from collapsar.pipeline.cluster import open_executor
+from collapsar.pipeline.evaluation import load_blocks
+from collapsar.storage.corpus import Corpus, ShardReference
+from collapsar.storage.errors import OccupiedError, OptionError
+from collapsar.storage.folder import Folder
+from collapsar.storage.model import Model
+from collapsar.workers import tasks
+from collapsar.workers.contract import load_sweeps
+from collapsar.workers.streams import Stream
+
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("topics", pa.list_(pa.int32())), ("proportions", pa.list_(pa.float32()))]
+)
+
+
+def infer(
+    run: str | os.PathLike[str],
+    corpus: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    threshold: float = 0.001,
+    seed: int = 0,
+    scheduler: str = "threads",
+    workers: int | None = None,
+    progress: Callable[[int], None] = lambda documents: None,
+) -> int:
+    """Write the topic proportions of documents.
+
+    The documents of the training corpus have the proportions that they were fitted with; of any other corpus, all
+    tokens are used to fit proportions with the topics held fixed.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or model.
+    corpus : str or path-like
+        The documents; its vocabulary must be the model's.
+    out : str or path-like
+        Parquet file to write: id, topics (permanent ids, the largest proportion first) and proportions.
+    threshold : float, optional
+        Proportions below are left out; what is left out is one minus the sum.
+    seed : int, optional
+        For families that draw random numbers.
+    scheduler, workers : optional
+        As for `fit`.
+    progress : callable, optional
+        Told the number of documents written so far.
+
+    Returns
+    -------
+    int
+        Number of documents.
+
+    Raises
+    ------
+    OccupiedError
+        The file exists.
+    MismatchError
+        The corpus has another vocabulary.
+    OptionError
+        The threshold is not in [0, 1).
+    """
+    if not 0 <= threshold < 1:
+        raise OptionError(f"--threshold: expected a share in [0, 1), found {threshold}")
+    model, documents = Model(run), Corpus(corpus)
+    documents.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+    head, _, name = os.fspath(out).rpartition("/")
+    folder = Folder(head or ".")
+    if folder.exists(name):
+        raise OccupiedError(f"{out}: exists already; name a new file or remove this one")
+    seen = documents.manifest.digest == model.record.corpus and bool(model.record.shards)
+    executor = open_executor(scheduler, workers)
+    written = 0
+    try:
+        blocks = [] if seen else load_blocks(model, executor)
+        with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
+            part = Path(place) / "part.parquet"
+            with pq.ParquetWriter(part, SCHEMA, compression="zstd") as writer:
+                references = documents.references
+                window = 2 * executor.workers  # shards on their way: bounded, however many there are
+                for first in range(0, len(references), window):
+                    submitted = [
+                        executor.submit(_proportions, model.folder.url, one, blocks, threshold, seed, seen)
+                        for one in references[first : first + window]
+                    ]
+                    for table in executor.collect(submitted):
+                        writer.write_table(table)
+                        written += table.num_rows
+                        progress(written)
+            folder.write(name, part.read_bytes())
+    finally:
+        executor.close()
+    return written
+
+
+def _proportions(
+    url: str, reference: ShardReference, blocks: list[tasks.Block], threshold: float, seed: int, seen: bool
+) -> pa.Table:
+    model = Model(url)
+    family = model.record.family
+    if seen:
+        local = model.documents(reference.number)
+    else:
+        local = tasks.settle(family, reference.load(), blocks, model.globals, Stream(seed, "infer"))
+    theta = load_sweeps(family).infer(local, model.globals)["document_topic"]
+    return sparse(reference.documents().ids, theta, threshold)
+
+
+def sparse(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float) -> pa.Table:
+    """Make a table of the proportions that reach a threshold.
+
+    Parameters
+    ----------
+    ids : pyarrow.Array of string
+        The documents' ids.
+    theta : numpy.ndarray, shape (documents, topics)
+        Their proportions.
+    threshold : float
+        The smallest proportion to keep.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``id``, ``topics`` and ``proportions``, the largest first.
+    """
+    order = np.argsort(-theta, axis=1, kind="stable")
+    falling = np.take_along_axis(theta, order, axis=1)
+    keep = falling >= threshold
+    offsets = pa.array(np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int32))
+    topics = pa.ListArray.from_arrays(offsets, pa.array(order[keep].astype(np.int32)))
+    proportions = pa.ListArray.from_arrays(offsets, pa.array(falling[keep].astype(np.float32)))
+    return pa.Table.from_arrays([ids, topics, proportions], schema=SCHEMA)

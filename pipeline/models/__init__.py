@@ -1,0 +1,1 @@
+"""The model families, one file each; what a file must hold is in `collapsar.pipeline.contract`."""

@@ -1,0 +1,233 @@
+"""The hierarchical Dirichlet process by collapsed variational inference (CV-HDP; Teh, Kurihara and Welling 2007).
+
+theta_d ~ Dir(alpha pi), phi_k ~ Dir(beta tau), pi_k = pt_k prod_{l<k} (1 - pt_l), pt_k ~ Beta(1, gamma);
+alpha, beta, gamma ~ Gamma(shape, rate), tau ~ Dir. Truncated at K topics, nested: beyond K, pi keeps its prior.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+from scipy.special import betaln, digamma, gammaln
+
+from collapsar.pipeline import collapsed
+from collapsar.pipeline.contract import Description, FamilyConfig, Summary
+from collapsar.storage.shard import Documents
+from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.streams import Stream
+
+CHANGE = "moved"
+
+Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]
+
+
+class Config(FamilyConfig, title="hierarchical Dirichlet process, collapsed variational inference (CV-HDP)"):
+    """Options of the family."""
+
+    topics: int = Field(100, ge=1, description="truncation K: the most topics there can be")
+    alpha_shape: float = Field(4.0, gt=0, description="shape of alpha's Gamma prior; alpha: concentration of a document")
+    alpha_rate: float = Field(4.0, gt=0, description="rate of alpha's Gamma prior")
+    gamma_shape: float = Field(7.0, gt=0, description="shape of gamma's Gamma prior; gamma: concentration of the sticks")
+    gamma_rate: float = Field(7.0, gt=0, description="rate of gamma's Gamma prior")
+    beta: float = Field(
+        100.0, gt=0, description="concentration of a topic over the words; the start where beta is learned"
+    )
+    beta_shape: float = Field(4.0, gt=0, description="shape of beta's Gamma prior, where beta is learned")
+    beta_rate: float = Field(4.0, gt=0, description="rate of beta's Gamma prior, where beta is learned")
+    tau: float = Field(40.0, gt=0, description="concentration of tau's Dirichlet prior, where tau is learned")
+    order: Literal[0, 2] = Field(0, description="0: zeroth-order updates (CVB0); 2: the paper's second order")
+    learn: tuple[Learned, ...] = Field(
+        ("alpha", "gamma", "pi"),
+        description="what is learned: alpha, gamma, pi (shares of the topics), beta, tau (shares of the words, else 1/W)",
+    )
+
+
+def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:  # noqa: ARG001
+    """Make the globals before any document has been seen: expectations at the priors' means, pi_k = 1/K."""
+    learn = set(config.learn)
+    uniform = np.full(config.topics, 1.0 / config.topics)
+    moments = config.order == 2 or bool(learn & {"beta", "tau"})
+    alpha = np.array([config.alpha_shape, config.alpha_rate])
+    gamma = np.array([config.gamma_shape, config.gamma_rate])
+    priors = {"alpha": alpha, "gamma": gamma, "beta": np.array([config.beta_shape, config.beta_rate])}
+    return {
+        **{f"{name}_prior": prior for name, prior in priors.items() if name in learn},
+        "order": np.array(config.order),
+        "vocabulary": np.array(float(summary.words)),
+        "tables": np.array(bool(learn & {"alpha", "pi"})),
+        "moments": np.array(moments),
+        "learn_tau": np.array("tau" in learn),
+        "alpha_posterior": alpha,
+        "alpha": np.array(alpha[0] / alpha[1]),
+        "alpha_geometric": np.array(_geometric(alpha) if "alpha" in learn else alpha[0] / alpha[1]),
+        "gamma_posterior": gamma,
+        "gamma": np.array(gamma[0] / gamma[1]),
+        "pi": uniform,
+        "pi_geometric": uniform,
+        "stick_order": np.arange(config.topics),
+        "stick_posterior": np.zeros((0, 2)),
+        "beta": np.array(config.beta),
+        "beta_geometric": np.array(config.beta),
+        "beta_posterior": np.zeros(0),
+        "tau_prior": np.array(config.tau / summary.words),
+        "tau_total": np.array(0.0),
+        "topic_moments": np.zeros((2, config.topics)),
+        "topic_log_absent": np.zeros(config.topics),
+    }
+
+
+def _geometric(posterior: npt.NDArray[np.float64]) -> float:
+    """Return G[y] = exp(psi(a)) / b of a Gamma with shape a and rate b."""
+    return float(np.exp(digamma(posterior[0])) / posterior[1])
+
+
+def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:  # noqa: A002, ARG001
+    """Add the changes of the counts and bring the posteriors of the hyperparameters up to date.
+
+    q(pt_k) = Beta(1 + E[s_k], E[gamma] + sum_{l>k} E[s_l]) with sticks in the order of falling E[n_k];
+    q(alpha) = Gamma(a + E[s], b - sum_d E[log eta_d]); q(gamma) = Gamma(a + K, b - sum_k E[log(1 - pt_k)]);
+    q(beta) = Gamma(a + E[t], b - sum_k E[log xi_k]); q(tau) = Dir(a_tau + E[t_w]).
+    """
+    after = {**globals, **collapsed.counted(globals, delta)}
+    if "tokens" not in delta:  # the start's delta: nothing has been swept yet
+        return after
+    if "pi" in config.learn:
+        after.update(_sticks(after["topic_moments"][0], delta["tables"], float(globals["gamma"])))
+    if "gamma" in config.learn and after["stick_posterior"].size:
+        sticks = after["stick_posterior"]
+        log_rest = digamma(sticks[:, 1]) - digamma(sticks.sum(axis=1))
+        posterior = np.array([config.gamma_shape + len(sticks), config.gamma_rate - log_rest.sum()])
+        after.update(gamma_posterior=posterior, gamma=np.array(posterior[0] / posterior[1]))
+    if "alpha" in config.learn:
+        posterior = np.array(
+            [config.alpha_shape + delta["tables"].sum(), config.alpha_rate - delta.number("log_eta")]
+        )
+        after.update(alpha_posterior=posterior, alpha=np.array(posterior[0] / posterior[1]))
+        after["alpha_geometric"] = np.array(_geometric(posterior))
+    if "beta" in config.learn:
+        log_xi, _ = collapsed.topic_totals(after["topic_moments"], after["topic_log_absent"], float(globals["beta"]))
+        posterior = np.array([config.beta_shape + delta.number("tables_of_words"), config.beta_rate - log_xi.sum()])
+        after.update(beta_posterior=posterior, beta=np.array(posterior[0] / posterior[1]))
+        after["beta_geometric"] = np.array(_geometric(posterior))
+    if "tau" in config.learn:
+        after["tau_total"] = np.array(config.tau + delta.number("tables_of_words"))
+    return after
+
+
+def _sticks(topic: npt.NDArray[np.float64], tables: npt.NDArray[np.float64], gamma: float) -> Arrays:
+    """Return q(pt), in the order of the sticks, and E[pi] and G[pi] by the topics' ids."""
+    order = np.argsort(-topic, kind="stable")
+    s = tables[order]
+    beyond = np.cumsum(s[::-1])[::-1] - s
+    posterior = np.stack([1.0 + s, gamma + beyond], axis=1)
+    both = posterior.sum(axis=1)
+    log_stick, log_rest = digamma(posterior[:, 0]) - digamma(both), digamma(posterior[:, 1]) - digamma(both)
+    mean, geometric = np.empty_like(s), np.empty_like(s)
+    rest = np.cumprod(posterior[:, 1] / both)
+    mean[order] = posterior[:, 0] / both * np.concatenate([[1.0], rest[:-1]])
+    geometric[order] = np.exp(log_stick + np.concatenate([[0.0], np.cumsum(log_rest)[:-1]]))
+    # A stick that nothing holds up would fall to zero, whose logarithm the bound and the tables take.
+    geometric = np.maximum(geometric, 1e-200)
+    return {"stick_order": order, "stick_posterior": posterior, "pi": mean, "pi_geometric": geometric}
+
+
+def objective(globals: Arrays, delta: Delta) -> dict[str, float]:  # noqa: A002
+    """Give the second-order bound, in nats; the zeroth order has none. What is held fixed has no divergence."""
+    if int(globals["order"]) != 2 or "bound_documents" not in delta:
+        return {}
+    value = collapsed.likelihood_bound(globals, delta, float(globals["beta"]))
+    return {"objective": value - divergence(globals, delta)}
+
+
+def divergence(globals: Arrays, delta: Delta) -> float:  # noqa: A002
+    """Return the sum of KL(q|p) over the hyperparameters, each from the parameters of its current q.
+
+    Parameters
+    ----------
+    globals : Arrays
+        The posteriors under which a sweep was made, with their priors.
+    delta : Delta
+        What the sweep told of q(tau).
+
+    Returns
+    -------
+    float
+        In nats.
+    """
+    total = 0.0
+    for name in ("alpha", "gamma", "beta"):
+        posterior = globals[f"{name}_posterior"]
+        if f"{name}_prior" in globals and posterior.size:
+            total += _gamma_divergence(posterior, globals[f"{name}_prior"])
+    sticks = globals["stick_posterior"]
+    if sticks.size:
+        both = sticks.sum(axis=1)
+        log_stick, log_rest = digamma(sticks[:, 0]) - digamma(both), digamma(sticks[:, 1]) - digamma(both)
+        entropy = betaln(*sticks.T) - (sticks[:, 0] - 1) * log_stick - (sticks[:, 1] - 1) * log_rest
+        gamma = float(globals["gamma"])
+        learned = "gamma_prior" in globals
+        log_gamma = np.log(_geometric(globals["gamma_posterior"])) if learned else np.log(gamma)
+        total += float((-entropy - log_gamma - (gamma - 1.0) * log_rest).sum())
+    if "tau_gammaln" in delta:
+        words, prior, tau_total = float(globals["vocabulary"]), float(globals["tau_prior"]), float(globals["tau_total"])
+        total += float(gammaln(tau_total)) - delta.number("tau_gammaln")
+        total += words * float(gammaln(prior)) - float(gammaln(words * prior))
+        total += delta.number("tau_digamma") - float(digamma(tau_total)) * delta.number("tau_more")
+    return total
+
+
+def _gamma_divergence(q: npt.NDArray[np.float64], p: npt.NDArray[np.float64]) -> float:
+    """Return KL between two Gammas given as (shape, rate)."""
+    return float(
+        (q[0] - p[0]) * digamma(q[0]) - gammaln(q[0]) + gammaln(p[0]) + p[0] * np.log(q[1] / p[1])
+        + q[0] * (p[1] - q[1]) / q[1]
+    )
+
+
+def figures(globals: Arrays) -> dict[str, float]:  # noqa: A002
+    """Give E[alpha], E[gamma], E[beta] and the number of topics that hold 99% of the tokens."""
+    topic = np.sort(globals["topic_moments"][0])[::-1]
+    holding = int(np.searchsorted(np.cumsum(topic), 0.99 * topic.sum()) + 1)
+    named = {name: float(globals[name]) for name in ("alpha", "gamma", "beta")}
+    return {**named, "topics_99": float(min(holding, topic.size))}
+
+
+def _word_shares(block: Arrays, globals: Arrays) -> npt.NDArray[np.float64]:  # noqa: A002
+    """Return E[tau_w] for the words of a block."""
+    if globals["learn_tau"] and globals["tau_total"] > 0:
+        shares: npt.NDArray[np.float64] = (block["word_tables"] + float(globals["tau_prior"])) / float(globals["tau_total"])
+        return shares
+    return np.full(block["word_topic"].shape[0], 1.0 / float(globals["vocabulary"]))
+
+
+def describe(block: Arrays, globals: Arrays, count: int) -> Description:  # noqa: A002
+    """Describe the topics, the largest first."""
+    beta = float(globals["beta"])
+    words = beta * _word_shares(block, globals)
+    return collapsed.describe(block["word_topic"], words, beta, globals["topic_moments"][0], count)
+
+
+def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
+    """Draw sticks and topics to simulate from, with alpha, gamma and beta at their priors' means."""
+    phi = collapsed.simulate_topics(summary.words, config.topics, config.beta, stream)
+    generator = stream.at(purpose="simulate sticks").generator()
+    sticks = generator.beta(1.0, config.gamma_shape / config.gamma_rate, size=config.topics)
+    sticks[-1] = 1.0  # the truncated model's last topic takes the rest
+    pi = sticks * np.concatenate([[1.0], np.cumprod(1.0 - sticks)[:-1]])
+    globals_ = dict(initialise(summary, config, stream))
+    tokens = np.maximum(1e9 * pi, 1.0)
+    globals_.update(pi=pi, pi_geometric=pi, beta=np.array(1e-9), moments=np.array(False), order=np.array(0))
+    globals_.update(learn_tau=np.array(False), topic_moments=np.stack([tokens, np.zeros(config.topics)]))
+    return {"word_topic": phi.T * tokens}, globals_
+
+
+def simulate(
+    rows: Arrays, globals: Arrays, documents: int, tokens: float, stream: Stream  # noqa: A002
+) -> tuple[Documents, npt.NDArray[np.float64]]:
+    """Draw documents, theta_d ~ Dir(alpha pi), and give their proportions too."""
+    phi = (rows["word_topic"] / globals["topic_moments"][0]).T
+    prior = np.maximum(float(globals["alpha"]) * globals["pi"], 1e-12)
+    return collapsed.simulate_documents(phi, prior, documents, tokens, stream)

@@ -1,0 +1,124 @@
+"""Latent Dirichlet allocation by collapsed variational inference (Teh, Newman and Welling 2007).
+
+theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); zeroth order (CVB0) or the paper's second order.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator
+
+from collapsar.pipeline import collapsed
+from collapsar.pipeline.contract import Description, FamilyConfig, Summary
+from collapsar.storage.shard import Documents
+from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.streams import Stream
+
+CHANGE = "moved"
+LEAST = 1e-8  # smallest Dirichlet parameter that learning may reach
+
+Learned = Literal["alpha", "beta", "asymmetric-alpha", "asymmetric-beta"]
+
+
+class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed variational inference"):
+    """Options of the family."""
+
+    topics: int = Field(ge=1, description="number of topics K")
+    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter of each topic in a document, a_k")
+    beta: float = Field(
+        100.0, gt=0, description="concentration of a topic over the words, B; each word has beta/W, W being the vocabulary"
+    )
+    order: Literal[0, 2] = Field(0, description="0: zeroth-order updates (CVB0); 2: the second order, with its bound")
+    learn: tuple[Learned, ...] = Field(
+        (),
+        description="what is learned: alpha, beta (one value for all), asymmetric-alpha (a value a topic), "
+        "asymmetric-beta (a value a word)",
+    )
+
+    @field_validator("learn")
+    @classmethod
+    def _one_kind_each(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
+        for name in ("alpha", "beta"):
+            if name in learn and f"asymmetric-{name}" in learn:
+                raise ValueError(f"name either {name} or asymmetric-{name}")
+        return learn
+
+
+def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:  # noqa: ARG001
+    """Make the globals before any document has been seen."""
+    learn = set(config.learn)
+    learn_beta = bool(learn & {"beta", "asymmetric-beta"})
+    return {
+        "order": np.array(config.order),
+        "vocabulary": np.array(float(summary.words)),
+        "alpha": np.full(config.topics, config.alpha),
+        "beta": np.array(config.beta),
+        "beta_rate": np.array(0.0),
+        "beta_floor": np.array(LEAST),
+        "asymmetric_beta": np.array("asymmetric-beta" in learn),
+        "learn_alpha": np.array(bool(learn & {"alpha", "asymmetric-alpha"})),
+        "moments": np.array(config.order == 2 or learn_beta),
+        "topic_moments": np.zeros((2, config.topics)),
+        "topic_log_absent": np.zeros(config.topics),
+    }
+
+
+def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:  # noqa: A002, ARG001
+    """Add the changes of the counts and, where asked for, learn a_k and b_w.
+
+    a_k <- sum_d E[s_dk] / sum_d [psi(A+n_d) - psi(A)];  b_w <- sum_k E[t_kw] / (-sum_k E[log xi_k]).
+    """
+    after = {**globals, **collapsed.counted(globals, delta)}
+    if "tokens" not in delta:  # the start's delta: nothing has been swept yet
+        return after
+    if {"alpha", "asymmetric-alpha"} & set(config.learn) and delta.number("log_eta") < 0:
+        tables = delta["tables"] if "asymmetric-alpha" in config.learn else np.full(config.topics, delta["tables"].mean())
+        after["alpha"] = np.maximum(tables / -delta.number("log_eta"), LEAST)
+    if {"beta", "asymmetric-beta"} & set(config.learn):
+        log_xi, _ = collapsed.topic_totals(after["topic_moments"], after["topic_log_absent"], float(globals["beta"]))
+        rate = -float(log_xi.sum())
+        if rate > 0:
+            after["beta_rate"] = np.array(rate)
+            after["beta"] = np.array(max(delta.number("tables_of_words") / rate, LEAST))
+    return after
+
+
+def objective(globals: Arrays, delta: Delta) -> dict[str, float]:  # noqa: A002
+    """Give the second-order bound, in nats; the zeroth order has none."""
+    if int(globals["order"]) != 2 or "bound_documents" not in delta:
+        return {}
+    return {"objective": collapsed.likelihood_bound(globals, delta, float(globals["beta"]))}
+
+
+def figures(globals: Arrays) -> dict[str, float]:  # noqa: A002
+    """Give the mean a_k, and B."""
+    return {"alpha": float(globals["alpha"].mean()), "beta": float(globals["beta"])}
+
+
+def describe(block: Arrays, globals: Arrays, count: int) -> Description:  # noqa: A002
+    """Describe the topics, the largest first."""
+    words = np.full(block["word_topic"].shape[0], float(globals["beta"]) / float(globals["vocabulary"]))
+    if globals["asymmetric_beta"] and globals["beta_rate"] > 0:
+        words = np.maximum(block["word_tables"] / float(globals["beta_rate"]), float(globals["beta_floor"]))
+    return collapsed.describe(block["word_topic"], words, float(globals["beta"]), globals["topic_moments"][0], count)
+
+
+def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
+    """Draw topics to simulate from; they stand as counts so large that the prior does not show."""
+    phi = collapsed.simulate_topics(summary.words, config.topics, config.beta, stream)
+    tokens = np.full(config.topics, 1e9 / config.topics)
+    globals_ = dict(initialise(summary, config, stream))
+    globals_.update(beta=np.array(1e-9), moments=np.array(False), order=np.array(0))
+    globals_.update(asymmetric_beta=np.array(False), topic_moments=np.stack([tokens, np.zeros(config.topics)]))
+    return {"word_topic": phi.T * tokens}, globals_
+
+
+def simulate(
+    rows: Arrays, globals: Arrays, documents: int, tokens: float, stream: Stream  # noqa: A002
+) -> tuple[Documents, npt.NDArray[np.float64]]:
+    """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and give their proportions too."""
+    phi = (rows["word_topic"] / globals["topic_moments"][0]).T
+    return collapsed.simulate_documents(phi, globals["alpha"], documents, tokens, stream)

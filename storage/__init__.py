@@ -1,0 +1,1 @@
+"""What lies on disk: corpora, their formats and vocabulary, runs and finished models."""

@@ -1,0 +1,80 @@
+"""The errors that Collapsar raises on purpose.
+
+Each is a `CollapsarError` and also the builtin that a caller would expect. The text says what was given, what was
+expected and, where there is something to do, what to do; the commands print it as one line.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CollapsarError(Exception):
+    """Base of every error that is raised on purpose."""
+
+
+class InputError(CollapsarError, ValueError):
+    """A file that is given does not hold what its format asks for.
+
+    Parameters
+    ----------
+    path : str
+        The file as it was given.
+    expected : str
+        What is wrong and what was expected.
+    where : str, optional
+        The line or field, such as ``line 7`` or ``field 'text'``.
+    """
+
+    def __init__(self, path: str, expected: str, where: str = "") -> None:
+        self.path, self.expected, self.where = path, expected, where
+        super().__init__(f"{path}: {where + ': ' if where else ''}{expected}")
+
+    def __reduce__(self) -> tuple[type[InputError], tuple[str, str, str]]:
+        """Pickle by the three parts, so that the error crosses processes."""
+        return type(self), (self.path, self.expected, self.where)
+
+
+class DamagedError(InputError):
+    """A file of ours is not what its digest or its format version says."""
+
+
+class AbsentError(CollapsarError, FileNotFoundError):
+    """A file or folder that is given does not exist."""
+
+
+class OccupiedError(CollapsarError, FileExistsError):
+    """The place for an output is taken."""
+
+
+class OptionError(CollapsarError, ValueError):
+    """An option has no such name, or a value that it cannot take."""
+
+
+class MismatchError(CollapsarError, ValueError):
+    """Two inputs that must belong together do not."""
+
+
+class ClusterError(CollapsarError, ConnectionError):
+    """The scheduler or its workers cannot be reached, or were lost."""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Say which known name is nearest to an unknown one.
+
+    Parameters
+    ----------
+    name : str
+        The name that was given.
+    known : iterable of str
+        The names that there are.
+
+    Returns
+    -------
+    str
+        ``" (did you mean 'x'?)"``, or the list of all names where none is near.
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f" (did you mean '{near[0]}'?)" if near else f" (known: {', '.join(names)})"

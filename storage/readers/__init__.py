@@ -1,0 +1,153 @@
+"""Readers of the formats that corpora are distributed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from collapsar.storage.errors import InputError, OptionError, suggestion
+from collapsar.storage.folder import Folder
+from collapsar.storage.readers.ldac import LDACSource
+from collapsar.storage.readers.matrix import MatrixSource
+from collapsar.storage.readers.source import ReadOptions, Source
+from collapsar.storage.readers.text import TextSource, texts_of_files, texts_of_lines
+from collapsar.storage.readers.uci import UCISource
+from collapsar.storage.shard import Documents
+
+FORMATS = {
+    "uci": "UCI bag of words: docword.NAME.txt, plain or .gz, with its vocabulary file",
+    "ldac": "LDA-C: a line a document, PAIRS WORD:COUNT ...",
+    "mtx": "Matrix Market, documents x words",
+    "npz": "SciPy sparse matrix, documents x words",
+    "text": "plain text files, or folders of them; a file is a document",
+    "jsonl": "JSON lines with an id and a text",
+}
+_ENDINGS = {
+    ".ldac": "ldac",
+    ".lda-c": "ldac",
+    ".mtx": "mtx",
+    ".npz": "npz",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".txt": "text",
+    ".md": "text",
+}
+
+
+class Chained:
+    """Several sources of one vocabulary behind one another.
+
+    Parameters
+    ----------
+    sources : list of Source
+        At least one.
+
+    Raises
+    ------
+    InputError
+        A source has another vocabulary than the first.
+    """
+
+    def __init__(self, sources: list[Source]) -> None:
+        for source in sources[1:]:
+            if source.words() != sources[0].words():
+                raise InputError(source.name, f"its vocabulary is not that of {sources[0].name}")
+        self.name = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
+        self._sources = sources
+
+    def words(self) -> list[str]:
+        """Return the vocabulary in the order of its ids."""
+        return self._sources[0].words()
+
+    def documents(self) -> Iterator[Documents]:
+        """Read the documents of one source after another."""
+        for source in self._sources:
+            yield from source.documents()
+
+
+def guess_format(path: str) -> str:
+    """Tell the format of a source from its name.
+
+    Parameters
+    ----------
+    path : str
+        File or folder.
+
+    Returns
+    -------
+    str
+        A key of `FORMATS`.
+
+    Raises
+    ------
+    OptionError
+        The name does not tell.
+    """
+    name = path.rstrip("/").rsplit("/", 1)[-1].lower()
+    for packed in (".gz", ".bz2", ".xz", ".zst"):
+        name = name.removesuffix(packed)
+    if name.startswith("docword."):
+        return "uci"
+    for ending, kind in _ENDINGS.items():
+        if name.endswith(ending):
+            return kind
+    if Folder(path).is_folder():
+        return "text"
+    raise OptionError(f"{path}: the name does not tell its format; say --format {'|'.join(FORMATS)}")
+
+
+def open_source(paths: list[str], kind: str | None = None, options: ReadOptions | None = None) -> Source:
+    """Open files or folders of one format.
+
+    Parameters
+    ----------
+    paths : list of str
+        Local paths or fsspec URLs.
+    kind : str, optional
+        A key of `FORMATS`; by default told from the first name.
+    options : ReadOptions, optional
+        Vocabulary, fields and stop words.
+
+    Returns
+    -------
+    Source
+        The documents and their vocabulary.
+
+    Raises
+    ------
+    AbsentError
+        A file is not there.
+    InputError
+        A file does not hold what its format asks for.
+    OptionError
+        There is no such format.
+    """
+    options = options or ReadOptions()
+    kind = kind or guess_format(paths[0])
+    if kind == "text":
+        return TextSource(paths, options, texts_of_files)
+    if kind == "jsonl":
+        return TextSource(paths, options, texts_of_lines)
+    counted = {"uci": UCISource, "ldac": LDACSource, "mtx": MatrixSource, "npz": MatrixSource}
+    if kind not in counted:
+        raise OptionError(f"unknown format '{kind}'{suggestion(kind, FORMATS)}")
+    if len(paths) == 1:
+        return counted[kind](paths[0], options)
+    return Chained([_Prefixed(counted[kind](path, options)) for path in paths])
+
+
+class _Prefixed:
+    """A source among several, whose numbered documents carry the file's name: ids stay distinct."""
+
+    def __init__(self, source: Source) -> None:
+        self.name, self._source = source.name, source
+
+    def words(self) -> list[str]:
+        return self._source.words()
+
+    def documents(self) -> Iterator[Documents]:
+        import pyarrow.compute as pc
+
+        stem = self.name.rsplit("/", 1)[-1]
+        for part in self._source.documents():
+            ids = pc.binary_join_element_wise(stem, part.ids, "/")
+            yield Documents(ids, part.offsets, part.words, part.counts, part.extras)

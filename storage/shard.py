@@ -1,0 +1,274 @@
+"""Shards: the part of a corpus that one sweep visits, in memory and as a Parquet file."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from collapsar.storage.errors import DamagedError
+from collapsar.storage.folder import Folder
+from collapsar.storage.manifest import ShardRecord
+
+LABELS = pa.list_(pa.struct([pa.field("field", pa.string()), pa.field("value", pa.string())]))
+EXTRAS = {"title": pa.string(), "labels": LABELS, "segments": pa.list_(pa.int32())}
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Documents as arrays, on their way into or out of a corpus.
+
+    Attributes
+    ----------
+    ids : pyarrow.Array of string
+        One id a document.
+    offsets : numpy.ndarray of int64, shape (documents + 1,)
+        Document d has the pairs ``offsets[d]`` to ``offsets[d + 1] - 1``.
+    words, counts : numpy.ndarray of int32, shape (pairs,)
+        Word id and count of each pair; in a document, or in each of its segments, words ascend.
+    extras : mapping of str to pyarrow.Array
+        Further columns: ``title``, ``labels`` as (field, value) lists, ``segments`` as numbers of pairs, and
+        numeric covariates as nullable float64.
+    """
+
+    ids: pa.Array
+    offsets: npt.NDArray[np.int64]
+    words: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int32]
+    extras: Mapping[str, pa.Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.offsets.size - 1
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int64]:
+        """Tokens of each document."""
+        running = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
+        lengths: npt.NDArray[np.int64] = running[self.offsets[1:]] - running[self.offsets[:-1]]
+        return lengths
+
+    def ids_sha256(self) -> str:
+        """Return the SHA-256 of the ids, in their order."""
+        digest = hashlib.sha256()
+        for name in self.ids.to_pylist():
+            digest.update(f"{len(name)}:{name}".encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
+
+    def slice(self, first: int, last: int) -> Documents:
+        """Return the documents `first` to `last` - 1."""
+        low, high = int(self.offsets[first]), int(self.offsets[last])
+        return Documents(
+            ids=self.ids.slice(first, last - first),
+            offsets=self.offsets[first : last + 1] - low,
+            words=self.words[low:high],
+            counts=self.counts[low:high],
+            extras={name: column.slice(first, last - first) for name, column in self.extras.items()},
+        )
+
+    def with_counts(self, counts: npt.NDArray[np.int32]) -> Documents:
+        """Return the same documents with other counts; pairs whose count is zero are dropped."""
+        keep = counts > 0
+        running = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
+        extras = dict(self.extras)
+        if "segments" in extras:
+            ends = np.cumsum(np.asarray(extras["segments"].flatten(), dtype=np.int64))
+            lengths = np.diff(running[np.concatenate([[0], ends])]).astype(np.int32)
+            extras["segments"] = pa.ListArray.from_arrays(_list_offsets(extras["segments"]), pa.array(lengths))
+        return Documents(self.ids, running[self.offsets], self.words[keep], counts[keep], extras)
+
+    @staticmethod
+    def join(parts: list[Documents]) -> Documents:
+        """Put documents of the same columns behind one another."""
+        if len(parts) == 1:
+            return parts[0]
+        starts = np.cumsum([0, *(part.words.size for part in parts)])
+        offsets = [part.offsets[1:] + start for part, start in zip(parts, starts, strict=False)]
+        return Documents(
+            ids=pa.concat_arrays([part.ids for part in parts]),
+            offsets=np.concatenate([[0], *offsets]).astype(np.int64),
+            words=np.concatenate([part.words for part in parts]),
+            counts=np.concatenate([part.counts for part in parts]),
+            extras={name: pa.concat_arrays([part.extras[name] for part in parts]) for name in parts[0].extras},
+        )
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard as a sweep sees it: its pairs, with words numbered as they occur in it.
+
+    Attributes
+    ----------
+    number : int
+        Which shard of the corpus this is.
+    offsets : numpy.ndarray of int64, shape (documents + 1,)
+        Where each document's pairs begin.
+    words : numpy.ndarray of int32, shape (shard words,)
+        The sorted ids of the words that occur.
+    position : numpy.ndarray of int32, shape (pairs,)
+        Each pair's word as an index into `words`.
+    counts : numpy.ndarray of int32, shape (pairs,)
+        Each pair's count.
+    """
+
+    number: int
+    offsets: npt.NDArray[np.int64]
+    words: npt.NDArray[np.int32]
+    position: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int32]
+
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return self.offsets.size - 1
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return self.counts.size
+
+    @cached_property
+    def tokens(self) -> int:
+        """Number of tokens."""
+        return int(self.counts.sum(dtype=np.int64))
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each document."""
+        running = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
+        lengths: npt.NDArray[np.int64] = running[self.offsets[1:]] - running[self.offsets[:-1]]
+        return lengths
+
+    @staticmethod
+    def of(number: int, documents: Documents) -> Shard:
+        """Number the words of some documents as they occur; segments of a document are merged."""
+        documents = merge_segments(documents)
+        words, position = np.unique(documents.words, return_inverse=True)
+        return Shard(
+            number,
+            np.ascontiguousarray(documents.offsets),
+            words.astype(np.int32),
+            position.astype(np.int32),
+            np.ascontiguousarray(documents.counts),
+        )
+
+
+def merge_segments(documents: Documents) -> Documents:
+    """Make one pair of a word's pairs in the segments of a document.
+
+    Parameters
+    ----------
+    documents : Documents
+        With or without segments.
+
+    Returns
+    -------
+    Documents
+        Without segments; words ascend in each document.
+    """
+    if "segments" not in documents.extras:
+        return documents
+    owner = np.repeat(np.arange(len(documents)), np.diff(documents.offsets))
+    order = np.lexsort((documents.words, owner))
+    owner, words, counts = owner[order], documents.words[order], documents.counts[order]
+    first = np.ones(words.size, dtype=bool)
+    first[1:] = (np.diff(owner) != 0) | (np.diff(words) != 0)
+    starts = np.flatnonzero(first)
+    offsets = np.searchsorted(owner[starts], np.arange(len(documents) + 1)).astype(np.int64)
+    merged = np.add.reduceat(counts, starts).astype(np.int32) if starts.size else counts
+    extras = {name: column for name, column in documents.extras.items() if name != "segments"}
+    return Documents(documents.ids, offsets, words[starts], merged, extras)
+
+
+def _list_offsets(column: pa.Array) -> pa.Array:
+    lengths = [0 if value is None else len(value) for value in column.to_pylist()]
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+
+
+def encode(documents: Documents) -> bytes:
+    """Write documents as the bytes of a Parquet file, the same bytes for the same documents."""
+    offsets = pa.array(documents.offsets.astype(np.int32))
+    columns = {
+        "id": documents.ids,
+        "words": pa.ListArray.from_arrays(offsets, pa.array(documents.words)),
+        "counts": pa.ListArray.from_arrays(offsets, pa.array(documents.counts)),
+        **documents.extras,
+    }
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink, compression="zstd", store_schema=False)
+    return sink.getvalue()
+
+
+def read_documents(folder: Folder, record: ShardRecord, vocabulary_words: int) -> Documents:
+    """Read a shard's file and check it against the manifest.
+
+    Parameters
+    ----------
+    folder : Folder
+        The corpus.
+    record : ShardRecord
+        The shard's row of the manifest.
+    vocabulary_words : int
+        Number of words of the vocabulary, which word ids stay under.
+
+    Returns
+    -------
+    Documents
+        All columns of the file.
+
+    Raises
+    ------
+    AbsentError
+        The file is not there.
+    DamagedError
+        The bytes are not those that the manifest names, or not a shard.
+    """
+    path = f"{folder.url}/{record.file}"
+    data = folder.read(record.file)
+    if hashlib.sha256(data).hexdigest() != record.sha256:
+        raise DamagedError(path, "the bytes do not have the digest of the manifest; the file is damaged")
+    try:
+        table = pq.read_table(pa.BufferReader(data)).combine_chunks()
+        documents = _documents_of(table)
+    except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
+        raise DamagedError(path, f"expected a shard of documents ({error})") from None
+    _check(documents, record, vocabulary_words, path)
+    return documents
+
+
+def _documents_of(table: pa.Table) -> Documents:
+    def column(name: str) -> Any:
+        chunked = table.column(name)
+        return chunked.chunk(0) if chunked.num_chunks == 1 else pa.array([], type=chunked.type)
+
+    words, counts = column("words"), column("counts")
+    offsets = np.asarray(words.offsets, dtype=np.int64) if len(words) else np.zeros(1, dtype=np.int64)
+    other = np.asarray(counts.offsets, dtype=np.int64) if len(counts) else np.zeros(1, dtype=np.int64)
+    if not np.array_equal(offsets - offsets[0], other - other[0]):
+        raise ValueError("words and counts are lists of other lengths")
+    return Documents(
+        ids=column("id"),
+        offsets=offsets - offsets[0],
+        words=np.asarray(words.flatten(), dtype=np.int32),
+        counts=np.asarray(counts.flatten(), dtype=np.int32),
+        extras={name: column(name) for name in table.column_names if name not in ("id", "words", "counts")},
+    )
+
+
+def _check(documents: Documents, record: ShardRecord, vocabulary_words: int, path: str) -> None:
+    """Kernels index without looking, so what they index with is checked here."""
+    found = (len(documents), documents.words.size, int(documents.counts.sum(dtype=np.int64)))
+    if found != (record.documents, record.pairs, record.tokens):
+        raise DamagedError(path, f"documents, pairs and tokens are {found}, not as in the manifest")
+    words = documents.words
+    if words.size and not 0 <= int(words.min()) <= int(words.max()) < vocabulary_words:
+        raise DamagedError(path, f"expected word ids from 0 to {vocabulary_words - 1}", "field 'words'")
+    if words.size and int(documents.counts.min()) < 1:
+        raise DamagedError(path, "expected counts of 1 or more", "field 'counts'")

@@ -1,0 +1,128 @@
+"""The vocabulary of a corpus: its words in the order of their ids."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from collapsar.storage.errors import DamagedError, InputError
+from collapsar.storage.folder import Folder
+from collapsar.storage.manifest import VocabularyRecord
+
+FILE = "vocabulary.parquet"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words with the numbers of documents and tokens that hold them.
+
+    Attributes
+    ----------
+    words : list of str
+        Word of each id.
+    documents, tokens : numpy.ndarray of int64, shape (words,)
+        Documents with the word, and its tokens.
+    """
+
+    words: list[str]
+    documents: npt.NDArray[np.int64]
+    tokens: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def write(self, folder: Folder) -> VocabularyRecord:
+        """Write the vocabulary's file and return its record for the manifest."""
+        table = pa.table(
+            {"word": pa.array(self.words, pa.string()), "documents": self.documents, "tokens": self.tokens}
+        )
+        sink = io.BytesIO()
+        pq.write_table(table, sink, compression="zstd", store_schema=False)
+        digest = folder.write(FILE, sink.getvalue())
+        return VocabularyRecord(file=FILE, words=len(self), sha256=digest, words_sha256=words_digest(self.words))
+
+
+def words_digest(words: list[str]) -> str:
+    """Return the SHA-256 of the words alone, in their order."""
+    digest = hashlib.sha256()
+    for word in words:
+        digest.update(word.encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()
+
+
+def read_vocabulary(folder: Folder, record: VocabularyRecord) -> Vocabulary:
+    """Read a vocabulary and check it against the manifest.
+
+    Parameters
+    ----------
+    folder : Folder
+        The corpus.
+    record : VocabularyRecord
+        What the manifest says of it.
+
+    Returns
+    -------
+    Vocabulary
+        The words and their counts.
+
+    Raises
+    ------
+    DamagedError
+        The bytes are not those that the manifest names.
+    """
+    path = f"{folder.url}/{record.file}"
+    data = folder.read(record.file)
+    if hashlib.sha256(data).hexdigest() != record.sha256:
+        raise DamagedError(path, "the bytes do not have the digest of the manifest; the file is damaged")
+    try:
+        table = pq.read_table(pa.BufferReader(data))
+        vocabulary = Vocabulary(
+            table.column("word").to_pylist(),
+            np.asarray(table.column("documents"), dtype=np.int64),
+            np.asarray(table.column("tokens"), dtype=np.int64),
+        )
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise DamagedError(path, f"expected the columns word, documents, tokens ({error})") from None
+    if len(vocabulary) != record.words:
+        raise DamagedError(path, f"{len(vocabulary)} words, where the manifest has {record.words}")
+    return vocabulary
+
+
+def read_words(path: str, data: bytes) -> list[str]:
+    """Read a vocabulary file as corpora are distributed with: one word a line, the first line being word 0.
+
+    Parameters
+    ----------
+    path : str
+        The file's name, for errors.
+    data : bytes
+        Its bytes, UTF-8.
+
+    Returns
+    -------
+    list of str
+        The words.
+
+    Raises
+    ------
+    InputError
+        A line is empty, repeated, or not UTF-8.
+    """
+    try:
+        words = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(path, f"expected UTF-8 text ({error})") from None
+    seen: dict[str, int] = {}
+    for line, word in enumerate(words, start=1):
+        if not word.strip():
+            raise InputError(path, "expected a word, found an empty line", f"line {line}")
+        if word in seen:
+            raise InputError(path, f"the word {word!r} stands on line {seen[word]} already", f"line {line}")
+        seen[word] = line
+    return words

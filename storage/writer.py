@@ -1,0 +1,138 @@
+"""Writing a corpus: documents come in any portions, shards are cut by tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from collapsar.storage.errors import InputError
+from collapsar.storage.folder import Folder
+from collapsar.storage.manifest import Manifest, ShardRecord
+from collapsar.storage.shard import Documents, encode, merge_segments
+from collapsar.storage.vocabulary import Vocabulary
+
+SHARDS = 8
+LEAST, MOST = 100_000, 2_000_000
+
+
+class CorpusWriter:
+    """Writes the shards, the vocabulary and, last, the manifest of a corpus.
+
+    A document belongs to shard t // `shard_tokens`, where t is the number of its first token in the corpus (of the
+    last token before it, if it is empty), so that shards stay even however the documents arrive.
+
+    Parameters
+    ----------
+    folder : Folder
+        Where to write; made by `collapsar.storage.folder.created`.
+    words : int
+        Number of words of the vocabulary.
+    shard_tokens : int, optional
+        Tokens of a shard. The default is an eighth of the corpus, between 100,000 and 2,000,000; until so many
+        tokens have come that the upper limit is sure, documents wait in memory.
+    """
+
+    def __init__(self, folder: Folder, words: int, shard_tokens: int | None = None) -> None:
+        self._folder = folder
+        self._shard_tokens = shard_tokens
+        self._waiting: list[Documents] = []
+        self._waiting_tokens = 0
+        self._before = 0  # tokens before the first waiting document
+        self._rows: list[ShardRecord] = []
+        self._documents = np.zeros(words, dtype=np.int64)
+        self._tokens = np.zeros(words, dtype=np.int64)
+        self._fields: dict[str, str] = {}
+
+    def add(self, documents: Documents) -> None:
+        """Add documents behind those that have come so far."""
+        if not len(documents):
+            return
+        self._waiting.append(documents)
+        self._waiting_tokens += int(documents.counts.sum(dtype=np.int64))
+        if self._shard_tokens is None and self._waiting_tokens > SHARDS * MOST:
+            self._shard_tokens = MOST
+        if self._shard_tokens is not None and self._waiting_tokens > 2 * self._shard_tokens:
+            self._flush(self._shard_tokens, last=False)
+
+    def add_shard(self, documents: Documents) -> None:
+        """Write documents as one shard of their own, as where another corpus's shards are kept."""
+        self._write(documents)
+
+    def finish(self, words: list[str]) -> Manifest:
+        """Write what waits, the vocabulary and the manifest.
+
+        Parameters
+        ----------
+        words : list of str
+            The vocabulary in the order of its ids.
+
+        Returns
+        -------
+        Manifest
+            The finished corpus's manifest.
+
+        Raises
+        ------
+        InputError
+            No document or no token has come.
+        """
+        if self._waiting:
+            self._flush(self._shard_tokens or even_shard_tokens(self._waiting_tokens), last=True)
+        tokens = sum(row.tokens for row in self._rows)
+        if not tokens:
+            raise InputError(self._folder.url, "the corpus is empty: expected at least one document with a word")
+        record = Vocabulary(words, self._documents, self._tokens).write(self._folder)
+        manifest = Manifest(
+            documents=sum(row.documents for row in self._rows),
+            pairs=sum(row.pairs for row in self._rows),
+            tokens=tokens,
+            vocabulary=record,
+            fields=self._fields,
+            shards=tuple(self._rows),
+        )
+        manifest.write(self._folder)
+        return manifest
+
+    def _flush(self, shard_tokens: int, *, last: bool) -> None:
+        """Write the waiting documents' whole shards, and the open one too at the `last` call."""
+        documents = Documents.join(self._waiting)
+        lengths = documents.tokens
+        first_token = self._before + np.cumsum(lengths) - lengths - (lengths == 0)
+        shard = np.maximum(first_token, 0) // shard_tokens
+        cuts = [0, *(np.flatnonzero(np.diff(shard)) + 1).tolist(), len(documents)]
+        whole = len(cuts) - 1 if last else len(cuts) - 2
+        for first, end in zip(cuts[:whole], cuts[1 : whole + 1], strict=True):
+            self._write(documents.slice(first, end))
+        rest = documents.slice(cuts[whole], len(documents))
+        self._before += int(lengths[: cuts[whole]].sum())
+        self._waiting = [rest] if len(rest) else []
+        self._waiting_tokens = int(rest.counts.sum(dtype=np.int64))
+
+    def _write(self, documents: Documents) -> None:
+        merged = merge_segments(documents)
+        self._documents += np.bincount(merged.words, minlength=self._documents.size)
+        np.add.at(self._tokens, merged.words, merged.counts)
+        self._fields = {name: str(column.type) for name, column in documents.extras.items()}
+        file = f"documents/part-{len(self._rows):05d}.parquet"
+        digest = self._folder.write(file, encode(documents))
+        tokens = int(documents.counts.sum(dtype=np.int64))
+        row = ShardRecord(
+            file=file,
+            documents=len(documents),
+            pairs=documents.words.size,
+            tokens=tokens,
+            sha256=digest,
+            ids_sha256=documents.ids_sha256(),
+        )
+        self._rows.append(row)
+
+
+def even_shard_tokens(tokens: int) -> int:
+    """Return the tokens of a shard where none are asked for: an eighth, within limits, and no small one at the end."""
+    target = min(max(tokens // SHARDS, LEAST), MOST)
+    return max(-(-tokens // max(tokens // target, 1)), 1)
+
+
+def numbered_ids(first: int, count: int) -> pa.Array:
+    """Return the ids `first`, `first` + 1, ... of documents whose format names none."""
+    return pa.array(np.arange(first, first + count)).cast(pa.string())

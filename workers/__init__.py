@@ -1,0 +1,1 @@
+"""What runs beside a shard: sweeps, their compiled kernels, deltas and random streams."""

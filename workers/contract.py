@@ -1,0 +1,71 @@
+"""What a model family gives beside a shard, and how it is found.
+
+A family is two files that meet in plain arrays: `collapsar.workers.<family>`, described here, and
+`collapsar.pipeline.models.<family>`, described in `collapsar.pipeline.contract`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol, cast
+
+from collapsar.storage.shard import Shard
+from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.streams import Stream
+
+
+class Sweeps(Protocol):
+    """The half of a family that runs beside a shard or a block of the vocabulary.
+
+    Four bags of named arrays go around. ``globals`` is what every shard needs and has no dim ``word``; ``rows`` is
+    what has the dim ``word``, cut to the words at hand; a ``block`` is the rows of a run of the vocabulary; a
+    ``local`` is what a shard keeps between sweeps. Nothing is changed in place: a task may run twice.
+
+    Names read as their dims. Of a local, a finished model keeps the arrays whose first dim is ``document``.
+    """
+
+    def blank(self, words: int, globals: Arrays) -> Arrays:  # noqa: A002 - the field's word
+        """Make the rows of `words` words before any document has been seen."""
+
+    def start(
+        self, shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, warm: Arrays | None = None  # noqa: A002
+    ) -> tuple[Arrays, Delta]:
+        """Make a shard's first local state, and its counts as changes from nothing; `warm` is another run's."""
+
+    def sweep(
+        self, shard: Shard, local: Arrays, rows: Arrays, globals: Arrays, stream: Stream  # noqa: A002
+    ) -> tuple[Arrays, Delta]:
+        """Pass once over a shard; `rows` has a row for each of ``shard.words``."""
+
+    def fold(self, block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:  # noqa: A002
+        """Add the rows of a delta, whose word ids count from the block's first; give what `update` needs of words."""
+
+    def settle(self, shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:  # noqa: A002
+        """Fit the local state of unseen documents with the rest of the model held fixed."""
+
+    def predict(self, heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:  # noqa: A002
+        """Give each held-out pair's ``probability``; `rows` has a row for each of ``heldout.words``."""
+
+    def infer(self, local: Arrays, globals: Arrays) -> Arrays:  # noqa: A002
+        """Give the documents' ``document_topic`` proportions."""
+
+
+def family_module(name: str) -> str:
+    """Return the stem of a family's two files: its name with ``-`` written ``_``."""
+    return name.replace("-", "_")
+
+
+def load_sweeps(family: str) -> Sweeps:
+    """Import the half of a family that runs beside a shard.
+
+    Parameters
+    ----------
+    family : str
+        The family's name.
+
+    Returns
+    -------
+    Sweeps
+        Its module.
+    """
+    return cast(Sweeps, importlib.import_module(f"collapsar.workers.{family_module(family)}"))

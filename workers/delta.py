@@ -1,0 +1,167 @@
+"""Deltas: what a sweep changed, as named arrays with named dims, that add without anyone knowing what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+Kind = Literal["change", "fresh"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One array of a delta.
+
+    Attributes
+    ----------
+    values : numpy.ndarray
+        The numbers; the last axes may have no name.
+    dims : tuple of str
+        Names of the leading axes, such as ``("word", "topic")``; empty for a number.
+    kind : {"change", "fresh"}
+        A change is added to the state for ever (expected counts); what is fresh is a total over the shards just
+        swept (sums for the next update).
+    """
+
+    values: npt.NDArray[Any]
+    dims: tuple[str, ...] = ()
+    kind: Kind = "fresh"
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A bag of named arrays with a zero, ``Delta()``, and an addition that aligns by id.
+
+    Attributes
+    ----------
+    parts : mapping of str to Part
+        The arrays. One that a delta does not have counts as zero.
+    ids : mapping of str to numpy.ndarray of int
+        Sorted permanent ids along a dim, such as the words that a shard holds. A dim that is not named here is
+        whole: its ids are 0, 1, 2, ...
+    seconds : mapping of str to float
+        Processor time that went into it, by what it was spent on; adds like the rest.
+    """
+
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    ids: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def __add__(self, other: Delta) -> Delta:
+        return total([self, other])
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self.parts[name].values
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.parts
+
+    def number(self, name: str) -> float:
+        """Return an array without dims as a float; zero where there is none."""
+        return float(self.parts[name].values) if name in self.parts else 0.0
+
+    def with_dim(self, dim: str) -> Delta:
+        """Return only the arrays that have the dim."""
+        return self._only({name for name, part in self.parts.items() if dim in part.dims})
+
+    def without_dim(self, dim: str) -> Delta:
+        """Return only the arrays that do not have the dim."""
+        return self._only({name for name, part in self.parts.items() if dim not in part.dims})
+
+    def between(self, dim: str, low: int, high: int) -> Delta:
+        """Return the arrays that have the dim, for the ids `low` to `high` - 1 along it."""
+        chosen = self.with_dim(dim)
+        ids = chosen.ids.get(dim)
+        if ids is None:
+            size = next((p.values.shape[p.dims.index(dim)] for p in chosen.parts.values()), 0)
+            ids = np.arange(size)
+        first, last = (int(place) for place in np.searchsorted(ids, [low, high]))
+        parts = {}
+        for name, part in chosen.parts.items():
+            cut = (slice(None),) * part.dims.index(dim) + (slice(first, last),)
+            parts[name] = Part(part.values[cut], part.dims, part.kind)
+        return Delta(parts, {**chosen.ids, dim: ids[first:last]})
+
+    def _only(self, names: set[str]) -> Delta:
+        parts = {name: part for name, part in self.parts.items() if name in names}
+        dims = {dim for part in parts.values() for dim in part.dims}
+        return Delta(parts, {dim: ids for dim, ids in self.ids.items() if dim in dims}, self.seconds)
+
+
+def total(deltas: Iterable[Delta]) -> Delta:
+    """Add deltas, always from left to right, aligning what they hold by its ids.
+
+    Parameters
+    ----------
+    deltas : iterable of Delta
+        Any number; none give the zero.
+
+    Returns
+    -------
+    Delta
+        Their sum, over the union of their ids.
+
+    Raises
+    ------
+    ValueError
+        Arrays of one name have other dims, kinds or shapes, or one names the ids of a dim that another has whole.
+    """
+    given = [delta for delta in deltas if delta.parts or delta.seconds]
+    if len(given) < 2:
+        return given[0] if given else Delta()
+    ids: dict[str, npt.NDArray[Any]] = {}
+    for delta in given:
+        for dim, own in delta.ids.items():
+            ids[dim] = own if dim not in ids else _union(ids[dim], own)
+    parts: dict[str, Part] = {}
+    seconds: dict[str, float] = {}
+    for delta in given:
+        for name, part in delta.parts.items():
+            parts[name] = _added(name, parts.get(name), part, delta.ids, ids)
+        for key, spent in delta.seconds.items():
+            seconds[key] = seconds.get(key, 0.0) + spent
+    return Delta(parts, ids, seconds)
+
+
+def _union(mine: npt.NDArray[Any], its: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return mine if mine is its or np.array_equal(mine, its) else np.union1d(mine, its)
+
+
+def _added(
+    name: str, so_far: Part | None, part: Part, own: Mapping[str, npt.NDArray[Any]], ids: Mapping[str, npt.NDArray[Any]]
+) -> Part:
+    """Add an array to a sum that this module owns, at the places of its ids."""
+    places: list[Any] = []
+    shape = list(part.values.shape)
+    for axis, dim in enumerate(part.dims):
+        if dim in ids and dim not in own:
+            raise ValueError(f"{name!r} has the dim {dim!r} whole, another delta by ids; name the ids in both or in none")
+        all_of_it = dim not in ids or own[dim].size == ids[dim].size
+        places.append(slice(None) if all_of_it else np.searchsorted(ids[dim], own[dim]))
+        shape[axis] = shape[axis] if all_of_it else ids[dim].size
+    if so_far is None:
+        so_far = Part(np.zeros(shape, dtype=part.values.dtype), part.dims, part.kind)
+    elif (so_far.dims, so_far.kind, list(so_far.values.shape)) != (part.dims, part.kind, shape):
+        raise ValueError(
+            f"{name!r} cannot be added: {so_far.kind} {so_far.dims} of shape {so_far.values.shape}, "
+            f"{part.kind} {part.dims} of shape {tuple(shape)}"
+        )
+    if sum(isinstance(place, np.ndarray) for place in places) > 1:
+        raise ValueError(f"{name!r} has ids along more than one of its dims {part.dims}; that is not supported")
+    so_far.values[tuple(places)] += part.values
+    return so_far
+
+
+def fresh(values: Any, *dims: str) -> Part:
+    """Make a part that is a total over the shards just swept."""
+    return Part(np.asarray(values), dims, "fresh")
+
+
+def change(values: Any, *dims: str) -> Part:
+    """Make a part that is added to the state for ever."""
+    return Part(np.asarray(values), dims, "change")

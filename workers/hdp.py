@@ -1,0 +1,115 @@
+"""The hierarchical Dirichlet process by collapsed variational inference, beside a shard (CV-HDP).
+
+Teh, Kurihara and Welling (2007): theta_d ~ Dir(alpha pi), phi_k ~ Dir(beta tau), with posteriors over alpha, gamma and
+pi and, as options, beta and tau. Topic assignments are LDA's with a_k = G[alpha] G[pi_k] and b_w = G[beta] G[tau_w],
+where G[y] = exp E[log y]; prediction uses expectations in their place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import digamma
+
+from collapsar.storage.shard import Shard
+from collapsar.workers import collapsed
+from collapsar.workers.collapsed import Parameters
+from collapsar.workers.delta import Arrays, Delta, Part, fresh
+from collapsar.workers.streams import Stream
+
+
+def _tau(rows: Arrays, globals: Arrays) -> npt.NDArray[np.float64] | None:  # noqa: A002
+    """Return the parameters of q(tau) for the words at hand; None while tau is held at 1/W."""
+    if not globals["learn_tau"] or globals["tau_total"] <= 0:
+        return None
+    tau: npt.NDArray[np.float64] = rows["word_tables"] + float(globals["tau_prior"])
+    return tau
+
+
+def _updating(rows: Arrays, globals: Arrays) -> Parameters:  # noqa: A002
+    """Return the parameters of the updates: geometric expectations."""
+    tau = _tau(rows, globals)
+    if tau is None:
+        share = np.full(rows["word_topic"].shape[0], 1.0 / float(globals["vocabulary"]))
+    else:
+        share = np.exp(digamma(tau) - digamma(float(globals["tau_total"])))
+    return Parameters(
+        topics=float(globals["alpha_geometric"]) * globals["pi_geometric"],
+        concentration=float(globals["alpha"]),
+        words=np.maximum(float(globals["beta_geometric"]) * share, 1e-12),
+        total=float(globals["beta"]),
+        order=int(globals["order"]),
+        tables=bool(globals["tables"]),
+        moments=bool(globals["moments"]),
+    )
+
+
+def _predicting(rows: Arrays, globals: Arrays) -> Parameters:  # noqa: A002
+    """Return the parameters of prediction: expectations."""
+    tau = _tau(rows, globals)
+    if tau is None:
+        share = np.full(rows["word_topic"].shape[0], 1.0 / float(globals["vocabulary"]))
+    else:
+        share = tau / float(globals["tau_total"])
+    return Parameters(
+        topics=float(globals["alpha"]) * globals["pi"],
+        concentration=float(globals["alpha"]),
+        words=float(globals["beta"]) * share,
+        total=float(globals["beta"]),
+    )
+
+
+def blank(words: int, globals: Arrays) -> Arrays:  # noqa: A002
+    """Make the rows of `words` words before any document has been seen."""
+    return collapsed.blank(words, globals["pi"].size, bool(globals["moments"]))
+
+
+def start(
+    shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, warm: Arrays | None = None  # noqa: A002, ARG001
+) -> tuple[Arrays, Delta]:
+    """Draw a shard's first responsibilities and count them."""
+    return collapsed.start(shard, globals["pi"].size, stream, bool(globals["moments"]))
+
+
+def sweep(
+    shard: Shard, local: Arrays, rows: Arrays, globals: Arrays, stream: Stream  # noqa: A002, ARG001
+) -> tuple[Arrays, Delta]:
+    """Pass once over a shard; ``tables`` is E[s_k] and ``log_eta`` is sum_d E[log eta_d]."""
+    return collapsed.sweep(shard, local, rows, globals["topic_moments"], _updating(rows, globals))
+
+
+def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:  # noqa: A002
+    """Add the rows of a delta; ``tau_*`` are the sums over words of q(tau)'s divergence from its prior."""
+    after, given = collapsed.fold(block, delta, _updating(block, globals))
+    tau = _tau(block, globals)
+    if tau is None:
+        return after, given
+    return after, given + Delta(_divergence(tau, float(globals["tau_prior"])))
+
+
+def _divergence(tau: npt.NDArray[np.float64], prior: float) -> dict[str, Part]:
+    """Return sum_w of log G(tau_w), of (tau_w - a_w) psi(tau_w) and of (tau_w - a_w): KL(q(tau)|p) needs no more."""
+    from scipy.special import gammaln
+
+    more = tau - prior
+    return {
+        "tau_gammaln": fresh(float(gammaln(tau).sum())),
+        "tau_digamma": fresh(float((more * digamma(tau)).sum())),
+        "tau_more": fresh(float(more.sum())),
+    }
+
+
+def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:  # noqa: A002, ARG001
+    """Fit the counts of unseen documents under fixed topics."""
+    return collapsed.settle(shard, rows, globals["topic_moments"], _predicting(rows, globals))
+
+
+def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:  # noqa: A002
+    """Give each held-out pair's probability sum_k theta_dk phi_kw + theta_rest E[tau_w]."""
+    return collapsed.pair_probability(heldout, local, rows, globals["topic_moments"], _predicting(rows, globals))
+
+
+def infer(local: Arrays, globals: Arrays) -> Arrays:  # noqa: A002
+    """Give the documents' proportions theta_dk = (E[alpha] E[pi_k] + E[n_dk]) / (E[alpha] + n_d)."""
+    empty = {"word_topic": np.zeros((0, 0)), "word_tables": np.zeros(0)}
+    return {"document_topic": collapsed.proportions(local, _predicting(empty, globals))}

@@ -1,0 +1,138 @@
+"""The one door to the compiler.
+
+Kernels are declared with the types of their arguments and compiled when first called, or all at once by `warm`.
+Inputs are declared read-only, so a kernel that would change one does not compile, and arrays that arrive read-only
+from another worker fit. Machine code is kept on disk in a folder named by a digest of all kernel sources: numba itself
+looks only at the file that a kernel stands in and would go on using machine code whose helpers have changed. A lock on
+that folder guards numba's file cache, which is unsafe when several processes fill it together.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import numba
+from filelock import FileLock
+from numba.core import config
+from platformdirs import user_cache_path
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+f8, i8 = numba.float64, numba.int64
+
+
+def given(dtype: Any, ndim: int) -> Any:
+    """Return the type of an input array: contiguous and read-only."""
+    return numba.types.Array(dtype, ndim, "C", readonly=True)
+
+
+def made(dtype: Any, ndim: int) -> Any:
+    """Return the type of an output array: contiguous and written by the kernel."""
+    return numba.types.Array(dtype, ndim, "C")
+
+
+F4, F4_2 = given(numba.float32, 1), given(numba.float32, 2)
+F8, F8_2 = given(numba.float64, 1), given(numba.float64, 2)
+I4, I8 = given(numba.int32, 1), given(numba.int64, 1)
+OUT_F4_2 = made(numba.float32, 2)
+OUT_F8, OUT_F8_2 = made(numba.float64, 1), made(numba.float64, 2)
+
+_registered: list[Kernel[..., Any]] = []
+
+
+class Kernel(Generic[P, R]):
+    """A function that is compiled on its first call.
+
+    Parameters
+    ----------
+    function : callable
+        The kernel as Python.
+    types : tuple
+        Numba types of its arguments.
+
+    Attributes
+    ----------
+    python : callable
+        The function as it was written, for the tests with the compiler off.
+    """
+
+    def __init__(self, function: Callable[P, R], types: tuple[Any, ...]) -> None:
+        functools.update_wrapper(self, function)
+        self.python = function
+        self._types = types
+        self._compiled: Callable[P, R] | None = None
+        _registered.append(self)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        compiled = self._compiled or self.compile()
+        return compiled(*args, **kwargs)
+
+    def compile(self) -> Callable[P, R]:
+        """Compile, or load the machine code of an earlier process."""
+        if self._compiled is None:
+            options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "nsz", "contract", "arcp"}}
+            options["error_model"] = "numpy"
+            with ExitStack() as stack:
+                folder = cache_folder()
+                if folder is not None:
+                    stack.enter_context(FileLock(folder / "lock"))
+                    previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)
+                    stack.callback(setattr, config, "CACHE_DIR", previous)
+                self._compiled = numba.njit([self._types], cache=folder is not None, **options)(self.python)
+        return self._compiled
+
+
+def kernel(*types: Any) -> Callable[[Callable[P, R]], Kernel[P, R]]:
+    """Declare a kernel by the types of its arguments."""
+    return lambda function: Kernel(function, types)
+
+
+def helper(function: Callable[P, R]) -> Callable[P, R]:
+    """Declare a function that kernels call and the compiler inlines."""
+    compiled: Callable[P, R] = numba.njit(
+        nogil=True, fastmath={"reassoc", "nsz", "contract", "arcp"}, error_model="numpy"
+    )(function)
+    return compiled
+
+
+def warm() -> int:
+    """Compile all kernels that have been imported, so that no sweep waits for it; return their number."""
+    for registered in _registered:
+        registered.compile()
+    return len(_registered)
+
+
+@functools.cache
+def cache_folder() -> Path | None:
+    """Return the folder of this version's machine code; None where none can be written."""
+    digest = hashlib.sha256(f"{numba.__version__}".encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.name.encode() + source.read_bytes())
+    own = os.environ.get("NUMBA_CACHE_DIR")
+    for base in (Path(own) if own else user_cache_path("collapsar"), _private_temporary()):
+        folder = base / f"kernels-{digest.hexdigest()[:16]}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+        except OSError:
+            continue
+    return None
+
+
+def _private_temporary() -> Path:
+    """Return a folder that no other user can write to: machine code is loaded from it."""
+    path = Path(tempfile.gettempdir()) / f"collapsar-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    state = path.lstat()
+    if state.st_uid != os.getuid() or state.st_mode & 0o022:
+        raise OSError(f"{path} may be written by others")
+    return path

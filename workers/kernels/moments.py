@@ -1,0 +1,91 @@
+"""Second-order expectations under sums of independent Bernoulli variables, and the sums of a document that they need.
+
+Formulas and notation are those of Teh, Kurihara and Welling (2007): E, V and Z of a count, P+ = 1 - exp(Z),
+E+ = E / P+, V+ = V / P+ - exp(Z) E+^2, F[f] = P+ ( f(E+) + V+ f''(E+) / 2 ).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy.typing as npt
+
+from collapsar.workers.kernels.compile import helper
+from collapsar.workers.kernels.special import digamma, tetragamma, trigamma
+
+Array = npt.NDArray[Any]
+
+LARGEST = 1.0 - 1e-7  # a responsibility of exactly 1 would make log(1 - q) infinite
+SINGLE = 1e-9  # E+ - 1 below which a positive count is as good as always 1
+
+
+@helper
+def positive(mean: float, variance: float, absent: float) -> tuple[float, float, float]:
+    """Return P+, E+ >= 1 and V+ >= 0 from E, V and P(n = 0)."""
+    present = 1.0 - absent
+    if present <= 0.0:
+        return 0.0, 1.0, 0.0
+    mean_positive = max(mean / present, 1.0)
+    return present, mean_positive, max(variance / present - absent * mean_positive * mean_positive, 0.0)
+
+
+@helper
+def expected_tables(prior: float, present: float, mean: float, variance: float) -> float:
+    """Return E[s] = g P+ ( psi(g + E+) - psi(g) + V+ psi''(g + E+) / 2 ); a count that is always 1 has one table."""
+    if mean - 1.0 < SINGLE:
+        return present
+    value = digamma(prior + mean) - digamma(prior) + 0.5 * variance * tetragamma(prior + mean)
+    return prior * present * value
+
+
+@helper
+def expected_log_rising(prior: float, present: float, mean: float, variance: float) -> float:
+    """Return F[log Gamma(g + n) / Gamma(g)]."""
+    if mean - 1.0 < SINGLE:
+        return present * math.log(prior)
+    value = math.lgamma(prior + mean) - math.lgamma(prior) + 0.5 * variance * trigamma(prior + mean)
+    return present * value
+
+
+@helper
+def expected_log_beta(prior: float, present: float, mean: float, variance: float) -> float:
+    """Return E[log xi] = P+ ( psi(b) - psi(b + E+) - V+ psi''(b + E+) / 2 )."""
+    if present <= 0.0:
+        return 0.0
+    value = digamma(prior) - digamma(prior + mean) - 0.5 * variance * tetragamma(prior + mean)
+    return present * value
+
+
+@helper
+def power(base: float, exponent: int) -> float:
+    """Return base ** exponent for a positive whole exponent, by squaring: a product instead of a logarithm."""
+    result = 1.0
+    while exponent > 0:
+        if exponent & 1:
+            result *= base
+        base *= base
+        exponent >>= 1
+    return result
+
+
+@helper
+def document_moments(
+    first: int, last: int, counts: Array, pair_topic: Array, variance: Array, absent: Array
+) -> None:
+    """Fill V[n_dk] and P(n_dk = 0) of the document whose pairs are `first` to `last` - 1."""
+    variance[:] = 0.0
+    absent[:] = 1.0
+    topics = variance.size
+    for pair in range(first, last):
+        count = counts[pair]
+        if count == 1:
+            for k in range(topics):
+                q = min(float(pair_topic[pair, k]), LARGEST)
+                absent[k] *= 1.0 - q
+                variance[k] += q * (1.0 - q)
+        else:
+            for k in range(topics):
+                q = min(float(pair_topic[pair, k]), LARGEST)
+                absent[k] *= power(1.0 - q, count)
+                variance[k] += count * q * (1.0 - q)

@@ -1,0 +1,61 @@
+"""Digamma and its derivatives, for the compiler.
+
+Each climbs to x >= 16 by its recurrence, where the asymptotic series (Abramowitz and Stegun 6.3.18, 6.4.11 to 6.4.14) is
+exact to double precision. Relative or absolute error, whichever is kinder, is below 1e-12 for 1e-8 <= x <= 1e12.
+"""
+
+from __future__ import annotations
+
+import math
+
+from collapsar.workers.kernels.compile import F8, OUT_F8, helper, kernel
+
+_ENOUGH = 16.0
+
+
+@helper
+def digamma(x: float) -> float:
+    """Return the derivative of log Gamma at x > 0."""
+    below = 0.0
+    while x < _ENOUGH:
+        below += 1.0 / x
+        x += 1.0
+    r = 1.0 / (x * x)
+    series = r * (1 / 12 - r * (1 / 120 - r * (1 / 252 - r * (1 / 240 - r * (1 / 132 - r * (691 / 32760))))))
+    return math.log(x) - 0.5 / x - series - below
+
+
+@helper
+def trigamma(x: float) -> float:
+    """Return the second derivative of log Gamma at x > 0."""
+    below = 0.0
+    while x < _ENOUGH:
+        below += 1.0 / (x * x)
+        x += 1.0
+    r = 1.0 / (x * x)
+    series = 1 / 6 - r * (1 / 30 - r * (1 / 42 - r * (1 / 30 - r * (5 / 66 - r * (691 / 2730)))))
+    return (1.0 + 0.5 / x + r * series) / x + below
+
+
+@helper
+def tetragamma(x: float) -> float:
+    """Return the third derivative of log Gamma at x > 0, psi'' of the formulas; it is negative."""
+    below = 0.0
+    while x < _ENOUGH:
+        below += 2.0 / (x * x * x)
+        x += 1.0
+    r = 1.0 / (x * x)
+    series = 1 / 2 - r * (1 / 6 - r * (1 / 6 - r * (3 / 10 - r * (5 / 6 - r * (691 / 210)))))
+    return -r * (1.0 + 1.0 / x + r * series) - below
+
+
+@kernel(F8, OUT_F8, OUT_F8, OUT_F8)
+def polygammas(x, first, second, third):  # type: ignore[no-untyped-def]
+    """Fill `first`, `second` and `third` with digamma, trigamma and tetragamma of `x`.
+
+    Equivalent to ``scipy.special.polygamma(n, x)`` for n = 0, 1, 2.
+    """
+    for i in range(x.size):
+        first[i] = digamma(x[i])
+        second[i] = trigamma(x[i])
+        third[i] = tetragamma(x[i])

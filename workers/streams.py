@@ -1,0 +1,51 @@
+"""Random streams as addresses: the same address gives the same numbers, on any worker and in any order."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The address of a random stream.
+
+    Attributes
+    ----------
+    seed : int
+        The run's seed.
+    purpose : str
+        What the numbers are for, such as ``start``.
+    iteration : int
+        The iteration they are drawn in.
+    place : int
+        Shard, document or node; -1 for none.
+    """
+
+    seed: int
+    purpose: str = ""
+    iteration: int = 0
+    place: int = -1
+
+    def at(self, *, purpose: str | None = None, iteration: int | None = None, place: int | None = None) -> Stream:
+        """Return the stream at another address of the same seed."""
+        return replace(
+            self,
+            purpose=self.purpose if purpose is None else purpose,
+            iteration=self.iteration if iteration is None else iteration,
+            place=self.place if place is None else place,
+        )
+
+    def generator(self) -> np.random.Generator:
+        """Return the stream's numbers from their beginning.
+
+        Returns
+        -------
+        numpy.random.Generator
+            Over Philox, a counter-based generator, keyed by a hash of the whole address.
+        """
+        address = repr((self.seed, self.purpose, self.iteration, self.place)).encode()
+        key = hashlib.blake2b(address, digest_size=16).digest()
+        return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))

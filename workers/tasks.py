@@ -1,0 +1,143 @@
+"""The tasks of a run: what executors submit, one function each, pure, with small results where the driver looks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from collapsar.storage.corpus import ShardReference
+from collapsar.storage.shard import Shard
+from collapsar.workers.contract import load_sweeps
+from collapsar.workers.delta import Arrays, Delta, total
+from collapsar.workers.streams import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep leaves: the local state for the next sweep, and the delta for the sum."""
+
+    local: Arrays
+    delta: Delta
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A run of the vocabulary: the rows of the words `low` to `high` - 1, and what folding them told."""
+
+    low: int
+    high: int
+    rows: Arrays
+    told: Delta
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Sum of the log probabilities of held-out tokens, in nats, and their number."""
+
+    log_probability: float
+    tokens: int
+    seconds: float = 0.0
+
+
+def load(reference: ShardReference) -> Shard:
+    """Read a shard and check its digest."""
+    return reference.load()
+
+
+def blank(family: str, low: int, high: int, globals: Arrays) -> Block:  # noqa: A002
+    """Make a block of the vocabulary before any document has been seen."""
+    return Block(low, high, load_sweeps(family).blank(high - low, globals), Delta())
+
+
+def start(family: str, shard: Shard, blocks: Sequence[Block], globals: Arrays, stream: Stream) -> Swept:  # noqa: A002
+    """Make a shard's first local state."""
+    rows = gather(blocks, shard.words)
+    return Swept(*load_sweeps(family).start(shard, rows, globals, stream.at(place=shard.number)))
+
+
+def sweep(
+    family: str, shard: Shard, before: Swept, blocks: Sequence[Block], globals: Arrays, stream: Stream  # noqa: A002
+) -> Swept:
+    """Pass once over a shard, from the local state of its previous sweep."""
+    rows = gather(blocks, shard.words)
+    return Swept(*load_sweeps(family).sweep(shard, before.local, rows, globals, stream.at(place=shard.number)))
+
+
+def gather(blocks: Sequence[Block], words: Any) -> Arrays:
+    """Take the rows of some words, given by sorted ids, out of the blocks that hold them."""
+    cuts = np.searchsorted(words, [block.low for block in blocks] + [blocks[-1].high])
+    parts = [
+        {name: values[words[first:last] - block.low] for name, values in block.rows.items()}
+        for block, first, last in zip(blocks, cuts, cuts[1:], strict=False)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def pick(swept: Swept, low: int, high: int, with_rest: bool) -> Delta:
+    """Take the part of a sweep's delta that concerns the words `low` to `high` - 1, and what concerns none."""
+    rows = swept.delta.between("word", low, high)
+    return swept.delta.without_dim("word") + rows if with_rest else rows
+
+
+def pick_all(swept: Swept) -> Delta:
+    """Take a sweep's delta, where one block holds the whole vocabulary."""
+    return swept.delta
+
+
+def add(deltas: Sequence[Delta]) -> Delta:
+    """Add deltas, a node of the reduction's tree."""
+    began = time.perf_counter()
+    result = total(deltas)
+    return Delta(result.parts, result.ids, _spent(result, began))
+
+
+def fold(family: str, block: Block, delta: Delta, globals: Arrays) -> Block:  # noqa: A002
+    """Add a reduced delta to a block of the vocabulary; what concerns no word is told on."""
+    began = time.perf_counter()
+    rows = delta.with_dim("word")
+    ids = {dim: values - block.low if dim == "word" else values for dim, values in rows.ids.items()}
+    after, told = load_sweeps(family).fold(block.rows, Delta(rows.parts, ids), globals)
+    told = delta.without_dim("word") + told
+    return Block(block.low, block.high, after, Delta(told.parts, told.ids, _spent(told, began)))
+
+
+def tell(block: Block) -> Delta:
+    """Take from a block what folding it told: small."""
+    return block.told
+
+
+def _spent(delta: Delta, began: float) -> dict[str, float]:
+    return {**delta.seconds, "reduce": delta.seconds.get("reduce", 0.0) + time.perf_counter() - began}
+
+
+def score(
+    family: str, heldout: Shard, swept: Swept, blocks: Sequence[Block], globals: Arrays  # noqa: A002
+) -> Score:
+    """Score the held-out pairs of a shard's documents."""
+    return score_local(family, heldout, swept.local, blocks, globals)
+
+
+def score_local(
+    family: str, heldout: Shard, local: Arrays, blocks: Sequence[Block], globals: Arrays  # noqa: A002
+) -> Score:
+    """Score held-out pairs, given the local state of their documents."""
+    began = time.perf_counter()
+    if not heldout.pairs:
+        return Score(0.0, 0)
+    table = load_sweeps(family).predict(heldout, local, gather(blocks, heldout.words), globals)
+    logs = float((heldout.counts * np.log(table["probability"])).sum())
+    return Score(logs, heldout.tokens, time.perf_counter() - began)
+
+
+def settle(
+    family: str, shard: Shard, blocks: Sequence[Block], globals: Arrays, stream: Stream  # noqa: A002
+) -> Arrays:
+    """Fit the local state of unseen documents with the model held fixed."""
+    rows = gather(blocks, shard.words)
+    return load_sweeps(family).settle(shard, rows, globals, stream.at(place=shard.number))
