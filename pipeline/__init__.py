@@ -10,13 +10,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collapsar.pipeline.describing import Topic, topics
     from collapsar.pipeline.evaluation import Evaluation, evaluate
     from collapsar.pipeline.fitting import fit
     from collapsar.pipeline.inference import infer
     from collapsar.pipeline.inspection import info
     from collapsar.pipeline.intake import ingest, split
     from collapsar.pipeline.simulation import simulate
-    from collapsar.pipeline.describing import Topic, topics
     from collapsar.storage.corpus import Corpus
     from collapsar.storage.model import Model
 

@@ -8,13 +8,13 @@ import uuid
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import dask
 import distributed
-from dask.system import CPU_COUNT
-
 from collapsar.pipeline.executor import Executor, SerialExecutor
 from collapsar.storage.errors import ClusterError, CollapsarError, OptionError
+from dask.system import CPU_COUNT
 
 SCHEDULERS = "local, threads, serial or an address such as tcp://host:8786"
 
@@ -61,6 +61,8 @@ class DaskExecutor:
     def dashboard(self) -> str | None:
         """Address of the Dask dashboard."""
         link = self._client.dashboard_link
+        if link and self._cluster is not None:  # ours listens on this machine only, whatever its link says
+            return f"http://127.0.0.1:{urlsplit(str(link)).port}/status"
         return str(link) if link else None
 
     def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:
@@ -96,7 +98,12 @@ class DaskExecutor:
 def _cluster_errors() -> Any:
     try:
         yield
-    except (distributed.KilledWorker, distributed.CancelledError, distributed.comm.CommClosedError, TimeoutError) as error:
+    except (
+        distributed.KilledWorker,
+        distributed.CancelledError,
+        distributed.comm.CommClosedError,
+        TimeoutError,
+    ) as error:
         raise ClusterError(f"the cluster lost work that cannot be repeated: {error}") from error
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
 from collapsar.pipeline.contract import Description
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
@@ -15,7 +14,7 @@ from collapsar.workers.streams import Stream
 Vector = npt.NDArray[np.float64]
 
 
-def moved_moments(globals: Arrays, delta: Delta) -> Vector:  # noqa: A002
+def moved_moments(globals: Arrays, delta: Delta) -> Vector:
     """Return E[n_k] and V[n_k] after a delta, shape (2, topics)."""
     moments = np.array(globals["topic_moments"])
     for row, name in enumerate(("topic", "topic_variance")):
@@ -24,7 +23,7 @@ def moved_moments(globals: Arrays, delta: Delta) -> Vector:  # noqa: A002
     return moments
 
 
-def moved_log_absent(globals: Arrays, delta: Delta) -> Vector:  # noqa: A002
+def moved_log_absent(globals: Arrays, delta: Delta) -> Vector:
     """Return Z[n_k] after a delta, shape (topics,)."""
     before = np.asarray(globals["topic_log_absent"])
     return before + delta["topic_log_absent"] if "topic_log_absent" in delta else before
@@ -34,24 +33,42 @@ def topic_totals(moments: Vector, log_absent: Vector, total: float) -> tuple[Vec
     """Return E[log xi_k] and F[log G(B + n_k) / G(B)] of each topic, both of shape (topics,)."""
     log_xi, log_rising = np.empty(moments.shape[1]), np.empty(moments.shape[1])
     words.topic_totals(
-        np.ascontiguousarray(moments[0]), np.ascontiguousarray(moments[1]), log_absent, np.array([total]), log_xi,
+        np.ascontiguousarray(moments[0]),
+        np.ascontiguousarray(moments[1]),
+        log_absent,
+        np.array([total]),
+        log_xi,
         log_rising,
     )
     return log_xi, log_rising
 
 
-def likelihood_bound(globals: Arrays, delta: Delta, total: float) -> float:  # noqa: A002
+def likelihood_bound(globals: Arrays, delta: Delta, total: float) -> float:
     """Return the part of the second-order bound that LDA and the HDP share.
 
     sum_d log G(A)/G(A+n_d) + sum_dk F[log G(a_k+n_dk)/G(a_k)] + sum_k F[log G(B)/G(B+n_k)]
     + sum_kw F[log G(b_w+n_kw)/G(b_w)] - sum c q log q.
+
+    Parameters
+    ----------
+    globals : Arrays
+        As the sweep was made against.
+    delta : Delta
+        What the sweep and the folding of its rows told.
+    total : float
+        B.
+
+    Returns
+    -------
+    float
+        In nats.
     """
     moments, log_absent = moved_moments(globals, delta), moved_log_absent(globals, delta)
     _, log_rising = topic_totals(moments, log_absent, total)
     return delta.number("bound_documents") + delta.number("bound_words") - float(log_rising.sum())
 
 
-def counted(globals: Arrays, delta: Delta) -> dict[str, npt.NDArray[np.float64]]:  # noqa: A002
+def counted(globals: Arrays, delta: Delta) -> dict[str, npt.NDArray[np.float64]]:
     """Return the globals that follow from the changes of a delta alone."""
     return {
         "topic_moments": moved_moments(globals, delta),
@@ -59,9 +76,7 @@ def counted(globals: Arrays, delta: Delta) -> dict[str, npt.NDArray[np.float64]]
     }
 
 
-def describe(
-    word_topic: Vector, prior: Vector, total: float, topic: Vector, count: int
-) -> Description:
+def describe(word_topic: Vector, prior: Vector, total: float, topic: Vector, count: int) -> Description:
     """Describe topics, the largest first, by phi_kw = (b_w + E[n_kw]) / (B + E[n_k])."""
     order = np.argsort(-topic, kind="stable")
     phi = ((np.maximum(word_topic, 0.0) + prior[:, np.newaxis]) / (total + topic))[:, order].T

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pydantic
-
 from collapsar.pipeline.contract import FamilyConfig, family_names, load_family
 from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
 
@@ -122,7 +121,9 @@ def read_config(path: str, family: str | None) -> dict[str, Any]:
     options = {name.replace("-", "_"): value for name, value in found.items()}
     chosen = family or options.get("family")
     if chosen is None:
-        raise InputError(path, f"expected a family ({', '.join(family_names())}), here or with --family", "field 'family'")
+        raise InputError(
+            path, f"expected a family ({', '.join(family_names())}), here or with --family", "field 'family'"
+        )
     known = (*load_family(str(chosen)).Config.model_fields, *RUN_NAMES)
     for name in options:
         if name not in known:

@@ -13,13 +13,12 @@ from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
-
 from collapsar.storage.errors import OptionError, suggestion
 from collapsar.storage.shard import Documents
 from collapsar.workers.contract import family_module
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
+from pydantic import BaseModel, ConfigDict
 
 
 @dataclass(frozen=True)
@@ -72,28 +71,34 @@ class Family(Protocol):
     counts. ``Config.title`` says in a line what the family is.
     """
 
+    CHANGE: ClassVar[str]
     Config: ClassVar[type[FamilyConfig]]
 
     def initialise(self, summary: Summary, config: Any, stream: Stream) -> Arrays:
         """Make the globals before any document has been seen."""
 
-    def update(self, globals: Arrays, delta: Delta, config: Any, stream: Stream) -> Arrays:  # noqa: A002
+    def update(self, globals: Arrays, delta: Delta, config: Any, stream: Stream) -> Arrays:
         """Make the next globals from a round's sums; a positive ``another_round`` asks for one more sweep."""
 
-    def objective(self, globals: Arrays, delta: Delta) -> dict[str, float]:  # noqa: A002
+    def objective(self, globals: Arrays, delta: Delta) -> dict[str, float]:
         """Give named figures of the state just swept, before `update`; ``objective`` is the stopping rule's."""
 
-    def figures(self, globals: Arrays) -> dict[str, float]:  # noqa: A002
+    def figures(self, globals: Arrays) -> dict[str, float]:
         """Give the hyperparameters worth watching."""
 
-    def describe(self, block: Arrays, globals: Arrays, count: int) -> Description:  # noqa: A002
+    def describe(self, block: Arrays, globals: Arrays, count: int) -> Description:
         """Describe the topics by the `count` most probable words of a block."""
 
     def truth(self, summary: Summary, config: Any, stream: Stream) -> tuple[Arrays, Arrays]:
         """Draw the rows and globals of a model to simulate from."""
 
     def simulate(
-        self, rows: Arrays, globals: Arrays, documents: int, tokens: float, stream: Stream  # noqa: A002
+        self,
+        rows: Arrays,
+        globals: Arrays,
+        documents: int,
+        tokens: float,
+        stream: Stream,
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
         """Draw documents, ids and all, and their proportions."""
 

@@ -22,12 +22,12 @@ from collapsar.workers.delta import Delta
 from collapsar.workers.streams import Stream
 
 HELDOUT = (
-    "document completion: mean over the held-out tokens of the training documents of log sum_k theta_dk phi_kw, in nats; "
-    "perplexity = exp(-score)"
+    "document completion: mean over the held-out tokens of the training documents of log sum_k theta_dk phi_kw, "
+    "in nats; perplexity = exp(-score)"
 )
 UNSEEN = (
-    "unseen documents: proportions fitted on a random half of each document's tokens with the topics held fixed; mean over "
-    "the other half's tokens of log sum_k theta_dk phi_kw, in nats; perplexity = exp(-score)"
+    "unseen documents: proportions fitted on a random half of each document's tokens with the topics held fixed; mean "
+    "over the other half's tokens of log sum_k theta_dk phi_kw, in nats; perplexity = exp(-score)"
 )
 
 
@@ -101,9 +101,11 @@ def evaluate(
     executor = open_executor(scheduler, workers)
     try:
         blocks = load_blocks(model, executor)
-        submitted = _submit_unseen(model, corpus, blocks, executor, seed) if held is None else [
-            executor.submit(_score_heldout, model.folder.url, reference, blocks) for reference in held
-        ]
+        submitted = (
+            _submit_unseen(model, corpus, blocks, executor, seed)
+            if held is None
+            else [executor.submit(_score_heldout, model.folder.url, reference, blocks) for reference in held]
+        )
         scores: Sequence[tasks.Score] = executor.collect(submitted)
     finally:
         executor.close()
@@ -146,9 +148,7 @@ def _score_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Blo
     return tasks.score_local(model.record.family, reference.load(), local, blocks, model.globals)
 
 
-def _submit_unseen(
-    model: Model, corpus: Corpus, blocks: list[Any], executor: Executor, seed: int
-) -> list[Any]:
+def _submit_unseen(model: Model, corpus: Corpus, blocks: list[Any], executor: Executor, seed: int) -> list[Any]:
     submitted, first = [], 0
     for reference in corpus.references:
         submitted.append(executor.submit(_score_unseen, model.folder.url, reference, first, blocks, seed))
@@ -156,9 +156,7 @@ def _submit_unseen(
     return submitted
 
 
-def _score_unseen(
-    url: str, reference: ShardReference, first: int, blocks: list[tasks.Block], seed: int
-) -> tasks.Score:
+def _score_unseen(url: str, reference: ShardReference, first: int, blocks: list[tasks.Block], seed: int) -> tasks.Score:
     """Fit proportions on one half of each document's tokens and score the other; empty documents score nothing."""
     model = Model(url)
     known, scored = split_documents(reference.documents(), first, 0.5, seed)

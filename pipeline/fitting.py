@@ -151,15 +151,18 @@ def _documents_of(corpus: Corpus) -> list[ShardDocuments]:
 
 
 @contextlib.contextmanager
-def _executor(
-    scheduler: str, workers: int | None, sinks: Sequence[Sink]
-) -> Iterator[tuple[Executor, dict[str, Any]]]:
+def _executor(scheduler: str, workers: int | None, sinks: Sequence[Sink]) -> Iterator[tuple[Executor, dict[str, Any]]]:
     began = time.perf_counter()
     executor = open_executor(scheduler, workers)
     try:
         event = {
-            "event": "cluster", "iteration": 0, "elapsed": 0.0, "scheduler": scheduler, "workers": executor.workers,
-            "dashboard": executor.dashboard, "start_seconds": time.perf_counter() - began,
+            "event": "cluster",
+            "iteration": 0,
+            "elapsed": 0.0,
+            "scheduler": scheduler,
+            "workers": executor.workers,
+            "dashboard": executor.dashboard,
+            "start_seconds": time.perf_counter() - began,
         }
         for sink in sinks:
             sink(event)
@@ -169,7 +172,11 @@ def _executor(
 
 
 def _fit(
-    request: Request, heldouts: list[HeldoutReference], target: Run, executor: Executor, events: list[dict[str, Any]],
+    request: Request,
+    heldouts: list[HeldoutReference],
+    target: Run,
+    executor: Executor,
+    events: list[dict[str, Any]],
     sinks: Sequence[Sink],
 ) -> Model:
     family = load_family(request.family)
@@ -178,8 +185,12 @@ def _fit(
     stream = Stream(request.seed)
     globals_ = family.initialise(summary, request.config, stream.at(purpose="initialise"))
     problem = Problem(
-        request.family, family, request.config, *_load(request, heldouts, executor),
-        _cuts(summary.words, globals_), stream,
+        request.family,
+        family,
+        request.config,
+        *_load(request, heldouts, executor),
+        _cuts(summary.words, globals_),
+        stream,
     )
     began = time.perf_counter()
     executor.everywhere(_warm, request.family)
@@ -193,9 +204,7 @@ def _fit(
         return _iterate(request, problem, executor, globals_, target, listeners)
 
 
-def _load(
-    request: Request, heldouts: list[HeldoutReference], executor: Executor
-) -> tuple[list[Any], list[Any]]:
+def _load(request: Request, heldouts: list[HeldoutReference], executor: Executor) -> tuple[list[Any], list[Any]]:
     """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
     references = request.corpus.references
     homes = [number * executor.workers // len(references) for number in range(len(references))]
@@ -249,8 +258,14 @@ def _folder(target: Run, record: dict[str, Any]) -> Iterator[Sink]:
 def _opening(request: Request) -> dict[str, Any]:
     manifest = request.corpus.manifest
     return {
-        "event": "start", "iteration": 0, "elapsed": 0.0, "family": request.family, "documents": manifest.documents,
-        "tokens": manifest.tokens, "words": manifest.vocabulary.words, "shards": len(manifest.shards),
+        "event": "start",
+        "iteration": 0,
+        "elapsed": 0.0,
+        "family": request.family,
+        "documents": manifest.documents,
+        "tokens": manifest.tokens,
+        "words": manifest.vocabulary.words,
+        "shards": len(manifest.shards),
         "iterations": request.limits.iterations,
     }
 
@@ -266,13 +281,12 @@ def _iterate(
         for state, progress in run(problem, executor, globals_, request.limits):  # noqa: B007 - kept for after the loop
             _tell(listeners, _event(progress))
             elapsed = progress.elapsed
-        assert state is not None  # the start is always given
-        if state.iteration < request.limits.iterations:
+        if state is not None and state.iteration < request.limits.iterations:
             reason = "tolerance"
     except KeyboardInterrupt as interrupt:
-        if state is None or not state.iteration:
-            raise
         reason, stopped = "interrupt", interrupt
+    if state is None or (stopped is not None and not state.iteration):
+        raise stopped or KeyboardInterrupt
     _keep(request, problem, executor, state, target)
     _tell(listeners, {"event": "end", "iteration": state.iteration, "elapsed": elapsed, "reason": reason})
     if stopped is not None:
@@ -324,5 +338,3 @@ def write_block(writer: ModelWriter, number: int, block: tasks.Block) -> None:
 def write_shard(writer: ModelWriter, number: int, swept: tasks.Swept) -> None:
     """Write what a model keeps of a shard's local state where it lies."""
     writer.write_shard(number, swept.local)
-
-

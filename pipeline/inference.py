@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-
 from collapsar.pipeline.cluster import open_executor
 from collapsar.pipeline.evaluation import load_blocks
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import OccupiedError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.model import Model
+from collapsar.storage.progress import Counting, silent
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
+from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
 
-SCHEMA = pa.schema(
-    [("id", pa.string()), ("topics", pa.list_(pa.int32())), ("proportions", pa.list_(pa.float32()))]
-)
+SCHEMA = pa.schema([("id", pa.string()), ("topics", pa.list_(pa.int32())), ("proportions", pa.list_(pa.float32()))])
 
 
 def infer(
@@ -36,7 +34,7 @@ def infer(
     seed: int = 0,
     scheduler: str = "threads",
     workers: int | None = None,
-    progress: Callable[[int], None] = lambda documents: None,
+    progress: Counting = silent,
 ) -> int:
     """Write the topic proportions of documents.
 
@@ -113,7 +111,7 @@ def _proportions(
     model = Model(url)
     family = model.record.family
     if seen:
-        local = model.documents(reference.number)
+        local: Arrays = model.documents(reference.number)
     else:
         local = tasks.settle(family, reference.load(), blocks, model.globals, Stream(seed, "infer"))
     theta = load_sweeps(family).infer(local, model.globals)["document_topic"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -91,7 +91,10 @@ class Progress:
 
 
 def run(
-    problem: Problem, executor: Executor, globals: Arrays, limits: Limits  # noqa: A002
+    problem: Problem,
+    executor: Executor,
+    globals: Arrays,
+    limits: Limits,
 ) -> Iterator[tuple[State, Progress]]:
     """Run the iterations, giving the state after each; the caller may stop at any.
 
@@ -158,14 +161,14 @@ def _iterate(problem: Problem, executor: Executor, state: State) -> tuple[State,
 def _submit_sweeps(problem: Problem, executor: Executor, state: State) -> list[Any]:
     stream = problem.stream.at(purpose="sweep" if state.swept else "start", iteration=state.iteration)
     submitted = []
+    task: Callable[..., tasks.Swept]
     for number, shard in enumerate(problem.shards):
         home = problem.home(number, executor.workers)
         if state.swept:
-            given = (shard, state.swept[number], state.blocks, state.globals, stream)
-            submitted.append(executor.submit(tasks.sweep, problem.name, *given, home=home))
+            task, given = tasks.sweep, [shard, state.swept[number]]
         else:
-            given = (shard, state.blocks, state.globals, stream)
-            submitted.append(executor.submit(tasks.start, problem.name, *given, home=home))
+            task, given = tasks.start, [shard]
+        submitted.append(executor.submit(task, problem.name, *given, state.blocks, state.globals, stream, home=home))
     return submitted
 
 

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 import zarr.errors
-from zarr.storage import FsspecStore
-
 from collapsar.storage.errors import AbsentError, DamagedError
 from collapsar.storage.folder import Folder
+from zarr.storage import FsspecStore
 
 CHUNK_BYTES = 16 << 20
 
@@ -35,7 +34,11 @@ def write_arrays(folder: Folder, arrays: Mapping[str, npt.NDArray[Any]]) -> None
     for name, values in arrays.items():
         values = np.ascontiguousarray(values) if values.ndim else values
         row = max(values.nbytes // max(values.shape[0], 1), 1) if values.ndim else 1
-        chunks = (max(min(CHUNK_BYTES // row, values.shape[0]), 1), *(max(n, 1) for n in values.shape[1:])) if values.ndim else ()
+        chunks = (
+            (max(min(CHUNK_BYTES // row, values.shape[0]), 1), *(max(n, 1) for n in values.shape[1:]))
+            if values.ndim
+            else ()
+        )
         group.create_array(name, data=values, chunks=chunks)
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
 from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created, ensure_free
 from collapsar.storage.manifest import Manifest
+from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers.source import Source
 from collapsar.storage.shard import Documents, merge_segments
 from collapsar.storage.writer import CorpusWriter
@@ -57,7 +56,7 @@ def ingest(
     *,
     cuts: Cuts | None = None,
     shard_tokens: int | None = None,
-    progress: Callable[[int], None] = lambda documents: None,
+    progress: Counting = silent,
 ) -> Manifest:
     """Write a source's documents as a corpus.
 
@@ -124,6 +123,4 @@ def _kept_words(source: Source, cuts: Cuts, words: int) -> npt.NDArray[np.bool_]
 
 def _cut(documents: Documents, kept: npt.NDArray[np.bool_], number: npt.NDArray[np.int64]) -> Documents:
     inside = documents.with_counts(np.where(kept[documents.words], documents.counts, 0).astype(np.int32))
-    return Documents(
-        inside.ids, inside.offsets, number[inside.words].astype(np.int32), inside.counts, inside.extras
-    )
+    return Documents(inside.ids, inside.offsets, number[inside.words].astype(np.int32), inside.counts, inside.extras)

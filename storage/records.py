@@ -49,7 +49,5 @@ def read_record(folder: Folder, name: str, kind: str, version: int) -> dict[str,
         raise DamagedError(path, f"expected {kind!r}", "field 'format'")
     given = record.get("version")
     if type(given) is not int or not 1 <= given <= version:
-        raise DamagedError(
-            path, f"{given!r} is unknown; this release reads versions 1 to {version}", "field 'version'"
-        )
+        raise DamagedError(path, f"{given!r} is unknown; this release reads versions 1 to {version}", "field 'version'")
     return record

@@ -82,5 +82,7 @@ class Run:
             try:
                 found.append(json.loads(line))
             except ValueError as error:
-                raise DamagedError(f"{self.folder.url}/{EVENTS}", f"expected JSON ({error})", f"line {number}") from None
+                raise DamagedError(
+                    f"{self.folder.url}/{EVENTS}", f"expected JSON ({error})", f"line {number}"
+                ) from None
         return found

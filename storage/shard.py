@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import ShardRecord
@@ -148,7 +147,7 @@ class Shard:
 
     @staticmethod
     def of(number: int, documents: Documents) -> Shard:
-        """Number the words of some documents as they occur; segments of a document are merged."""
+        """Make a shard of documents, numbering the words that occur; segments of a document are merged."""
         documents = merge_segments(documents)
         words, position = np.unique(documents.words, return_inverse=True)
         return Shard(

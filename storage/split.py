@@ -6,14 +6,13 @@ Whether a token is held out depends on (seed, document, word, copy) alone, so a 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError
 from collapsar.storage.folder import Folder, created, ensure_free
+from collapsar.storage.progress import Counting, silent
 from collapsar.storage.shard import Documents
 from collapsar.storage.writer import CorpusWriter
 
@@ -27,9 +26,7 @@ def _mixed(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return value ^ (value >> np.uint64(31))
 
 
-def held_out_counts(
-    documents: Documents, first: int, fraction: float, seed: int
-) -> npt.NDArray[np.int32]:
+def held_out_counts(documents: Documents, first: int, fraction: float, seed: int) -> npt.NDArray[np.int32]:
     """Choose which tokens of each pair are held out.
 
     Parameters
@@ -96,7 +93,7 @@ def split_corpus(
     *,
     fraction: float = 0.1,
     seed: int = 0,
-    progress: Callable[[int], None] = lambda documents: None,
+    progress: Counting = silent,
 ) -> None:
     """Split every document's tokens into a training and a held-out corpus.
 

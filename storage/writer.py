@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
-
 from collapsar.storage.errors import InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import Manifest, ShardRecord
@@ -101,7 +102,7 @@ class CorpusWriter:
         shard = np.maximum(first_token, 0) // shard_tokens
         cuts = [0, *(np.flatnonzero(np.diff(shard)) + 1).tolist(), len(documents)]
         whole = len(cuts) - 1 if last else len(cuts) - 2
-        for first, end in zip(cuts[:whole], cuts[1 : whole + 1], strict=True):
+        for first, end in pairwise(cuts[: whole + 1]):
             self._write(documents.slice(first, end))
         rest = documents.slice(cuts[whole], len(documents))
         self._before += int(lengths[: cuts[whole]].sum())

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from collapsar.storage.shard import Shard
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.kernels import assign, predict, words
@@ -56,7 +55,10 @@ class Parameters:
 def blank(count: int, topics: int, moments: bool) -> Arrays:
     """Make the rows of words that have no token yet."""
     names = ["word_topic", *(["word_topic_variance", "word_topic_log_absent"] if moments else [])]
-    return {**{name: np.zeros((count, topics)) for name in names}, **({"word_tables": np.zeros(count)} if moments else {})}
+    return {
+        **{name: np.zeros((count, topics)) for name in names},
+        **({"word_tables": np.zeros(count)} if moments else {}),
+    }
 
 
 def start(shard: Shard, topics: int, stream: Stream, moments: bool) -> tuple[Arrays, Delta]:
@@ -159,7 +161,14 @@ def sweep(
     if parameters.order == 0:
         wanted = parameters.topics if parameters.tables else np.empty(0)
         assign.sweep_zeroth(
-            *common, parameters.topics, totals[0] + parameters.total, old, local["document_topic"], wanted, *outputs, tables
+            *common,
+            parameters.topics,
+            totals[0] + parameters.total,
+            old,
+            local["document_topic"],
+            wanted,
+            *outputs,
+            tables,
         )
         if parameters.moments:
             parts = _word_changes(shard, old, new["pair_topic"], moments=True)
@@ -168,8 +177,16 @@ def sweep(
         variance = rows["word_topic_variance"].astype(np.float32)
         running = totals + np.array([[parameters.total], [0.0]])
         assign.sweep_second(
-            *common, variance, parameters.topics, running, old, local["document_topic"], *outputs, variance_change,
-            tables, sums,
+            *common,
+            variance,
+            parameters.topics,
+            running,
+            old,
+            local["document_topic"],
+            *outputs,
+            variance_change,
+            tables,
+            sums,
         )
         parts["word_topic_variance"] = change(variance_change, "word", "topic")
         parts["word_topic_log_absent"] = _log_absent_change(shard, old, new["pair_topic"])
@@ -228,7 +245,11 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[Arrays, D
     if parameters.moments:
         tables, bound = np.empty(parameters.words.size), np.zeros(1)
         words.word_tables(
-            after["word_topic"], after["word_topic_variance"], after["word_topic_log_absent"], parameters.words, tables,
+            after["word_topic"],
+            after["word_topic_variance"],
+            after["word_topic_log_absent"],
+            parameters.words,
+            tables,
             bound,
         )
         after["word_tables"] = tables
@@ -236,9 +257,7 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[Arrays, D
     return after, Delta(parts)
 
 
-def settle(
-    shard: Shard, rows: Arrays, totals: npt.NDArray[np.float64], parameters: Parameters
-) -> Arrays:
+def settle(shard: Shard, rows: Arrays, totals: npt.NDArray[np.float64], parameters: Parameters) -> Arrays:
     """Fit the counts of unseen documents under fixed topics by zeroth-order sweeps.
 
     Parameters
@@ -263,9 +282,7 @@ def settle(
     return {"document_topic": result.astype(np.float32)}
 
 
-def word_probability(
-    rows: Arrays, totals: npt.NDArray[np.float64], parameters: Parameters
-) -> npt.NDArray[np.float64]:
+def word_probability(rows: Arrays, totals: npt.NDArray[np.float64], parameters: Parameters) -> npt.NDArray[np.float64]:
     """Return phi_kw = (b_w + E[n_kw]) / (B + E[n_k]), shape (words at hand, topics)."""
     counts = np.maximum(rows["word_topic"], 0.0) + parameters.words[:, np.newaxis]
     probability: npt.NDArray[np.float64] = counts / (parameters.total + totals[0])
@@ -311,7 +328,12 @@ def pair_probability(
     rest = np.maximum(1.0 - theta.sum(axis=1), 0.0)
     probability = np.empty(heldout.pairs)
     predict.pair_probability(
-        heldout.offsets, heldout.position, theta, word_probability(rows, totals, parameters), rest,
-        parameters.words / parameters.total, probability,
+        heldout.offsets,
+        heldout.position,
+        theta,
+        word_probability(rows, totals, parameters),
+        rest,
+        parameters.words / parameters.total,
+        probability,
     )
     return {"probability": probability}

@@ -24,29 +24,39 @@ class Sweeps(Protocol):
     Names read as their dims. Of a local, a finished model keeps the arrays whose first dim is ``document``.
     """
 
-    def blank(self, words: int, globals: Arrays) -> Arrays:  # noqa: A002 - the field's word
+    def blank(self, words: int, globals: Arrays) -> Arrays:
         """Make the rows of `words` words before any document has been seen."""
 
     def start(
-        self, shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, warm: Arrays | None = None  # noqa: A002
+        self,
+        shard: Shard,
+        rows: Arrays,
+        globals: Arrays,
+        stream: Stream,
+        warm: Arrays | None = None,
     ) -> tuple[Arrays, Delta]:
         """Make a shard's first local state, and its counts as changes from nothing; `warm` is another run's."""
 
     def sweep(
-        self, shard: Shard, local: Arrays, rows: Arrays, globals: Arrays, stream: Stream  # noqa: A002
+        self,
+        shard: Shard,
+        local: Arrays,
+        rows: Arrays,
+        globals: Arrays,
+        stream: Stream,
     ) -> tuple[Arrays, Delta]:
         """Pass once over a shard; `rows` has a row for each of ``shard.words``."""
 
-    def fold(self, block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:  # noqa: A002
+    def fold(self, block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
         """Add the rows of a delta, whose word ids count from the block's first; give what `update` needs of words."""
 
-    def settle(self, shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:  # noqa: A002
+    def settle(self, shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
         """Fit the local state of unseen documents with the rest of the model held fixed."""
 
-    def predict(self, heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:  # noqa: A002
+    def predict(self, heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
         """Give each held-out pair's ``probability``; `rows` has a row for each of ``heldout.words``."""
 
-    def infer(self, local: Arrays, globals: Arrays) -> Arrays:  # noqa: A002
+    def infer(self, local: Arrays, globals: Arrays) -> Arrays:
         """Give the documents' ``document_topic`` proportions."""
 
 

@@ -140,7 +140,9 @@ def _added(
     shape = list(part.values.shape)
     for axis, dim in enumerate(part.dims):
         if dim in ids and dim not in own:
-            raise ValueError(f"{name!r} has the dim {dim!r} whole, another delta by ids; name the ids in both or in none")
+            raise ValueError(
+                f"{name!r} has the dim {dim!r} whole, another delta by ids; name the ids in both or in none"
+            )
         all_of_it = dim not in ids or own[dim].size == ids[dim].size
         places.append(slice(None) if all_of_it else np.searchsorted(ids[dim], own[dim]))
         shape[axis] = shape[axis] if all_of_it else ids[dim].size

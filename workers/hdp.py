@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma
-
 from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed
 from collapsar.workers.collapsed import Parameters
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.streams import Stream
+from scipy.special import digamma
 
 
-def _tau(rows: Arrays, globals: Arrays) -> npt.NDArray[np.float64] | None:  # noqa: A002
+def _tau(rows: Arrays, globals: Arrays) -> npt.NDArray[np.float64] | None:
     """Return the parameters of q(tau) for the words at hand; None while tau is held at 1/W."""
     if not globals["learn_tau"] or globals["tau_total"] <= 0:
         return None
@@ -26,7 +25,7 @@ def _tau(rows: Arrays, globals: Arrays) -> npt.NDArray[np.float64] | None:  # no
     return tau
 
 
-def _updating(rows: Arrays, globals: Arrays) -> Parameters:  # noqa: A002
+def _updating(rows: Arrays, globals: Arrays) -> Parameters:
     """Return the parameters of the updates: geometric expectations."""
     tau = _tau(rows, globals)
     if tau is None:
@@ -44,7 +43,7 @@ def _updating(rows: Arrays, globals: Arrays) -> Parameters:  # noqa: A002
     )
 
 
-def _predicting(rows: Arrays, globals: Arrays) -> Parameters:  # noqa: A002
+def _predicting(rows: Arrays, globals: Arrays) -> Parameters:
     """Return the parameters of prediction: expectations."""
     tau = _tau(rows, globals)
     if tau is None:
@@ -59,26 +58,34 @@ def _predicting(rows: Arrays, globals: Arrays) -> Parameters:  # noqa: A002
     )
 
 
-def blank(words: int, globals: Arrays) -> Arrays:  # noqa: A002
+def blank(words: int, globals: Arrays) -> Arrays:
     """Make the rows of `words` words before any document has been seen."""
     return collapsed.blank(words, globals["pi"].size, bool(globals["moments"]))
 
 
 def start(
-    shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, warm: Arrays | None = None  # noqa: A002, ARG001
+    shard: Shard,
+    rows: Arrays,
+    globals: Arrays,
+    stream: Stream,
+    warm: Arrays | None = None,
 ) -> tuple[Arrays, Delta]:
     """Draw a shard's first responsibilities and count them."""
     return collapsed.start(shard, globals["pi"].size, stream, bool(globals["moments"]))
 
 
 def sweep(
-    shard: Shard, local: Arrays, rows: Arrays, globals: Arrays, stream: Stream  # noqa: A002, ARG001
+    shard: Shard,
+    local: Arrays,
+    rows: Arrays,
+    globals: Arrays,
+    stream: Stream,
 ) -> tuple[Arrays, Delta]:
     """Pass once over a shard; ``tables`` is E[s_k] and ``log_eta`` is sum_d E[log eta_d]."""
     return collapsed.sweep(shard, local, rows, globals["topic_moments"], _updating(rows, globals))
 
 
-def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:  # noqa: A002
+def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     """Add the rows of a delta; ``tau_*`` are the sums over words of q(tau)'s divergence from its prior."""
     after, given = collapsed.fold(block, delta, _updating(block, globals))
     tau = _tau(block, globals)
@@ -99,17 +106,17 @@ def _divergence(tau: npt.NDArray[np.float64], prior: float) -> dict[str, Part]:
     }
 
 
-def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:  # noqa: A002, ARG001
+def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
     """Fit the counts of unseen documents under fixed topics."""
     return collapsed.settle(shard, rows, globals["topic_moments"], _predicting(rows, globals))
 
 
-def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:  # noqa: A002
+def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
     """Give each held-out pair's probability sum_k theta_dk phi_kw + theta_rest E[tau_w]."""
     return collapsed.pair_probability(heldout, local, rows, globals["topic_moments"], _predicting(rows, globals))
 
 
-def infer(local: Arrays, globals: Arrays) -> Arrays:  # noqa: A002
+def infer(local: Arrays, globals: Arrays) -> Arrays:
     """Give the documents' proportions theta_dk = (E[alpha] E[pi_k] + E[n_dk]) / (E[alpha] + n_d)."""
     empty = {"word_topic": np.zeros((0, 0)), "word_tables": np.zeros(0)}
     return {"document_topic": collapsed.proportions(local, _predicting(empty, globals))}

@@ -6,7 +6,6 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W).
 from __future__ import annotations
 
 import numpy as np
-
 from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed
 from collapsar.workers.collapsed import Parameters
@@ -14,7 +13,7 @@ from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
 
 
-def _parameters(rows: Arrays, globals: Arrays) -> Parameters:  # noqa: A002
+def _parameters(rows: Arrays, globals: Arrays) -> Parameters:
     """Take a_k from the globals, and b_w from there or, where it differs by word, from the tables of the word."""
     words = np.full(rows["word_topic"].shape[0], float(globals["beta"]) / float(globals["vocabulary"]))
     if globals["asymmetric_beta"] and globals["beta_rate"] > 0:
@@ -30,41 +29,49 @@ def _parameters(rows: Arrays, globals: Arrays) -> Parameters:  # noqa: A002
     )
 
 
-def blank(words: int, globals: Arrays) -> Arrays:  # noqa: A002
+def blank(words: int, globals: Arrays) -> Arrays:
     """Make the rows of `words` words before any document has been seen."""
     return collapsed.blank(words, globals["alpha"].size, bool(globals["moments"]))
 
 
 def start(
-    shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, warm: Arrays | None = None  # noqa: A002, ARG001
+    shard: Shard,
+    rows: Arrays,
+    globals: Arrays,
+    stream: Stream,
+    warm: Arrays | None = None,
 ) -> tuple[Arrays, Delta]:
     """Draw a shard's first responsibilities and count them."""
     return collapsed.start(shard, globals["alpha"].size, stream, bool(globals["moments"]))
 
 
 def sweep(
-    shard: Shard, local: Arrays, rows: Arrays, globals: Arrays, stream: Stream  # noqa: A002, ARG001
+    shard: Shard,
+    local: Arrays,
+    rows: Arrays,
+    globals: Arrays,
+    stream: Stream,
 ) -> tuple[Arrays, Delta]:
     """Pass once over a shard."""
     return collapsed.sweep(shard, local, rows, globals["topic_moments"], _parameters(rows, globals))
 
 
-def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:  # noqa: A002
+def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     """Add the rows of a delta to a block of the vocabulary."""
     return collapsed.fold(block, delta, _parameters(block, globals))
 
 
-def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:  # noqa: A002, ARG001
+def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
     """Fit the counts of unseen documents under fixed topics."""
     return collapsed.settle(shard, rows, globals["topic_moments"], _parameters(rows, globals))
 
 
-def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:  # noqa: A002
+def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
     """Give each held-out pair's probability sum_k theta_dk phi_kw."""
     return collapsed.pair_probability(heldout, local, rows, globals["topic_moments"], _parameters(rows, globals))
 
 
-def infer(local: Arrays, globals: Arrays) -> Arrays:  # noqa: A002
+def infer(local: Arrays, globals: Arrays) -> Arrays:
     """Give the documents' proportions theta_dk = (a_k + E[n_dk]) / (A + n_d)."""
     empty = {"word_topic": np.zeros((0, 0)), "word_tables": np.zeros(0)}
     return {"document_topic": collapsed.proportions(local, _parameters(empty, globals))}

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from collapsar.storage.corpus import ShardReference
 from collapsar.storage.shard import Shard
 from collapsar.workers.contract import load_sweeps
@@ -48,19 +47,24 @@ def load(reference: ShardReference) -> Shard:
     return reference.load()
 
 
-def blank(family: str, low: int, high: int, globals: Arrays) -> Block:  # noqa: A002
+def blank(family: str, low: int, high: int, globals: Arrays) -> Block:
     """Make a block of the vocabulary before any document has been seen."""
     return Block(low, high, load_sweeps(family).blank(high - low, globals), Delta())
 
 
-def start(family: str, shard: Shard, blocks: Sequence[Block], globals: Arrays, stream: Stream) -> Swept:  # noqa: A002
+def start(family: str, shard: Shard, blocks: Sequence[Block], globals: Arrays, stream: Stream) -> Swept:
     """Make a shard's first local state."""
     rows = gather(blocks, shard.words)
     return Swept(*load_sweeps(family).start(shard, rows, globals, stream.at(place=shard.number)))
 
 
 def sweep(
-    family: str, shard: Shard, before: Swept, blocks: Sequence[Block], globals: Arrays, stream: Stream  # noqa: A002
+    family: str,
+    shard: Shard,
+    before: Swept,
+    blocks: Sequence[Block],
+    globals: Arrays,
+    stream: Stream,
 ) -> Swept:
     """Pass once over a shard, from the local state of its previous sweep."""
     rows = gather(blocks, shard.words)
@@ -97,7 +101,7 @@ def add(deltas: Sequence[Delta]) -> Delta:
     return Delta(result.parts, result.ids, _spent(result, began))
 
 
-def fold(family: str, block: Block, delta: Delta, globals: Arrays) -> Block:  # noqa: A002
+def fold(family: str, block: Block, delta: Delta, globals: Arrays) -> Block:
     """Add a reduced delta to a block of the vocabulary; what concerns no word is told on."""
     began = time.perf_counter()
     rows = delta.with_dim("word")
@@ -117,14 +121,22 @@ def _spent(delta: Delta, began: float) -> dict[str, float]:
 
 
 def score(
-    family: str, heldout: Shard, swept: Swept, blocks: Sequence[Block], globals: Arrays  # noqa: A002
+    family: str,
+    heldout: Shard,
+    swept: Swept,
+    blocks: Sequence[Block],
+    globals: Arrays,
 ) -> Score:
     """Score the held-out pairs of a shard's documents."""
     return score_local(family, heldout, swept.local, blocks, globals)
 
 
 def score_local(
-    family: str, heldout: Shard, local: Arrays, blocks: Sequence[Block], globals: Arrays  # noqa: A002
+    family: str,
+    heldout: Shard,
+    local: Arrays,
+    blocks: Sequence[Block],
+    globals: Arrays,
 ) -> Score:
     """Score held-out pairs, given the local state of their documents."""
     began = time.perf_counter()
@@ -136,7 +148,11 @@ def score_local(
 
 
 def settle(
-    family: str, shard: Shard, blocks: Sequence[Block], globals: Arrays, stream: Stream  # noqa: A002
+    family: str,
+    shard: Shard,
+    blocks: Sequence[Block],
+    globals: Arrays,
+    stream: Stream,
 ) -> Arrays:
     """Fit the local state of unseen documents with the model held fixed."""
     rows = gather(blocks, shard.words)

@@ -10,14 +10,13 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
-from scipy.special import betaln, digamma, gammaln
-
 from collapsar.pipeline import collapsed
 from collapsar.pipeline.contract import Description, FamilyConfig, Summary
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
+from pydantic import Field
+from scipy.special import betaln, digamma, gammaln
 
 CHANGE = "moved"
 
@@ -28,9 +27,13 @@ class Config(FamilyConfig, title="hierarchical Dirichlet process, collapsed vari
     """Options of the family."""
 
     topics: int = Field(100, ge=1, description="truncation K: the most topics there can be")
-    alpha_shape: float = Field(4.0, gt=0, description="shape of alpha's Gamma prior; alpha: concentration of a document")
+    alpha_shape: float = Field(
+        4.0, gt=0, description="shape of alpha's Gamma prior; alpha: concentration of a document"
+    )
     alpha_rate: float = Field(4.0, gt=0, description="rate of alpha's Gamma prior")
-    gamma_shape: float = Field(7.0, gt=0, description="shape of gamma's Gamma prior; gamma: concentration of the sticks")
+    gamma_shape: float = Field(
+        7.0, gt=0, description="shape of gamma's Gamma prior; gamma: concentration of the sticks"
+    )
     gamma_rate: float = Field(7.0, gt=0, description="rate of gamma's Gamma prior")
     beta: float = Field(
         100.0, gt=0, description="concentration of a topic over the words; the start where beta is learned"
@@ -41,11 +44,11 @@ class Config(FamilyConfig, title="hierarchical Dirichlet process, collapsed vari
     order: Literal[0, 2] = Field(0, description="0: zeroth-order updates (CVB0); 2: the paper's second order")
     learn: tuple[Learned, ...] = Field(
         ("alpha", "gamma", "pi"),
-        description="what is learned: alpha, gamma, pi (shares of the topics), beta, tau (shares of the words, else 1/W)",
+        description="what is learned: alpha, gamma, pi (shares of topics), beta, tau (shares of words; else 1/W)",
     )
 
 
-def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:  # noqa: ARG001
+def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any document has been seen: expectations at the priors' means, pi_k = 1/K."""
     learn = set(config.learn)
     uniform = np.full(config.topics, 1.0 / config.topics)
@@ -84,12 +87,28 @@ def _geometric(posterior: npt.NDArray[np.float64]) -> float:
     return float(np.exp(digamma(posterior[0])) / posterior[1])
 
 
-def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:  # noqa: A002, ARG001
+def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
     """Add the changes of the counts and bring the posteriors of the hyperparameters up to date.
 
     q(pt_k) = Beta(1 + E[s_k], E[gamma] + sum_{l>k} E[s_l]) with sticks in the order of falling E[n_k];
     q(alpha) = Gamma(a + E[s], b - sum_d E[log eta_d]); q(gamma) = Gamma(a + K, b - sum_k E[log(1 - pt_k)]);
     q(beta) = Gamma(a + E[t], b - sum_k E[log xi_k]); q(tau) = Dir(a_tau + E[t_w]).
+
+    Parameters
+    ----------
+    globals : Arrays
+        As the sweep was made against.
+    delta : Delta
+        The sum over all shards, and what folding it told.
+    config : Config
+        The options.
+    stream : Stream
+        Not used.
+
+    Returns
+    -------
+    Arrays
+        The next globals.
     """
     after = {**globals, **collapsed.counted(globals, delta)}
     if "tokens" not in delta:  # the start's delta: nothing has been swept yet
@@ -102,9 +121,7 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         posterior = np.array([config.gamma_shape + len(sticks), config.gamma_rate - log_rest.sum()])
         after.update(gamma_posterior=posterior, gamma=np.array(posterior[0] / posterior[1]))
     if "alpha" in config.learn:
-        posterior = np.array(
-            [config.alpha_shape + delta["tables"].sum(), config.alpha_rate - delta.number("log_eta")]
-        )
+        posterior = np.array([config.alpha_shape + delta["tables"].sum(), config.alpha_rate - delta.number("log_eta")])
         after.update(alpha_posterior=posterior, alpha=np.array(posterior[0] / posterior[1]))
         after["alpha_geometric"] = np.array(_geometric(posterior))
     if "beta" in config.learn:
@@ -134,7 +151,7 @@ def _sticks(topic: npt.NDArray[np.float64], tables: npt.NDArray[np.float64], gam
     return {"stick_order": order, "stick_posterior": posterior, "pi": mean, "pi_geometric": geometric}
 
 
-def objective(globals: Arrays, delta: Delta) -> dict[str, float]:  # noqa: A002
+def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
     """Give the second-order bound, in nats; the zeroth order has none. What is held fixed has no divergence."""
     if int(globals["order"]) != 2 or "bound_documents" not in delta:
         return {}
@@ -142,7 +159,7 @@ def objective(globals: Arrays, delta: Delta) -> dict[str, float]:  # noqa: A002
     return {"objective": value - divergence(globals, delta)}
 
 
-def divergence(globals: Arrays, delta: Delta) -> float:  # noqa: A002
+def divergence(globals: Arrays, delta: Delta) -> float:
     """Return the sum of KL(q|p) over the hyperparameters, each from the parameters of its current q.
 
     Parameters
@@ -182,12 +199,15 @@ def divergence(globals: Arrays, delta: Delta) -> float:  # noqa: A002
 def _gamma_divergence(q: npt.NDArray[np.float64], p: npt.NDArray[np.float64]) -> float:
     """Return KL between two Gammas given as (shape, rate)."""
     return float(
-        (q[0] - p[0]) * digamma(q[0]) - gammaln(q[0]) + gammaln(p[0]) + p[0] * np.log(q[1] / p[1])
+        (q[0] - p[0]) * digamma(q[0])
+        - gammaln(q[0])
+        + gammaln(p[0])
+        + p[0] * np.log(q[1] / p[1])
         + q[0] * (p[1] - q[1]) / q[1]
     )
 
 
-def figures(globals: Arrays) -> dict[str, float]:  # noqa: A002
+def figures(globals: Arrays) -> dict[str, float]:
     """Give E[alpha], E[gamma], E[beta] and the number of topics that hold 99% of the tokens."""
     topic = np.sort(globals["topic_moments"][0])[::-1]
     holding = int(np.searchsorted(np.cumsum(topic), 0.99 * topic.sum()) + 1)
@@ -195,15 +215,17 @@ def figures(globals: Arrays) -> dict[str, float]:  # noqa: A002
     return {**named, "topics_99": float(min(holding, topic.size))}
 
 
-def _word_shares(block: Arrays, globals: Arrays) -> npt.NDArray[np.float64]:  # noqa: A002
+def _word_shares(block: Arrays, globals: Arrays) -> npt.NDArray[np.float64]:
     """Return E[tau_w] for the words of a block."""
     if globals["learn_tau"] and globals["tau_total"] > 0:
-        shares: npt.NDArray[np.float64] = (block["word_tables"] + float(globals["tau_prior"])) / float(globals["tau_total"])
+        shares: npt.NDArray[np.float64] = (block["word_tables"] + float(globals["tau_prior"])) / float(
+            globals["tau_total"]
+        )
         return shares
     return np.full(block["word_topic"].shape[0], 1.0 / float(globals["vocabulary"]))
 
 
-def describe(block: Arrays, globals: Arrays, count: int) -> Description:  # noqa: A002
+def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the topics, the largest first."""
     beta = float(globals["beta"])
     words = beta * _word_shares(block, globals)
@@ -225,7 +247,11 @@ def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arr
 
 
 def simulate(
-    rows: Arrays, globals: Arrays, documents: int, tokens: float, stream: Stream  # noqa: A002
+    rows: Arrays,
+    globals: Arrays,
+    documents: int,
+    tokens: float,
+    stream: Stream,
 ) -> tuple[Documents, npt.NDArray[np.float64]]:
     """Draw documents, theta_d ~ Dir(alpha pi), and give their proportions too."""
     phi = (rows["word_topic"] / globals["topic_moments"][0]).T

@@ -9,13 +9,12 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator
-
 from collapsar.pipeline import collapsed
 from collapsar.pipeline.contract import Description, FamilyConfig, Summary
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
+from pydantic import Field, field_validator
 
 CHANGE = "moved"
 LEAST = 1e-8  # smallest Dirichlet parameter that learning may reach
@@ -29,7 +28,9 @@ class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed variati
     topics: int = Field(ge=1, description="number of topics K")
     alpha: float = Field(0.1, gt=0, description="Dirichlet parameter of each topic in a document, a_k")
     beta: float = Field(
-        100.0, gt=0, description="concentration of a topic over the words, B; each word has beta/W, W being the vocabulary"
+        100.0,
+        gt=0,
+        description="concentration of a topic over the words, B; each word has beta/W, W being the vocabulary",
     )
     order: Literal[0, 2] = Field(0, description="0: zeroth-order updates (CVB0); 2: the second order, with its bound")
     learn: tuple[Learned, ...] = Field(
@@ -47,7 +48,7 @@ class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed variati
         return learn
 
 
-def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:  # noqa: ARG001
+def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any document has been seen."""
     learn = set(config.learn)
     learn_beta = bool(learn & {"beta", "asymmetric-beta"})
@@ -66,16 +67,34 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:  # n
     }
 
 
-def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:  # noqa: A002, ARG001
+def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
     """Add the changes of the counts and, where asked for, learn a_k and b_w.
 
     a_k <- sum_d E[s_dk] / sum_d [psi(A+n_d) - psi(A)];  b_w <- sum_k E[t_kw] / (-sum_k E[log xi_k]).
+
+    Parameters
+    ----------
+    globals : Arrays
+        As the sweep was made against.
+    delta : Delta
+        The sum over all shards, and what folding it told.
+    config : Config
+        The options.
+    stream : Stream
+        Not used.
+
+    Returns
+    -------
+    Arrays
+        The next globals.
     """
     after = {**globals, **collapsed.counted(globals, delta)}
     if "tokens" not in delta:  # the start's delta: nothing has been swept yet
         return after
     if {"alpha", "asymmetric-alpha"} & set(config.learn) and delta.number("log_eta") < 0:
-        tables = delta["tables"] if "asymmetric-alpha" in config.learn else np.full(config.topics, delta["tables"].mean())
+        tables = (
+            delta["tables"] if "asymmetric-alpha" in config.learn else np.full(config.topics, delta["tables"].mean())
+        )
         after["alpha"] = np.maximum(tables / -delta.number("log_eta"), LEAST)
     if {"beta", "asymmetric-beta"} & set(config.learn):
         log_xi, _ = collapsed.topic_totals(after["topic_moments"], after["topic_log_absent"], float(globals["beta"]))
@@ -86,19 +105,19 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     return after
 
 
-def objective(globals: Arrays, delta: Delta) -> dict[str, float]:  # noqa: A002
+def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
     """Give the second-order bound, in nats; the zeroth order has none."""
     if int(globals["order"]) != 2 or "bound_documents" not in delta:
         return {}
     return {"objective": collapsed.likelihood_bound(globals, delta, float(globals["beta"]))}
 
 
-def figures(globals: Arrays) -> dict[str, float]:  # noqa: A002
+def figures(globals: Arrays) -> dict[str, float]:
     """Give the mean a_k, and B."""
     return {"alpha": float(globals["alpha"].mean()), "beta": float(globals["beta"])}
 
 
-def describe(block: Arrays, globals: Arrays, count: int) -> Description:  # noqa: A002
+def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the topics, the largest first."""
     words = np.full(block["word_topic"].shape[0], float(globals["beta"]) / float(globals["vocabulary"]))
     if globals["asymmetric_beta"] and globals["beta_rate"] > 0:
@@ -117,7 +136,11 @@ def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arr
 
 
 def simulate(
-    rows: Arrays, globals: Arrays, documents: int, tokens: float, stream: Stream  # noqa: A002
+    rows: Arrays,
+    globals: Arrays,
+    documents: int,
+    tokens: float,
+    stream: Stream,
 ) -> tuple[Documents, npt.NDArray[np.float64]]:
     """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and give their proportions too."""
     phi = (rows["word_topic"] / globals["topic_moments"][0]).T

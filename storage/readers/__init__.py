@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from collapsar.storage.errors import InputError, OptionError, suggestion
 from collapsar.storage.folder import Folder
@@ -62,6 +62,9 @@ class Chained:
         """Read the documents of one source after another."""
         for source in self._sources:
             yield from source.documents()
+
+
+__all__ = ["FORMATS", "ReadOptions", "Source", "guess_format", "open_source"]
 
 
 def guess_format(path: str) -> str:
@@ -127,7 +130,12 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
         return TextSource(paths, options, texts_of_files)
     if kind == "jsonl":
         return TextSource(paths, options, texts_of_lines)
-    counted = {"uci": UCISource, "ldac": LDACSource, "mtx": MatrixSource, "npz": MatrixSource}
+    counted: dict[str, Callable[[str, ReadOptions], Source]] = {
+        "uci": UCISource,
+        "ldac": LDACSource,
+        "mtx": MatrixSource,
+        "npz": MatrixSource,
+    }
     if kind not in counted:
         raise OptionError(f"unknown format '{kind}'{suggestion(kind, FORMATS)}")
     if len(paths) == 1:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-
 from collapsar.storage.errors import InputError
 from collapsar.storage.readers.source import INT32_MAX, ReadOptions, open_input, reading, vocabulary_beside
 from collapsar.storage.shard import Documents
@@ -75,7 +74,7 @@ class LDACSource:
             raise self._error(line, f"expected {pairs} pairs as its first number says, found {len(fields)}")
         row = np.empty((2, pairs), dtype=np.int64)
         for place, field in enumerate(fields):
-            word, colon, count = field.partition(b":")
+            word, _, count = field.partition(b":")
             try:
                 row[:, place] = int(word), int(count)
             except (ValueError, OverflowError):

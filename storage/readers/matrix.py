@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import scipy.io
 import scipy.sparse
-
 from collapsar.storage.errors import InputError
 from collapsar.storage.readers.source import INT32_MAX, ReadOptions, open_input, reading, vocabulary_beside
 from collapsar.storage.shard import Documents
@@ -52,7 +51,9 @@ class MatrixSource:
                 return scipy.sparse.load_npz(io.BytesIO(data))
             return scipy.io.mmread(io.BytesIO(data))
         except (ValueError, TypeError, KeyError, OverflowError, EOFError, OSError, zipfile.BadZipFile) as error:
-            raise InputError(self.name, f"expected a sparse matrix in Matrix Market or SciPy's .npz ({error})") from None
+            raise InputError(
+                self.name, f"expected a sparse matrix in Matrix Market or SciPy's .npz ({error})"
+            ) from None
 
     def _check(self, matrix: Any) -> Any:
         if not scipy.sparse.issparse(matrix):

@@ -8,20 +8,40 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-
 from collapsar.storage.errors import AbsentError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.readers.source import ReadOptions, open_input, read_vocabulary_file, reading
-from collapsar.storage.shard import Documents
+from collapsar.storage.shard import EXTRAS, Documents
 
 PORTION = 1_000_000  # pairs
 WORD = r"(?u)\b[^\W\d_][\w'’]*\w\b"  # two characters or more, the first a letter
 
-Text = tuple[str, str]  # id, text
+
+@dataclass(frozen=True)
+class Text:
+    """A document before it is tokenized.
+
+    Attributes
+    ----------
+    id : str
+        Its id, unlike all others.
+    sections : tuple of str
+        Its text, in one or more parts.
+    title : str
+        Shown beside the id.
+    labels : tuple of (str, str)
+        Fields and values.
+    """
+
+    id: str
+    sections: tuple[str, ...]
+    title: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 def tokenizer(stop_words: str = "english") -> Callable[[str], list[str]]:
@@ -55,7 +75,9 @@ class TextSource:
     options : ReadOptions
         Stop words, and the vocabulary where one is given; words outside it are dropped.
     texts : callable
-        From a path to its (id, text) pairs.
+        From a path to its texts.
+    structured : bool, optional
+        Keep titles, labels and sections in the corpus, the sections as segments.
 
     Raises
     ------
@@ -64,13 +86,17 @@ class TextSource:
     """
 
     def __init__(
-        self, paths: list[str], options: ReadOptions, texts: Callable[[str, ReadOptions], Iterator[Text]]
+        self,
+        paths: list[str],
+        options: ReadOptions,
+        texts: Callable[[str, ReadOptions], Iterator[Text]],
+        structured: bool = False,
     ) -> None:
         for path in paths:
             if not Folder(path).exists():
                 raise AbsentError(f"{path}: no such file or folder")
         self.name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-        self._paths, self._options, self._texts = paths, options, texts
+        self._paths, self._options, self._texts, self._structured = paths, options, texts, structured
 
     @cached_property
     def _analyze(self) -> Callable[[str], list[str]]:
@@ -80,19 +106,20 @@ class TextSource:
         seen: set[str] = set()
         for path in self._paths:
             with reading(path):
-                for name, text in self._texts(path, self._options):
-                    if name in seen:
-                        raise InputError(path, f"the document id {name!r} occurs twice", "field 'id'")
-                    seen.add(name)
-                    yield name, text
+                for text in self._texts(path, self._options):
+                    if text.id in seen:
+                        raise InputError(path, f"the document id {text.id!r} occurs twice", "field 'id'")
+                    seen.add(text.id)
+                    yield text
 
     @cached_property
     def _words(self) -> list[str]:
         if self._options.vocabulary is not None:
             return read_vocabulary_file(self._options.vocabulary)
         words: set[str] = set()
-        for _, text in self._all():
-            words.update(self._analyze(text))
+        for text in self._all():
+            for section in text.sections:
+                words.update(self._analyze(section))
         return sorted(words)
 
     def words(self) -> list[str]:
@@ -102,32 +129,51 @@ class TextSource:
     def documents(self) -> Iterator[Documents]:
         """Read the documents, in portions of about a million pairs."""
         number = {word: position for position, word in enumerate(self._words)}
-        ids: list[str] = []
-        offsets, words, counts = [0], [], []
-        for name, text in self._all():
-            found = Counter(number[word] for word in self._analyze(text) if word in number)
+        portion = _Portion()
+        for text in self._all():
+            sections = text.sections if self._structured else (" ".join(text.sections),)
+            counts = [Counter(number[word] for word in self._analyze(part) if word in number) for part in sections]
+            portion.add(text, counts)
+            if len(portion.words) >= PORTION:
+                yield portion.documents(self._structured)
+                portion = _Portion()
+        if portion.texts:
+            yield portion.documents(self._structured)
+
+
+class _Portion:
+    """Tokenized documents on their way into arrays."""
+
+    def __init__(self) -> None:
+        self.texts: list[Text] = []
+        self.offsets, self.words, self.counts = [0], list[int](), list[int]()
+        self.segments: list[list[int]] = []
+
+    def add(self, text: Text, sections: list[Counter[int]]) -> None:
+        for found in sections:
             for word in sorted(found):
-                words.append(word)
-                counts.append(found[word])
-            ids.append(name)
-            offsets.append(len(words))
-            if len(words) >= PORTION:
-                yield _documents(ids, offsets, words, counts)
-                ids, offsets, words, counts = [], [0], [], []
-        if ids:
-            yield _documents(ids, offsets, words, counts)
+                self.words.append(word)
+                self.counts.append(found[word])
+        self.texts.append(text)
+        self.offsets.append(len(self.words))
+        self.segments.append([len(found) for found in sections if found])
+
+    def documents(self, structured: bool) -> Documents:
+        extras = {}
+        if structured:
+            labels = [[{"field": name, "value": value} for name, value in text.labels] for text in self.texts]
+            columns = {"title": [text.title for text in self.texts], "labels": labels, "segments": self.segments}
+            extras = {name: pa.array(column, EXTRAS[name]) for name, column in columns.items()}
+        return Documents(
+            pa.array([text.id for text in self.texts], pa.string()),
+            np.array(self.offsets, dtype=np.int64),
+            np.array(self.words, dtype=np.int32),
+            np.array(self.counts, dtype=np.int32),
+            extras,
+        )
 
 
-def _documents(ids: list[str], offsets: list[int], words: list[int], counts: list[int]) -> Documents:
-    return Documents(
-        pa.array(ids, pa.string()),
-        np.array(offsets, dtype=np.int64),
-        np.array(words, dtype=np.int32),
-        np.array(counts, dtype=np.int32),
-    )
-
-
-def texts_of_files(path: str, options: ReadOptions) -> Iterator[Text]:  # noqa: ARG001 - the readers' common form
+def texts_of_files(path: str, options: ReadOptions) -> Iterator[Text]:
     """Read a text file, or all files below a folder in the order of their names.
 
     Parameters
@@ -139,8 +185,8 @@ def texts_of_files(path: str, options: ReadOptions) -> Iterator[Text]:  # noqa: 
 
     Yields
     ------
-    tuple of str
-        Id (the file's path below the folder) and text.
+    Text
+        With the file's path below the folder as its id.
 
     Raises
     ------
@@ -149,17 +195,17 @@ def texts_of_files(path: str, options: ReadOptions) -> Iterator[Text]:  # noqa: 
     """
     folder = Folder(path)
     if not folder.is_folder():
-        yield path.rsplit("/", 1)[-1], _decoded(path)
+        yield Text(path.rsplit("/", 1)[-1], (_decoded(path),))
         return
     for name in folder.names():
         if name.startswith("."):
             continue
         inner = f"{path.rstrip('/')}/{name}"
         if Folder(inner).is_folder():
-            for below, text in texts_of_files(inner, options):
-                yield f"{name}/{below}", text
+            for below in texts_of_files(inner, options):
+                yield replace(below, id=f"{name}/{below.id}")
         else:
-            yield name, _decoded(inner)
+            yield Text(name, (_decoded(inner),))
 
 
 def _decoded(path: str) -> str:
@@ -183,8 +229,8 @@ def texts_of_lines(path: str, options: ReadOptions) -> Iterator[Text]:
 
     Yields
     ------
-    tuple of str
-        Id and text.
+    Text
+        One a line.
 
     Raises
     ------
@@ -203,7 +249,9 @@ def texts_of_lines(path: str, options: ReadOptions) -> Iterator[Text]:
                 raise InputError(path, f"expected a JSON object, found {type(record).__name__}", f"line {line}")
             name, text = record.get(options.id_field), record.get(options.text_field)
             if not isinstance(name, (str, int)) or isinstance(name, bool):
-                raise InputError(path, f"expected a string or whole number in field {options.id_field!r} (--id)", f"line {line}")
+                raise InputError(
+                    path, f"expected a string or whole number in field {options.id_field!r} (--id)", f"line {line}"
+                )
             if not isinstance(text, str):
                 raise InputError(path, f"expected a string in field {options.text_field!r} (--text)", f"line {line}")
-            yield str(name), text.encode("utf-8", "replace").decode()
+            yield Text(str(name), (text.encode("utf-8", "replace").decode(),))

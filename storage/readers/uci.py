@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
-
 from collapsar.storage.errors import InputError
 from collapsar.storage.readers.source import INT32_MAX, ReadOptions, open_input, reading, vocabulary_beside
 from collapsar.storage.shard import Documents
@@ -58,7 +57,9 @@ class UCISource:
         value = text.strip()
         if not value.isdigit():
             raise InputError(
-                self.name, f"expected {HEADER[line]}, found {_shown(text)}; is this a UCI bag of words?", f"line {line + 1}"
+                self.name,
+                f"expected {HEADER[line]}, found {_shown(text)}; is this a UCI bag of words?",
+                f"line {line + 1}",
             )
         return int(value)
 
@@ -127,9 +128,7 @@ class UCISource:
             rows.append((document, word, count))
         return np.array(rows, dtype=np.int64).reshape(-1, 3).T
 
-    def _check(
-        self, rows: npt.NDArray[np.int64], block: bytes, first_line: int, previous: tuple[int, int]
-    ) -> None:
+    def _check(self, rows: npt.NDArray[np.int64], block: bytes, first_line: int, previous: tuple[int, int]) -> None:
         document, word, count = rows
         before = np.concatenate([[previous[0]], document[:-1]])
         word_before = np.concatenate([[previous[1]], word[:-1]])

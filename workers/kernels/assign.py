@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from collapsar.workers.kernels.compile import F4_2, F8, F8_2, I4, I8, OUT_F4_2, OUT_F8, OUT_F8_2, helper, kernel
 from collapsar.workers.kernels.moments import document_moments, expected_log_rising, expected_tables, positive
 
@@ -27,8 +26,18 @@ TINY = np.float32(1e-30)  # keeps a product of excluded counts from being zero f
 
 @kernel(I8, I4, I4, F4_2, F8, F8, F4_2, F4_2, F8, OUT_F4_2, OUT_F4_2, OUT_F8_2, OUT_F8)
 def sweep_zeroth(
-    offsets: Array, position: Array, counts: Array, base: Array, prior: Array, totals: Array, pair_topic: Array,
-    document_topic: Array, table_prior: Array, new_pair_topic: Array, new_document_topic: Array, row_change: Array,
+    offsets: Array,
+    position: Array,
+    counts: Array,
+    base: Array,
+    prior: Array,
+    totals: Array,
+    pair_topic: Array,
+    document_topic: Array,
+    table_prior: Array,
+    new_pair_topic: Array,
+    new_document_topic: Array,
+    row_change: Array,
     tables: Array,
 ) -> None:
     """Update the responsibilities of all pairs of a shard by the zeroth order; twin: `naive.assign.sweep_zeroth`.
@@ -130,24 +139,38 @@ def _add_tables(
                 sums[0] += expected_log_rising(prior[k], present, mean_positive, variance_positive)
 
 
-@kernel(
-    I8, I4, I4, F4_2, F4_2, F8, F8_2, F4_2, F4_2, OUT_F4_2, OUT_F4_2, OUT_F8_2, OUT_F8_2, OUT_F8, OUT_F8
-)
+@kernel(I8, I4, I4, F4_2, F4_2, F8, F8_2, F4_2, F4_2, OUT_F4_2, OUT_F4_2, OUT_F8_2, OUT_F8_2, OUT_F8, OUT_F8)
 def sweep_second(
-    offsets: Array, position: Array, counts: Array, base: Array, base_variance: Array, prior: Array, totals: Array,
-    pair_topic: Array, document_topic: Array, new_pair_topic: Array, new_document_topic: Array, row_change: Array,
-    variance_change: Array, tables: Array, sums: Array,
+    offsets: Array,
+    position: Array,
+    counts: Array,
+    base: Array,
+    base_variance: Array,
+    prior: Array,
+    totals: Array,
+    pair_topic: Array,
+    document_topic: Array,
+    new_pair_topic: Array,
+    new_document_topic: Array,
+    row_change: Array,
+    variance_change: Array,
+    tables: Array,
+    sums: Array,
 ) -> None:
     """Update the responsibilities of all pairs of a shard by the second order; twin: `naive.assign.sweep_second`.
 
     Parameters
     ----------
-    offsets, position, counts, base, prior, pair_topic, document_topic, new_pair_topic, new_document_topic, row_change
+    offsets, position, counts, base
         As for `sweep_zeroth`.
     base_variance : float32, shape (shard words, topics)
         V[n_kw] as the iteration began.
+    prior
+        As for `sweep_zeroth`.
     totals : float64, shape (2, topics)
         B + E[n_k] and V[n_k] as the iteration began.
+    pair_topic, document_topic, new_pair_topic, new_document_topic, row_change
+        As for `sweep_zeroth`.
     variance_change : float64, shape (shard words, topics)
         Zero on entry; filled with the change of V[n_kw].
     tables : float64, shape (topics,)
@@ -169,8 +192,16 @@ def sweep_second(
         for pair in range(first, last):
             row, old = position[pair], pair_topic[pair]
             scale = _weigh_second(
-                here, spread, base[row], row_change[row], base_variance[row], variance_change[row], running,
-                running_variance, old, weight,
+                here,
+                spread,
+                base[row],
+                row_change[row],
+                base_variance[row],
+                variance_change[row],
+                running,
+                running_variance,
+                old,
+                weight,
             )
             _move(scale, counts[pair], old, weight, new_pair_topic[pair], here, row_change[row])
             _spread(counts[pair], old, new_pair_topic[pair], spread, variance_change[row])
@@ -187,8 +218,16 @@ def sweep_second(
 
 @helper
 def _weigh_second(
-    here: Array, spread: Array, base: Array, changed: Array, base_variance: Array, variance_changed: Array,
-    running: Array, running_variance: Array, old: Array, weight: Array,
+    here: Array,
+    spread: Array,
+    base: Array,
+    changed: Array,
+    base_variance: Array,
+    variance_changed: Array,
+    running: Array,
+    running_variance: Array,
+    old: Array,
+    weight: Array,
 ) -> Any:
     """Fill a pair's second-order update before it is normalised, and return what normalises it."""
     total = np.float32(0.0)

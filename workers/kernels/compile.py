@@ -72,6 +72,7 @@ class Kernel(Generic[P, R]):
         _registered.append(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the kernel."""
         compiled = self._compiled or self.compile()
         return compiled(*args, **kwargs)
 

@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 import numpy.typing as npt
-
 from collapsar.workers.kernels.compile import helper
 from collapsar.workers.kernels.special import digamma, tetragamma, trigamma
 
@@ -70,9 +69,7 @@ def power(base: float, exponent: int) -> float:
 
 
 @helper
-def document_moments(
-    first: int, last: int, counts: Array, pair_topic: Array, variance: Array, absent: Array
-) -> None:
+def document_moments(first: int, last: int, counts: Array, pair_topic: Array, variance: Array, absent: Array) -> None:
     """Fill V[n_dk] and P(n_dk = 0) of the document whose pairs are `first` to `last` - 1."""
     variance[:] = 0.0
     absent[:] = 1.0

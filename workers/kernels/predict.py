@@ -6,15 +6,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from collapsar.workers.kernels.compile import F4_2, F8, F8_2, I4, I8, OUT_F8, OUT_F8_2, i8, kernel
+from collapsar.workers.kernels.compile import F8, F8_2, I4, I8, OUT_F8, OUT_F8_2, i8, kernel
 
 Array = npt.NDArray[Any]
 
 
 @kernel(I8, I4, F8_2, F8_2, F8, F8, OUT_F8)
 def pair_probability(
-    offsets: Array, position: Array, proportions: Array, word_probability: Array, rest: Array, rest_word: Array,
+    offsets: Array,
+    position: Array,
+    proportions: Array,
+    word_probability: Array,
+    rest: Array,
+    rest_word: Array,
     probability: Array,
 ) -> None:
     """Fill sum_k theta_dk phi_kw + theta_rest tau_w of each pair; twin: `naive.predict.pair_probability`.
@@ -49,7 +53,12 @@ def pair_probability(
 
 @kernel(I8, I4, I4, F8_2, F8, i8, OUT_F8_2)
 def fold_in(
-    offsets: Array, position: Array, counts: Array, word_probability: Array, prior: Array, sweeps: int,
+    offsets: Array,
+    position: Array,
+    counts: Array,
+    word_probability: Array,
+    prior: Array,
+    sweeps: int,
     document_topic: Array,
 ) -> None:
     """Fit the counts of unseen documents with the topics held fixed; twin: `naive.predict.fold_in`.

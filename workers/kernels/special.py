@@ -1,7 +1,7 @@
 """Digamma and its derivatives, for the compiler.
 
-Each climbs to x >= 16 by its recurrence, where the asymptotic series (Abramowitz and Stegun 6.3.18, 6.4.11 to 6.4.14) is
-exact to double precision. Relative or absolute error, whichever is kinder, is below 1e-12 for 1e-8 <= x <= 1e12.
+Each climbs to x >= 16 by its recurrence, where the asymptotic series (Abramowitz and Stegun 6.3.18, 6.4.11 to 6.4.14)
+is exact to double precision. Relative or absolute error, whichever is kinder, is below 1e-12 for 1e-8 <= x <= 1e12.
 """
 
 from __future__ import annotations
@@ -54,6 +54,13 @@ def polygammas(x, first, second, third):  # type: ignore[no-untyped-def]
     """Fill `first`, `second` and `third` with digamma, trigamma and tetragamma of `x`.
 
     Equivalent to ``scipy.special.polygamma(n, x)`` for n = 0, 1, 2.
+
+    Parameters
+    ----------
+    x : float64, shape (n,)
+        Positive.
+    first, second, third : float64, shape (n,)
+        Filled.
     """
     for i in range(x.size):
         first[i] = digamma(x[i])

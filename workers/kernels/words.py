@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from collapsar.workers.kernels.compile import F4_2, F8, F8_2, I4, OUT_F8, OUT_F8_2, kernel
 from collapsar.workers.kernels.moments import (
     LARGEST,
@@ -51,9 +50,7 @@ def add_log_absent(position: Array, counts: Array, pair_topic: Array, row_topic:
 
 
 @kernel(I4, I4, F4_2, OUT_F8_2, OUT_F8_2)
-def add_counts(
-    position: Array, counts: Array, pair_topic: Array, row_topic: Array, row_variance: Array
-) -> None:
+def add_counts(position: Array, counts: Array, pair_topic: Array, row_topic: Array, row_variance: Array) -> None:
     """Add E[n_kw] and V[n_kw] of a shard's pairs; twin: `naive.words.counts`.
 
     Parameters

@@ -1,0 +1,46 @@
+"""Write the topic proportions of documents to a Parquet file, sparse.
+
+Columns: id; topics, the permanent ids as `collapsar topics` prints them, the
+largest proportion first; proportions. Documents of the training corpus have the
+proportions they were fitted with; others are fitted with the topics held fixed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from collapsar.pipeline.commands.options import add_scheduler
+
+HELP = "write topic proportions of documents, seen or unseen"
+
+
+def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
+    """Add the command's options."""
+    parser.add_argument("model", metavar="RUN", help="a run or a model")
+    parser.add_argument("corpus", metavar="CORPUS", help="documents, with the model's vocabulary")
+    parser.add_argument("out", metavar="OUT.parquet", help="file to write")
+    parser.add_argument(
+        "--threshold", type=float, default=0.001, metavar="F", help="leave out smaller proportions (default: 0.001)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="for families that draw numbers (default: 0)")
+    add_scheduler(parser, "threads")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Infer, and say what came of it."""
+    from collapsar.pipeline.inference import infer
+    from collapsar.pipeline.progress import counting
+
+    with counting("inferring") as progress:
+        written = infer(
+            arguments.model,
+            arguments.corpus,
+            arguments.out,
+            threshold=arguments.threshold,
+            seed=arguments.seed,
+            scheduler=arguments.scheduler,
+            workers=arguments.workers,
+            progress=progress,
+        )
+    print(f"{arguments.out}: proportions of {written:,} documents")

@@ -1,0 +1,93 @@
+"""The command ``collapsar``: finds the commands, runs one, and says in one line what went wrong."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from collapsar.pipeline.commands.options import command_parser
+from collapsar.storage.errors import CollapsarError
+
+COMMANDS = ("ingest", "split", "fit", "topics", "evaluate", "infer", "simulate", "info", "demo")
+
+DESCRIPTION = """\
+Bayesian topic models on corpora that outgrow one machine.
+
+A corpus is ingested once, cut into shards on disk; a fit sweeps the shards on
+Dask workers and writes a run, with its events and, at the end, its model."""
+
+EXAMPLE = """\
+example:
+  collapsar ingest reviews.jsonl reviews --min-documents 5 --max-document-share 0.5
+  collapsar split reviews train heldout
+  collapsar fit train run --family hdp --topics 200 --heldout heldout
+  collapsar topics run
+
+`collapsar COMMAND --help` teaches a command, `collapsar fit --family hdp --help` a family's options."""
+
+
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    parser = command_parser(prog="collapsar", description=DESCRIPTION, epilog=EXAMPLE)
+    parser.add_argument("--version", action="version", version=f"collapsar {version('collapsar')}")
+    parser.add_argument("--debug", action="store_true", help="on an error, show where in the code it came from")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = importlib.import_module(f"collapsar.pipeline.commands.{name}")
+        sub = commands.add_parser(
+            name, help=module.HELP, description=module.__doc__, epilog=getattr(module, "EPILOG", None)
+        )
+        module.configure(sub, argv)
+        sub.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Its words; by default those of the process.
+
+    Returns
+    -------
+    int
+        0 if all went well, 1 on an error, 130 if it was interrupted. Wrong usage exits with 2.
+    """
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `collapsar topics RUN | head` is no error
+    signal.signal(signal.SIGTERM, _terminated)
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        arguments = _parser(words).parse_args(words)
+    except CollapsarError as error:
+        return _fail(error)
+    try:
+        result: int = arguments.run(arguments) or 0
+    except KeyboardInterrupt:
+        print("collapsar: interrupted", file=sys.stderr)
+        return 130
+    except CollapsarError as error:
+        if arguments.debug:
+            raise
+        return _fail(error)
+    except OSError as error:
+        if arguments.debug:
+            raise
+        name = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{name}{error.strerror or error}")
+    return result
+
+
+def _fail(error: object) -> int:
+    text = " ".join(str(error).split())
+    print(f"collapsar: error: {text}", file=sys.stderr)
+    return 1
+
+
+def _terminated(number: int, frame: object) -> None:  # noqa: ARG001
+    """SIGTERM ends a command as Ctrl-C does."""
+    raise KeyboardInterrupt

@@ -1,0 +1,192 @@
+"""What several commands' options share: help that keeps its lines, the family's options, and the scheduler."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal, get_args, get_origin
+
+from collapsar.pipeline.config import parse_setting, read_config
+from collapsar.pipeline.contract import family_names, load_family
+from collapsar.storage.errors import OptionError, suggestion
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Keep the lines of descriptions; name a default once."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32, width=110)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that says an error in one line and suggests the nearest option."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"formatter_class": _Help, "allow_abbrev": False, **kwargs})
+
+    def error(self, message: str) -> Any:
+        unknown = message.removeprefix("unrecognized arguments: ")
+        if unknown != message:
+            flag = unknown.split()[0].partition("=")[0]
+            known = [option for action in self._every_action() for option in action.option_strings]
+            message = f"unknown option {flag}{suggestion(flag, known)}" if flag.startswith("-") else message
+        print(f"collapsar: error: {message}; see `{self.prog} --help`", file=sys.stderr)
+        raise SystemExit(2)
+
+    def _every_action(self) -> list[argparse.Action]:
+        found = list(self._actions)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                chosen = [sub for name, sub in action.choices.items() if name in sys.argv]
+                found += [inner for sub in chosen for inner in sub._actions]
+        return found
+
+
+def command_parser(**kwargs: Any) -> argparse.ArgumentParser:
+    """Make a parser in the project's style."""
+    return _Parser(**kwargs)
+
+
+def add_scheduler(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add ``--scheduler`` and ``--workers``."""
+    group = parser.add_argument_group("where it runs")
+    group.add_argument(
+        "--scheduler",
+        default=default,
+        metavar="WHERE",
+        help="local: worker processes on this machine; threads: worker threads in this process; serial: one task after "
+        f"another, without Dask; or a Dask scheduler's address such as tcp://host:8786 (default: {default})",
+    )
+    group.add_argument("--workers", type=int, metavar="N", help="workers to start (default: one a processor)")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def print_json(value: Any) -> None:
+    """Print JSON with floats in their shortest exact form."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def add_family(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add ``--family`` and, if the words name one, its options; a family that is not there is an error only later."""
+    parser.add_argument(
+        "--family", metavar="|".join(family_names()), help="the model family; with --help, its options too"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="settings",
+        help="an option of the family, as a TOML value: --set 'learn=[\"alpha\"]'",
+    )
+    family = _named_family(argv)
+    if family is None:
+        parser.add_argument("--topics", metavar="K", help="number of topics, or the most there can be")
+        return
+    config = load_family(family).Config
+    group = parser.add_argument_group(f"options of {family} ({config.model_config.get('title', '')})")
+    for name, field in config.model_fields.items():
+        default = "required" if field.is_required() else f"default: {_shown(field.default)}"
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=f"family_{name}",
+            metavar=_metavar(field.annotation),
+            help=f"{field.description} ({default})".replace("%", "%%"),
+        )
+
+
+def _named_family(argv: Sequence[str]) -> str | None:
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        name = (
+            following
+            if word == "--family"
+            else word.removeprefix("--family=")
+            if word.startswith("--family=")
+            else None
+        )
+        if name in family_names():
+            return name
+    return None
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def _metavar(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return "|".join(str(value) for value in get_args(annotation))
+    return {int: "N", float: "X", bool: "true|false"}.get(annotation, "VALUE")
+
+
+def family_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Gather the family's options from ``--set`` and the generated flags, the flags last.
+
+    Parameters
+    ----------
+    arguments : argparse.Namespace
+        Of a parser with `add_family`.
+
+    Returns
+    -------
+    dict
+        Options by name.
+
+    Raises
+    ------
+    OptionError
+        A ``--set`` has no value.
+    """
+    options = dict(parse_setting(text) for text in arguments.settings)
+    for name, value in vars(arguments).items():
+        if name.startswith("family_") and value is not None:
+            options.update([parse_setting(f"{name.removeprefix('family_')}={value}")])
+    if getattr(arguments, "topics", None) is not None:
+        options.update([parse_setting(f"topics={arguments.topics}")])
+    return options
+
+
+def gather(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Put together what ``--config``, ``--set`` and the flags say, each over the one before.
+
+    Parameters
+    ----------
+    arguments : argparse.Namespace
+        Of a parser with `add_family`; a flag that was not given is None.
+    names : sequence of str
+        The command's own flags that a configuration file may give too.
+
+    Returns
+    -------
+    family : str
+        The family's name.
+    options : dict
+        The family's options and the command's.
+
+    Raises
+    ------
+    OptionError
+        No family is named, or an option has no such name.
+    InputError
+        The configuration file is wrong.
+    """
+    path = getattr(arguments, "config", None)
+    options = read_config(path, arguments.family) if path is not None else {}
+    given = family_options(arguments)
+    family = arguments.family or options.pop("family", None)
+    options.pop("family", None)
+    if family is None:
+        raise OptionError(f"--family is required: {', '.join(family_names())}")
+    known = load_family(family).Config.model_fields
+    for name in given:
+        if name not in known:
+            raise OptionError(f"--set: unknown option '{name}' of family '{family}'{suggestion(name, known)}")
+    options.update(given)
+    options.update({name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None})
+    return family, options

@@ -1,0 +1,40 @@
+"""Print the topics of a model, the largest first: share of the tokens and most probable words."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from collapsar.pipeline.commands.options import add_json, print_json
+
+HELP = "print the topics of a model"
+
+
+def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
+    """Add the command's options."""
+    parser.add_argument(
+        "run", metavar="RUN", help="a run, a model, or a simulated corpus, whose true topics are printed"
+    )
+    parser.add_argument("--words", type=int, default=10, metavar="N", help="words to print of each (default: 10)")
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the topics."""
+    from collapsar.pipeline.describing import topics
+
+    found = topics(arguments.run, arguments.words)
+    if arguments.json:
+        print_json(
+            [
+                {
+                    "id": topic.id,
+                    "share": topic.share,
+                    "words": [{"word": word, "probability": p} for word, p in topic.words],
+                }
+                for topic in found
+            ]
+        )
+        return
+    for topic in found:
+        print(f"{topic.id:5d} {topic.share:8.3%}  {' '.join(word for word, _ in topic.words)}")

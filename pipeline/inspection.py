@@ -1,0 +1,92 @@
+"""What a folder is: a corpus, a run or a model, and what it holds."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from collapsar.pipeline.contract import load_family
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import AbsentError
+from collapsar.storage.folder import Folder
+from collapsar.storage.manifest import MANIFEST
+from collapsar.storage.model import RECORD as MODEL_RECORD
+from collapsar.storage.model import Model
+from collapsar.storage.run import RECORD as RUN_RECORD
+from collapsar.storage.run import Run
+
+
+def info(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Tell what a folder is.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A corpus, a run or a model.
+
+    Returns
+    -------
+    dict
+        ``kind`` (``corpus``, ``run`` or ``model``) and what it holds.
+
+    Raises
+    ------
+    AbsentError
+        There is nothing, or nothing of ours.
+    """
+    folder = Folder(path)
+    if not folder.exists():
+        raise AbsentError(f"{folder.url}: no such folder")
+    if folder.exists(MANIFEST):
+        return _corpus(Corpus(path), folder)
+    if folder.exists(RUN_RECORD):
+        return _run(Run(path))
+    if folder.exists(MODEL_RECORD):
+        return {"kind": "model", "path": folder.url, **_model(Model(path))}
+    raise AbsentError(
+        f"{folder.url}: neither a corpus, a run nor a model; it has no {MANIFEST}, {RUN_RECORD} or {MODEL_RECORD}"
+    )
+
+
+def _corpus(corpus: Corpus, folder: Folder) -> dict[str, Any]:
+    manifest = corpus.manifest
+    return {
+        "kind": "corpus",
+        "path": corpus.url,
+        "documents": manifest.documents,
+        "words": manifest.vocabulary.words,
+        "pairs": manifest.pairs,
+        "tokens": manifest.tokens,
+        "shards": len(manifest.shards),
+        "fields": sorted(manifest.fields),
+        "truth": folder.exists("truth"),
+        "digest": manifest.digest,
+    }
+
+
+def _run(run: Run) -> dict[str, Any]:
+    record = run.record()
+    events = run.events()
+    told = [event for event in events if event.get("event") == "iteration"]
+    ended = next((event["reason"] for event in reversed(events) if event.get("event") == "end"), None)
+    found: dict[str, Any] = {"kind": "run", "path": run.folder.url}
+    found.update({name: record.get(name) for name in ("family", "options", "limits", "seed", "corpus", "heldout")})
+    found["iterations"] = told[-1]["iteration"] if told else 0
+    found["score"] = next((event["score"] for event in reversed(told) if "score" in event), None)
+    found["ended"] = ended
+    if run.model.exists(MODEL_RECORD):
+        found["model"] = _model(Model(run.folder.url))
+    return found
+
+
+def _model(model: Model) -> dict[str, Any]:
+    record = model.record
+    figures = load_family(record.family).figures(model.globals)
+    return {
+        "family": record.family,
+        "options": record.options,
+        "iterations": record.iterations,
+        "documents": sum(shard.documents for shard in record.shards),
+        "words": record.vocabulary.words,
+        "figures": figures,
+    }

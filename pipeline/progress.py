@@ -1,0 +1,111 @@
+"""Telling a person how a run goes: a live bar in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+from collapsar.storage.progress import silent
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+PLAIN_SECONDS = 2.0  # between two plain lines
+
+
+def _figures(event: dict[str, Any]) -> str:
+    """Say an iteration's figures in a few words, the score first."""
+    shown = [("score", "{:.4f}"), ("objective", "{:.1f}"), ("change", "{:.2e}"), ("topics_99", "{:.0f} topics")]
+    found = [
+        (text if "topics" in text else f"{name} {text}").format(event[name]) for name, text in shown if name in event
+    ]
+    return "  ".join(found)
+
+
+class RunView:
+    """A sink that shows a fit.
+
+    Parameters
+    ----------
+    stream : file, optional
+        Where to write; standard error by default. A bar is drawn if it is a terminal, else a line every two seconds.
+    """
+
+    def __init__(self, stream: IO[str] | None = None) -> None:
+        self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        self._bar: Progress | None = None
+        self._task: Any = None
+        self._total = 0
+        self._last = 0.0
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Show an event, if it is one to show."""
+        handler = getattr(self, f"_{event['event']}", None)
+        if handler is not None:
+            handler(event)
+
+    def _cluster(self, event: dict[str, Any]) -> None:
+        where = f", dashboard {event['dashboard']}" if event["dashboard"] else ""
+        self._console.print(f"{event['scheduler']}: {event['workers']} at a time{where}", markup=False)
+
+    def _compile(self, event: dict[str, Any]) -> None:
+        if event["compile_seconds"] > 1:
+            self._console.print(f"kernels compiled or loaded in {event['compile_seconds']:.1f} s", markup=False)
+
+    def _start(self, event: dict[str, Any]) -> None:
+        self._total = event["iterations"]
+        self._console.print(
+            f"{event['family']}: {event['documents']:,} documents, {event['tokens']:,} tokens, "
+            f"{event['words']:,} words, {event['shards']} shards",
+            markup=False,
+        )
+        if self._console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=False)
+            self._task = self._bar.add_task("sweeping", total=self._total)
+            self._bar.start()
+
+    def _iteration(self, event: dict[str, Any]) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, completed=event["iteration"], description=_figures(event) or "sweeping")
+            return
+        now = time.monotonic()
+        if now - self._last >= PLAIN_SECONDS or event["iteration"] in (1, self._total):
+            self._last = now
+            text = f"iteration {event['iteration']}/{self._total}  {event['elapsed']:.1f} s  {_figures(event)}"
+            self._console.print(text, markup=False)
+
+    def _end(self, event: dict[str, Any]) -> None:
+        self.close()
+        text = f"ended after {event['iteration']} iterations, {event['elapsed']:.1f} s ({event['reason']})"
+        self._console.print(text, markup=False)
+
+    def close(self) -> None:
+        """Stop drawing; nothing happens if nothing is drawn."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Any]:
+    """Show how many documents have gone by, in a terminal; say nothing elsewhere.
+
+    Parameters
+    ----------
+    what : str
+        What is being done.
+
+    Yields
+    ------
+    callable
+        To be told the number of documents so far.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield silent
+        return
+    with console.status(what) as status:
+        yield lambda documents: status.update(f"{what}: {documents:,} documents")
