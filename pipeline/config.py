@@ -84,7 +84,7 @@ def make_config(family: str, options: Mapping[str, Any]) -> FamilyConfig:
         flag = name.replace("_", "-")
         if first["type"] == "missing":
             raise OptionError(f"--{flag} is required: {config.model_fields[name].description}") from None
-        message = first["msg"].removeprefix("Value error, ")
+        message = first["msg"].removeprefix("Value error, ").replace("Input should be", "expected a value")
         raise OptionError(f"--{flag}: {message[0].lower() + message[1:]}, found {first['input']!r}") from None
 
 

@@ -41,7 +41,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
             name, help=module.HELP, description=module.__doc__, epilog=getattr(module, "EPILOG", None)
         )
         module.configure(sub, argv)
-        sub.set_defaults(run=module.run)
+        sub.set_defaults(handler=module.run)
     return parser
 
 
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CollapsarError as error:
         return _fail(error)
     try:
-        result: int = arguments.run(arguments) or 0
+        result: int = arguments.handler(arguments) or 0
     except KeyboardInterrupt:
         print("collapsar: interrupted", file=sys.stderr)
         return 130

@@ -32,16 +32,17 @@ class _Parser(argparse.ArgumentParser):
             flag = unknown.split()[0].partition("=")[0]
             known = [option for action in self._every_action() for option in action.option_strings]
             message = f"unknown option {flag}{suggestion(flag, known)}" if flag.startswith("-") else message
-        print(f"collapsar: error: {message}; see `{self.prog} --help`", file=sys.stderr)
+        chosen = " ".join([self.prog, *(name for name in sys.argv[1:2] if name in self._commands())])
+        print(f"collapsar: error: {message}; see `{chosen} --help`", file=sys.stderr)
         raise SystemExit(2)
 
+    def _commands(self) -> dict[str, argparse.ArgumentParser]:
+        subparsers = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
+        return {name: sub for action in subparsers for name, sub in action.choices.items()}
+
     def _every_action(self) -> list[argparse.Action]:
-        found = list(self._actions)
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                chosen = [sub for name, sub in action.choices.items() if name in sys.argv]
-                found += [inner for sub in chosen for inner in sub._actions]
-        return found
+        chosen = [sub for name, sub in self._commands().items() if name in sys.argv[1:2]]
+        return [*self._actions, *(action for sub in chosen for action in sub._actions)]
 
 
 def command_parser(**kwargs: Any) -> argparse.ArgumentParser:

@@ -42,6 +42,9 @@ class Config(FamilyConfig, title="hierarchical Dirichlet process, collapsed vari
     beta_rate: float = Field(4.0, gt=0, description="rate of beta's Gamma prior, where beta is learned")
     tau: float = Field(40.0, gt=0, description="concentration of tau's Dirichlet prior, where tau is learned")
     order: Literal[0, 2] = Field(0, description="0: zeroth-order updates (CVB0); 2: the paper's second order")
+    hold: int = Field(
+        0, ge=0, description="sweeps over which all of these stay at their start, while topics have not parted yet"
+    )
     learn: tuple[Learned, ...] = Field(
         ("alpha", "gamma", "pi"),
         description="what is learned: alpha, gamma, pi (shares of topics), beta, tau (shares of words; else 1/W)",
@@ -59,6 +62,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     return {
         **{f"{name}_prior": prior for name, prior in priors.items() if name in learn},
         "order": np.array(config.order),
+        "sweeps": np.array(0),
         "vocabulary": np.array(float(summary.words)),
         "tables": np.array(bool(learn & {"alpha", "pi"})),
         "moments": np.array(moments),
@@ -112,6 +116,9 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     """
     after = {**globals, **collapsed.counted(globals, delta)}
     if "tokens" not in delta:  # the start's delta: nothing has been swept yet
+        return after
+    after["sweeps"] = globals["sweeps"] + 1
+    if after["sweeps"] <= config.hold:
         return after
     if "pi" in config.learn:
         after.update(_sticks(after["topic_moments"][0], delta["tables"], float(globals["gamma"])))

@@ -90,13 +90,14 @@ def sweep_zeroth(
 def _weigh_zeroth(here: Array, base: Array, changed: Array, inverse: Array, old: Array, weight: Array) -> Any:
     """Fill a pair's update before it is normalised, and return what normalises it.
 
-    Excluding the own copy takes no division: 1 / (N - q) is 1/N (1 + q/N) to within (q/N)^2.
+    Excluding the own copy takes no division: with x = q/N, 1 / (N - q) is (1 + x) (1 + x^2) / N to within x^4.
     """
     total = np.float32(0.0)
     for k in range(weight.size):
         q = old[k]
         rows = max(base[k] + np.float32(changed[k]) - q, TINY)
-        value = max(here[k] - q, TINY) * rows * (inverse[k] + q * inverse[k] * inverse[k])
+        x = q * inverse[k]
+        value = max(here[k] - q, TINY) * rows * inverse[k] * (np.float32(1.0) + x) * (np.float32(1.0) + x * x)
         weight[k] = value
         total += value
     return np.float32(1.0) / total

@@ -1,0 +1,202 @@
+"""What every family must pass: subclass `Conformance`, name the family and the options to try, and get the suite.
+
+Each test is repeated with all options of the matrix (`pytest_generate_tests` in conftest.py).
+
+The corpus has empty documents, a word that never occurs, and more shards than workers.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from collapsar.pipeline import Corpus, evaluate, fit, infer, topics
+from collapsar.pipeline.config import Limits, make_config
+from collapsar.pipeline.contract import Summary, load_family
+from collapsar.pipeline.executor import SerialExecutor
+from collapsar.pipeline.loop import Problem, run
+from collapsar.storage.run import Run
+from collapsar.workers import tasks
+from collapsar.workers.streams import Stream
+from tests.conftest import planted_rows, write_corpus
+
+EXECUTORS = [("threads", 1), ("threads", 3), ("local", 1), ("local", 2), ("local", 3)]
+
+
+def problem_of(corpus, family, options, cuts=None):
+    """A family's problem on a corpus, with its first globals."""
+    opened, executor = Corpus(corpus), SerialExecutor()
+    manifest = opened.manifest
+    half, config, stream = load_family(family), make_config(family, options), Stream(7)
+    words = manifest.vocabulary.words
+    globals_ = half.initialise(Summary(manifest.documents, words, manifest.tokens), config, stream)
+    shards = [executor.submit(tasks.load, one) for one in opened.references]
+    return Problem(family, half, config, shards, [], cuts or (0, words), stream), executor, globals_
+
+
+def states(corpus, family, options, iterations, cuts=None):
+    """The state after each iteration, run serially."""
+    problem, executor, globals_ = problem_of(corpus, family, options, cuts)
+    return problem, list(run(problem, executor, globals_, Limits(iterations=iterations)))
+
+
+def bits(model, shards):
+    """All of a model's arrays, as bytes."""
+    parts = [model.globals, *(model.rows(block) for block in range(len(model.blocks)))]
+    parts += [model.documents(shard) for shard in range(shards)]
+    return [(name, part[name].tobytes()) for part in parts for name in sorted(part)]
+
+
+class Conformance:
+    """The suite.
+
+    `family` is the family's name, `matrix` the options that each test is repeated with; `ascends` those of them under
+    which theory says that the objective never falls.
+    """
+
+    family: str
+    matrix: tuple[dict, ...]
+    ascends: tuple[dict, ...] = ()
+
+    def recount(self, shard, local):
+        """Rows of a shard recounted from its local state: overridden by families without responsibilities."""
+        q = local["pair_topic"].astype(np.float64)
+        counted = np.zeros((shard.words.size, q.shape[1]))
+        np.add.at(counted, shard.position, shard.counts[:, np.newaxis] * q)
+        return counted
+
+    def test_counts__equal_a_recount_from_the_local_state(self, small, options):
+        problem, found = states(small[0], self.family, options, 6)
+        for state, _ in found[::3]:
+            block = state.blocks[0].value
+            total = np.zeros_like(block.rows["word_topic"])
+            for shard, swept in zip(problem.shards, state.swept, strict=True):
+                rows = self.recount(shard.value, swept.value.local)
+                total[shard.value.words] += rows
+                documents = np.array(
+                    [part.sum(axis=0) for part in np.split(
+                        shard.value.counts[:, np.newaxis] * swept.value.local["pair_topic"], shard.value.offsets[1:-1]
+                    )]
+                )  # fmt: skip
+                np.testing.assert_allclose(swept.value.local["document_topic"], documents, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(block.rows["word_topic"], total, rtol=1e-5, atol=1e-9)
+            np.testing.assert_allclose(state.globals["topic_moments"][0], total.sum(axis=0), rtol=1e-5)
+            assert math.isclose(total.sum(), Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
+
+    @pytest.mark.parametrize("where", EXECUTORS, ids=lambda where: f"{where[0]}-{where[1]}")
+    @pytest.mark.xdist_group("clusters")
+    def test_bits__do_not_depend_on_the_executor(self, small, options, where, tmp_path, reference_bits):
+        scheduler, workers = where
+        shards = len(Corpus(small[0]).manifest.shards)
+        expected = reference_bits(self.family, options)
+        run_options = {"family": self.family, "iterations": 4, "seed": 11, **options}
+        model = fit(small[0], tmp_path / "run", scheduler=scheduler, workers=workers, heldout=small[1], **run_options)
+        assert bits(model, shards) == expected["bits"]
+        scores = [event["score"] for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
+        assert scores == expected["scores"]
+
+    def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options):
+        _, whole = states(small[0], self.family, options, 4)
+        _, cut = states(small[0], self.family, options, 4, cuts=(0, 7, 8, 30))
+        rows = np.concatenate([block.value.rows["word_topic"] for block in cut[-1][0].blocks])
+        np.testing.assert_allclose(rows, whole[-1][0].blocks[0].value.rows["word_topic"], rtol=1e-3, atol=1e-4)
+
+    def test_objective__is_finite_and_ascends_where_theory_says_so(self, small, options):
+        _, found = states(small[0], self.family, options, 8)
+        values = [progress.figures["objective"] for _, progress in found if "objective" in progress.figures]
+        assert all(math.isfinite(value) for value in values)
+        assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
+        if options in self.ascends:
+            assert all(after >= before - 1e-7 * abs(before) for before, after in zip(values, values[1:], strict=False))
+
+    def test_probabilities__sum_to_one(self, small, options, tmp_path):
+        """Over all words of the vocabulary, in every document, seen or folded in."""
+        model = fit(small[0], tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **options)
+        from collapsar.storage.shard import Shard
+        from collapsar.workers.contract import load_sweeps
+        from collapsar.workers.delta import Delta
+        from tests.strategies import documents_of
+
+        every = Shard.of(0, documents_of([dict.fromkeys(range(30), 1)] * model.documents(0)["document_topic"].shape[0]))
+        block = tasks.Block(0, 30, model.rows(0), Delta())
+        half = load_sweeps(self.family)
+        unseen = tasks.settle(self.family, every, [block], model.globals, Stream(0))
+        for local in (model.documents(0), unseen):
+            table = half.predict(every, local, tasks.gather([block], every.words), model.globals)
+            sums = np.add.reduceat(table["probability"], every.offsets[:-1])
+            np.testing.assert_allclose(sums, 1.0, rtol=1e-6)
+
+    def test_start__one_word_one_document_one_topic(self, tmp_path, options):
+        corpus = write_corpus(tmp_path / "one", [{0: 1}], 1)
+        given = {**options, "topics": 1}
+        model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=3, **given)
+        np.testing.assert_allclose(model.rows(0)["word_topic"], [[1.0]], rtol=1e-5)
+
+    def test_more_topics_than_tokens__runs(self, tmp_path, options):
+        corpus = write_corpus(tmp_path / "few", [{0: 1}, {}, {1: 2}], 4)
+        given = {**options, "topics": 20}
+        fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **given)
+        found = evaluate(tmp_path / "run", unseen=corpus, scheduler="serial")
+        assert math.isfinite(found.score)
+
+    def test_commands__read_the_model(self, small, options, tmp_path):
+        import pyarrow.parquet as pq
+
+        fit(
+            small[0],
+            tmp_path / "run",
+            family=self.family,
+            scheduler="serial",
+            iterations=8,
+            heldout=small[1],
+            **options,
+        )
+        told = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
+        again = evaluate(tmp_path / "run", heldout=small[1], scheduler="serial")
+        assert math.isclose(again.score, told[-1]["score"], rel_tol=1e-9)
+        assert math.isclose(again.perplexity, math.exp(-again.score))
+        listed = topics(tmp_path / "run", words=3)
+        assert math.isclose(sum(topic.share for topic in listed), 1.0, rel_tol=1e-6)
+        assert [topic.share for topic in listed] == sorted((topic.share for topic in listed), reverse=True)
+        for name, corpus in (("seen", small[0]), ("unseen", small[1])):
+            assert infer(tmp_path / "run", corpus, tmp_path / name, scheduler="serial", threshold=0.0) == 60
+            table = pq.read_table(tmp_path / name)
+            sums = np.array([sum(row) for row in table.column("proportions").to_pylist()])
+            assert table.column("id").to_pylist() == [str(n + 1) for n in range(60)]
+            assert (sums <= 1 + 1e-5).all()
+            assert (sums > 0.3).all()
+
+    def test_planted_topics__are_recovered(self, tmp_path, options):
+        rows = planted_rows(5, documents=300, words=30, topics=3, tokens=60)
+        corpus = write_corpus(tmp_path / "planted", rows, 30, shard_tokens=6000)
+        given = {**options, "topics": 3, "beta": 3.0}
+        model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=80, **given)
+        found = model.rows(0)["word_topic"] + 3.0 / 30
+        found = found / found.sum(axis=0)
+        true = np.random.default_rng(5).dirichlet(np.full(30, 0.1), size=3)
+        distance = 0.5 * np.abs(found.T[:, np.newaxis] - true).sum(axis=2)
+        assert sorted(distance.argmin(axis=1)) == [0, 1, 2]
+        assert distance.min(axis=1).mean() < 0.1
+
+
+class _References:
+    """Serial runs to compare with, each made once."""
+
+    def __init__(self, small, place):
+        self.small, self.place, self.made = small, place, {}
+
+    def __call__(self, family, options):
+        key = repr((family, sorted(options.items())))
+        if key not in self.made:
+            out = self.place / str(len(self.made))
+            given = {"family": family, "iterations": 4, "seed": 11, **options}
+            model = fit(self.small[0], out, scheduler="serial", heldout=self.small[1], **given)
+            scores = [event["score"] for event in Run(out).events() if event["event"] == "iteration"]
+            self.made[key] = {"bits": bits(model, len(Corpus(self.small[0]).manifest.shards)), "scores": scores}
+        return self.made[key]
+
+
+@pytest.fixture(scope="session")
+def reference_bits(small, tmp_path_factory):
+    """Bits and scores of a serial run."""
+    return _References(small, tmp_path_factory.mktemp("reference"))

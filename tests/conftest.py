@@ -1,0 +1,61 @@
+"""Fixtures and profiles of all tests."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+from collapsar.storage.folder import Folder, created
+from collapsar.storage.writer import CorpusWriter
+from hypothesis import HealthCheck, settings
+
+from tests.strategies import documents_of
+
+settings.register_profile(
+    "default",
+    deadline=None,
+    max_examples=40,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("default")
+
+INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT", "0")))
+
+
+def write_corpus(path, rows, vocabulary, shard_tokens=None, ids=None):
+    """Write a corpus of a list of {word: count}."""
+    with created(Folder(path)) as folder:
+        writer = CorpusWriter(folder, vocabulary, shard_tokens)
+        writer.add(documents_of(rows, ids))
+        writer.finish([f"w{n}" for n in range(vocabulary)])
+    return path
+
+
+def planted_rows(seed, documents=60, words=30, topics=3, tokens=40):
+    """Documents of sparse topics, some of them empty."""
+    generator = np.random.default_rng(seed)
+    phi = generator.dirichlet(np.full(words, 0.1), size=topics)
+    rows = []
+    for number in range(documents):
+        theta = generator.dirichlet(np.full(topics, 0.2))
+        counts = generator.multinomial(0 if number % 17 == 5 else tokens, theta @ phi)
+        rows.append({int(word): int(counts[word]) for word in np.flatnonzero(counts)})
+    return rows
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory):
+    """A training and a held-out corpus of 60 documents in 5 shards."""
+    place = tmp_path_factory.mktemp("small")
+    train = write_corpus(place / "train", planted_rows(1), 30, shard_tokens=500)
+    heldout = write_corpus(place / "heldout", planted_rows(2), 30, shard_tokens=900)
+    yield str(train), str(heldout)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def pytest_generate_tests(metafunc):
+    """Repeat a family's conformance tests with all options of its matrix."""
+    if "options" in metafunc.fixturenames and hasattr(metafunc.cls, "matrix"):
+        names = ["-".join(f"{key}={value}" for key, value in row.items()) for row in metafunc.cls.matrix]
+        metafunc.parametrize("options", metafunc.cls.matrix, ids=names)

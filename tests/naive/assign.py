@@ -1,0 +1,62 @@
+"""The sweeps, a pair at a time in float64."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from tests.naive.moments import moments
+
+
+def document_topic(offsets, counts, q):
+    """E[n_dk]."""
+    return np.array([moments(q[a:b], counts[a:b])[0] for a, b in pairwise(offsets)])
+
+
+def word_topic(rows, position, counts, q):
+    """E[n_kw] by rows of words."""
+    result = np.zeros((rows, q.shape[1]))
+    np.add.at(result, position, np.asarray(counts)[:, np.newaxis] * np.asarray(q, dtype=np.float64))
+    return result
+
+
+def word_variance(rows, position, counts, q):
+    """V[n_kw] by rows of words."""
+    q = np.asarray(q, dtype=np.float64)
+    result = np.zeros((rows, q.shape[1]))
+    np.add.at(result, position, np.asarray(counts)[:, np.newaxis] * q * (1 - q))
+    return result
+
+
+def sweep(order, offsets, position, counts, word, word_var, a, b, totals, q):
+    """One pass over the pairs by the update of an order; returns the new responsibilities.
+
+    `word` and `word_var` are E[n_kw] and V[n_kw] of all shards, `totals` B + E[n_k] and V[n_k].
+    """
+    q = np.array(q, dtype=np.float64)
+    word, word_var = np.array(word, dtype=np.float64), np.array(word_var, dtype=np.float64)
+    total, total_var = np.array(totals[0]), np.array(totals[1])
+    for first, last in pairwise(offsets):
+        before, before_var, _ = moments(q[first:last], counts[first:last])
+        mean, var = before.copy(), before_var.copy()
+        for pair in range(first, last):
+            old, row, c = q[pair].copy(), position[pair], counts[pair]
+            own = old * (1 - old)
+            n_dk, n_kw, n_k = mean - old, word[row] - old, total - old
+            new = np.maximum(a + n_dk, 1e-30) * np.maximum(b[row] + n_kw, 1e-30) / n_k
+            if order == 2:
+                new = new * np.exp(
+                    -np.maximum(var - own, 0) / (2 * np.maximum(a + n_dk, 1e-30) ** 2)
+                    - np.maximum(word_var[row] - own, 0) / (2 * np.maximum(b[row] + n_kw, 1e-30) ** 2)
+                    + np.maximum(total_var - own, 0) / (2 * n_k**2)
+                )
+            new = np.maximum(new, 1e-30)
+            new /= new.sum()
+            mean += c * (new - old)
+            word[row] += c * (new - old)
+            moved = c * (new * (1 - new) - own)
+            var += moved
+            word_var[row] += moved
+            q[pair] = new
+        total += moments(q[first:last], counts[first:last])[0] - before
+        total_var += var - before_var
+    return q

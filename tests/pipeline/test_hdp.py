@@ -1,0 +1,11 @@
+from tests.conformance import Conformance, reference_bits  # noqa: F401 - a fixture
+
+
+class TestHDP(Conformance):
+    family = "hdp"
+    matrix = (
+        {"topics": 6},
+        {"topics": 5, "order": 2},
+        {"topics": 5, "learn": ("alpha", "gamma", "pi", "beta", "tau")},
+        {"topics": 4, "order": 2, "learn": ("alpha", "gamma", "pi", "beta", "tau")},
+    )

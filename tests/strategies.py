@@ -1,0 +1,43 @@
+"""Corpora for property tests: empty documents, one word, words that never occur, counts above one."""
+
+import numpy as np
+import pyarrow as pa
+from collapsar.storage.shard import Documents, Shard
+from hypothesis import strategies as st
+
+
+def documents_of(rows, ids=None):
+    """Make Documents of a list of {word: count}."""
+    ids = [str(n + 1) for n in range(len(rows))] if ids is None else ids
+    words = [word for row in rows for word in sorted(row)]
+    counts = [row[word] for row in rows for word in sorted(row)]
+    return Documents(
+        pa.array(ids, pa.string()),
+        np.cumsum([0, *(len(row) for row in rows)]).astype(np.int64),
+        np.array(words, dtype=np.int32),
+        np.array(counts, dtype=np.int32),
+    )
+
+
+@st.composite
+def bags(draw, max_documents=6, max_words=5, max_count=4, some_token=True):
+    """A list of {word: count}, and the size of the vocabulary."""
+    vocabulary = draw(st.integers(1, max_words))
+    row = st.dictionaries(st.integers(0, vocabulary - 1), st.integers(1, max_count), max_size=vocabulary)
+    rows = draw(st.lists(row, min_size=1, max_size=max_documents))
+    if some_token and not any(rows):
+        rows[0] = {0: 1}
+    return rows, vocabulary
+
+
+@st.composite
+def shards(draw, **kwargs):
+    """A shard with responsibilities over some topics: (shard, q)."""
+    rows, _ = draw(bags(**kwargs))
+    shard = Shard.of(0, documents_of(rows))
+    topics = draw(st.integers(1, 4))
+    seed = draw(st.integers(0, 2**31))
+    sharp = draw(st.sampled_from([1.0, 0.1, 0.01]))
+    q = np.random.default_rng(seed).dirichlet(np.full(topics, sharp), size=shard.pairs).astype(np.float32)
+    q /= q.sum(axis=1, keepdims=True)
+    return shard, q.reshape(shard.pairs, topics)
