@@ -19,8 +19,8 @@ LEAST, MOST = 100_000, 2_000_000
 class CorpusWriter:
     """Writes the shards, the vocabulary and, last, the manifest of a corpus.
 
-    A document belongs to shard t // `shard_tokens`, where t is the number of its first token in the corpus (of the
-    last token before it, if it is empty), so that shards stay even however the documents arrive.
+    A document belongs to shard t // `shard_tokens`, where t is the number of its first token in the corpus, an empty one
+    to that of the document before it; so shards stay even, and the same however the documents arrive.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ class CorpusWriter:
         """Write the waiting documents' whole shards, and the open one too at the `last` call."""
         documents = Documents.join(self._waiting)
         lengths = documents.tokens
-        first_token = self._before + np.cumsum(lengths) - lengths - (lengths == 0)
-        shard = np.maximum(first_token, 0) // shard_tokens
+        shard = (self._before + np.cumsum(lengths) - lengths) // shard_tokens
+        shard = np.maximum(np.maximum.accumulate(np.where(lengths > 0, shard, -1)), 0)
         cuts = [0, *(np.flatnonzero(np.diff(shard)) + 1).tolist(), len(documents)]
         whole = len(cuts) - 1 if last else len(cuts) - 2
         for first, end in pairwise(cuts[: whole + 1]):

@@ -20,7 +20,7 @@ from collapsar.workers import tasks
 from collapsar.workers.streams import Stream
 from tests.conftest import planted_rows, write_corpus
 
-EXECUTORS = [("threads", 1), ("threads", 3), ("local", 1), ("local", 2), ("local", 3)]
+EXECUTORS = [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("processes", 3)]
 
 
 def problem_of(corpus, family, options, cuts=None):
@@ -85,10 +85,12 @@ class Conformance:
 
     @pytest.mark.parametrize("where", EXECUTORS, ids=lambda where: f"{where[0]}-{where[1]}")
     @pytest.mark.xdist_group("clusters")
-    def test_bits__do_not_depend_on_the_executor(self, small, options, where, tmp_path, reference_bits):
-        scheduler, workers = where
+    def test_bits__do_not_depend_on_the_executor(self, small, options, where, tmp_path, reference_bits, clusters):
+        kind, workers = where
+        scheduler = clusters(workers) if kind == "processes" else kind
         shards = len(Corpus(small[0]).manifest.shards)
         expected = reference_bits(self.family, options)
+        workers = workers if kind == "threads" else None
         run_options = {"family": self.family, "iterations": 4, "seed": 11, **options}
         model = fit(small[0], tmp_path / "run", scheduler=scheduler, workers=workers, heldout=small[1], **run_options)
         assert bits(model, shards) == expected["bits"]

@@ -54,6 +54,25 @@ def small(tmp_path_factory):
     shutil.rmtree(place, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def clusters():
+    """Addresses of clusters of worker processes, by their number, each started once."""
+    import distributed
+
+    started = {}
+
+    def address(workers):
+        if workers not in started:
+            started[workers] = distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+            )
+        return started[workers].scheduler_address
+
+    yield address
+    for cluster in started.values():
+        cluster.close(timeout=20)
+
+
 def pytest_generate_tests(metafunc):
     """Repeat a family's conformance tests with all options of its matrix."""
     if "options" in metafunc.fixturenames and hasattr(metafunc.cls, "matrix"):

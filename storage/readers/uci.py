@@ -109,9 +109,11 @@ class UCISource:
                 pyarrow.csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
                 pyarrow.csv.ConvertOptions(column_types={n: pa.int64() for n in ("document", "word", "count")}),
             )
-            return np.stack([np.asarray(column, dtype=np.int64) for column in table.columns])
-        except (pa.ArrowException, ValueError, TypeError):
+        except (pa.ArrowException, ValueError):
             return self._parse_slowly(block, first_line)
+        if any(column.null_count for column in table.columns):
+            return self._parse_slowly(block, first_line)
+        return np.stack([np.asarray(column, dtype=np.int64) for column in table.columns])
 
     def _parse_slowly(self, block: bytes, first_line: int) -> npt.NDArray[np.int64]:
         rows = []

@@ -5,7 +5,8 @@ class TestHDP(Conformance):
     family = "hdp"
     matrix = (
         {"topics": 6},
+        {"topics": 6, "hold": 2},
         {"topics": 5, "order": 2},
-        {"topics": 5, "learn": ("alpha", "gamma", "pi", "beta", "tau")},
+        {"topics": 5, "hold": 0, "learn": ("alpha", "gamma", "pi", "beta", "tau")},
         {"topics": 4, "order": 2, "learn": ("alpha", "gamma", "pi", "beta", "tau")},
     )
