@@ -153,6 +153,7 @@ def _start(workers: int, *, processes: bool) -> Executor:
             host="127.0.0.1" if processes else None,
             dashboard_address="127.0.0.1:8787",
             silence_logs=logging.CRITICAL,
+            **({"preload": ["collapsar.pipeline.preload"]} if processes else {}),
         )
     return DaskExecutor(distributed.Client(cluster), cluster)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from collapsar.pipeline.config import parse_setting, read_config
@@ -93,27 +96,27 @@ def add_family(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     config = load_family(family).Config
     group = parser.add_argument_group(f"options of {family} ({config.model_config.get('title', '')})")
     for name, field in config.model_fields.items():
-        default = "required" if field.is_required() else f"default: {_shown(field.default)}"
+        default = " (required)" if field.is_required() else f" (default: {_shown(field.default)})"
+        default = "" if field.default is None else default
         group.add_argument(
             f"--{name.replace('_', '-')}",
             dest=f"family_{name}",
             metavar=_metavar(field.annotation),
-            help=f"{field.description} ({default})".replace("%", "%%"),
+            help=f"{field.description}{default}".replace("%", "%%"),
         )
 
 
 def _named_family(argv: Sequence[str]) -> str | None:
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
-        name = (
-            following
-            if word == "--family"
-            else word.removeprefix("--family=")
-            if word.startswith("--family=")
-            else None
-        )
-        if name in family_names():
-            return name
-    return None
+    """Look ahead for the family, in ``--family`` or the configuration file: its options are flags too."""
+    ahead = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    ahead.add_argument("--family", nargs="?")
+    ahead.add_argument("--config", nargs="?")
+    found, _ = ahead.parse_known_args(list(argv))
+    family = found.family
+    if family is None and found.config is not None:
+        with contextlib.suppress(OSError, ValueError):  # what is wrong with the file is said when it is used
+            family = tomllib.loads(Path(found.config).read_text(encoding="utf-8")).get("family")
+    return family if family in family_names() else None
 
 
 def _shown(value: Any) -> str:
@@ -123,7 +126,8 @@ def _shown(value: Any) -> str:
 def _metavar(annotation: Any) -> str:
     if get_origin(annotation) is Literal:
         return "|".join(str(value) for value in get_args(annotation))
-    return {int: "N", float: "X", bool: "true|false"}.get(annotation, "VALUE")
+    numbers = [kind for kind in (annotation, *get_args(annotation)) if kind in (int, float, bool)]
+    return {int: "N", float: "X", bool: "true|false"}[numbers[0]] if numbers else "VALUE"
 
 
 def family_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -1,0 +1,94 @@
+"""Dask beneath the loop: lost workers, remote schedulers, and bounded work for the scheduler."""
+
+import time
+
+import distributed
+import numpy as np
+import pytest
+
+from collapsar.pipeline import Model, fit
+from collapsar.pipeline.cluster import DaskExecutor, open_executor
+from collapsar.storage.errors import ClusterError, OptionError
+
+pytestmark = pytest.mark.xdist_group("clusters")
+
+
+def rows(model):
+    return model.rows(0)["word_topic"]
+
+
+def test_a_killed_worker__changes_no_bit(small, tmp_path):
+    expected = rows(fit(small[0], tmp_path / "calm", family="hdp", topics=5, iterations=12, scheduler="serial"))
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        killed = []
+
+        def kill(event):
+            if event["event"] == "iteration" and event["iteration"] == 5 and not killed:
+                nanny = next(iter(cluster.workers.values()))
+                killed.append(nanny.process.process.pid)
+                nanny.process.process.kill()
+                time.sleep(0.5)
+
+        model = fit(
+            small[0], tmp_path / "run", family="hdp", topics=5, iterations=12,
+            scheduler=cluster.scheduler_address, sinks=[kill],
+        )  # fmt: skip
+    assert killed
+    np.testing.assert_array_equal(rows(model), expected)
+
+
+def test_the_scheduler__holds_no_more_tasks_as_the_run_goes_on(small, tmp_path, clusters):
+    address = clusters(2)
+    held = []
+    with distributed.Client(address) as client:
+
+        def count(event):
+            if event["event"] == "iteration" and event["iteration"] in (4, 24):
+                held.append(client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
+
+        fit(small[0], tmp_path / "run", family="lda", topics=3, iterations=24, scheduler=address, sinks=[count])
+    assert held[1] <= held[0] + 60 * 5 * 24  # a lineage of sweeps that is not cut: bounded by sweeps, not by all tasks
+
+
+def test_errors_in_tasks__come_out_as_they_were(clusters):
+    def fail():
+        raise OptionError("on purpose")
+
+    executor = open_executor(clusters(1))
+    try:
+        with pytest.raises(OptionError, match="on purpose"):
+            executor.collect([executor.submit(fail)])
+    finally:
+        executor.close()
+
+
+def test_a_scheduler_without_workers__is_a_clear_error(monkeypatch):
+    with distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as cluster:
+        monkeypatch.setattr(distributed.Client, "wait_for_workers", lambda self, n, timeout: _raise(TimeoutError()))
+        with pytest.raises(ClusterError, match="has no worker; start one with `dask worker"):
+            open_executor(cluster.scheduler_address)
+
+
+def _raise(error):
+    raise error
+
+
+def test_local_cluster__listens_on_this_machine_only():
+    executor = open_executor("threads", 2)
+    try:
+        assert isinstance(executor, DaskExecutor)
+        assert executor.workers == 2
+        assert executor.dashboard.startswith("http://127.0.0.1:")
+    finally:
+        executor.close()
+
+
+def test_one_shard_more_workers__runs(tmp_path, small, clusters):
+    from tests.conftest import write_corpus
+
+    corpus = write_corpus(tmp_path / "c", [{0: 2, 1: 1}, {1: 4}], 2)
+    model = fit(corpus, tmp_path / "run", family="lda", topics=2, iterations=3, scheduler=clusters(3))
+    assert rows(model).sum() == pytest.approx(7, rel=1e-6)
+    assert rows(Model(tmp_path / "run")).shape == (2, 2)

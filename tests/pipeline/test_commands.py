@@ -1,0 +1,311 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from collapsar.pipeline.commands.main import COMMANDS, main
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.run import Run
+from tests.conftest import write_corpus
+
+
+@pytest.fixture(autouse=True)
+def _restore_signals():
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGPIPE)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def command(capsys, *words):
+    """Run a command in this process: exit code, output, errors."""
+    try:
+        code = main([str(word) for word in words])
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def one_line(err):
+    assert err.count("\n") == 1, err
+    assert err.startswith("collapsar: error: ")
+    return err
+
+
+def fitted(place, small, *more):
+    words = [
+        "fit",
+        small[0],
+        place / "run",
+        "--family",
+        "lda",
+        "--topics",
+        3,
+        "--scheduler",
+        "serial",
+        "--quiet",
+        *more,
+    ]
+    assert main([str(word) for word in words]) == 0
+    return place / "run"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help__teaches_every_option(capsys, name):
+    code, out, _ = command(capsys, name, "--help")
+    assert code == 0
+    lines = out[out.index("options:") :].splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith("  --"):
+            assert len(line.split("  ")) > 2 or following.startswith("      "), line
+
+
+@pytest.mark.parametrize("family", ["lda", "hdp"])
+def test_help__of_a_family_lists_its_options(capsys, family):
+    _, out, _ = command(capsys, "fit", "--family", family, "--help")
+    assert f"options of {family}" in out
+    assert "--topics" in out
+    assert "--order 0|2" in out
+
+
+def test_whole_way__from_text_to_proportions(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = [
+        {"id": f"d{n}", "text": "apple pear fruit juice" if n % 2 else "engine wheel motor road"} for n in range(20)
+    ]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
+    assert command(capsys, "ingest", "x.jsonl", "corpus")[0] == 0
+    assert command(capsys, "split", "corpus", "train", "held", "--fraction", 0.25, "--seed", 1)[0] == 0
+    fit = ["fit", "train", "run", "--family", "lda", "--topics", 2, "--iterations", 30, "--heldout", "held"]
+    code, out, err = command(capsys, *fit, "--scheduler", "serial", "--alpha", 0.1, "--set", "beta=1.0", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["iteration"] == 30
+    assert "iteration 30/30" in err  # plain lines, as this is no terminal
+    assert "\x1b" not in err
+    code, out, _ = command(capsys, "evaluate", "run", "--heldout", "held", "--json")
+    found = json.loads(out)
+    assert found["score"] == pytest.approx(told["score"])
+    assert "document completion" in found["definition"]
+    code, out, _ = command(capsys, "evaluate", "run", "--unseen", "held")
+    assert code == 0
+    assert "unseen documents" in out
+    code, out, _ = command(capsys, "topics", "run", "--words", 4, "--json")
+    topics = [{entry["word"] for entry in topic["words"]} for topic in json.loads(out)]
+    assert sorted(map(sorted, topics)) == [["apple", "fruit", "juice", "pear"], ["engine", "motor", "road", "wheel"]]
+    code, out, _ = command(capsys, "topics", "run", "--words", 2)
+    assert len(out.splitlines()) == 2
+    code, out, _ = command(capsys, "infer", "run", "corpus", "out.parquet")
+    table = pq.read_table("out.parquet").to_pylist()
+    assert [row["id"] for row in table] == [f"d{n}" for n in range(20)]
+    assert {row["topics"][0] for row in table[::2]} != {row["topics"][0] for row in table[1::2]}
+    for path, kind in (("corpus", "corpus"), ("run", "run"), ("run/model", "model")):
+        code, out, _ = command(capsys, "info", path, "--json")
+        assert json.loads(out)["kind"] == kind
+        assert command(capsys, "info", path)[0] == 0
+
+
+def test_topics_json__holds_nothing_but_the_model(capsys, small, tmp_path):
+    outs = []
+    for place in ("one", "other/deeper"):
+        run = fitted(tmp_path / place, small, "--iterations", 2)
+        capsys.readouterr()
+        outs.append(command(capsys, "topics", run, "--json")[1])
+    assert outs[0] == outs[1]
+    first = json.loads(outs[0])[0]
+    assert set(first) == {"id", "share", "words"}
+    assert float(repr(first["share"])) == first["share"]
+
+
+def test_events__have_what_programs_read(small, tmp_path):
+    run = fitted(tmp_path, small, "--iterations", 3, "--heldout", small[1])
+    events = Run(run).events()
+    assert [event["event"] for event in events] == ["cluster", "compile", "start", "started", *["iteration"] * 3, "end"]
+    for event in events:
+        assert {"event", "iteration", "elapsed"} <= set(event)
+    for event in events[4:-1]:
+        assert event["score"] < 0
+        assert set(event["seconds"]) == {"kernel", "reduce", "update", "score", "wait"}
+    elapsed = [event["elapsed"] for event in events[3:]]
+    assert elapsed == sorted(elapsed)
+
+
+def test_score_every__spares_the_others_but_not_the_last(small, tmp_path):
+    run = fitted(tmp_path, small, "--iterations", 5, "--heldout", small[1], "--score-every", 2)
+    scored = [event["iteration"] for event in Run(run).events() if "score" in event]
+    assert scored == [2, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("more", "reached"),
+    [
+        (["--tolerance", 0.5], True),
+        (["--tolerance", 1e-12], False),
+        (["--tolerance", 0.01, "--stop-on", "score", "--heldout"], True),
+        (["--tolerance", 0.01, "--stop-on", "objective", "--order", 2], True),
+        (["--tolerance", 0.5, "--stop-on", "objective"], False),  # the zeroth order has no objective
+    ],
+)
+def test_tolerance__ends_a_fit_early(small, tmp_path, more, reached):
+    more = [*more, small[1]] if more[-1] == "--heldout" else more
+    run = fitted(tmp_path, small, "--iterations", 12, *more)
+    end = Run(run).events()[-1]
+    assert (end["reason"] == "tolerance") is reached
+    assert (end["iteration"] < 12) is reached
+
+
+def test_config_file__gives_what_flags_do_not(capsys, small, tmp_path):
+    (tmp_path / "f.toml").write_text('family = "lda"\ntopics = 3\niterations = 2\nscheduler = "serial"\nbeta = 7.0\n')
+    words = [
+        "fit",
+        small[0],
+        tmp_path / "run",
+        "--config",
+        tmp_path / "f.toml",
+        "--topics",
+        2,
+        "--alpha",
+        0.3,
+        "--quiet",
+    ]
+    assert command(capsys, *words)[0] == 0
+    record = Run(tmp_path / "run").record()
+    assert record["options"]["topics"] == 2
+    assert record["options"]["beta"] == 7.0
+    assert record["options"]["alpha"] == 0.3
+    assert record["limits"]["iterations"] == 2
+
+
+BAD = {
+    "no corpus": (["fit", "{tmp}/none", "{tmp}/run", "--family", "lda", "--topics", "2"], "none: no such corpus"),
+    "not a corpus": (["fit", "{tmp}", "{tmp}/run", "--family", "lda", "--topics", "2"], "not a corpus"),
+    "no family": (["fit", "{train}", "{tmp}/run"], "--family is required: hdp, lda"),
+    "unknown family": (["fit", "{train}", "{tmp}/run", "--family", "ldb"], "did you mean 'lda'"),
+    "no topics": (["fit", "{train}", "{tmp}/run", "--family", "lda"], "--topics is required"),
+    "K < 1": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--topics", "0"], "--topics: expected a value greater"),
+    "K is text": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--topics", "many"], "--topics"),
+    "unknown set": (
+        ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--set", "alpha_shap=1"],
+        "unknown option 'alpha_shap' of family 'hdp' (did you mean 'alpha_shape'?)",
+    ),
+    "set without value": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--set", "alpha"], "expected name=VALUE"),
+    "no config": (["fit", "{train}", "{tmp}/run", "--config", "{tmp}/no.toml"], "no.toml: no such file"),
+    "zero iterations": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--iterations", "0"], "--iterations"),
+    "zero workers": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--workers", "0"], "--workers"),
+    "no such scheduler": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--scheduler", "lokal"], "--scheduler: expected"),
+    "stop on no score": (
+        ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--stop-on", "score", "--tolerance", "1"], "needs a held-out corpus",
+    ),
+    "other vocabulary": (
+        ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--heldout", "{other}"], "its vocabulary (3 words) is not that of",
+    ),
+    "other documents": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--heldout", "{fewer}"], "expected the 60 documents"),
+    "other ids": (
+        ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--scheduler", "serial", "--heldout", "{ids}"], "have other ids",
+    ),
+    "output exists": (["fit", "{train}", "{train}", "--family", "hdp"], "exists already"),
+    "no run": (["topics", "{tmp}/none"], "no such run or model"),
+    "a corpus is no run": (["topics", "{train}"], "neither a run nor a model"),
+    "no words": (["topics", "{train}", "--words", "0"], "--words: expected 1 or more"),
+    "no source": (["ingest", "{tmp}/none.jsonl", "{tmp}/run"], "none.jsonl: no such file"),
+    "negative cut": (["ingest", "{tmp}", "{tmp}/run", "--format", "text", "--min-documents", "-1"], "--min-documents"),
+    "share": (["ingest", "{tmp}", "{tmp}/run", "--format", "text", "--max-document-share", "1.5"], "--max-document-share"),
+    "no shard": (["ingest", "{tmp}", "{tmp}/run", "--format", "text", "--shard-tokens", "0"], "--shard-tokens"),
+    "fraction": (["split", "{train}", "{tmp}/run", "{tmp}/b", "--fraction", "1"], "--fraction"),
+    "no documents": (
+        ["simulate", "{tmp}/run", "--family", "hdp", "--documents", "0", "--words", "3", "--tokens", "5"], "--documents",
+    ),
+    "nothing there": (["info", "{tmp}/none"], "no such folder"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input__is_one_line_and_leaves_nothing(capsys, small, tmp_path, name):
+    words, message = BAD[name]
+    write_corpus(tmp_path / "other", [{0: 1}] * 60, 3)
+    write_corpus(tmp_path / "fewer", [{0: 1}] * 59, 30)
+    write_corpus(tmp_path / "ids", [{0: 1}] * 60, 30, ids=[f"x{n}" for n in range(60)])
+    places = {"tmp": tmp_path, "train": small[0], **{name: tmp_path / name for name in ("other", "fewer", "ids")}}
+    before = sorted(path.name for path in tmp_path.iterdir())
+    code, out, err = command(capsys, *(word.format(**places) for word in words))
+    assert code == 1
+    lines = [line for line in err.splitlines() if line.startswith("collapsar: error: ")]
+    assert len(lines) == 1
+    assert message in lines[0]
+    assert "Traceback" not in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fit", "a", "b", "--family", "lda", "--alpa", "3"], "unknown option --alpa (did you mean '--alpha'?); see `collapsar fit --help`"),
+        (["fit", "a", "b", "--iteration", "3"], "unknown option --iteration (did you mean '--iterations'?)"),
+        (["fti"], "invalid choice: 'fti'"),
+        (["fit", "a"], "the following arguments are required: RUN"),
+        (["fit", "a", "b", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        (["evaluate", "run"], "one of the arguments --heldout --unseen is required"),
+    ],
+)  # fmt: skip
+def test_wrong_usage__is_one_line_with_the_nearest_option(capsys, monkeypatch, words, message):
+    monkeypatch.setattr(sys, "argv", ["collapsar", *words])
+    code, _, err = command(capsys, *words)
+    assert code == 2
+    assert message in one_line(err)
+
+
+def test_unreachable_scheduler__is_a_clear_error(capsys, small, tmp_path, monkeypatch):
+    import dask
+
+    from collapsar.pipeline import cluster
+
+    monkeypatch.setitem(cluster._SETTINGS, "distributed.comm.timeouts.connect", "1s")
+    words = ["fit", small[0], tmp_path / "run", "--family", "hdp", "--scheduler", "tcp://127.0.0.1:1"]
+    with dask.config.set({}):
+        code, _, err = command(capsys, *words)
+    assert code == 1
+    assert "tcp://127.0.0.1:1: the scheduler cannot be reached" in err.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+
+
+def test_damaged_shard__is_named_and_leaves_no_run(capsys, tmp_path):
+    corpus = write_corpus(tmp_path / "c", [{0: 1}, {1: 2}], 2)
+    shard = corpus / "documents/part-00000.parquet"
+    shard.write_bytes(shard.read_bytes()[:-7])
+    words = ["fit", corpus, tmp_path / "run", "--family", "hdp", "--scheduler", "serial"]
+    code, _, err = command(capsys, *words)
+    assert code == 1
+    assert "part-00000.parquet: the bytes do not have the digest of the manifest" in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.xdist_group("clusters")
+def test_interrupt__keeps_the_model_of_the_last_whole_iteration(small, tmp_path, number):
+    run = tmp_path / "run"
+    words = ["fit", small[0], run, "--family", "hdp", "--iterations", 1_000_000, "--workers", 2, "--topics", 5]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "collapsar.pipeline", *map(str, words)],
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONWARNINGS": "default"}, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not any(e["event"] == "iteration" for e in Run(run).events()):
+        time.sleep(0.2)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does: to the workers too
+    else:
+        process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err, err
+    end = Run(run).events()[-1]
+    assert end["reason"] == "interrupt"
+    assert main(["topics", str(run)]) == 0
+    assert f"the model of iteration {end['iteration']} was kept" in err
+    assert Corpus(small[0]).manifest.documents == 60

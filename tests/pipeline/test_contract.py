@@ -1,0 +1,151 @@
+"""A family whose nodes are born in shards, get their names from `update`, and are merged by moves: the contract must
+carry it without a change to the loop. It counts documents by their lengths, a node a length."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from collapsar.pipeline.config import Limits
+from collapsar.pipeline.contract import Description, FamilyConfig, family_names, load_family
+from collapsar.pipeline.executor import SerialExecutor
+from collapsar.pipeline.loop import Problem, run
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import OptionError
+from collapsar.workers import tasks
+from collapsar.workers.delta import Delta, change, fresh
+from collapsar.workers.streams import Stream
+from tests.conftest import write_corpus
+
+BORN = 1_000_000  # ids from here on are (shard, n) until update names them
+
+
+def _moved(local, globals):
+    """Bring a local state that has slept up to the last move."""
+    node = local["node"].copy()
+    for number, old, new in globals["moves"]:
+        if number > local["moves"]:
+            node[node == old] = new
+    return node
+
+
+def _delta(shard, before, node):
+    ids = np.unique(np.concatenate([before, node]))
+    counts = [np.array([(one == name).sum() for name in ids], dtype=float) for one in (node, before)]
+    parts = {"node": change(counts[0] - counts[1], "node"), "tokens": fresh(float(shard.tokens))}
+    parts["word_documents"] = change(np.zeros(shard.words.size), "word")
+    return Delta(parts, {"node": ids, "word": shard.words})
+
+
+def _start(shard, rows, globals, stream, warm=None):
+    local = {"node": np.full(shard.documents, -1), "moves": np.array(0)}
+    return local, Delta({"tokens": fresh(0.0)})
+
+
+def _sweep(shard, local, rows, globals, stream):
+    before = _moved(local, globals)
+    known = {int(length): int(name) for name, length in globals["names"]}
+    lengths = [int(length) for length in shard.lengths]
+    new = sorted({length for length in lengths if length not in known})
+    known.update({length: BORN * (shard.number + 1) + length for length in new})
+    node = np.array([known[length] for length in lengths])
+    after = {"node": node, "moves": np.array(len(globals["moves"]))}
+    delta = _delta(shard, before[before >= 0], node)
+    return after, delta
+
+
+def _fold(block, delta, globals):
+    return dict(block), Delta()
+
+
+def _update(globals, delta, config, stream):
+    if "node" not in delta:
+        return globals
+    names = {int(length): int(name) for name, length in globals["names"]}
+    counts = {int(name): float(count) for name, count in zip(globals["ids"], globals["counts"], strict=True)}
+    moves = [tuple(int(x) for x in row) for row in globals["moves"]]
+    for born, count in zip(delta.ids["node"], delta["node"], strict=True):
+        name, length = int(born), int(born) % BORN
+        if name >= BORN:
+            name = names.setdefault(length, len(names))
+            moves.append((len(moves) + 1, int(born), name))
+        counts[name] = counts.get(name, 0.0) + float(count)
+    counts = {name: count for name, count in counts.items() if count}
+    return {
+        "names": np.array([(name, length) for length, name in sorted(names.items())]).reshape(-1, 2),
+        "ids": np.array(sorted(counts)),
+        "counts": np.array([counts[name] for name in sorted(counts)]),
+        "moves": np.array(moves).reshape(-1, 3),
+        "rounds": globals["rounds"] + 1,
+        "another_round": np.array(int(globals["rounds"]) % 2 == 0),
+    }
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    half = types.ModuleType("collapsar.workers.toy")
+    half.blank = lambda words, globals: {"word_documents": np.zeros(words)}
+    half.start, half.sweep, half.fold = _start, _sweep, _fold
+    monkeypatch.setitem(sys.modules, "collapsar.workers.toy", half)
+    driver = types.SimpleNamespace(
+        CHANGE="moved",
+        Config=FamilyConfig,
+        update=_update,
+        objective=lambda globals, delta: {"objective": float(globals["counts"].sum())},
+        figures=lambda globals: {"nodes": float(len(globals["ids"]))},
+    )
+    first = {"names": np.zeros((0, 2), int), "ids": np.zeros(0, int), "counts": np.zeros(0)}
+    first.update(moves=np.zeros((0, 3), int), rounds=np.array(0), another_round=np.array(0))
+    return driver, first
+
+
+@pytest.mark.parametrize("cuts", [(0, 4), (0, 1, 4)])
+def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, toy, cuts):
+    family, first = toy
+    rows = [{0: 2}, {1: 2}, {0: 1, 3: 1}, {2: 5}, {}, {0: 5}, {3: 1}]
+    corpus = Corpus(write_corpus(tmp_path / "c", rows, 4, shard_tokens=4))
+    assert len(corpus.manifest.shards) > 2
+    executor = SerialExecutor()
+    shards = [executor.submit(tasks.load, one) for one in corpus.references]
+    problem = Problem("toy", family, FamilyConfig(), shards, [], cuts, Stream(0))
+    found = list(run(problem, executor, first, Limits(iterations=3)))
+    state, progress = found[-1]
+    counts = dict(zip(state.globals["ids"].tolist(), state.globals["counts"].tolist(), strict=True))
+    counted = {length: counts[name] for name, length in state.globals["names"].tolist()}
+    assert counted == {0: 1.0, 1: 1.0, 2: 3.0, 5: 2.0}
+    assert progress.figures["nodes"] == 4.0
+    assert int(state.globals["rounds"]) > 4  # more than one round in an iteration
+    assert len(state.globals["moves"]) > 4  # one length is born in several shards, and each birth is merged by a move
+    assert all((swept.value.local["node"] < BORN).all() for swept in state.swept)
+
+
+def test_families__are_discovered_and_an_unknown_one_is_suggested():
+    assert family_names() == ["hdp", "lda"]
+    with pytest.raises(OptionError, match="did you mean 'lda'"):
+        load_family("ldaa")
+
+
+def test_families__have_both_halves_and_descriptions_of_all_options():
+    for name in family_names():
+        half = load_family(name)
+        assert half.Config.model_config["title"]
+        for field in half.Config.model_fields.values():
+            assert len(field.description) > 5
+        assert Description.__doc__
+
+
+def test_loop_and_commands__name_no_family():
+    from pathlib import Path
+
+    root = Path(__file__).parents[2]
+    shared = [*root.glob("pipeline/*.py"), root / "workers/tasks.py", root / "workers/contract.py"]
+    shared += [root / "pipeline/commands/main.py", root / "pipeline/commands/options.py"]
+    for path in shared:
+        if path.name in ("demonstration.py", "collapsed.py", "__init__.py"):
+            continue  # one names the family that it shows, the others speak of families in prose
+        code = "\n".join(line for line in path.read_text().splitlines() if not line.strip().startswith(("#", ">>>")))
+        import ast
+
+        names = {node.value for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Constant)}
+        assert not names & set(family_names()), path
