@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
+PAIRS ?= 200000
+TOPICS ?= 128
 
 .PHONY: demo test lint types contracts check bench clean help
 
@@ -45,7 +47,7 @@ contracts: $(READY)
 check: lint types contracts test
 
 bench: $(READY)
-	$(BIN)/python -m pytest --benchmark-enable --benchmark-only tests/benchmarks
+	COLLAPSAR_BENCH_PAIRS=$(PAIRS) COLLAPSAR_BENCH_TOPICS=$(TOPICS) $(BIN)/python -m pytest -p no:xdist --benchmark-enable --benchmark-only tests/benchmarks
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

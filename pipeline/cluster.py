@@ -58,6 +58,11 @@ class DaskExecutor:
         return self._slots
 
     @property
+    def homes(self) -> int:
+        """Worker processes."""
+        return max(len(self._addresses), 1)
+
+    @property
     def dashboard(self) -> str | None:
         """Address of the Dask dashboard."""
         link = self._client.dashboard_link

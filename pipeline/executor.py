@@ -15,11 +15,15 @@ class Executor(Protocol):
         """How many tasks can run side by side."""
 
     @property
+    def homes(self) -> int:
+        """How many places data can live in: worker processes."""
+
+    @property
     def dashboard(self) -> str | None:
         """Address of a page that shows the work, if there is one."""
 
     def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:
-        """Run a task, best on the worker number `home`; arguments may hold futures, in lists too."""
+        """Run a task, best in the place number `home`; arguments may hold futures, in lists too."""
 
     def collect(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for results and bring them here, in order; what a task raised is raised."""
@@ -40,6 +44,7 @@ class SerialExecutor:
     """Runs every task in this thread when it is submitted."""
 
     workers = 1
+    homes = 1
     dashboard = None
 
     def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:  # noqa: ARG002

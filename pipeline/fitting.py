@@ -12,11 +12,13 @@ from importlib.metadata import version
 from typing import Any
 
 from collapsar.pipeline.alignment import HeldoutReference, align
+from collapsar.pipeline.checkpointing import CheckpointKeeper
 from collapsar.pipeline.cluster import open_executor
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
 from collapsar.pipeline.contract import FamilyConfig, Summary, load_family
 from collapsar.pipeline.executor import Executor
-from collapsar.pipeline.loop import Problem, Progress, State, run
+from collapsar.pipeline.loop import Progress, run
+from collapsar.pipeline.state import Problem, State
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError
 from collapsar.storage.folder import ensure_free
@@ -207,7 +209,7 @@ def _fit(
 def _load(request: Request, heldouts: list[HeldoutReference], executor: Executor) -> tuple[list[Any], list[Any]]:
     """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
     references = request.corpus.references
-    homes = [number * executor.workers // len(references) for number in range(len(references))]
+    homes = [number * executor.homes // len(references) for number in range(len(references))]
     shards = [executor.submit(tasks.load, one, home=home) for one, home in zip(references, homes, strict=True)]
     held = [executor.submit(load_heldout, one, home=home) for one, home in zip(heldouts, homes, strict=False)]
     executor.collect([executor.submit(count_tokens, one) for one in (*shards, *held)])
@@ -274,11 +276,12 @@ def _iterate(
     request: Request, problem: Problem, executor: Executor, globals_: Any, target: Run, listeners: list[Sink]
 ) -> Model:
     """Run the loop, tell of it, and keep the model that it ends with, also when it is interrupted."""
+    keeper = CheckpointKeeper(target.checkpoints, executor, problem)
     state: State | None = None
     reason, elapsed = "iterations", 0.0
     stopped: KeyboardInterrupt | None = None
     try:
-        for state, progress in run(problem, executor, globals_, request.limits):  # noqa: B007 - kept for after the loop
+        for state, progress in run(problem, executor, globals_, request.limits, keeper):  # noqa: B007 - kept for after the loop
             _tell(listeners, _event(progress))
             elapsed = progress.elapsed
         if state is not None and state.iteration < request.limits.iterations:
@@ -296,6 +299,8 @@ def _iterate(
 
 def _event(progress: Progress) -> dict[str, Any]:
     event: dict[str, Any] = {"event": "iteration", "iteration": progress.iteration, "elapsed": progress.elapsed}
+    if progress.lost:
+        return {**event, "event": "back", "reason": progress.lost}
     if progress.iteration == 0:
         event["event"] = "started"
     if progress.score is not None:

@@ -5,60 +5,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
+from collapsar.pipeline.checkpointing import Keeper, NoKeeper
 from collapsar.pipeline.config import Limits
-from collapsar.pipeline.contract import Family, FamilyConfig
 from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.state import Problem, State
+from collapsar.storage.errors import ClusterError
 from collapsar.workers import tasks
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
 
 BRANCHES = 4  # of the reduction's tree
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What a run works on; fixed before the first sweep.
-
-    Attributes
-    ----------
-    name : str
-        The family's name.
-    family : Family
-        Its half on the driver.
-    config : FamilyConfig
-        Its options.
-    shards, heldout : sequence of futures
-        The shards, and the held-out pairs of their documents; no held-out ones where there is no such corpus.
-    cuts : tuple of int
-        First words of the blocks of the vocabulary and, last, its size.
-    stream : Stream
-        The run's seed.
-    """
-
-    name: str
-    family: Family
-    config: FamilyConfig
-    shards: Sequence[Any]
-    heldout: Sequence[Any]
-    cuts: tuple[int, ...]
-    stream: Stream
-
-    def home(self, shard: int, workers: int) -> int:
-        """Return the worker that a shard lives on: neighbours live together, as they are added first."""
-        return shard * workers // len(self.shards)
-
-
-@dataclass(frozen=True)
-class State:
-    """What the loop holds between iterations: globals here, all else as futures."""
-
-    iteration: int
-    globals: Arrays
-    blocks: list[Any]
-    swept: list[Any] = field(default_factory=list)
+LOSSES = 3  # of work that cannot be done again, in a row, before the loop gives up
 
 
 @dataclass(frozen=True)
@@ -80,6 +40,8 @@ class Progress:
     seconds : dict
         Where the iteration's time went: ``kernel`` (in sweeps, a worker's mean), ``reduce``, ``update``, ``score``,
         and ``wait`` for the rest.
+    lost : str
+        Why the loop went back to this iteration; empty as a rule.
     """
 
     iteration: int
@@ -88,13 +50,11 @@ class Progress:
     score: float | None
     figures: dict[str, float]
     seconds: dict[str, float]
+    lost: str = ""
 
 
 def run(
-    problem: Problem,
-    executor: Executor,
-    globals: Arrays,
-    limits: Limits,
+    problem: Problem, executor: Executor, globals: Arrays, limits: Limits, keeper: Keeper | None = None
 ) -> Iterator[tuple[State, Progress]]:
     """Run the iterations, giving the state after each; the caller may stop at any.
 
@@ -108,6 +68,8 @@ def run(
         As the family's `initialise` made them.
     limits : Limits
         When to end.
+    keeper : Keeper, optional
+        Keeps states, and gives one back when work is lost that Dask cannot do again.
 
     Yields
     ------
@@ -115,55 +77,81 @@ def run(
         To go on from, or to keep as a model.
     progress : Progress
         What to tell.
+
+    Raises
+    ------
+    ClusterError
+        Work was lost three times in a row without an iteration between.
     """
-    began = time.perf_counter()
-    bounds = zip(problem.cuts, problem.cuts[1:], strict=False)
-    blocks = [executor.submit(tasks.blank, problem.name, low, high, globals) for low, high in bounds]
-    state = State(0, globals, blocks)
+    keeper = keeper or NoKeeper()
+    began, losses = time.perf_counter(), 0
+    state = keeper.back(problem) or _blank(problem, executor, globals)
     previous: dict[str, float] = {}
-    for iteration in range(limits.iterations + 1):
-        state = replace(state, iteration=iteration)
+    while state.iteration < limits.iterations or not state.swept:
         clock = time.perf_counter()
-        state, told, figures, updating = _iterate(problem, executor, state)
-        last = iteration == limits.iterations
-        scored = iteration and (iteration % limits.score_every == 0 or last)
-        scoring = time.perf_counter()
-        score = _score(problem, executor, state) if scored and problem.heldout else None
-        now = time.perf_counter()
+        try:
+            state, told, figures, updating = _iterate(problem, executor, state)
+            scoring = time.perf_counter()
+            score = _score(problem, executor, state) if _due(state.iteration, limits) and problem.heldout else None
+            now = time.perf_counter()
+            state = keeper.keep(state)
+        except ClusterError as error:
+            losses += 1
+            if losses == LOSSES:
+                raise
+            state = keeper.back(problem) or _blank(problem, executor, globals)
+            yield state, _lost(state, time.perf_counter() - began, error)
+            continue
+        losses = 0
         seconds = _shares(told, executor.workers, now - clock, updating, now - scoring)
-        change = told.number(problem.family.CHANGE) / max(told.number("tokens"), 1.0) if iteration else None
-        progress = Progress(iteration, now - began, change, score, figures, seconds)
+        moved = told.number(problem.family.CHANGE) / max(told.number("tokens"), 1.0)
+        progress = Progress(state.iteration, now - began, moved if state.iteration else None, score, figures, seconds)
         yield state, progress
-        if iteration and _settled(progress, previous, limits):
+        if state.iteration and _settled(progress, previous, limits):
             return
         previous = {"score": score, **figures} if score is not None else {**previous, **figures}
 
 
+def _blank(problem: Problem, executor: Executor, globals: Arrays) -> State:
+    bounds = zip(problem.cuts, problem.cuts[1:], strict=False)
+    return State(-1, globals, [executor.submit(tasks.blank, problem.name, *bound, globals) for bound in bounds])
+
+
+def _due(iteration: int, limits: Limits) -> bool:
+    return iteration > 0 and (iteration % limits.score_every == 0 or iteration == limits.iterations)
+
+
+def _lost(state: State, elapsed: float, error: ClusterError) -> Progress:
+    return Progress(max(state.iteration, 0), elapsed, None, None, {}, {}, str(error))
+
+
 def _iterate(problem: Problem, executor: Executor, state: State) -> tuple[State, Delta, dict[str, float], float]:
     """Make one iteration, of as many rounds as the family asks for; also time its update."""
-    updating = 0.0
+    updating, rounds, iteration = 0.0, 0, state.iteration + 1
     while True:
-        swept = _submit_sweeps(problem, executor, state)
+        stream = problem.stream.at(iteration=iteration)
+        again = f" {rounds}" if rounds else ""  # other numbers in each round
+        swept = _submit_sweeps(problem, executor, state, stream.at(purpose=f"sweep{again}" if state.swept else "start"))
         blocks = _reduce(problem, executor, state, swept)
         told = Delta()
         for part in executor.collect([executor.submit(tasks.tell, block) for block in blocks]):
             told = told + part
         began = time.perf_counter()
         figures = problem.family.objective(state.globals, told)
-        stream = problem.stream.at(purpose="update", iteration=state.iteration)
-        after = problem.family.update(state.globals, told, problem.config, stream)
+        update = stream.at(purpose=f"update{again}")
+        after = problem.family.update(state.globals, told, problem.config, update)
         updating += time.perf_counter() - began
-        state = State(state.iteration, after, blocks, swept)
+        state = State(iteration, after, blocks, swept)
+        rounds += 1
         if float(after.get("another_round", 0)) <= 0:
             return state, told, {**figures, **problem.family.figures(after)}, updating
 
 
-def _submit_sweeps(problem: Problem, executor: Executor, state: State) -> list[Any]:
-    stream = problem.stream.at(purpose="sweep" if state.swept else "start", iteration=state.iteration)
+def _submit_sweeps(problem: Problem, executor: Executor, state: State, stream: Stream) -> list[Any]:
     submitted = []
     task: Callable[..., tasks.Swept]
     for number, shard in enumerate(problem.shards):
-        home = problem.home(number, executor.workers)
+        home = problem.home(number, executor.homes)
         if state.swept:
             task, given = tasks.sweep, [shard, state.swept[number]]
         else:
@@ -191,7 +179,7 @@ def _score(problem: Problem, executor: Executor, state: State) -> float | None:
     """Return the mean log probability of a held-out token; the sum is taken in the order of the shards."""
     submitted = []
     for number, heldout in enumerate(problem.heldout):
-        home = problem.home(number, executor.workers)
+        home = problem.home(number, executor.homes)
         given = (heldout, state.swept[number], state.blocks, state.globals)
         submitted.append(executor.submit(tasks.score, problem.name, *given, home=home))
     return mean_score(executor.collect(submitted))

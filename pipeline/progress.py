@@ -77,6 +77,10 @@ class RunView:
             text = f"iteration {event['iteration']}/{self._total}  {event['elapsed']:.1f} s  {_figures(event)}"
             self._console.print(text, markup=False)
 
+    def _back(self, event: dict[str, Any]) -> None:
+        text = f"work was lost ({event['reason']}); going on from iteration {event['iteration']}"
+        self._console.print(text, markup=False)
+
     def _end(self, event: dict[str, Any]) -> None:
         self.close()
         text = f"ended after {event['iteration']} iterations, {event['elapsed']:.1f} s ({event['reason']})"

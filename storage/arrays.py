@@ -20,7 +20,7 @@ def _store(folder: Folder) -> Any:
     return folder.path if folder.local else FsspecStore.from_url(folder.url)
 
 
-def write_arrays(folder: Folder, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+def write_arrays(folder: Folder, arrays: Mapping[str, npt.NDArray[Any]], *, compress: bool = True) -> None:
     """Write arrays as one Zarr group, replacing what was there.
 
     Parameters
@@ -29,17 +29,21 @@ def write_arrays(folder: Folder, arrays: Mapping[str, npt.NDArray[Any]]) -> None
         The group's folder.
     arrays : mapping of str to numpy.ndarray
         What to write; chunks are cut along the first axis.
+    compress : bool, optional
+        Whether chunks are compressed: smaller, and several times slower to write.
     """
     group = zarr.open_group(_store(folder), mode="w", zarr_format=3)
     for name, values in arrays.items():
-        values = np.ascontiguousarray(values) if values.ndim else values
-        row = max(values.nbytes // max(values.shape[0], 1), 1) if values.ndim else 1
-        chunks = (
-            (max(min(CHUNK_BYTES // row, values.shape[0]), 1), *(max(n, 1) for n in values.shape[1:]))
-            if values.ndim
-            else ()
-        )
-        group.create_array(name, data=values, chunks=chunks)
+        options: dict[str, Any] = {} if compress else {"compressors": None}
+        group.create_array(name, data=np.asarray(values, order="C"), chunks=_chunks(values), **options)
+
+
+def _chunks(values: npt.NDArray[Any]) -> tuple[int, ...]:
+    """Cut along the first axis, into chunks of bounded size."""
+    if not values.ndim:
+        return ()
+    row = max(values.nbytes // max(values.shape[0], 1), 1)
+    return (max(min(CHUNK_BYTES // row, values.shape[0]), 1), *(max(size, 1) for size in values.shape[1:]))
 
 
 def read_arrays(folder: Folder) -> dict[str, npt.NDArray[Any]]:

@@ -6,11 +6,12 @@ import json
 import os
 from typing import Any
 
+from collapsar.storage.checkpoint import Checkpoints
 from collapsar.storage.errors import AbsentError, DamagedError
 from collapsar.storage.folder import Folder, ensure_free
 from collapsar.storage.records import dump, read_record
 
-RECORD, EVENTS, MODEL = "run.json", "events.jsonl", "model"
+RECORD, EVENTS, MODEL, CHECKPOINTS = "run.json", "events.jsonl", "model", "checkpoints"
 KIND = "collapsar-run"
 VERSION = 1
 
@@ -31,6 +32,11 @@ class Run:
     def model(self) -> Folder:
         """The folder of the run's model."""
         return self.folder / MODEL
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """The run's checkpoints."""
+        return Checkpoints(self.folder / CHECKPOINTS)
 
     def create(self, record: dict[str, Any]) -> None:
         """Make the folder and write `run.json`.

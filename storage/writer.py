@@ -19,8 +19,8 @@ LEAST, MOST = 100_000, 2_000_000
 class CorpusWriter:
     """Writes the shards, the vocabulary and, last, the manifest of a corpus.
 
-    A document belongs to shard t // `shard_tokens`, where t is the number of its first token in the corpus, an empty one
-    to that of the document before it; so shards stay even, and the same however the documents arrive.
+    A document belongs to shard t // `shard_tokens`, where t is the number of its first token in the corpus, an empty
+    one to that of the document before it; so shards stay even, and the same however the documents arrive.
 
     Parameters
     ----------

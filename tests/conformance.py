@@ -9,23 +9,28 @@ import math
 
 import numpy as np
 import pytest
-
 from collapsar.pipeline import Corpus, evaluate, fit, infer, topics
+from collapsar.pipeline.checkpointing import CheckpointKeeper, NoKeeper
 from collapsar.pipeline.config import Limits, make_config
 from collapsar.pipeline.contract import Summary, load_family
 from collapsar.pipeline.executor import SerialExecutor
-from collapsar.pipeline.loop import Problem, run
+from collapsar.pipeline.loop import run
+from collapsar.pipeline.state import Problem
+from collapsar.storage.checkpoint import Checkpoints
+from collapsar.storage.errors import ClusterError
+from collapsar.storage.folder import Folder
 from collapsar.storage.run import Run
 from collapsar.workers import tasks
 from collapsar.workers.streams import Stream
+
 from tests.conftest import planted_rows, write_corpus
 
 EXECUTORS = [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("processes", 3)]
 
 
-def problem_of(corpus, family, options, cuts=None):
-    """A family's problem on a corpus, with its first globals."""
-    opened, executor = Corpus(corpus), SerialExecutor()
+def problem_of(corpus, family, options, cuts=None, executor=None):
+    """A family's problem on a corpus, with its first globals; run serially unless an executor is given."""
+    opened, executor = Corpus(corpus), executor or SerialExecutor()
     manifest = opened.manifest
     half, config, stream = load_family(family), make_config(family, options), Stream(7)
     words = manifest.vocabulary.words
@@ -38,6 +43,30 @@ def states(corpus, family, options, iterations, cuts=None):
     """The state after each iteration, run serially."""
     problem, executor, globals_ = problem_of(corpus, family, options, cuts)
     return problem, list(run(problem, executor, globals_, Limits(iterations=iterations)))
+
+
+def state_bits(state):
+    """All arrays of a state, as bytes."""
+    parts = [
+        state.globals,
+        *(block.value.rows for block in state.blocks),
+        *(swept.value.local for swept in state.swept),
+    ]
+    return [(name, part[name].tobytes()) for part in parts for name in sorted(part)]
+
+
+class Losing(SerialExecutor):
+    """Loses its work in some of the calls that wait for it."""
+
+    def __init__(self, executor, every):
+        self.calls, self.every, self.losses = 0, every, 0
+
+    def collect(self, futures):
+        self.calls += 1
+        if self.calls % self.every == 0 and self.losses < 4:
+            self.losses += 1
+            raise ClusterError("on purpose")
+        return super().collect(futures)
 
 
 def bits(model, shards):
@@ -97,6 +126,38 @@ class Conformance:
         scores = [event["score"] for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
         assert scores == expected["scores"]
 
+    def test_going_back__to_any_iteration_gives_the_same_bits(self, small, options, tmp_path):
+        """A run that lost its work goes on from a checkpoint as if nothing had happened."""
+        problem, executor, globals_ = problem_of(small[0], self.family, options)
+        limits = Limits(iterations=5)
+        whole = [state for state, _ in run(problem, executor, globals_, limits)][-1]
+        for kept in (1, 3):
+            keeper = CheckpointKeeper(
+                Checkpoints(Folder(tmp_path / str(kept))), executor, problem, seconds=0.0, share=1e9
+            )
+            first = list(run(problem, executor, globals_, Limits(iterations=kept), keeper))
+            assert keeper.back(problem).iteration == kept
+            then = list(run(problem, executor, globals_, limits, keeper))
+            assert [state.iteration for state, _ in [*first, *then]] == [0, *range(1, 6)]
+            assert state_bits(then[-1][0]) == state_bits(whole)
+
+    def test_lost_work__is_done_again_with_the_same_bits(self, small, options, tmp_path):
+        problem, executor, globals_ = problem_of(small[0], self.family, options)
+        whole = [state for state, _ in run(problem, executor, globals_, Limits(iterations=6))][-1]
+        keeper = CheckpointKeeper(Checkpoints(Folder(tmp_path / "c")), executor, problem, seconds=0.0, share=1e9)
+        for every in (3, 4):
+            found = list(
+                run(
+                    problem,
+                    Losing(executor, every),
+                    globals_,
+                    Limits(iterations=6),
+                    NoKeeper() if every == 4 else keeper,
+                )
+            )
+            assert state_bits(found[-1][0]) == state_bits(whole)
+            assert any(progress.lost for _, progress in found)
+
     def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options):
         _, whole = states(small[0], self.family, options, 4)
         _, cut = states(small[0], self.family, options, 4, cuts=(0, 7, 8, 30))
@@ -117,6 +178,7 @@ class Conformance:
         from collapsar.storage.shard import Shard
         from collapsar.workers.contract import load_sweeps
         from collapsar.workers.delta import Delta
+
         from tests.strategies import documents_of
 
         every = Shard.of(0, documents_of([dict.fromkeys(range(30), 1)] * model.documents(0)["document_topic"].shape[0]))

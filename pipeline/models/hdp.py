@@ -20,8 +20,8 @@ from scipy.special import betaln, digamma, gammaln
 
 CHANGE = "moved"
 
-# A plateau of equal topics would drive E[alpha] up and keep it there for long: on KOS, K=120, 300 sweeps of order 0 reach
-# -7.158 and -7.159 without holding it, -7.146 and -7.148 with it; order 2 loses by it (-7.54 against -7.47, K=40).
+# A plateau of equal topics would drive E[alpha] up and keep it there for long: on KOS, K=120, 300 sweeps of order 0
+# reach -7.158 and -7.159 without holding it, -7.146 and -7.148 with it; order 2 loses (-7.54 against -7.47, K=40).
 HOLD = {0: 15, 2: 0}
 
 Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]

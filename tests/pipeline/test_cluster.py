@@ -5,10 +5,16 @@ import time
 import distributed
 import numpy as np
 import pytest
-
 from collapsar.pipeline import Model, fit
+from collapsar.pipeline.checkpointing import CheckpointKeeper
 from collapsar.pipeline.cluster import DaskExecutor, open_executor
+from collapsar.pipeline.config import Limits
+from collapsar.pipeline.loop import run
+from collapsar.storage.checkpoint import Checkpoints
 from collapsar.storage.errors import ClusterError, OptionError
+from collapsar.storage.folder import Folder
+
+from tests.conformance import problem_of
 
 pytestmark = pytest.mark.xdist_group("clusters")
 
@@ -39,17 +45,19 @@ def test_a_killed_worker__changes_no_bit(small, tmp_path):
     np.testing.assert_array_equal(rows(model), expected)
 
 
-def test_the_scheduler__holds_no_more_tasks_as_the_run_goes_on(small, tmp_path, clusters):
-    address = clusters(2)
-    held = []
-    with distributed.Client(address) as client:
-
-        def count(event):
-            if event["event"] == "iteration" and event["iteration"] in (4, 24):
-                held.append(client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
-
-        fit(small[0], tmp_path / "run", family="lda", topics=3, iterations=24, scheduler=address, sinks=[count])
-    assert held[1] <= held[0] + 60 * 5 * 24  # a lineage of sweeps that is not cut: bounded by sweeps, not by all tasks
+def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
+    """Without them the scheduler would remember every sweep."""
+    executor = open_executor(clusters(2))
+    try:
+        problem, _, globals_ = problem_of(small[0], "lda", {"topics": 3}, executor=executor)
+        keeper = CheckpointKeeper(Checkpoints(Folder(tmp_path / "c")), executor, problem, seconds=0.0, share=1e9)
+        held = []
+        for state, _ in run(problem, executor, globals_, Limits(iterations=20), keeper):
+            if state.iteration in (5, 20):
+                held.append(executor._client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
+    finally:
+        executor.close()
+    assert held[1] <= held[0] + 5
 
 
 def test_errors_in_tasks__come_out_as_they_were(clusters):

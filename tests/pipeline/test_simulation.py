@@ -1,10 +1,9 @@
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from scipy.optimize import linear_sum_assignment
-
 from collapsar.pipeline import Corpus, Model, fit, simulate, topics
 from collapsar.storage.errors import OccupiedError, OptionError
+from scipy.optimize import linear_sum_assignment
 
 
 def probabilities(model):

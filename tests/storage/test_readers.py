@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from hypothesis import given
-
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, CollapsarError, InputError, OptionError
 from collapsar.storage.ingest import Cuts, ingest
 from collapsar.storage.readers import ReadOptions, guess_format, open_source
+from hypothesis import given
+
 from tests.strategies import bags
 
 VOCABULARY = "a\nb\nc\n"
@@ -71,7 +71,7 @@ def test_counted_formats__keep_all_documents_words_and_counts(tmp_path_factory, 
     assert rows_of(corpus) == rows
     assert corpus.vocabulary.words == [f"w{n}" for n in range(vocabulary)]
     assert manifest.documents == len(rows)
-    assert manifest.tokens == sum(map(lambda row: sum(row.values()), rows))
+    assert manifest.tokens == sum(sum(row.values()) for row in rows)
     frequency = [sum(w in row for row in rows) for w in range(vocabulary)]
     assert corpus.vocabulary.documents.tolist() == frequency
     assert corpus.vocabulary.tokens.tolist() == [sum(row.get(w, 0) for row in rows) for w in range(vocabulary)]

@@ -9,14 +9,14 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import digamma, gammaln
-
 from collapsar.pipeline.contract import Summary
 from collapsar.pipeline.models import hdp, lda
 from collapsar.storage.shard import Shard
 from collapsar.workers import tasks
 from collapsar.workers.kernels.moments import positive
 from collapsar.workers.streams import Stream
+from scipy.special import digamma, gammaln
+
 from tests.naive import moments as naive
 from tests.naive.words import log_eta
 from tests.strategies import documents_of

@@ -1,0 +1,54 @@
+"""What a run works on, and what it holds between iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from collapsar.pipeline.contract import Family, FamilyConfig
+from collapsar.workers.delta import Arrays
+from collapsar.workers.streams import Stream
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a run works on; fixed before the first sweep.
+
+    Attributes
+    ----------
+    name : str
+        The family's name.
+    family : Family
+        Its half on the driver.
+    config : FamilyConfig
+        Its options.
+    shards, heldout : sequence of futures
+        The shards, and the held-out pairs of their documents; no held-out ones where there is no such corpus.
+    cuts : tuple of int
+        First words of the blocks of the vocabulary and, last, its size.
+    stream : Stream
+        The run's seed.
+    """
+
+    name: str
+    family: Family
+    config: FamilyConfig
+    shards: Sequence[Any]
+    heldout: Sequence[Any]
+    cuts: tuple[int, ...]
+    stream: Stream
+
+    def home(self, shard: int, homes: int) -> int:
+        """Return which of some homes a shard lives in: neighbours live together, as they are added first."""
+        return shard * homes // len(self.shards)
+
+
+@dataclass(frozen=True)
+class State:
+    """What the loop holds between iterations: globals here, all else as futures."""
+
+    iteration: int
+    globals: Arrays
+    blocks: list[Any]
+    swept: list[Any] = field(default_factory=list)

@@ -1,0 +1,82 @@
+import json
+
+import numpy as np
+import pytest
+from collapsar.storage.arrays import read_arrays, write_arrays
+from collapsar.storage.checkpoint import Checkpoints
+from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError
+from collapsar.storage.folder import Folder
+from collapsar.storage.model import Model
+from collapsar.storage.run import Run
+
+ARRAYS = {
+    "number": np.array(3.5),
+    "flag": np.array(True),
+    "empty": np.zeros((0, 4)),
+    "rows": np.arange(12, dtype=np.float32).reshape(3, 4),
+    "turned": np.arange(6).reshape(2, 3).T,
+}
+
+
+@pytest.mark.parametrize("place", ["disk", "memory"])
+@pytest.mark.parametrize("compress", [True, False])
+def test_arrays__come_back_as_they_were(tmp_path, place, compress):
+    folder = Folder(tmp_path / "a" if place == "disk" else f"memory://arrays/{compress}")
+    for _ in range(2):  # a second time replaces the first
+        write_arrays(folder, ARRAYS, compress=compress)
+    found = read_arrays(folder)
+    assert set(found) == set(ARRAYS)
+    for name, values in ARRAYS.items():
+        np.testing.assert_array_equal(found[name], values)
+        assert found[name].dtype == values.dtype
+        assert found[name].shape == values.shape
+
+
+def test_arrays__that_are_not_there_or_damaged(tmp_path):
+    with pytest.raises(AbsentError):
+        read_arrays(Folder(tmp_path / "none"))
+    (tmp_path / "other").mkdir()
+    with pytest.raises(DamagedError, match="expected a Zarr group"):
+        read_arrays(Folder(tmp_path / "other"))
+
+
+def test_run__keeps_its_record_and_events(tmp_path):
+    run = Run(tmp_path / "run")
+    assert run.events() == []
+    run.create({"family": "lda"})
+    assert run.record() == {"format": "collapsar-run", "version": 1, "family": "lda"}
+    for number in range(3):
+        run.tell({"event": "iteration", "iteration": number})
+    with (tmp_path / "run/events.jsonl").open("a") as handle:
+        handle.write('{"event": "iter')  # still being written
+    assert [event["iteration"] for event in run.events()] == [0, 1, 2]
+    with pytest.raises(OccupiedError):
+        run.create({})
+    (tmp_path / "run/events.jsonl").write_text("not json\n")
+    with pytest.raises(DamagedError, match="line 1"):
+        run.events()
+    with pytest.raises(AbsentError, match="not a run"):
+        Run(tmp_path).record()
+
+
+def test_run__without_a_model_says_so(tmp_path):
+    Run(tmp_path / "run").create({})
+    with pytest.raises(AbsentError, match="the run has no model yet"):
+        Model(tmp_path / "run")
+
+
+def test_checkpoints__keep_the_last_two_and_ignore_what_was_not_published(tmp_path):
+    checkpoints = Checkpoints(Folder(tmp_path / "checkpoints"))
+    assert checkpoints.latest() is None
+    for iteration in (3, 10, 20):
+        checkpoints.at(iteration).write("globals", {"x": np.array(iteration)})
+        checkpoints.publish(iteration)
+    checkpoints.at(25).write("globals", {"x": np.array(25)})  # cut short before it was published
+    assert checkpoints.latest() == 20
+    names = [name for name in checkpoints.folder.names() if name != "latest.json"]
+    assert names == ["00000010", "00000020", "00000025"]
+    assert checkpoints.at(20).read("globals")["x"] == 20
+    path = tmp_path / "checkpoints/latest.json"
+    path.write_text(json.dumps({"format": "collapsar-checkpoint", "version": 1, "iteration": "x"}))
+    with pytest.raises(DamagedError, match="field 'iteration'"):
+        checkpoints.latest()
