@@ -32,7 +32,7 @@ test: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/numpydoc lint $$(git ls-files 'pipeline/*.py' 'workers/*.py' 'storage/*.py')
+	$(BIN)/numpydoc lint $$(find pipeline workers storage -name '*.py')
 
 build/typed/collapsar:
 	mkdir -p build/typed

@@ -1,13 +1,27 @@
 """The wheel holds every subpackage: it is installed elsewhere and the demo's ingest is run from it."""
 
 import os
-import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+
+# The environment's editable install is found by a finder of its own, which would come first.
+HIDE_EDITABLE = """
+import sys
+sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in (getattr(f, "__module__", "") or "").lower()]
+"""
+INGEST = """
+import collapsar.pipeline.demonstration as demonstration
+assert demonstration.__file__.startswith(sys.argv[1]), demonstration.__file__
+print(demonstration.ingest_docstrings(sys.argv[2]).documents)
+"""
+FAMILIES = """
+from collapsar.pipeline.contract import family_names
+print(*family_names())
+"""
 
 
 def run(*words, **kwargs):
@@ -18,26 +32,21 @@ def run(*words, **kwargs):
 
 def test_wheel__installed_elsewhere_ingests_the_demo(tmp_path):
     source = tmp_path / "source"
-    tracked = run("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT).split()
-    for name in tracked:
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_bytes((ROOT / name).read_bytes())
+    rooms = [path for room in ("pipeline", "workers", "storage") for path in (ROOT / room).rglob("*")]
+    wanted = [path for path in rooms if path.suffix == ".py" or path.name == "py.typed"]
+    for path in [*wanted, ROOT / "pyproject.toml", ROOT / "README.md", ROOT / "LICENSE"]:
+        copy = source / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, source)
     wheel = next(tmp_path.glob("*.whl"))
     inside = set(zipfile.ZipFile(wheel).namelist())
-    for name in tracked:
-        if re.match(r"(pipeline|workers|storage)/.*(\.py|py\.typed)$", name):
-            assert f"collapsar/{name}" in inside, name
+    for path in wanted:
+        assert f"collapsar/{path.relative_to(ROOT).as_posix()}" in inside, path
     place = tmp_path / "site"
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", place, wheel)
-    code = (
-        "import collapsar.pipeline.demonstration as d, sys; assert d.__file__.startswith(sys.argv[1]), d.__file__;"
-        "m = d.ingest_docstrings(sys.argv[2]); print(m.documents)"
-    )
-    # -S -s would hide the requirements too; the wheel's folder only has to come before the editable install.
     env = {**os.environ, "PYTHONPATH": str(place), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    hide = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in getattr(f, '__name__', '').lower() and 'editable' not in getattr(f, '__module__', '').lower()];"
-    out = run(sys.executable, "-c", hide + code, place, tmp_path / "corpus", env=env, cwd=tmp_path)
+    out = run(sys.executable, "-c", HIDE_EDITABLE + INGEST, place, tmp_path / "corpus", env=env, cwd=tmp_path)
     assert int(out) > 3000
-    listed = run(sys.executable, "-c", hide + "from collapsar.pipeline.contract import family_names; print(*family_names())", env=env, cwd=tmp_path)  # fmt: skip
-    assert listed.split() == ["hdp", "lda"]
+    out = run(sys.executable, "-c", HIDE_EDITABLE + FAMILIES, env=env, cwd=tmp_path)
+    assert out.split() == ["hdp", "lda"]
