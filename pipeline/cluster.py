@@ -16,6 +16,7 @@ from collapsar.pipeline.executor import Executor, SerialExecutor
 from collapsar.storage.errors import ClusterError, CollapsarError, OptionError
 from dask.system import CPU_COUNT
 
+WAIT_SECONDS = 30  # for workers to arrive
 SCHEDULERS = "local, threads, serial or an address such as tcp://host:8786"
 
 # Design: stealing moves soft-pinned tasks; Dask's own spilling pickles, so it is off.
@@ -121,7 +122,8 @@ def open_executor(scheduler: str = "local", workers: int | None = None) -> Execu
         ``local`` starts worker processes on this machine, ``threads`` worker threads in this process, ``serial``
         runs each task at once without Dask; else the address of a Dask scheduler.
     workers : int, optional
-        Number of workers to start, by default one a processor; ``serial`` takes it and runs one after another.
+        Number of workers to start, by default one a processor; of a cluster that runs elsewhere, how many to wait for;
+        ``serial`` takes it and runs one task after another.
 
     Returns
     -------
@@ -131,21 +133,20 @@ def open_executor(scheduler: str = "local", workers: int | None = None) -> Execu
     Raises
     ------
     ClusterError
-        The scheduler cannot be reached, or has no worker.
+        The scheduler cannot be reached, or has too few workers.
     OptionError
-        `workers` is less than 1, or is given for a cluster that is not ours.
+        `workers` is less than 1, or the scheduler is none of these.
     """
     if workers is not None and workers < 1:
         raise OptionError(f"--workers: expected 1 or more, found {workers}")
     if scheduler == "serial":
         return SerialExecutor()
-    logging.getLogger("distributed").setLevel(logging.ERROR)
-    dask.config.set(_SETTINGS)
-    if scheduler in ("local", "threads"):
-        return _start(workers or CPU_COUNT, processes=scheduler == "local")
-    if "://" not in scheduler:
-        raise OptionError(f"--scheduler: expected {SCHEDULERS}, found {scheduler!r}")
-    return _reach(scheduler)
+    with dask.config.set(_SETTINGS):
+        if scheduler in ("local", "threads"):
+            return _start(workers or CPU_COUNT, processes=scheduler == "local")
+        if "://" not in scheduler:
+            raise OptionError(f"--scheduler: expected {SCHEDULERS}, found {scheduler!r}")
+        return _reach(scheduler, workers or 1)
 
 
 def _start(workers: int, *, processes: bool) -> Executor:
@@ -163,16 +164,20 @@ def _start(workers: int, *, processes: bool) -> Executor:
     return DaskExecutor(distributed.Client(cluster), cluster)
 
 
-def _reach(address: str) -> Executor:
+def _reach(address: str, workers: int) -> Executor:
     try:
         client = distributed.Client(address, timeout=10)
     except (OSError, ValueError, TimeoutError) as error:
         raise ClusterError(f"{address}: the scheduler cannot be reached ({_first_line(error)})") from None
     try:
-        client.wait_for_workers(1, timeout=30)
+        client.wait_for_workers(workers, timeout=WAIT_SECONDS)
     except (TimeoutError, OSError):
+        found = len(client.scheduler_info(n_workers=-1)["workers"])
         client.close(timeout=5)
-        raise ClusterError(f"{address}: the scheduler has no worker; start one with `dask worker {address}`") from None
+        raise ClusterError(
+            f"{address}: the scheduler has {found} of {workers} workers after {WAIT_SECONDS} s; start more with "
+            f"`dask worker {address}`"
+        ) from None
     try:
         return DaskExecutor(client)
     except CollapsarError:

@@ -12,7 +12,7 @@ from collapsar.pipeline.checkpointing import Keeper, NoKeeper
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.state import Problem, State
-from collapsar.storage.errors import ClusterError
+from collapsar.storage.errors import ClusterError, OptionError
 from collapsar.workers import tasks
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
@@ -106,8 +106,9 @@ def run(
         seconds = _shares(told, executor.workers, now - clock, updating, now - scoring)
         moved = told.number(problem.family.CHANGE) / max(told.number("tokens"), 1.0)
         progress = Progress(state.iteration, now - began, moved if state.iteration else None, score, figures, seconds)
+        settled = state.iteration > 0 and _settled(progress, previous, limits)
         yield state, progress
-        if state.iteration and _settled(progress, previous, limits):
+        if settled:
             return
         previous = {"score": score, **figures} if score is not None else {**previous, **figures}
 
@@ -203,6 +204,8 @@ def _settled(progress: Progress, previous: dict[str, float], limits: Limits) -> 
         return False
     if limits.stop_on == "counts":
         return progress.change is not None and progress.change < limits.tolerance
+    if limits.stop_on == "objective" and "objective" not in progress.figures:
+        raise OptionError("--stop-on objective: the family has no objective under these options; use counts or score")
     now = progress.score if limits.stop_on == "score" else progress.figures.get("objective")
     before = previous.get(limits.stop_on)
     if now is None or before is None:

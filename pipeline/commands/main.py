@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import signal
 import sys
 from collections.abc import Sequence
@@ -60,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `collapsar topics RUN | head` is no error
     signal.signal(signal.SIGTERM, _terminated)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what a user shall know, the commands say themselves
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         arguments = _parser(words).parse_args(words)

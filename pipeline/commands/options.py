@@ -63,7 +63,9 @@ def add_scheduler(parser: argparse.ArgumentParser, default: str) -> None:
         help="local: worker processes on this machine; threads: worker threads in this process; serial: one task after "
         f"another, without Dask; or a Dask scheduler's address such as tcp://host:8786 (default: {default})",
     )
-    group.add_argument("--workers", type=int, metavar="N", help="workers to start (default: one a processor)")
+    group.add_argument(
+        "--workers", type=int, metavar="N", help="workers to start (default: one a processor), or to wait for"
+    )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

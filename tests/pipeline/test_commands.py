@@ -149,7 +149,6 @@ def test_score_every__spares_the_others_but_not_the_last(small, tmp_path):
         (["--tolerance", 1e-12], False),
         (["--tolerance", 0.01, "--stop-on", "score", "--heldout"], True),
         (["--tolerance", 0.01, "--stop-on", "objective", "--order", 2], True),
-        (["--tolerance", 0.5, "--stop-on", "objective"], False),  # the zeroth order has no objective
     ],
 )
 def test_tolerance__ends_a_fit_early(small, tmp_path, more, reached):
@@ -158,6 +157,14 @@ def test_tolerance__ends_a_fit_early(small, tmp_path, more, reached):
     end = Run(run).events()[-1]
     assert (end["reason"] == "tolerance") is reached
     assert (end["iteration"] < 12) is reached
+
+
+def test_stop_on_objective__needs_one(capsys, small, tmp_path):
+    words = ["fit", small[0], tmp_path / "run", "--family", "hdp", "--tolerance", 0.1, "--stop-on", "objective"]
+    code, _, err = command(capsys, *words, "--scheduler", "serial", "--quiet")
+    assert code == 1
+    assert "the family has no objective under these options" in one_line(err)
+    assert not (tmp_path / "run").exists()
 
 
 def test_config_file__gives_what_flags_do_not(capsys, small, tmp_path):
