@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import dask
 import distributed
 from collapsar.pipeline.executor import Executor, SerialExecutor
+from collapsar.pipeline.preload import PROMPT
 from collapsar.storage.errors import ClusterError, CollapsarError, OptionError
 from dask.system import CPU_COUNT
 
@@ -159,9 +160,25 @@ def _start(workers: int, *, processes: bool) -> Executor:
             host="127.0.0.1" if processes else None,
             dashboard_address="127.0.0.1:8787",
             silence_logs=logging.CRITICAL,
-            **({"preload": ["collapsar.pipeline.preload"]} if processes else {}),
+            preload=["collapsar.pipeline.preload"],
         )
-    return DaskExecutor(distributed.Client(cluster), cluster)
+    prompt = _Prompt()
+    cluster.scheduler.add_plugin(prompt)
+    for worker in list(cluster.scheduler.stream_comms):
+        prompt.add_worker(cluster.scheduler, worker)
+    client = distributed.Client(cluster)
+    client.scheduler_comm.interval = PROMPT
+    return DaskExecutor(client, cluster)
+
+
+class _Prompt(distributed.SchedulerPlugin):  # type: ignore[misc]
+    """Lets the scheduler of a cluster of our own answer at once, also to workers that come later."""
+
+    name = "collapsar-prompt"
+
+    def add_worker(self, scheduler: Any, worker: str) -> None:
+        if worker in scheduler.stream_comms:
+            scheduler.stream_comms[worker].interval = PROMPT
 
 
 def _reach(address: str, workers: int) -> Executor:

@@ -17,7 +17,7 @@ from collapsar.workers import tasks
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
 
-BRANCHES = 4  # of the reduction's tree
+NEIGHBOURS, BRANCHES = 2, 4  # that a node of the reduction's tree adds, at its leaves and above
 LOSSES = 3  # of work that cannot be done again, in a row, before the loop gives up
 
 
@@ -162,18 +162,28 @@ def _submit_sweeps(problem: Problem, executor: Executor, state: State, stream: S
 
 
 def _reduce(problem: Problem, executor: Executor, state: State, swept: list[Any]) -> list[Any]:
-    """Add the deltas, block by block, and fold them in; what concerns no word goes with the first block."""
+    """Add the deltas, block by block, and fold them in; what concerns no word goes with the first block.
+
+    The tree is fixed by the number of shards: neighbours two by two, their sums four by four.
+    """
     folded = []
     for number, (low, high) in enumerate(zip(problem.cuts, problem.cuts[1:], strict=False)):
-        if len(problem.cuts) == 2:
-            picked = [executor.submit(tasks.pick_all, one) for one in swept]
-        else:
-            picked = [executor.submit(tasks.pick, one, low, high, number == 0) for one in swept]
-        while len(picked) > 1:
-            groups = [picked[first : first + BRANCHES] for first in range(0, len(picked), BRANCHES)]
-            picked = [executor.submit(tasks.add, group) if len(group) > 1 else group[0] for group in groups]
-        folded.append(executor.submit(tasks.fold, problem.name, state.blocks[number], picked[0], state.globals))
+        part = None if len(problem.cuts) == 2 else (low, high, number == 0)
+        sums = [_add_neighbours(problem, executor, swept, first, part) for first in range(0, len(swept), NEIGHBOURS)]
+        while len(sums) > BRANCHES:
+            groups = [sums[first : first + BRANCHES] for first in range(0, len(sums), BRANCHES)]
+            sums = [executor.submit(tasks.add, group) for group in groups]
+        folded.append(executor.submit(tasks.fold, problem.name, state.blocks[number], sums, state.globals))
     return folded
+
+
+def _add_neighbours(problem: Problem, executor: Executor, swept: list[Any], first: int, part: Any) -> Any:
+    """Add the deltas of neighbours where they live, or, if they live apart, pick them out first: locals stay."""
+    group = swept[first : first + NEIGHBOURS]
+    homes = {problem.home(first + place, executor.homes) for place in range(len(group))}
+    if len(homes) == 1:
+        return executor.submit(tasks.add_swept, group, part)
+    return executor.submit(tasks.add, [executor.submit(tasks.pick, one, part) for one in group])
 
 
 def _score(problem: Problem, executor: Executor, state: State) -> float | None:

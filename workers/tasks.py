@@ -83,15 +83,31 @@ def gather(blocks: Sequence[Block], words: Any) -> Arrays:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def pick(swept: Swept, low: int, high: int, with_rest: bool) -> Delta:
-    """Take the part of a sweep's delta that concerns the words `low` to `high` - 1, and what concerns none."""
+def pick(swept: Swept, part: tuple[int, int, bool] | None) -> Delta:
+    """Take a sweep's delta, or of it what concerns a block of the vocabulary.
+
+    Parameters
+    ----------
+    swept : Swept
+        What a sweep left.
+    part : tuple of (int, int, bool), optional
+        First and last-plus-one word of the block, and whether to take what concerns no word too; by default all.
+
+    Returns
+    -------
+    Delta
+        The part.
+    """
+    if part is None:
+        return swept.delta
+    low, high, with_rest = part
     rows = swept.delta.between("word", low, high)
     return swept.delta.without_dim("word") + rows if with_rest else rows
 
 
-def pick_all(swept: Swept) -> Delta:
-    """Take a sweep's delta, where one block holds the whole vocabulary."""
-    return swept.delta
+def add_swept(group: Sequence[Swept], part: tuple[int, int, bool] | None) -> Delta:
+    """Add the deltas of sweeps that lie in one place, a leaf of the reduction's tree."""
+    return add([pick(swept, part) for swept in group])
 
 
 def add(deltas: Sequence[Delta]) -> Delta:
@@ -101,9 +117,10 @@ def add(deltas: Sequence[Delta]) -> Delta:
     return Delta(result.parts, result.ids, _spent(result, began))
 
 
-def fold(family: str, block: Block, delta: Delta, globals: Arrays) -> Block:
-    """Add a reduced delta to a block of the vocabulary; what concerns no word is told on."""
+def fold(family: str, block: Block, deltas: Sequence[Delta], globals: Arrays) -> Block:
+    """Add deltas, the root of the tree, to a block of the vocabulary; what concerns no word is told on."""
     began = time.perf_counter()
+    delta = total(deltas)
     rows = delta.with_dim("word")
     ids = {dim: values - block.low if dim == "word" else values for dim, values in rows.ids.items()}
     after, told = load_sweeps(family).fold(block.rows, Delta(rows.parts, ids), globals)

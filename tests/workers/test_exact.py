@@ -38,10 +38,10 @@ def swept(family, name, rows, sweeps, **options):
     block = tasks.blank(name, 0, vocabulary, globals_)
     after = tasks.start(name, shard, [block], globals_, Stream(5, "start"))
     for _ in range(sweeps):
-        block = tasks.fold(name, block, after.delta, globals_)
+        block = tasks.fold(name, block, [after.delta], globals_)
         globals_ = family.update(globals_, block.told, config, Stream(0))
         after = tasks.sweep(name, shard, after, [block], globals_, Stream(5, "sweep"))
-    folded = tasks.fold(name, block, after.delta, globals_)
+    folded = tasks.fold(name, block, [after.delta], globals_)
     q = after.local["pair_topic"].astype(np.float64)
     return shard, q / q.sum(axis=1, keepdims=True), folded, globals_
 
