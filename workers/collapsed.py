@@ -154,8 +154,8 @@ def sweep(
     old = local["pair_topic"]
     new = {"pair_topic": np.empty_like(old), "document_topic": np.empty_like(local["document_topic"])}
     row_change, tables, sums = np.zeros((shard.words.size, topics)), np.zeros(topics), np.zeros(2)
-    base = (rows["word_topic"] + parameters.words[:, np.newaxis]).astype(np.float32)
-    common = (shard.offsets, shard.position, shard.counts, base)
+    base = rows["word_topic"].astype(np.float32)
+    common = (shard.offsets, shard.position, shard.counts, base, parameters.words)
     outputs = (new["pair_topic"], new["document_topic"], row_change)
     parts: dict[str, Part] = {}
     if parameters.order == 0:

@@ -48,7 +48,7 @@ def outputs(shard, shape):
 def test_sweep_zeroth(benchmark, state, tables):
     shard, q, mean, _, documents = state
     a = np.full(TOPICS, 0.1)
-    base, total = (mean + 0.1).astype(np.float32), mean.sum(axis=0) + 10.0
+    base, total, b = mean.astype(np.float32), mean.sum(axis=0) + 10.0, np.full(mean.shape[0], 0.1)
     new, counts, change = outputs(shard, mean.shape)
     wanted, found = a if tables else np.empty(0), np.zeros(TOPICS)
     given = (
@@ -56,6 +56,7 @@ def test_sweep_zeroth(benchmark, state, tables):
         shard.position,
         shard.counts,
         base,
+        b,
         a,
         total,
         q,
@@ -73,7 +74,8 @@ def test_sweep_zeroth(benchmark, state, tables):
 
 def test_sweep_second(benchmark, state):
     shard, q, mean, variance, documents = state
-    base, totals = (mean + 0.1).astype(np.float32), np.stack([mean.sum(axis=0) + 10.0, variance.sum(axis=0)])
+    b = np.full(mean.shape[0], 0.1)
+    base, totals = mean.astype(np.float32), np.stack([mean.sum(axis=0) + 10.0, variance.sum(axis=0)])
     new, counts, change = outputs(shard, mean.shape)
     spread, tables, sums = np.zeros_like(mean), np.zeros(TOPICS), np.zeros(2)
     common = (
@@ -81,6 +83,7 @@ def test_sweep_second(benchmark, state):
         shard.position,
         shard.counts,
         base,
+        b,
         variance.astype(np.float32),
         np.full(TOPICS, 0.1),
         totals,

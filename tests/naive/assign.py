@@ -42,14 +42,16 @@ def sweep(order, offsets, position, counts, word, word_var, a, b, totals, q):
             old, row, c = q[pair].copy(), position[pair], counts[pair]
             own = old * (1 - old)
             n_dk, n_kw, n_k = mean - old, word[row] - old, total - old
-            new = np.maximum(a + n_dk, 1e-30) * np.maximum(b[row] + n_kw, 1e-30) / n_k
+            documents = np.maximum(n_dk, 0) + np.maximum(a, 1e-12)
+            words = np.maximum(n_kw, 0) + np.maximum(b[row], 1e-12)
+            new = documents * words / n_k
             if order == 2:
-                new = new * np.exp(
-                    -np.maximum(var - own, 0) / (2 * np.maximum(a + n_dk, 1e-30) ** 2)
-                    - np.maximum(word_var[row] - own, 0) / (2 * np.maximum(b[row] + n_kw, 1e-30) ** 2)
+                exponent = (
+                    -np.maximum(var - own, 0) / (2 * documents**2)
+                    - np.maximum(word_var[row] - own, 0) / (2 * words**2)
                     + np.maximum(total_var - own, 0) / (2 * n_k**2)
                 )
-            new = np.maximum(new, 1e-30)
+                new = np.maximum(new * np.exp(np.clip(exponent, -60, 60)), 1e-30)
             new /= new.sum()
             mean += c * (new - old)
             word[row] += c * (new - old)

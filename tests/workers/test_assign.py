@@ -40,10 +40,10 @@ def outputs(shard, topics):
 def run(order, shard, q, given_state):
     topics = q.shape[1]
     document_topic = naive.document_topic(shard.offsets, shard.counts, q).astype(np.float32).reshape(-1, topics)
-    base = (given_state["word"] + given_state["b"][:, np.newaxis]).astype(np.float32)
+    base = given_state["word"].astype(np.float32)
     new, counts, change = outputs(shard, topics)
     tables, sums, spread = np.zeros(topics), np.zeros(2), np.zeros_like(change)
-    common = (shard.offsets, shard.position, shard.counts, base)
+    common = (shard.offsets, shard.position, shard.counts, base, given_state["b"])
     a, totals = given_state["a"], given_state["totals"]
     if order == 0:
         sweep_zeroth(*common, a, totals[0], q, document_topic, a, new, counts, change, tables)
@@ -113,3 +113,35 @@ def test_sweep__a_pair_alone_in_its_corpus_follows_the_prior():
     )
     new = run(0, shard, q, given_state)[0]
     np.testing.assert_allclose(new[0], [0.25, 0.75], rtol=1e-2)
+
+
+@pytest.mark.parametrize("order", [0, 2])
+@pytest.mark.parametrize("certain", [True, False])
+@pytest.mark.parametrize("small", [1e-30, 1e-12, 1e-3])
+def test_sweep__is_finite_where_priors_vanish(order, certain, small):
+    """Sticks of topics without a token fall to nothing; documents may have a single token."""
+    from collapsar.storage.shard import Shard
+
+    from tests.strategies import documents_of
+
+    shard = Shard.of(0, documents_of([{0: 1}, {}, {1: 1}, {0: 2, 1: 1}]))
+    q = np.full((shard.pairs, 3), 1 / 3, dtype=np.float32)
+    if certain:
+        q[:] = np.array([1.0, 0.0, 0.0])
+    for a in (np.array([0.5, 0.5, small]), np.full(3, small)):
+        given_state = {**state(shard, q, 0.0, 1), "a": a, "b": np.full(2, max(small, 1e-12))}
+        new, counts, change, spread, tables, sums = run(order, shard, q, given_state)
+        assert all(np.isfinite(values).all() for values in (new, counts, change, spread, tables, sums))
+        np.testing.assert_allclose(new.sum(axis=1), 1.0, rtol=1e-5)
+
+
+def test_sweep__small_priors_are_not_lost_beside_the_own_copy():
+    from collapsar.storage.shard import Shard
+
+    from tests.strategies import documents_of
+
+    shard = Shard.of(0, documents_of([{0: 1}]))
+    q = np.array([[0.7, 0.3]], dtype=np.float32)
+    given_state = {**state(shard, q, 0.0, 1), "a": np.array([1e-9, 3e-9]), "b": np.array([1e-10])}
+    given_state["totals"] = np.array([[1000.7, 1000.3], [0.2, 0.2]])
+    np.testing.assert_allclose(run(0, shard, q, given_state)[0][0], [0.25, 0.75], rtol=1e-2)

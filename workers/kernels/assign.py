@@ -21,15 +21,17 @@ from collapsar.workers.kernels.moments import document_moments, expected_log_ris
 
 Array = npt.NDArray[Any]
 
-TINY = np.float32(1e-30)  # keeps a product of excluded counts from being zero for every topic
+LEAST = np.float32(1e-12)  # of a prior: products and squares of two are still numbers in float32
+STEEPEST = np.float32(60.0)  # exponent of the second order, beyond which a topic is certain or out of the question
 
 
-@kernel(I8, I4, I4, F4_2, F8, F8, F4_2, F4_2, F8, OUT_F4_2, OUT_F4_2, OUT_F8_2, OUT_F8)
+@kernel(I8, I4, I4, F4_2, F8, F8, F8, F4_2, F4_2, F8, OUT_F4_2, OUT_F4_2, OUT_F8_2, OUT_F8)
 def sweep_zeroth(
     offsets: Array,
     position: Array,
     counts: Array,
     base: Array,
+    word_prior: Array,
     prior: Array,
     totals: Array,
     pair_topic: Array,
@@ -49,7 +51,9 @@ def sweep_zeroth(
     position, counts : int32, shape (pairs,)
         Row of `base` and count of each pair.
     base : float32, shape (shard words, topics)
-        b_w + E[n_kw] as the iteration began.
+        E[n_kw] as the iteration began.
+    word_prior : float64, shape (shard words,)
+        b_w.
     prior, totals : float64, shape (topics,)
         a_k; B + E[n_k] as the iteration began.
     pair_topic, document_topic : float32, shape (pairs or documents, topics)
@@ -66,16 +70,18 @@ def sweep_zeroth(
     topics = prior.size
     weight = np.empty(topics, dtype=np.float32)
     inverse, here, recounted = np.empty_like(weight), np.empty_like(weight), np.empty_like(weight)
+    own_prior = np.maximum(prior.astype(np.float32), LEAST)
     running = totals.copy()
     variance, absent, none = np.empty(topics), np.empty(topics), np.zeros(2)
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
         for k in range(topics):
             inverse[k] = np.float32(1.0 / running[k])
-            here[k] = np.float32(prior[k]) + document_topic[document, k]
+            here[k] = document_topic[document, k]
         for pair in range(first, last):
             row = position[pair]
-            scale = _weigh_zeroth(here, base[row], row_change[row], inverse, pair_topic[pair], weight)
+            b = max(np.float32(word_prior[row]), LEAST)
+            scale = _weigh_zeroth(here, own_prior, base[row], b, row_change[row], inverse, pair_topic[pair], weight)
             _move(scale, counts[pair], pair_topic[pair], weight, new_pair_topic[pair], here, row_change[row])
         _recount(first, last, counts, new_pair_topic, recounted)
         for k in range(topics):
@@ -87,17 +93,21 @@ def sweep_zeroth(
 
 
 @helper
-def _weigh_zeroth(here: Array, base: Array, changed: Array, inverse: Array, old: Array, weight: Array) -> Any:
+def _weigh_zeroth(
+    here: Array, prior: Array, base: Array, b: Any, changed: Array, inverse: Array, old: Array, weight: Array
+) -> Any:
     """Fill a pair's update before it is normalised, and return what normalises it.
 
-    Excluding the own copy takes no division: with x = q/N, 1 / (N - q) is (1 + x) (1 + x^2) / N to within x^4.
+    Priors are added after the own copy is taken out: in float32 a small one would be lost beside it. Excluding the
+    copy from N = B + E[n_k] takes no division: with x = q/N, 1 / (N - q) is (1 + x) (1 + x^2) / N to within x^4.
     """
     total = np.float32(0.0)
     for k in range(weight.size):
         q = old[k]
-        rows = max(base[k] + np.float32(changed[k]) - q, TINY)
+        rows = max(base[k] + np.float32(changed[k]) - q, np.float32(0.0)) + b
         x = q * inverse[k]
-        value = max(here[k] - q, TINY) * rows * inverse[k] * (np.float32(1.0) + x) * (np.float32(1.0) + x * x)
+        own = max(here[k] - q, np.float32(0.0)) + prior[k]
+        value = own * rows * inverse[k] * (np.float32(1.0) + x) * (np.float32(1.0) + x * x)
         weight[k] = value
         total += value
     return np.float32(1.0) / total
@@ -133,19 +143,20 @@ def _add_tables(
 ) -> None:
     """Add a document's E[s_dk] to `tables` and, for the bound, its sum_k F[log G(g_k + n_dk) / G(g_k)] to `sums[0]`."""
     for k in range(prior.size):
-        present, mean_positive, variance_positive = positive(mean[k], variance[k], absent[k])
+        present, mean_positive, variance_positive = positive(mean[k], variance[k], absent[k], 1.0 - absent[k])
         if present > 0.0:
             tables[k] += expected_tables(prior[k], present, mean_positive, variance_positive)
             if bound:
                 sums[0] += expected_log_rising(prior[k], present, mean_positive, variance_positive)
 
 
-@kernel(I8, I4, I4, F4_2, F4_2, F8, F8_2, F4_2, F4_2, OUT_F4_2, OUT_F4_2, OUT_F8_2, OUT_F8_2, OUT_F8, OUT_F8)
+@kernel(I8, I4, I4, F4_2, F8, F4_2, F8, F8_2, F4_2, F4_2, OUT_F4_2, OUT_F4_2, OUT_F8_2, OUT_F8_2, OUT_F8, OUT_F8)
 def sweep_second(
     offsets: Array,
     position: Array,
     counts: Array,
     base: Array,
+    word_prior: Array,
     base_variance: Array,
     prior: Array,
     totals: Array,
@@ -162,7 +173,7 @@ def sweep_second(
 
     Parameters
     ----------
-    offsets, position, counts, base
+    offsets, position, counts, base, word_prior
         As for `sweep_zeroth`.
     base_variance : float32, shape (shard words, topics)
         V[n_kw] as the iteration began.
@@ -182,20 +193,23 @@ def sweep_second(
     topics = prior.size
     weight = np.empty(topics, dtype=np.float32)
     here, recounted = np.empty_like(weight), np.empty_like(weight)
+    own_prior = np.maximum(prior.astype(np.float32), LEAST)
     running, running_variance = totals[0].copy(), totals[1].copy()
     variance, absent, spread = np.empty(topics), np.empty(topics), np.empty(topics)
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
         for k in range(topics):
-            here[k] = np.float32(prior[k]) + document_topic[document, k]
+            here[k] = document_topic[document, k]
         document_moments(first, last, counts, pair_topic, variance, absent)
         spread[:] = variance
         for pair in range(first, last):
             row, old = position[pair], pair_topic[pair]
             scale = _weigh_second(
                 here,
+                own_prior,
                 spread,
                 base[row],
+                max(np.float32(word_prior[row]), LEAST),
                 row_change[row],
                 base_variance[row],
                 variance_change[row],
@@ -220,8 +234,10 @@ def sweep_second(
 @helper
 def _weigh_second(
     here: Array,
+    prior: Array,
     spread: Array,
     base: Array,
+    b: Any,
     changed: Array,
     base_variance: Array,
     variance_changed: Array,
@@ -231,19 +247,22 @@ def _weigh_second(
     weight: Array,
 ) -> Any:
     """Fill a pair's second-order update before it is normalised, and return what normalises it."""
-    total = np.float32(0.0)
+    zero = np.float32(0.0)
+    total = zero
     for k in range(weight.size):
         q = old[k]
         own = q * (np.float32(1.0) - q)
-        documents = max(here[k] - q, TINY)
-        words = max(base[k] + np.float32(changed[k]) - q, TINY)
-        topic = np.float32(running[k]) - q
-        exponent = (
-            max(np.float32(running_variance[k]) - own, np.float32(0.0)) / (topic * topic)
-            - max(np.float32(spread[k]) - own, np.float32(0.0)) / (documents * documents)
-            - max(base_variance[k] + np.float32(variance_changed[k]) - own, np.float32(0.0)) / (words * words)
+        documents = max(here[k] - q, zero) + prior[k]
+        words = max(base[k] + np.float32(changed[k]) - q, zero) + b
+        topic = max(np.float32(running[k]) - q, LEAST)
+        exponent = np.float32(0.5) * (
+            max(np.float32(running_variance[k]) - own, zero) / (topic * topic)
+            - max(np.float32(spread[k]) - own, zero) / (documents * documents)
+            - max(base_variance[k] + np.float32(variance_changed[k]) - own, zero) / (words * words)
         )
-        value = max(documents * words / topic * np.float32(math.exp(np.float32(0.5) * exponent)), TINY)
+        steep = np.float32(math.exp(min(max(exponent, -STEEPEST), STEEPEST)))
+        # Topics of which no token is expected get no less than this, so that something is left to normalise.
+        value = max(documents * words / topic * steep, np.float32(1e-30))
         weight[k] = value
         total += value
     return np.float32(1.0) / total

@@ -20,9 +20,8 @@ SINGLE = 1e-9  # E+ - 1 below which a positive count is as good as always 1
 
 
 @helper
-def positive(mean: float, variance: float, absent: float) -> tuple[float, float, float]:
-    """Return P+, E+ >= 1 and V+ >= 0 from E, V and P(n = 0)."""
-    present = 1.0 - absent
+def positive(mean: float, variance: float, absent: float, present: float) -> tuple[float, float, float]:
+    """Return P+, E+ >= 1 and V+ >= 0 from E, V, P(n = 0) and P(n > 0), the last two being exact by themselves."""
     if present <= 0.0:
         return 0.0, 1.0, 0.0
     mean_positive = max(mean / present, 1.0)

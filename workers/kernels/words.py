@@ -94,8 +94,8 @@ def word_tables(
     for word in range(word_topic.shape[0]):
         tables[word] = 0.0
         for k in range(word_topic.shape[1]):
-            absent = math.exp(log_absent[word, k])
-            present, mean, spread = positive(word_topic[word, k], variance[word, k], absent)
+            absent, present = math.exp(log_absent[word, k]), -math.expm1(log_absent[word, k])
+            present, mean, spread = positive(word_topic[word, k], variance[word, k], absent, present)
             if present > 0.0:
                 tables[word] += expected_tables(prior[word], present, mean, spread)
                 bound[0] += expected_log_rising(prior[word], present, mean, spread)
@@ -117,7 +117,8 @@ def topic_totals(
         Filled.
     """
     for k in range(total.size):
-        present, mean, spread = positive(total[k], variance[k], math.exp(log_absent[k]))
+        absent, present = math.exp(log_absent[k]), -math.expm1(log_absent[k])
+        present, mean, spread = positive(total[k], variance[k], absent, present)
         log_xi[k] = expected_log_beta(prior[0], present, mean, spread)
         log_rising[k] = expected_log_rising(prior[0], present, mean, spread) if present > 0.0 else 0.0
 
