@@ -138,8 +138,8 @@ def open_executor(scheduler: str = "local", workers: int | None = None) -> Execu
     OptionError
         `workers` is less than 1, or the scheduler is none of these.
     """
-    if workers is not None and workers < 1:
-        raise OptionError(f"--workers: expected 1 or more, found {workers}")
+    if workers is not None and (type(workers) is not int or workers < 1):
+        raise OptionError(f"--workers: expected a whole number of 1 or more, found {workers!r}")
     if scheduler == "serial":
         return SerialExecutor()
     with dask.config.set(_SETTINGS):

@@ -49,6 +49,12 @@ class Limits:
 
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
 RUN_NAMES = ("family", "seed", "heldout", "scheduler", "workers", *LIMIT_NAMES)
+KINDS = {str: "a string", int: "a whole number", float: "a number"}
+RUN_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("family", "heldout", "scheduler", "stop_on"), (str,)),
+    **dict.fromkeys(("seed", "workers", "iterations", "score_every"), (int,)),
+    "tolerance": (float, int),
+}
 
 
 def make_config(family: str, options: Mapping[str, Any]) -> FamilyConfig:
@@ -84,8 +90,14 @@ def make_config(family: str, options: Mapping[str, Any]) -> FamilyConfig:
         flag = name.replace("_", "-")
         if first["type"] == "missing":
             raise OptionError(f"--{flag} is required: {config.model_fields[name].description}") from None
-        message = first["msg"].removeprefix("Value error, ").replace("Input should be", "expected a value")
-        raise OptionError(f"--{flag}: {message[0].lower() + message[1:]}, found {first['input']!r}") from None
+        raise OptionError(f"--{flag}: {_expected(first)}, found {first['input']!r}") from None
+
+
+def _expected(error: Any) -> str:
+    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "expected")
+    return message.replace("expected greater", "expected a value greater").replace(
+        "expected less", "expected a value less"
+    )
 
 
 def read_config(path: str, family: str | None) -> dict[str, Any]:
@@ -125,9 +137,12 @@ def read_config(path: str, family: str | None) -> dict[str, Any]:
             path, f"expected a family ({', '.join(family_names())}), here or with --family", "field 'family'"
         )
     known = (*load_family(str(chosen)).Config.model_fields, *RUN_NAMES)
-    for name in options:
+    for name, value in options.items():
         if name not in known:
             raise InputError(path, f"unknown option of family '{chosen}'{suggestion(name, known)}", f"field '{name}'")
+        if name in RUN_KINDS and type(value) not in RUN_KINDS[name]:
+            kinds = " or ".join(KINDS[kind] for kind in RUN_KINDS[name])
+            raise InputError(path, f"expected {kinds}, found {value!r}", f"field '{name}'")
     return options
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast, get_origin
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from collapsar.storage.shard import Documents
 from collapsar.workers.contract import family_module
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,16 @@ class Description:
 class FamilyConfig(BaseModel):
     """Base of the families' options: frozen, no other names, and a description for each."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _one_is_a_list_of_one(cls, value: Any, info: ValidationInfo) -> Any:
+        """Take lists, and a single name, where a tuple is asked for: TOML has no tuples."""
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        if get_origin(annotation) is tuple and isinstance(value, (str, list)):
+            return (value,) if isinstance(value, str) else tuple(value)
+        return value
 
 
 class Family(Protocol):

@@ -104,7 +104,7 @@ def evaluate(
         submitted = (
             _submit_unseen(model, corpus, blocks, executor, seed)
             if held is None
-            else [executor.submit(_score_heldout, model.folder.url, reference, blocks) for reference in held]
+            else [executor.submit(_score_heldout, model.folder.address, reference, blocks) for reference in held]
         )
         scores: Sequence[tasks.Score] = executor.collect(submitted)
     finally:
@@ -133,7 +133,7 @@ def load_blocks(model: Model, executor: Executor) -> list[Any]:
         One a block, of `collapsar.workers.tasks.Block`.
     """
     return [
-        executor.submit(_load_block, model.folder.url, number, low, high)
+        executor.submit(_load_block, model.folder.address, number, low, high)
         for number, (low, high) in enumerate(model.blocks)
     ]
 
@@ -151,7 +151,7 @@ def _score_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Blo
 def _submit_unseen(model: Model, corpus: Corpus, blocks: list[Any], executor: Executor, seed: int) -> list[Any]:
     submitted, first = [], 0
     for reference in corpus.references:
-        submitted.append(executor.submit(_score_unseen, model.folder.url, reference, first, blocks, seed))
+        submitted.append(executor.submit(_score_unseen, model.folder.address, reference, first, blocks, seed))
         first += reference.record.documents
     return submitted
 

@@ -17,12 +17,13 @@ from collapsar.pipeline.cluster import open_executor
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
 from collapsar.pipeline.contract import FamilyConfig, Summary, load_family
 from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.keeping import documents_of, keep_model
 from collapsar.pipeline.loop import Progress, run
 from collapsar.pipeline.state import Problem, State
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError
 from collapsar.storage.folder import ensure_free
-from collapsar.storage.model import Model, ModelRecord, ModelWriter, ShardDocuments
+from collapsar.storage.model import Model
 from collapsar.storage.run import Run
 from collapsar.storage.shard import Shard
 from collapsar.workers import tasks
@@ -77,8 +78,8 @@ class Request:
             "options": self.config.model_dump(mode="json"),
             "limits": asdict(self.limits),
             "seed": self.seed,
-            "corpus": {"url": self.corpus.url, "digest": self.corpus.manifest.digest},
-            "heldout": heldout and {"url": heldout.url, "digest": heldout.manifest.digest},
+            "corpus": {"url": self.corpus.folder.address, "digest": self.corpus.manifest.digest},
+            "heldout": heldout and {"url": heldout.folder.address, "digest": heldout.manifest.digest},
             "versions": {name: version(name) for name in VERSIONS} | {"python": platform.python_version()},
         }
 
@@ -128,7 +129,7 @@ def fit(
     CollapsarError
         An input or option is wrong, or the cluster is lost. Nothing is left behind if no iteration was finished.
     KeyboardInterrupt
-        The fit was stopped; the model of the last whole iteration is kept.
+        The fit was stopped. As after an error, the model of the last whole iteration is kept.
     """
     limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
     config = make_config(family, options)
@@ -144,12 +145,7 @@ def _aligned(request: Request) -> list[HeldoutReference]:
     if request.heldout is None:
         return []
     request.heldout.require_vocabulary_of(request.corpus.manifest.vocabulary.words_sha256, request.corpus.url)
-    return align(_documents_of(request.corpus), request.heldout, request.corpus.url)
-
-
-def _documents_of(corpus: Corpus) -> list[ShardDocuments]:
-    rows = corpus.manifest.shards
-    return [ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in rows]
+    return align(documents_of(request.corpus), request.heldout, request.corpus.url)
 
 
 @contextlib.contextmanager
@@ -275,22 +271,31 @@ def _opening(request: Request) -> dict[str, Any]:
 def _iterate(
     request: Request, problem: Problem, executor: Executor, globals_: Any, target: Run, listeners: list[Sink]
 ) -> Model:
-    """Run the loop, tell of it, and keep the model that it ends with, also when it is interrupted."""
+    """Run the loop, tell of it, and keep the model that it ends with, also when it is stopped or fails."""
     keeper = CheckpointKeeper(target.checkpoints, executor, problem)
     state: State | None = None
-    reason, elapsed = "iterations", 0.0
-    stopped: KeyboardInterrupt | None = None
+    elapsed, reason = 0.0, "iterations"
+    stopped: BaseException | None = None
     try:
-        for state, progress in run(problem, executor, globals_, request.limits, keeper):  # noqa: B007 - kept for after the loop
+        for current, progress in run(problem, executor, globals_, request.limits, keeper):
             _tell(listeners, _event(progress))
-            elapsed = progress.elapsed
+            elapsed, state = progress.elapsed, state if progress.lost else current
         if state is not None and state.iteration < request.limits.iterations:
             reason = "tolerance"
     except KeyboardInterrupt as interrupt:
         reason, stopped = "interrupt", interrupt
-    if state is None or (stopped is not None and not state.iteration):
-        raise stopped or KeyboardInterrupt
-    _keep(request, problem, executor, state, target)
+    except Exception as error:  # whatever it was, what is fitted so far shall not be lost with it
+        reason, stopped = "error", error
+    if state is None or state.iteration < 1:
+        raise stopped or RuntimeError("the loop gave no state")
+    if stopped is not None:
+        _tell(listeners, {"event": "keeping", "iteration": state.iteration, "elapsed": elapsed, "reason": reason})
+    try:
+        keep_model(target.model, request.corpus, request.config, problem, executor, state)
+    except Exception:
+        if stopped is None:
+            raise
+        raise stopped from None  # the first error is the one to tell
     _tell(listeners, {"event": "end", "iteration": state.iteration, "elapsed": elapsed, "reason": reason})
     if stopped is not None:
         raise stopped
@@ -313,33 +318,3 @@ def _event(progress: Progress) -> dict[str, Any]:
 def _tell(listeners: Sequence[Sink], event: dict[str, Any]) -> None:
     for listener in listeners:
         listener(event)
-
-
-def _keep(request: Request, problem: Problem, executor: Executor, state: State, target: Run) -> None:
-    """Write the model, each part by the worker that holds it."""
-    writer = ModelWriter(target.model)
-    written = [executor.submit(write_block, writer, number, block) for number, block in enumerate(state.blocks)]
-    written += [executor.submit(write_shard, writer, number, swept) for number, swept in enumerate(state.swept)]
-    writer.write_globals(state.globals)
-    executor.collect(written)
-    manifest = request.corpus.manifest
-    record = ModelRecord(
-        family=request.family,
-        options=request.config.model_dump(mode="json"),
-        iterations=state.iteration,
-        corpus=manifest.digest,
-        vocabulary=manifest.vocabulary,
-        blocks=problem.cuts,
-        shards=tuple(_documents_of(request.corpus)),
-    )
-    writer.finish(record, request.corpus.vocabulary)
-
-
-def write_block(writer: ModelWriter, number: int, block: tasks.Block) -> None:
-    """Write a block of the vocabulary where it lies."""
-    writer.write_block(number, block.rows)
-
-
-def write_shard(writer: ModelWriter, number: int, swept: tasks.Swept) -> None:
-    """Write what a model keeps of a shard's local state where it lies."""
-    writer.write_shard(number, swept.local)

@@ -14,7 +14,7 @@ from collapsar.pipeline.cluster import open_executor
 from collapsar.pipeline.evaluation import load_blocks
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import OccupiedError, OptionError
-from collapsar.storage.folder import Folder
+from collapsar.storage.folder import File
 from collapsar.storage.model import Model
 from collapsar.storage.progress import Counting, silent
 from collapsar.workers import tasks
@@ -76,9 +76,8 @@ def infer(
         raise OptionError(f"--threshold: expected a share in [0, 1), found {threshold}")
     model, documents = Model(run), Corpus(corpus)
     documents.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
-    head, _, name = os.fspath(out).rpartition("/")
-    folder = Folder(head or ".")
-    if folder.exists(name):
+    target = File(out)
+    if target.exists():
         raise OccupiedError(f"{out}: exists already; name a new file or remove this one")
     seen = documents.manifest.digest == model.record.corpus and bool(model.record.shards)
     executor = open_executor(scheduler, workers)
@@ -92,14 +91,14 @@ def infer(
                 window = 2 * executor.workers  # shards on their way: bounded, however many there are
                 for first in range(0, len(references), window):
                     submitted = [
-                        executor.submit(_proportions, model.folder.url, one, blocks, threshold, seed, seen)
+                        executor.submit(_proportions, model.folder.address, one, blocks, threshold, seed, seen)
                         for one in references[first : first + window]
                     ]
                     for table in executor.collect(submitted):
                         writer.write_table(table)
                         written += table.num_rows
                         progress(written)
-            folder.write(name, part.read_bytes())
+            target.put(part)
     finally:
         executor.close()
     return written

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from collapsar.pipeline.checkpointing import Keeper, NoKeeper
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.state import Problem, State
-from collapsar.storage.errors import ClusterError, OptionError
+from collapsar.storage.errors import ClusterError, NumericalError, OptionError
 from collapsar.workers import tasks
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
@@ -107,6 +108,8 @@ def run(
         moved = told.number(problem.family.CHANGE) / max(told.number("tokens"), 1.0)
         progress = Progress(state.iteration, now - began, moved if state.iteration else None, score, figures, seconds)
         settled = state.iteration > 0 and _settled(progress, previous, limits)
+        if settled and progress.score is None and problem.heldout:  # the last iteration is always scored
+            progress = replace(progress, score=_score(problem, executor, state))
         yield state, progress
         if settled:
             return
@@ -142,10 +145,19 @@ def _iterate(problem: Problem, executor: Executor, state: State) -> tuple[State,
         update = stream.at(purpose=f"update{again}")
         after = problem.family.update(state.globals, told, problem.config, update)
         updating += time.perf_counter() - began
+        _require_finite(after, iteration)
         state = State(iteration, after, blocks, swept)
         rounds += 1
         if float(after.get("another_round", 0)) <= 0:
             return state, told, {**figures, **problem.family.figures(after)}, updating
+
+
+def _require_finite(globals: Arrays, iteration: int) -> None:
+    for name, values in globals.items():
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise NumericalError(
+                f"iteration {iteration}: {name} is no longer finite; the options may be out of proportion"
+            )
 
 
 def _submit_sweeps(problem: Problem, executor: Executor, state: State, stream: Stream) -> list[Any]:

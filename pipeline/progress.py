@@ -15,6 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 PLAIN_SECONDS = 2.0  # between two plain lines
 
 
+def counted(number: int, what: str) -> str:
+    """Return ``1 shard`` or ``4 shards``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def _figures(event: dict[str, Any]) -> str:
     """Say an iteration's figures in a few words, the score first."""
     shown = [("score", "{:.4f}"), ("objective", "{:.1f}"), ("change", "{:.2e}"), ("topics_99", "{:.0f} topics")]
@@ -58,7 +63,7 @@ class RunView:
         self._total = event["iterations"]
         self._console.print(
             f"{event['family']}: {event['documents']:,} documents, {event['tokens']:,} tokens, "
-            f"{event['words']:,} words, {event['shards']} shards",
+            f"{event['words']:,} words, {counted(event['shards'], 'shard')}",
             markup=False,
         )
         if self._console.is_terminal:
@@ -77,13 +82,18 @@ class RunView:
             text = f"iteration {event['iteration']}/{self._total}  {event['elapsed']:.1f} s  {_figures(event)}"
             self._console.print(text, markup=False)
 
+    def _keeping(self, event: dict[str, Any]) -> None:
+        self.close()
+        text = f"keeping the model of iteration {event['iteration']}; interrupt again to stop at once"
+        self._console.print(text, markup=False)
+
     def _back(self, event: dict[str, Any]) -> None:
         text = f"work was lost ({event['reason']}); going on from iteration {event['iteration']}"
         self._console.print(text, markup=False)
 
     def _end(self, event: dict[str, Any]) -> None:
         self.close()
-        text = f"ended after {event['iteration']} iterations, {event['elapsed']:.1f} s ({event['reason']})"
+        text = f"ended after {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s ({event['reason']})"
         self._console.print(text, markup=False)
 
     def close(self) -> None:

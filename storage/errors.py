@@ -60,6 +60,10 @@ class ClusterError(CollapsarError, ConnectionError):
     """The scheduler or its workers cannot be reached, or were lost."""
 
 
+class NumericalError(CollapsarError, ArithmeticError):
+    """A model's numbers have left what floating point can hold."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Say which known name is nearest to an unknown one.
 

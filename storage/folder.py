@@ -41,8 +41,8 @@ class Folder:
         return f"Folder({self.url!r})"
 
     def __reduce__(self) -> tuple[type[Folder], tuple[str]]:
-        """Pickle by address: a worker opens the store itself."""
-        return Folder, (self.url,)
+        """Pickle by address: a worker opens the store itself, and may run in another folder."""
+        return Folder, (self.address,)
 
     def __truediv__(self, name: str) -> Folder:
         """Return the folder `name` inside this one."""
@@ -154,12 +154,50 @@ class Folder:
             self._fs.rm(self._path, recursive=True)
 
     @property
+    def address(self) -> str:
+        """The folder as it is known wherever the same storage is: a local path is made absolute."""
+        return self._path if self.local else self.url
+
+    @property
     def path(self) -> str:
         """The folder's path in its own file system; for a local folder a plain path."""
         return self._path
 
     def _rename(self, target: Folder) -> None:
         Path(self._path).rename(target._path)
+
+
+class File:
+    """A single file at any fsspec URL, to be written.
+
+    Parameters
+    ----------
+    url : str or path-like
+        A local path or an fsspec URL.
+    """
+
+    def __init__(self, url: str | os.PathLike[str]) -> None:
+        fs, path = url_to_fs(os.fspath(url))
+        self._fs: Any = fs
+        self._path = str(path)
+
+    def exists(self) -> bool:
+        """Tell whether there is something already."""
+        return bool(self._fs.exists(self._path))
+
+    def put(self, source: Path) -> None:
+        """Copy a local file there, piece by piece; a local target is there whole or not at all."""
+        if not isinstance(self._fs, LocalFileSystem):
+            self._fs.put_file(str(source), self._path)
+            return
+        target = Path(self._path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+        try:
+            shutil.copyfile(source, part)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def ensure_free(folder: Folder) -> None:

@@ -69,14 +69,17 @@ class ModelWriter:
         """Write the globals."""
         write_arrays(self.folder / "globals", arrays)
 
-    def write_block(self, number: int, rows: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write the rows of one block of the vocabulary."""
-        write_arrays(self.folder / f"rows/{number:05d}", rows)
+    def write_block(self, number: int, rows: Mapping[str, npt.NDArray[Any]]) -> str:
+        """Write the rows of one block of the vocabulary; return the name of what was written."""
+        name = f"rows/{number:05d}"
+        write_arrays(self.folder / name, rows)
+        return name
 
-    def write_shard(self, number: int, local: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write what a model keeps of a shard's local state: the arrays whose first dim is ``document``."""
-        kept = {name: values for name, values in local.items() if name.startswith("document")}
-        write_arrays(self.folder / f"documents/{number:05d}", kept)
+    def write_shard(self, number: int, local: Mapping[str, npt.NDArray[Any]]) -> str:
+        """Write what a model keeps of a local state, the arrays whose first dim is ``document``; return its name."""
+        name = f"documents/{number:05d}"
+        write_arrays(self.folder / name, {key: values for key, values in local.items() if key.startswith("document")})
+        return name
 
     def finish(self, record: ModelRecord, vocabulary: Vocabulary) -> None:
         """Write the vocabulary and the record, from which readers start."""

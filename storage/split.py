@@ -10,7 +10,7 @@ import os
 import numpy as np
 import numpy.typing as npt
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import OptionError
+from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created, ensure_free
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.shard import Documents
@@ -137,5 +137,8 @@ def split_corpus(
                 writer.add_shard(part)
             written += len(documents)
             progress(written)
-        for writer in writers:
-            writer.finish(words)
+        for writer, name in zip(writers, (train, heldout), strict=True):
+            try:
+                writer.finish(words)
+            except InputError as error:
+                raise InputError(os.fspath(name), error.expected) from None

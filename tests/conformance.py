@@ -162,7 +162,7 @@ class Conformance:
         _, whole = states(small[0], self.family, options, 4)
         _, cut = states(small[0], self.family, options, 4, cuts=(0, 7, 8, 30))
         rows = np.concatenate([block.value.rows["word_topic"] for block in cut[-1][0].blocks])
-        np.testing.assert_allclose(rows, whole[-1][0].blocks[0].value.rows["word_topic"], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(rows, whole[-1][0].blocks[0].value.rows["word_topic"], rtol=1e-5, atol=1e-7)
 
     def test_objective__is_finite_and_ascends_where_theory_says_so(self, small, options):
         _, found = states(small[0], self.family, options, 8)

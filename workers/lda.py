@@ -17,7 +17,7 @@ def _parameters(rows: Arrays, globals: Arrays) -> Parameters:
     """Take a_k from the globals, and b_w from there or, where it differs by word, from the tables of the word."""
     words = np.full(rows["word_topic"].shape[0], float(globals["beta"]) / float(globals["vocabulary"]))
     if globals["asymmetric_beta"] and globals["beta_rate"] > 0:
-        words = np.maximum(rows["word_tables"] / float(globals["beta_rate"]), float(globals["beta_floor"]))
+        words = (rows["word_tables"] + float(globals["word_tables_prior"])) / float(globals["beta_rate"])
     return Parameters(
         topics=np.asarray(globals["alpha"], dtype=np.float64),
         concentration=float(globals["alpha"].sum()),

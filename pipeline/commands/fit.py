@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from collapsar.pipeline.commands.options import add_family, add_json, add_scheduler, gather, print_json
 from collapsar.pipeline.config import RUN_NAMES, Limits
@@ -62,10 +63,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Fit, and say what came of it."""
     family, options = gather(arguments, [name for name in RUN_NAMES if name != "family"])
     from collapsar.pipeline.fitting import fit  # loads the compiler: not before the options are known to be right
-    from collapsar.pipeline.progress import RunView
+    from collapsar.pipeline.progress import RunView, counted
 
     view = RunView()
-    events: list[dict[str, object]] = []
+    events: list[dict[str, Any]] = []
     try:
         fit(
             arguments.corpus,
@@ -80,10 +81,10 @@ def run(arguments: argparse.Namespace) -> None:
         raise
     finally:
         view.close()
-    last = next((event for event in reversed(events) if event["event"] == "iteration"), {})
+    last: dict[str, Any] = next((event for event in reversed(events) if event["event"] == "iteration"), {})
     if arguments.json:
         print_json({**last, "run": arguments.out})
         return
     score = f", score {last['score']:.4f} nats a held-out token" if "score" in last else ""
-    done = f"{last['iteration']} iterations in {last['elapsed']:.1f} s{score}"
+    done = f"{counted(last['iteration'], 'iteration')} in {last['elapsed']:.1f} s{score}"
     print(f"{arguments.out}: {done}; see `collapsar topics {arguments.out}`")

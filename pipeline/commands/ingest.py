@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from collapsar.pipeline.commands.options import add_json, print_json
 from collapsar.pipeline.intake import ingest
-from collapsar.pipeline.progress import counting
+from collapsar.pipeline.progress import counted, counting
 from collapsar.storage.readers import FORMATS
 
 HELP = "read files into a corpus"
@@ -83,5 +83,5 @@ def run(arguments: argparse.Namespace) -> None:
         return
     print(
         f"{arguments.corpus}: {manifest.documents:,} documents, {manifest.vocabulary.words:,} words, "
-        f"{manifest.tokens:,} tokens in {manifest.pairs:,} pairs, {len(manifest.shards)} shards"
+        f"{manifest.tokens:,} tokens in {manifest.pairs:,} pairs, {counted(len(manifest.shards), 'shard')}"
     )

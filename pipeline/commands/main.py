@@ -7,6 +7,7 @@ import importlib
 import logging
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -60,7 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         0 if all went well, 1 on an error, 130 if it was interrupted. Wrong usage exits with 2.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `collapsar topics RUN | head` is no error
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _interrupted)
+    signal.signal(signal.SIGINT, _interrupted)
+    _interrupts.clear()
+    warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)  # of a dashboard: it takes another
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what a user shall know, the commands say themselves
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -81,6 +85,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         name = f"{error.filename}: " if error.filename else ""
         return _fail(f"{name}{error.strerror or error}")
+    except Exception as error:
+        if arguments.debug:
+            raise
+        if _interrupts:  # a library met the interrupt in the middle of something and raised an error of its own
+            print("collapsar: interrupted", file=sys.stderr)
+            return 130
+        return _fail(f"{type(error).__name__}: {error} (a defect; `collapsar --debug ...` shows where)")
     return result
 
 
@@ -90,6 +101,10 @@ def _fail(error: object) -> int:
     return 1
 
 
-def _terminated(number: int, frame: object) -> None:  # noqa: ARG001
+_interrupts: list[int] = []
+
+
+def _interrupted(number: int, frame: object) -> None:  # noqa: ARG001
     """SIGTERM ends a command as Ctrl-C does."""
+    _interrupts.append(number)
     raise KeyboardInterrupt

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from collapsar.pipeline.config import parse_setting, read_config
+from collapsar.pipeline.config import RUN_NAMES, parse_setting, read_config
 from collapsar.pipeline.contract import family_names, load_family
 from collapsar.storage.errors import OptionError, suggestion
 
@@ -192,6 +192,8 @@ def gather(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[str, di
         raise OptionError(f"--family is required: {', '.join(family_names())}")
     known = load_family(family).Config.model_fields
     for name in given:
+        if name in RUN_NAMES:
+            raise OptionError(f"--set: '{name}' is no option of a family; say --{name.replace('_', '-')}")
         if name not in known:
             raise OptionError(f"--set: unknown option '{name}' of family '{family}'{suggestion(name, known)}")
     options.update(given)

@@ -33,10 +33,10 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, and say what came of it."""
     family, options = gather(arguments, SIZES)
-    from collapsar.pipeline.progress import counting
+    from collapsar.pipeline.progress import counted, counting
     from collapsar.pipeline.simulation import simulate
 
     with counting("simulating") as progress:
         manifest = simulate(arguments.corpus, family=family, progress=progress, **options)
-    sizes = f"{manifest.documents:,} documents, {manifest.tokens:,} tokens, {len(manifest.shards)} shards"
+    sizes = f"{manifest.documents:,} documents, {manifest.tokens:,} tokens, {counted(len(manifest.shards), 'shard')}"
     print(f"{arguments.corpus}: {sizes}")

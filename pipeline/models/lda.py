@@ -32,6 +32,12 @@ class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed variati
         gt=0,
         description="concentration of a topic over the words, B; each word has beta/W, W being the vocabulary",
     )
+    tau: float = Field(
+        40.0,
+        gt=0,
+        description="where asymmetric-beta is learned: pseudo-tables shared by all words, so that one without tokens "
+        "keeps a chance",
+    )
     order: Literal[0, 2] = Field(0, description="0: zeroth-order updates (CVB0); 2: the second order, with its bound")
     learn: tuple[Learned, ...] = Field(
         (),
@@ -58,7 +64,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "alpha": np.full(config.topics, config.alpha),
         "beta": np.array(config.beta),
         "beta_rate": np.array(0.0),
-        "beta_floor": np.array(LEAST),
+        "word_tables_prior": np.array(config.tau / summary.words),
         "asymmetric_beta": np.array("asymmetric-beta" in learn),
         "learn_alpha": np.array(bool(learn & {"alpha", "asymmetric-alpha"})),
         "moments": np.array(config.order == 2 or learn_beta),
@@ -70,7 +76,8 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
 def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
     """Add the changes of the counts and, where asked for, learn a_k and b_w.
 
-    a_k <- sum_d E[s_dk] / sum_d [psi(A+n_d) - psi(A)];  b_w <- sum_k E[t_kw] / (-sum_k E[log xi_k]).
+    a_k <- sum_d E[s_dk] / sum_d [psi(A+n_d) - psi(A)];  b_w <- sum_k E[t_kw] / (-sum_k E[log xi_k]), to whose tables
+    the asymmetric form adds tau / W.
 
     Parameters
     ----------
@@ -101,7 +108,8 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         rate = -float(log_xi.sum())
         if rate > 0:
             after["beta_rate"] = np.array(rate)
-            after["beta"] = np.array(max(delta.number("tables_of_words") / rate, LEAST))
+            pseudo = config.tau if "asymmetric-beta" in config.learn else 0.0
+            after["beta"] = np.array(max((delta.number("tables_of_words") + pseudo) / rate, LEAST))
     return after
 
 
@@ -121,7 +129,7 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the topics, the largest first."""
     words = np.full(block["word_topic"].shape[0], float(globals["beta"]) / float(globals["vocabulary"]))
     if globals["asymmetric_beta"] and globals["beta_rate"] > 0:
-        words = np.maximum(block["word_tables"] / float(globals["beta_rate"]), float(globals["beta_floor"]))
+        words = (block["word_tables"] + float(globals["word_tables_prior"])) / float(globals["beta_rate"])
     return collapsed.describe(block["word_topic"], words, float(globals["beta"]), globals["topic_moments"][0], count)
 
 

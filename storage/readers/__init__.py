@@ -140,14 +140,26 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
         raise OptionError(f"unknown format '{kind}'{suggestion(kind, FORMATS)}")
     if len(paths) == 1:
         return counted[kind](paths[0], options)
-    return Chained([_Prefixed(counted[kind](path, options)) for path in paths])
+    stems = zip(paths, _distinct(paths), strict=True)
+    return Chained([_Prefixed(counted[kind](path, options), stem) for path, stem in stems])
+
+
+def _distinct(paths: list[str]) -> list[str]:
+    """Return as much of the ends of paths as makes them distinct."""
+    parts = [path.rstrip("/").split("/") for path in paths]
+    for length in range(1, max(map(len, parts)) + 1):
+        stems = ["/".join(part[-length:]) for part in parts]
+        if len(set(stems)) == len(stems):
+            return stems
+    again = next(path for number, path in enumerate(paths) if path in paths[:number])
+    raise InputError(again, "the same source is given twice")
 
 
 class _Prefixed:
     """A source among several, whose numbered documents carry the file's name: ids stay distinct."""
 
-    def __init__(self, source: Source) -> None:
-        self.name, self._source = source.name, source
+    def __init__(self, source: Source, stem: str) -> None:
+        self.name, self._source, self._stem = source.name, source, stem
 
     def words(self) -> list[str]:
         return self._source.words()
@@ -155,7 +167,6 @@ class _Prefixed:
     def documents(self) -> Iterator[Documents]:
         import pyarrow.compute as pc
 
-        stem = self.name.rsplit("/", 1)[-1]
         for part in self._source.documents():
-            ids = pc.binary_join_element_wise(stem, part.ids, "/")
+            ids = pc.binary_join_element_wise(self._stem, part.ids, "/")
             yield Documents(ids, part.offsets, part.words, part.counts, part.extras)

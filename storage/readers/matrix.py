@@ -46,14 +46,13 @@ class MatrixSource:
     def _load(self, data: bytes) -> Any:
         if not data:
             raise InputError(self.name, "expected a matrix, the file is empty")
+        handle = io.BytesIO(data)
         try:
-            if data[:2] == b"PK":
-                return scipy.sparse.load_npz(io.BytesIO(data))
-            return scipy.io.mmread(io.BytesIO(data))
+            return scipy.sparse.load_npz(handle) if data[:2] == b"PK" else scipy.io.mmread(handle)
         except (ValueError, TypeError, KeyError, OverflowError, EOFError, OSError, zipfile.BadZipFile) as error:
-            raise InputError(
-                self.name, f"expected a sparse matrix in Matrix Market or SciPy's .npz ({error})"
-            ) from None
+            text = str(error).replace(repr(handle), "the file")
+            expected = "expected a sparse matrix in Matrix Market or SciPy's .npz"
+            raise InputError(self.name, f"{expected} ({text})") from None
 
     def _check(self, matrix: Any) -> Any:
         if not scipy.sparse.issparse(matrix):

@@ -76,6 +76,10 @@ class UCISource:
                 handle.readline()
             while block := handle.read(BLOCK):
                 block += handle.readline()
+                if len(block) < BLOCK:
+                    block = block.rstrip() + b"\n"  # empty lines at the end are no fault
+                    if block == b"\n":
+                        break
                 rows = self._parse(block, first_line=pairs + 4)
                 previous = (int(rest[0, -1]), int(rest[1, -1])) if rest.size else (written, 0)
                 self._check(rows, block, pairs + 4, previous)
@@ -122,9 +126,9 @@ class UCISource:
             try:
                 document, word, count = map(int, fields)
             except ValueError:
-                raise InputError(
-                    self.name, f"expected three whole numbers, found {_shown(text)}", f"line {line}"
-                ) from None
+                found = _shown(text) if text else "an empty line"
+                expected = f"expected three whole numbers, found {found}"
+                raise InputError(self.name, expected, f"line {line}") from None
             if max(document, word, count, -document, -word, -count) > 2**62:
                 raise InputError(self.name, "the number is too large", f"line {line}")
             rows.append((document, word, count))
@@ -153,4 +157,6 @@ class UCISource:
 
 def _shown(text: bytes) -> str:
     shown = text.decode("utf-8", "replace").strip()
-    return repr(shown[:40] + ("..." if len(shown) > 40 else "")) if shown else "the end of the file or an empty line"
+    if shown:
+        return repr(shown[:40] + ("..." if len(shown) > 40 else ""))
+    return "an empty line" if text else "the end of the file"

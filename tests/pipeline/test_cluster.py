@@ -1,6 +1,7 @@
 """Dask beneath the loop: lost workers, remote schedulers, and bounded work for the scheduler."""
 
 import time
+from pathlib import Path
 
 import distributed
 import numpy as np
@@ -13,6 +14,7 @@ from collapsar.pipeline.loop import run
 from collapsar.storage.checkpoint import Checkpoints
 from collapsar.storage.errors import ClusterError, OptionError
 from collapsar.storage.folder import Folder
+from collapsar.storage.run import Run
 
 from tests.conformance import problem_of
 
@@ -87,6 +89,26 @@ def test_local_cluster__listens_on_this_machine_only():
         assert executor.dashboard.startswith("http://127.0.0.1:")
     finally:
         executor.close()
+
+
+def test_a_worker_that_runs_in_another_folder__finds_and_writes_the_same_files(small, tmp_path, monkeypatch, clusters):
+    address = clusters(1)
+    monkeypatch.chdir(tmp_path)
+    Path("train").symlink_to(small[0])
+    fit("train", "run", family="lda", topics=2, iterations=2, scheduler=address, heldout=small[1])
+    assert sorted(path.name for path in Path("run/model").iterdir()) == [
+        "documents", "globals", "model.json", "rows", "vocabulary.parquet",
+    ]  # fmt: skip
+    assert Path(Run("run").record()["corpus"]["url"]).is_absolute()
+
+
+def test_workers_that_write_elsewhere__are_found_out(small, tmp_path, monkeypatch):
+    from collapsar.storage.model import ModelWriter
+
+    monkeypatch.setattr(ModelWriter, "write_block", lambda self, number, rows: f"rows/{number:05d}")
+    with pytest.raises(ClusterError, match="expected a folder that the driver and all workers share"):
+        fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=2, scheduler="serial")
+    assert not (tmp_path / "run/model").exists()
 
 
 def test_one_shard_more_workers__runs(tmp_path, small, clusters):

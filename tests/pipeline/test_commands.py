@@ -16,7 +16,7 @@ from tests.conftest import write_corpus
 
 @pytest.fixture(autouse=True)
 def _restore_signals():
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGPIPE)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
     yield
     for number, handler in handlers.items():
         signal.signal(number, handler)
@@ -157,6 +157,42 @@ def test_tolerance__ends_a_fit_early(small, tmp_path, more, reached):
     end = Run(run).events()[-1]
     assert (end["reason"] == "tolerance") is reached
     assert (end["iteration"] < 12) is reached
+
+
+@pytest.mark.parametrize("error", [RuntimeError("on purpose"), OSError(28, "No space left on device")])
+def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, monkeypatch, error):
+    from collapsar.pipeline.models import lda
+
+    update, calls = lda.update, []
+
+    def failing(*given):
+        calls.append(1)
+        if len(calls) == 6:
+            raise error
+        return update(*given)
+
+    monkeypatch.setattr(lda, "update", failing)
+    words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--scheduler", "serial"]
+    code, _, err = command(capsys, *words)
+    assert code == 1
+    assert "Traceback" not in err
+    assert "keeping the model of iteration 4" in err
+    assert str(error.args[-1]) in err.splitlines()[-1]
+    end = Run(tmp_path / "run").events()[-1]
+    assert (end["event"], end["reason"], end["iteration"]) == ("end", "error", 4)
+    assert command(capsys, "topics", tmp_path / "run")[0] == 0
+
+
+def test_numbers_out_of_range__are_a_clear_error(capsys, small, tmp_path, monkeypatch):
+    from collapsar.pipeline.models import lda
+
+    update = lda.update
+    monkeypatch.setattr(lda, "update", lambda g, *rest: {**update(g, *rest), "alpha": g["alpha"] * float("nan")})
+    words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--scheduler", "serial", "--quiet"]
+    code, _, err = command(capsys, *words)
+    assert code == 1
+    assert "iteration 0: alpha is no longer finite" in one_line(err)
+    assert not (tmp_path / "run").exists()
 
 
 def test_stop_on_objective__needs_one(capsys, small, tmp_path):
@@ -303,10 +339,7 @@ def test_interrupt__keeps_the_model_of_the_last_whole_iteration(small, tmp_path,
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and not any(e["event"] == "iteration" for e in Run(run).events()):
         time.sleep(0.2)
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)  # as a terminal does: to the workers too
-    else:
-        process.send_signal(number)
+    os.killpg(process.pid, number)  # as a terminal or a batch system does: to the workers too
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err, err

@@ -9,4 +9,7 @@ class TestHDP(Conformance):
         {"topics": 5, "order": 2},
         {"topics": 5, "hold": 0, "learn": ("alpha", "gamma", "pi", "beta", "tau")},
         {"topics": 4, "order": 2, "learn": ("alpha", "gamma", "pi", "beta", "tau")},
+        {"topics": 1, "order": 2},
     )
+    # With one topic the responsibilities cannot move: what is left is coordinate ascent of the hyperparameters.
+    ascends = ({"topics": 1, "order": 2},)

@@ -1,7 +1,7 @@
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from collapsar.pipeline import Corpus, Model, fit, simulate, topics
+from collapsar.pipeline import Corpus, Model, evaluate, fit, simulate, split, topics
 from collapsar.storage.errors import OccupiedError, OptionError
 from scipy.optimize import linear_sum_assignment
 
@@ -56,6 +56,28 @@ def test_planted_topics__are_recovered_at_the_defaults(tmp_path, seed):
     simulate(tmp_path / "c", family="lda", **given)
     model = fit(tmp_path / "c", tmp_path / "run", family="lda", topics=10, seed=seed, scheduler="serial")
     assert distance(probabilities(model), probabilities(Model(tmp_path / "c"))) < 0.1
+
+
+@pytest.mark.parametrize("family", ["lda", "hdp"])
+def test_order_2__stays_finite_far_above_the_true_number_of_topics(tmp_path, family):
+    """Single-token documents, and sticks that fall to nothing."""
+    simulate(tmp_path / "c", family="lda", documents=200, words=60, tokens=1.5, topics=3, seed=1)
+    fit(tmp_path / "c", tmp_path / "run", family=family, topics=80, order=2, iterations=40, scheduler="serial")
+    assert np.isfinite(evaluate(tmp_path / "run", unseen=tmp_path / "c", scheduler="serial").score)
+
+
+def test_learned_word_priors__keep_a_chance_for_words_without_tokens(tmp_path):
+    simulate(tmp_path / "c", family="lda", documents=50, words=2000, tokens=20, topics=3, seed=2)
+    split(tmp_path / "c", tmp_path / "train", tmp_path / "held", fraction=0.2)
+    scores = {}
+    for learn in ((), ("beta",), ("asymmetric-beta",)):
+        out = tmp_path / f"run{len(scores)}"
+        model = fit(tmp_path / "train", out, family="lda", topics=3, learn=learn, iterations=60, scheduler="serial")
+        scores[learn] = evaluate(out, heldout=tmp_path / "held", scheduler="serial").score
+        if "asymmetric-beta" in learn:
+            prior = model.rows(0)["word_tables"] + model.globals["word_tables_prior"]
+            assert prior.sum() / model.globals["beta_rate"] == pytest.approx(model.globals["beta"], rel=1e-9)
+    assert scores[("asymmetric-beta",)] > scores[()] - 1.0
 
 
 def test_simulate__refuses_what_cannot_be(tmp_path):

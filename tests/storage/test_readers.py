@@ -89,7 +89,7 @@ BAD_UCI = {
     "a huge count": ("2\n3\n1\n1 1 99999999999\n", "line 4: expected a count"),
     "a word that is text": ("2\n3\n1\n1 b 1\n", "line 4: expected three whole numbers"),
     "two fields": ("2\n3\n1\n1 1\n", "line 4: expected three whole numbers"),
-    "an empty line": ("2\n3\n2\n1 1 1\n\n2 1 1\n", "line 5: expected three whole numbers, found the end"),
+    "an empty line": ("2\n3\n2\n1 1 1\n\n2 1 1\n", "line 5: expected three whole numbers, found an empty line"),
     "documents out of order": ("2\n3\n2\n2 1 1\n1 1 1\n", "line 5: out of order"),
     "words out of order": ("2\n3\n2\n1 2 1\n1 1 1\n", "line 5: out of order"),
     "a pair twice": ("2\n3\n2\n1 2 1\n1 2 1\n", "line 5: out of order"),
@@ -146,6 +146,12 @@ def test_uci__a_fault_in_a_later_block_has_its_line(tmp_path, monkeypatch):
     assert rows_of(Corpus(tmp_path / "whole")) == [{0: 1, 2: 1}] * 30 + [{}]
     good[41] = "21 3 x"
     refused(tmp_path, put(tmp_path, "docword.x.txt", f"31\n3\n{len(good)}\n" + "\n".join(good) + "\n"), "line 45:")
+
+
+def test_uci__empty_lines_at_the_end_are_no_fault(tmp_path):
+    put(tmp_path, "vocab.x.txt", VOCABULARY)
+    ingest(open_source([put(tmp_path, "docword.x.txt", "2\n3\n1\n1 1 1\n\n \n")]), tmp_path / "corpus")
+    assert rows_of(Corpus(tmp_path / "corpus")) == [{0: 1}, {}]
 
 
 def test_uci__a_truncated_gzip_is_named(tmp_path):
@@ -242,6 +248,16 @@ def test_several_sources__are_one_corpus_with_distinct_ids(tmp_path):
     documents = Corpus(tmp_path / "corpus").references[0].documents()
     assert documents.ids.to_pylist() == ["x.ldac/1", "x.ldac/2", "y.ldac/1", "y.ldac/2"]
     assert rows_of(Corpus(tmp_path / "corpus")) == [{0: 1}, {2: 3}] * 2
+
+
+def test_several_sources__of_one_name_keep_distinct_ids_and_none_comes_twice(tmp_path):
+    vocabulary = put(tmp_path, "v.txt", VOCABULARY)
+    paths = [put(tmp_path / place, "x.ldac", "1 0:1\n") for place in ("a", "b")]
+    options = ReadOptions(vocabulary=vocabulary)
+    ingest(open_source(paths, None, options), tmp_path / "corpus")
+    assert Corpus(tmp_path / "corpus").references[0].documents().ids.to_pylist() == ["a/x.ldac/1", "b/x.ldac/1"]
+    with pytest.raises(InputError, match="the same source is given twice"):
+        open_source([paths[0], paths[0]], None, options)
 
 
 def test_absent_files_and_unknown_formats__are_clear_errors(tmp_path):

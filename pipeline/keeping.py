@@ -1,0 +1,77 @@
+"""Writing the finished model of a run, each part by the worker that holds it."""
+
+from __future__ import annotations
+
+from collapsar.pipeline.contract import FamilyConfig
+from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.state import Problem, State
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import ClusterError
+from collapsar.storage.folder import Folder, created
+from collapsar.storage.model import ModelRecord, ModelWriter, ShardDocuments
+from collapsar.workers import tasks
+
+
+def documents_of(corpus: Corpus) -> list[ShardDocuments]:
+    """Return the documents of a corpus's shards, as a model remembers them."""
+    rows = corpus.manifest.shards
+    return [ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in rows]
+
+
+def keep_model(
+    place: Folder, corpus: Corpus, config: FamilyConfig, problem: Problem, executor: Executor, state: State
+) -> None:
+    """Write a state as a finished model: it is there whole or not at all.
+
+    Parameters
+    ----------
+    place : Folder
+        The model's folder, which is made.
+    corpus : Corpus
+        What it was fitted to.
+    config : FamilyConfig
+        The family's options.
+    problem : Problem
+        What was fitted.
+    executor : Executor
+        Whose workers hold the state.
+    state : State
+        What to keep.
+
+    Raises
+    ------
+    ClusterError
+        The state is lost, or the workers do not write to the driver's storage.
+    """
+    with created(place) as folder:
+        writer = ModelWriter(folder)
+        written = [executor.submit(write_block, writer, number, block) for number, block in enumerate(state.blocks)]
+        written += [executor.submit(write_shard, writer, number, swept) for number, swept in enumerate(state.swept)]
+        writer.write_globals(state.globals)
+        missing = [part for part in executor.collect(written) if not folder.exists(part)]
+        if missing:
+            raise ClusterError(
+                f"{place.url}: the workers wrote {missing[0]} to a storage of their own; expected a folder that the "
+                "driver and all workers share"
+            )
+        manifest = corpus.manifest
+        record = ModelRecord(
+            family=problem.name,
+            options=config.model_dump(mode="json"),
+            iterations=state.iteration,
+            corpus=manifest.digest,
+            vocabulary=manifest.vocabulary,
+            blocks=problem.cuts,
+            shards=tuple(documents_of(corpus)),
+        )
+        writer.finish(record, corpus.vocabulary)
+
+
+def write_block(writer: ModelWriter, number: int, block: tasks.Block) -> str:
+    """Write a block of the vocabulary where it lies, and say what was written."""
+    return writer.write_block(number, block.rows)
+
+
+def write_shard(writer: ModelWriter, number: int, swept: tasks.Swept) -> str:
+    """Write what a model keeps of a shard's local state where it lies, and say what was written."""
+    return writer.write_shard(number, swept.local)
