@@ -111,7 +111,7 @@ BAD_LDAC = {
 }
 
 
-def refused(folder, path, message, **options):
+def check_refused(folder, path, message, **options):
     with pytest.raises(InputError) as raised:
         ingest(open_source([path], None, ReadOptions(**options)), folder / "corpus")
     assert message in str(raised.value)
@@ -125,14 +125,14 @@ def test_uci__says_what_is_wrong_and_leaves_nothing(tmp_path, name, packed):
     text, message = BAD_UCI[name]
     put(tmp_path, "vocab.x.txt", VOCABULARY)
     data = gzip.compress(text.encode()) if packed else text
-    refused(tmp_path, put(tmp_path, "docword.x.txt" + ".gz" * packed, data), message)
+    check_refused(tmp_path, put(tmp_path, "docword.x.txt" + ".gz" * packed, data), message)
 
 
 @pytest.mark.parametrize("name", BAD_LDAC)
 def test_ldac__says_what_is_wrong_and_leaves_nothing(tmp_path, name):
     text, message = BAD_LDAC[name]
     put(tmp_path, "vocab.txt", VOCABULARY)
-    refused(tmp_path, put(tmp_path, "x.ldac", text), message)
+    check_refused(tmp_path, put(tmp_path, "x.ldac", text), message)
 
 
 def test_uci__a_fault_in_a_later_block_has_its_line(tmp_path, monkeypatch):
@@ -145,7 +145,9 @@ def test_uci__a_fault_in_a_later_block_has_its_line(tmp_path, monkeypatch):
     ingest(open_source([path]), tmp_path / "whole")
     assert rows_of(Corpus(tmp_path / "whole")) == [{0: 1, 2: 1}] * 30 + [{}]
     good[41] = "21 3 x"
-    refused(tmp_path, put(tmp_path, "docword.x.txt", f"31\n3\n{len(good)}\n" + "\n".join(good) + "\n"), "line 45:")
+    check_refused(
+        tmp_path, put(tmp_path, "docword.x.txt", f"31\n3\n{len(good)}\n" + "\n".join(good) + "\n"), "line 45:"
+    )
 
 
 def test_uci__empty_lines_at_the_end_are_no_fault(tmp_path):
@@ -157,8 +159,8 @@ def test_uci__empty_lines_at_the_end_are_no_fault(tmp_path):
 def test_uci__a_truncated_gzip_is_named(tmp_path):
     put(tmp_path, "vocab.x.txt", VOCABULARY)
     whole = gzip.compress(b"2\n3\n2\n1 1 1\n2 1 1\n")
-    refused(tmp_path, put(tmp_path, "docword.x.txt.gz", whole[:-9]), "cut short or damaged")
-    refused(tmp_path, put(tmp_path, "docword.x.txt.gz", b"not gzip at all"), "cannot be read")
+    check_refused(tmp_path, put(tmp_path, "docword.x.txt.gz", whole[:-9]), "cut short or damaged")
+    check_refused(tmp_path, put(tmp_path, "docword.x.txt.gz", b"not gzip at all"), "cannot be read")
 
 
 @pytest.mark.parametrize(
@@ -178,14 +180,14 @@ def test_uci__a_truncated_gzip_is_named(tmp_path):
 )
 def test_mtx__says_what_is_wrong_and_leaves_nothing(tmp_path, text, message):
     put(tmp_path, "vocab.txt", VOCABULARY)
-    refused(tmp_path, put(tmp_path, "x.mtx", text), message)
+    check_refused(tmp_path, put(tmp_path, "x.mtx", text), message)
 
 
 def test_npz__says_what_is_wrong_and_runs_no_pickle(tmp_path):
     put(tmp_path, "vocab.txt", VOCABULARY)
-    refused(tmp_path, put(tmp_path, "x.npz", b"PK\x03\x04 cut short"), "expected a sparse matrix")
+    check_refused(tmp_path, put(tmp_path, "x.npz", b"PK\x03\x04 cut short"), "expected a sparse matrix")
     np.savez(tmp_path / "y.npz", data=np.array([object()], dtype=object), format=np.array("csr"))
-    refused(tmp_path, str(tmp_path / "y.npz"), "expected a sparse matrix")
+    check_refused(tmp_path, str(tmp_path / "y.npz"), "expected a sparse matrix")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_npz__says_what_is_wrong_and_runs_no_pickle(tmp_path):
     ],
 )
 def test_jsonl__says_what_is_wrong_and_leaves_nothing(tmp_path, text, message):
-    refused(tmp_path, put(tmp_path, "x.jsonl", text), message)
+    check_refused(tmp_path, put(tmp_path, "x.jsonl", text), message)
 
 
 def test_jsonl__takes_other_fields_and_stop_words(tmp_path):
@@ -226,7 +228,7 @@ def test_text__a_folder_has_a_document_a_file(tmp_path):
     corpus = Corpus(tmp_path / "corpus")
     assert corpus.references[0].documents().ids.to_pylist() == ["a/one.txt", "b.txt", "empty.txt"]
     assert rows_of(corpus) == [{0: 1}, {1: 2}, {}]
-    refused(tmp_path / "texts", put(tmp_path, "texts/bad.txt", b"\xff\xfe\xff"), "expected UTF-8 text")
+    check_refused(tmp_path / "texts", put(tmp_path, "texts/bad.txt", b"\xff\xfe\xff"), "expected UTF-8 text")
 
 
 def test_cuts__drop_words_by_document_frequency_and_keep_documents(tmp_path):

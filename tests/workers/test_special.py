@@ -14,19 +14,19 @@ def ours(x):
     return out
 
 
-def check(x):
+def check_polygammas(x):
     for order, found in enumerate(ours(x)):
         exact = scipy.special.polygamma(order, x)
         np.testing.assert_allclose(found, exact, rtol=1e-10, atol=1e-10)
 
 
 def test_polygammas__agree_with_scipy_over_twenty_orders_of_magnitude():
-    check(np.concatenate([np.geomspace(1e-8, 1e12, 2001), np.linspace(0.5, 40, 2001)]))
+    check_polygammas(np.concatenate([np.geomspace(1e-8, 1e12, 2001), np.linspace(0.5, 40, 2001)]))
 
 
 @given(st.lists(st.floats(1e-6, 1e9), min_size=1, max_size=20))
 def test_polygammas__agree_with_scipy(values):
-    check(np.array(values))
+    check_polygammas(np.array(values))
 
 
 def test_polygammas__recurrence_holds():
