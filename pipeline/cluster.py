@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 
 import dask
 import distributed
+from dask.system import CPU_COUNT
+
 from collapsar.pipeline.executor import Executor, SerialExecutor
 from collapsar.pipeline.preload import PROMPT
 from collapsar.storage.errors import ClusterError, CollapsarError, OptionError
-from dask.system import CPU_COUNT
 
 WAIT_SECONDS = 30  # for workers to arrive
 SCHEDULERS = "local, threads, serial or an address such as tcp://host:8786"

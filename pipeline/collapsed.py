@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from collapsar.pipeline.contract import Description
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pydantic
+
 from collapsar.pipeline.contract import FamilyConfig, family_names, load_family
 from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
 

@@ -13,12 +13,13 @@ from typing import Any, ClassVar, Protocol, cast, get_origin
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+
 from collapsar.storage.errors import OptionError, suggestion
 from collapsar.storage.shard import Documents
 from collapsar.workers.contract import family_module
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from collapsar.pipeline.describing import Topic, topics
 from collapsar.pipeline.docstrings import docstring_source
 from collapsar.pipeline.fitting import Sink, fit

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
+
 from collapsar.pipeline.contract import load_family
 from collapsar.storage.errors import OptionError
 from collapsar.storage.model import Model

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.readers.text import Text, TextSource
-from packaging.requirements import Requirement
 
 FEWEST_LETTERS = 60  # shorter docstrings say too little to have a topic
 _HEADING = re.compile(

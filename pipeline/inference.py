@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from collapsar.pipeline.cluster import open_executor
 from collapsar.pipeline.evaluation import load_blocks
 from collapsar.storage.corpus import Corpus, ShardReference

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
 from collapsar.pipeline.checkpointing import Keeper, NoKeeper
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.executor import Executor

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from collapsar.storage.progress import silent
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from collapsar.storage.progress import silent
 
 PLAIN_SECONDS = 2.0  # between two plain lines
 

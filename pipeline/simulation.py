@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from collapsar.pipeline.config import make_config
 from collapsar.pipeline.contract import Summary, load_family
 from collapsar.pipeline.inference import sparse

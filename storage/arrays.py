@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 import zarr.errors
+from zarr.storage import FsspecStore
+
 from collapsar.storage.errors import AbsentError, DamagedError
 from collapsar.storage.folder import Folder
-from zarr.storage import FsspecStore
 
 CHUNK_BYTES = 16 << 20
 

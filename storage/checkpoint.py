@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy.typing as npt
+
 from collapsar.storage.arrays import read_arrays, write_arrays
 from collapsar.storage.errors import AbsentError, DamagedError
 from collapsar.storage.folder import Folder

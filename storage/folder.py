@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
+
+from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError
 
 
 class Folder:

@@ -6,10 +6,11 @@ import hashlib
 from typing import Annotated, Any
 
 import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.records import dump, read_record
-from pydantic import BaseModel, ConfigDict, Field
 
 MANIFEST = "manifest.json"
 KIND = "collapsar-corpus"

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 import numpy.typing as npt
 import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
 from collapsar.storage.arrays import read_arrays, write_arrays
 from collapsar.storage.errors import AbsentError, DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import VocabularyRecord
 from collapsar.storage.records import dump, read_record
 from collapsar.storage.vocabulary import Vocabulary, read_vocabulary
-from pydantic import BaseModel, ConfigDict, Field
 
 RECORD = "model.json"
 KIND = "collapsar-model"

@@ -9,6 +9,7 @@ import os
 
 import numpy as np
 import numpy.typing as npt
+
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created, ensure_free

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from collapsar.storage.errors import DamagedError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import VocabularyRecord

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+
 from collapsar.storage.errors import InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import Manifest, ShardRecord

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 import pytest
+
 from collapsar.pipeline import Corpus, evaluate, fit, infer, topics
 from collapsar.pipeline.checkpointing import CheckpointKeeper, NoKeeper
 from collapsar.pipeline.config import Limits, make_config
@@ -22,7 +23,6 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.run import Run
 from collapsar.workers import tasks
 from collapsar.workers.streams import Stream
-
 from tests.conftest import planted_rows, write_corpus
 
 EXECUTORS = [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("processes", 3)]
@@ -178,7 +178,6 @@ class Conformance:
         from collapsar.storage.shard import Shard
         from collapsar.workers.contract import load_sweeps
         from collapsar.workers.delta import Delta
-
         from tests.strategies import documents_of
 
         every = Shard.of(0, documents_of([dict.fromkeys(range(30), 1)] * model.documents(0)["document_topic"].shape[0]))

@@ -5,10 +5,10 @@ import shutil
 
 import numpy as np
 import pytest
-from collapsar.storage.folder import Folder, created
-from collapsar.storage.writer import CorpusWriter
 from hypothesis import HealthCheck, settings
 
+from collapsar.storage.folder import Folder, created
+from collapsar.storage.writer import CorpusWriter
 from tests.strategies import documents_of
 
 settings.register_profile(

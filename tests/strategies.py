@@ -2,8 +2,9 @@
 
 import numpy as np
 import pyarrow as pa
-from collapsar.storage.shard import Documents, Shard
 from hypothesis import strategies as st
+
+from collapsar.storage.shard import Documents, Shard
 
 
 def documents_of(rows, ids=None):

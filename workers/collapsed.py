@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from collapsar.storage.shard import Shard
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.kernels import assign, predict, words

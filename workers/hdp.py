@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import digamma
+
 from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed
 from collapsar.workers.collapsed import Parameters
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.streams import Stream
-from scipy.special import digamma
 
 
 def _tau(rows: Arrays, globals: Arrays) -> npt.NDArray[np.float64] | None:
@@ -43,7 +44,7 @@ def _updating(rows: Arrays, globals: Arrays) -> Parameters:
     )
 
 
-def _predicting(rows: Arrays, globals: Arrays) -> Parameters:
+def predicting(rows: Arrays, globals: Arrays) -> Parameters:
     """Return the parameters of prediction: expectations."""
     tau = _tau(rows, globals)
     if tau is None:
@@ -108,15 +109,15 @@ def _divergence(tau: npt.NDArray[np.float64], prior: float) -> dict[str, Part]:
 
 def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
     """Fit the counts of unseen documents under fixed topics."""
-    return collapsed.settle(shard, rows, globals["topic_moments"], _predicting(rows, globals))
+    return collapsed.settle(shard, rows, globals["topic_moments"], predicting(rows, globals))
 
 
 def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
     """Give each held-out pair's probability sum_k theta_dk phi_kw + theta_rest E[tau_w]."""
-    return collapsed.pair_probability(heldout, local, rows, globals["topic_moments"], _predicting(rows, globals))
+    return collapsed.pair_probability(heldout, local, rows, globals["topic_moments"], predicting(rows, globals))
 
 
 def infer(local: Arrays, globals: Arrays) -> Arrays:
     """Give the documents' proportions theta_dk = (E[alpha] E[pi_k] + E[n_dk]) / (E[alpha] + n_d)."""
     empty = {"word_topic": np.zeros((0, 0)), "word_tables": np.zeros(0)}
-    return {"document_topic": collapsed.proportions(local, _predicting(empty, globals))}
+    return {"document_topic": collapsed.proportions(local, predicting(empty, globals))}

@@ -6,6 +6,7 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W).
 from __future__ import annotations
 
 import numpy as np
+
 from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed
 from collapsar.workers.collapsed import Parameters
@@ -13,7 +14,7 @@ from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
 
 
-def _parameters(rows: Arrays, globals: Arrays) -> Parameters:
+def parameters(rows: Arrays, globals: Arrays) -> Parameters:
     """Take a_k from the globals, and b_w from there or, where it differs by word, from the tables of the word."""
     words = np.full(rows["word_topic"].shape[0], float(globals["beta"]) / float(globals["vocabulary"]))
     if globals["asymmetric_beta"] and globals["beta_rate"] > 0:
@@ -53,25 +54,25 @@ def sweep(
     stream: Stream,
 ) -> tuple[Arrays, Delta]:
     """Pass once over a shard."""
-    return collapsed.sweep(shard, local, rows, globals["topic_moments"], _parameters(rows, globals))
+    return collapsed.sweep(shard, local, rows, globals["topic_moments"], parameters(rows, globals))
 
 
 def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     """Add the rows of a delta to a block of the vocabulary."""
-    return collapsed.fold(block, delta, _parameters(block, globals))
+    return collapsed.fold(block, delta, parameters(block, globals))
 
 
 def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
     """Fit the counts of unseen documents under fixed topics."""
-    return collapsed.settle(shard, rows, globals["topic_moments"], _parameters(rows, globals))
+    return collapsed.settle(shard, rows, globals["topic_moments"], parameters(rows, globals))
 
 
 def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
     """Give each held-out pair's probability sum_k theta_dk phi_kw."""
-    return collapsed.pair_probability(heldout, local, rows, globals["topic_moments"], _parameters(rows, globals))
+    return collapsed.pair_probability(heldout, local, rows, globals["topic_moments"], parameters(rows, globals))
 
 
 def infer(local: Arrays, globals: Arrays) -> Arrays:
     """Give the documents' proportions theta_dk = (a_k + E[n_dk]) / (A + n_d)."""
     empty = {"word_topic": np.zeros((0, 0)), "word_tables": np.zeros(0)}
-    return {"document_topic": collapsed.proportions(local, _parameters(empty, globals))}
+    return {"document_topic": collapsed.proportions(local, parameters(empty, globals))}

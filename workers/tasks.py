@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from collapsar.storage.corpus import ShardReference
 from collapsar.storage.shard import Shard
 from collapsar.workers.contract import load_sweeps

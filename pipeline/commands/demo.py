@@ -25,10 +25,11 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the demonstration and print its table."""
-    from collapsar.pipeline.demonstration import demonstrate
-    from collapsar.pipeline.progress import RunView
     from rich.console import Console
     from rich.table import Table
+
+    from collapsar.pipeline.demonstration import demonstrate
+    from collapsar.pipeline.progress import RunView
 
     console = Console()
     print("reading docstrings of the standard library and of the packages installed here", flush=True)

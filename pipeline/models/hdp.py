@@ -10,13 +10,15 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
+from scipy.special import betaln, digamma, gammaln
+
 from collapsar.pipeline import collapsed
 from collapsar.pipeline.contract import Description, FamilyConfig, Summary
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.hdp import predicting
 from collapsar.workers.streams import Stream
-from pydantic import Field
-from scipy.special import betaln, digamma, gammaln
 
 CHANGE = "moved"
 
@@ -230,21 +232,10 @@ def figures(globals: Arrays) -> dict[str, float]:
     return {**named, "topics_99": float(min(holding, topic.size))}
 
 
-def _word_shares(block: Arrays, globals: Arrays) -> npt.NDArray[np.float64]:
-    """Return E[tau_w] for the words of a block."""
-    if globals["learn_tau"] and globals["tau_total"] > 0:
-        shares: npt.NDArray[np.float64] = (block["word_tables"] + float(globals["tau_prior"])) / float(
-            globals["tau_total"]
-        )
-        return shares
-    return np.full(block["word_topic"].shape[0], 1.0 / float(globals["vocabulary"]))
-
-
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the topics, the largest first."""
-    beta = float(globals["beta"])
-    words = beta * _word_shares(block, globals)
-    return collapsed.describe(block["word_topic"], words, beta, globals["topic_moments"][0], count)
+    prior = predicting(block, globals)
+    return collapsed.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
 
 
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:

@@ -9,12 +9,14 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, field_validator
+
 from collapsar.pipeline import collapsed
 from collapsar.pipeline.contract import Description, FamilyConfig, Summary
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.lda import parameters
 from collapsar.workers.streams import Stream
-from pydantic import Field, field_validator
 
 CHANGE = "moved"
 LEAST = 1e-8  # smallest Dirichlet parameter that learning may reach
@@ -127,10 +129,8 @@ def figures(globals: Arrays) -> dict[str, float]:
 
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the topics, the largest first."""
-    words = np.full(block["word_topic"].shape[0], float(globals["beta"]) / float(globals["vocabulary"]))
-    if globals["asymmetric_beta"] and globals["beta_rate"] > 0:
-        words = (block["word_tables"] + float(globals["word_tables_prior"])) / float(globals["beta_rate"])
-    return collapsed.describe(block["word_topic"], words, float(globals["beta"]), globals["topic_moments"][0], count)
+    prior = parameters(block, globals)
+    return collapsed.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
 
 
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+
 from collapsar.storage.errors import InputError
 from collapsar.storage.readers.source import INT32_MAX, ReadOptions, open_input, reading, vocabulary_beside
 from collapsar.storage.shard import Documents

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.io
 import scipy.sparse
+
 from collapsar.storage.errors import InputError
 from collapsar.storage.readers.source import INT32_MAX, ReadOptions, open_input, reading, vocabulary_beside
 from collapsar.storage.shard import Documents

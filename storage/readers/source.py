@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import IO, Protocol, cast
 
 import fsspec
+
 from collapsar.storage.errors import AbsentError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.shard import Documents

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+
 from collapsar.storage.errors import AbsentError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.readers.source import ReadOptions, open_input, read_vocabulary_file, reading

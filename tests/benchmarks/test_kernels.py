@@ -7,11 +7,11 @@ import os
 
 import numpy as np
 import pytest
+
 from collapsar.storage.shard import Shard
 from collapsar.workers.kernels.assign import sweep_second, sweep_zeroth
 from collapsar.workers.kernels.predict import fold_in, pair_probability
 from collapsar.workers.kernels.words import add_counts, add_log_absent, word_tables
-
 from tests.strategies import documents_of
 
 PAIRS = int(os.environ.get("COLLAPSAR_BENCH_PAIRS", "2000"))

@@ -6,6 +6,7 @@ from pathlib import Path
 import distributed
 import numpy as np
 import pytest
+
 from collapsar.pipeline import Model, fit
 from collapsar.pipeline.checkpointing import CheckpointKeeper
 from collapsar.pipeline.cluster import DaskExecutor, open_executor
@@ -15,7 +16,6 @@ from collapsar.storage.checkpoint import Checkpoints
 from collapsar.storage.errors import ClusterError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.run import Run
-
 from tests.conformance import problem_of
 
 pytestmark = pytest.mark.xdist_group("clusters")

@@ -7,10 +7,10 @@ import time
 
 import pyarrow.parquet as pq
 import pytest
+
 from collapsar.pipeline.commands.main import COMMANDS, main
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.run import Run
-
 from tests.conftest import write_corpus
 
 
@@ -305,6 +305,7 @@ def test_wrong_usage__is_one_line_with_the_nearest_option(capsys, monkeypatch, w
 
 def test_unreachable_scheduler__is_a_clear_error(capsys, small, tmp_path, monkeypatch):
     import dask
+
     from collapsar.pipeline import cluster
 
     monkeypatch.setitem(cluster._SETTINGS, "distributed.comm.timeouts.connect", "1s")

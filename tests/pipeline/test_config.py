@@ -1,4 +1,5 @@
 import pytest
+
 from collapsar.pipeline.config import Limits, make_config, parse_setting, read_config
 from collapsar.storage.errors import AbsentError, InputError, OptionError
 

@@ -6,6 +6,7 @@ import types
 
 import numpy as np
 import pytest
+
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.contract import Description, FamilyConfig, family_names, load_family
 from collapsar.pipeline.executor import SerialExecutor
@@ -16,7 +17,6 @@ from collapsar.storage.errors import OptionError
 from collapsar.workers import tasks
 from collapsar.workers.delta import Delta, change, fresh
 from collapsar.workers.streams import Stream
-
 from tests.conftest import write_corpus
 
 BORN = 1_000_000  # ids from here on are (shard, n) until update names them

@@ -1,9 +1,10 @@
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from scipy.optimize import linear_sum_assignment
+
 from collapsar.pipeline import Corpus, Model, evaluate, fit, simulate, split, topics
 from collapsar.storage.errors import OccupiedError, OptionError
-from scipy.optimize import linear_sum_assignment
 
 
 def probabilities(model):

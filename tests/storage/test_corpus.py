@@ -3,14 +3,14 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, DamagedError, MismatchError, OccupiedError
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.shard import LABELS, Documents, Shard, merge_segments
 from collapsar.storage.writer import CorpusWriter
-from hypothesis import given
-from hypothesis import strategies as st
-
 from tests.conftest import write_corpus
 from tests.storage.test_readers import rows_of
 from tests.strategies import bags, documents_of

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
+from hypothesis import given
+
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, CollapsarError, InputError, OptionError
 from collapsar.storage.ingest import Cuts, ingest
 from collapsar.storage.readers import ReadOptions, guess_format, open_source
-from hypothesis import given
-
 from tests.strategies import bags
 
 VOCABULARY = "a\nb\nc\n"

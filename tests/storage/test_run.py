@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+
 from collapsar.storage.arrays import read_arrays, write_arrays
 from collapsar.storage.checkpoint import Checkpoints
 from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError

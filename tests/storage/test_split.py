@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import InputError, OccupiedError, OptionError
-from collapsar.storage.split import held_out_counts, split_corpus, split_documents
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import InputError, OccupiedError, OptionError
+from collapsar.storage.split import held_out_counts, split_corpus, split_documents
 from tests.conftest import planted_rows, write_corpus
 from tests.storage.test_readers import rows_of
 from tests.strategies import bags, documents_of

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from collapsar.workers.kernels.assign import sweep_second, sweep_zeroth
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsar.workers.kernels.assign import sweep_second, sweep_zeroth
 from tests.naive import assign as naive
 from tests.naive import moments as exact
 from tests.strategies import shards
@@ -88,7 +88,6 @@ def test_sweep__equals_its_twin(order, drawn, extra, seed):
 def test_sweep__leaves_its_inputs_alone(order):
     generator = np.random.default_rng(0)
     from collapsar.storage.shard import Shard
-
     from tests.strategies import documents_of
 
     shard = Shard.of(0, documents_of([{0: 2, 1: 1}, {}, {1: 3}]))
@@ -102,7 +101,6 @@ def test_sweep__leaves_its_inputs_alone(order):
 
 def test_sweep__a_pair_alone_in_its_corpus_follows_the_prior():
     from collapsar.storage.shard import Shard
-
     from tests.strategies import documents_of
 
     shard = Shard.of(0, documents_of([{0: 1}]))
@@ -121,7 +119,6 @@ def test_sweep__a_pair_alone_in_its_corpus_follows_the_prior():
 def test_sweep__is_finite_where_priors_vanish(order, certain, small):
     """Sticks of topics without a token fall to nothing; documents may have a single token."""
     from collapsar.storage.shard import Shard
-
     from tests.strategies import documents_of
 
     shard = Shard.of(0, documents_of([{0: 1}, {}, {1: 1}, {0: 2, 1: 1}]))
@@ -137,7 +134,6 @@ def test_sweep__is_finite_where_priors_vanish(order, certain, small):
 
 def test_sweep__small_priors_are_not_lost_beside_the_own_copy():
     from collapsar.storage.shard import Shard
-
     from tests.strategies import documents_of
 
     shard = Shard.of(0, documents_of([{0: 1}]))

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from collapsar.workers.delta import Delta, change, fresh, total
 from hypothesis import given
 from hypothesis import strategies as st
+
+from collapsar.workers.delta import Delta, change, fresh, total
 
 
 @st.composite

@@ -10,6 +10,8 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import digamma, gammaln
+
 from collapsar.pipeline import collapsed
 from collapsar.pipeline.contract import Summary
 from collapsar.pipeline.models import hdp, lda
@@ -18,8 +20,6 @@ from collapsar.workers import tasks
 from collapsar.workers.kernels import words
 from collapsar.workers.kernels.moments import document_moments, expected_log_rising, expected_tables, positive
 from collapsar.workers.streams import Stream
-from scipy.special import digamma, gammaln
-
 from tests.naive import moments as naive
 from tests.naive.words import log_eta
 from tests.strategies import documents_of

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from collapsar.workers.kernels.predict import fold_in, pair_probability
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsar.workers.kernels.predict import fold_in, pair_probability
 from tests.naive import predict as naive
 from tests.strategies import shards
 

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 import scipy.special
-from collapsar.workers.kernels.special import polygammas
 from hypothesis import given
 from hypothesis import strategies as st
+
+from collapsar.workers.kernels.special import polygammas
 
 pytestmark = pytest.mark.kernels
 

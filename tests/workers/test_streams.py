@@ -1,7 +1,8 @@
 import numpy as np
-from collapsar.workers.streams import Stream
 from hypothesis import given
 from hypothesis import strategies as st
+
+from collapsar.workers.streams import Stream
 
 addresses = st.builds(
     Stream, st.integers(-5, 2**70), st.sampled_from(["start", "sweep", ""]), st.integers(0, 9), st.integers(-1, 9)

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from collapsar.workers.kernels import words
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsar.workers.kernels import words
 from tests.naive import assign as naive_assign
 from tests.naive import moments as exact
 from tests.naive import words as naive

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from collapsar.workers.kernels.compile import F4_2, F8, F8_2, I4, I8, OUT_F4_2, OUT_F8, OUT_F8_2, helper, kernel
 from collapsar.workers.kernels.moments import document_moments, expected_log_rising, expected_tables, positive
 

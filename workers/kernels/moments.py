@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import numpy.typing as npt
+
 from collapsar.workers.kernels.compile import helper
 from collapsar.workers.kernels.special import digamma, tetragamma, trigamma
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from collapsar.workers.kernels.compile import F8, F8_2, I4, I8, OUT_F8, OUT_F8_2, i8, kernel
 
 Array = npt.NDArray[Any]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from collapsar.workers.kernels.compile import F4_2, F8, F8_2, I4, OUT_F8, OUT_F8_2, kernel
 from collapsar.workers.kernels.moments import (
     LARGEST,
