@@ -150,3 +150,6 @@ def test_loop_and_commands__name_no_family():
 
         names = {node.value for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Constant)}
         assert not names & set(family_names()), path
+        imported = {node.module for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)}
+        halves = {f"collapsar.{room}.{name}" for room in ("workers", "pipeline.models") for name in family_names()}
+        assert not imported & halves, path
