@@ -100,7 +100,7 @@ class Family(Protocol):
         """Describe the topics by the `count` most probable words of a block."""
 
     def truth(self, summary: Summary, config: Any, stream: Stream) -> tuple[Arrays, Arrays]:
-        """Draw the rows and globals of a model to simulate from."""
+        """Draw a model to simulate from: its topics, as `collapsar.pipeline.drawing` keeps them, and its globals."""
 
     def simulate(
         self,
@@ -110,7 +110,7 @@ class Family(Protocol):
         tokens: float,
         stream: Stream,
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
-        """Draw documents, ids and all, and their proportions."""
+        """Draw a portion of documents from `truth`, without ids, and their proportions; each has its own stream."""
 
 
 def family_names() -> list[str]:

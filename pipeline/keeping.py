@@ -10,6 +10,8 @@ from collapsar.storage.errors import ClusterError
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.model import ModelRecord, ModelWriter, ShardDocuments
 from collapsar.workers import tasks
+from collapsar.workers.contract import load_sweeps
+from collapsar.workers.delta import Arrays
 
 
 def documents_of(corpus: Corpus) -> list[ShardDocuments]:
@@ -45,7 +47,10 @@ def keep_model(
     """
     with created(place) as folder:
         writer = ModelWriter(folder)
-        written = [executor.submit(write_block, writer, number, block) for number, block in enumerate(state.blocks)]
+        written = [
+            executor.submit(write_block, writer, number, problem.name, block, state.globals)
+            for number, block in enumerate(state.blocks)
+        ]
         written += [executor.submit(write_shard, writer, number, swept) for number, swept in enumerate(state.swept)]
         writer.write_globals(state.globals)
         missing = [part for part in executor.collect(written) if not folder.exists(part)]
@@ -67,9 +72,9 @@ def keep_model(
         writer.finish(record, corpus.vocabulary)
 
 
-def write_block(writer: ModelWriter, number: int, block: tasks.Block) -> str:
+def write_block(writer: ModelWriter, number: int, family: str, block: tasks.Block, globals: Arrays) -> str:
     """Write a block of the vocabulary where it lies, and say what was written."""
-    return writer.write_block(number, block.rows)
+    return writer.write_block(number, load_sweeps(family).finish(block.rows, globals))
 
 
 def write_shard(writer: ModelWriter, number: int, swept: tasks.Swept) -> str:

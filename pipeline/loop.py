@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from collapsar.workers import tasks
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
 
-NEIGHBOURS, BRANCHES = 2, 4  # that a node of the reduction's tree adds, at its leaves and above
+NEIGHBOURS = 2  # shards whose deltas need no tree
 LOSSES = 3  # of work that cannot be done again, in a row, before the loop gives up
 
 
@@ -40,8 +41,8 @@ class Progress:
     figures : dict
         The family's hyperparameters and, where it has one, the ``objective``.
     seconds : dict
-        Where the iteration's time went: ``kernel`` (in sweeps, a worker's mean), ``reduce``, ``update``, ``score``,
-        and ``wait`` for the rest.
+        Where the iteration's time went, a worker's mean: ``kernel`` (sweeps), ``reduce`` (sums and folding), ``score``,
+        the driver's ``update``, and ``wait`` for the rest.
     lost : str
         Why the loop went back to this iteration; empty as a rule.
     """
@@ -89,28 +90,30 @@ def run(
     began, losses = time.perf_counter(), 0
     state = keeper.back(problem) or _blank(problem, executor, globals)
     previous: dict[str, float] = {}
+    clock, ahead = began, None
     while state.iteration < limits.iterations or not state.swept:
-        clock = time.perf_counter()
         try:
-            state, told, figures, updating = _iterate(problem, executor, state)
-            scoring = time.perf_counter()
-            score = _score(problem, executor, state) if _due(state.iteration, limits) and problem.heldout else None
-            now = time.perf_counter()
+            state, told, figures, updating = _iterate(problem, executor, state, ahead)
+            scoring = _submit_scores(problem, executor, state) if _due(state.iteration, limits) else []
             state = keeper.keep(state)
+            # The next sweeps go out before the score has come in, so that no worker waits for the driver.
+            ahead = _submit_round(problem, executor, state) if state.iteration < limits.iterations else None
+            scores = executor.collect(scoring)
         except ClusterError as error:
-            losses += 1
+            losses, ahead = losses + 1, None
             if losses == LOSSES:
                 raise
             state = keeper.back(problem) or _blank(problem, executor, globals)
             yield state, _lost(state, time.perf_counter() - began, error)
             continue
-        losses = 0
-        seconds = _shares(told, executor.workers, now - clock, updating, now - scoring)
+        losses, now = 0, time.perf_counter()
+        seconds = _shares(told, executor.workers, now - clock, updating, sum(one.seconds for one in scores))
+        score, clock = mean_score(scores), now
         moved = told.number(problem.family.CHANGE) / max(told.number("tokens"), 1.0)
         progress = Progress(state.iteration, now - began, moved if state.iteration else None, score, figures, seconds)
         settled = state.iteration > 0 and _settled(progress, previous, limits)
-        if settled and progress.score is None and problem.heldout:  # the last iteration is always scored
-            progress = replace(progress, score=_score(problem, executor, state))
+        if settled and progress.score is None:  # the last iteration is always scored
+            progress = replace(progress, score=mean_score(executor.collect(_submit_scores(problem, executor, state))))
         yield state, progress
         if settled:
             return
@@ -130,27 +133,47 @@ def _lost(state: State, elapsed: float, error: ClusterError) -> Progress:
     return Progress(max(state.iteration, 0), elapsed, None, None, {}, {}, str(error))
 
 
-def _iterate(problem: Problem, executor: Executor, state: State) -> tuple[State, Delta, dict[str, float], float]:
+@dataclass(frozen=True)
+class _Round:
+    """A round of sweeps on its way: what the shards will leave, the folded blocks, and what folding will tell."""
+
+    swept: list[Any]
+    blocks: list[Any]
+    told: list[Any]
+
+
+def _submit_round(problem: Problem, executor: Executor, state: State, number: int = 0) -> _Round:
+    """Submit a sweep of every shard, the sums of their deltas and the folding of these into the blocks."""
+    again = f" {number}" if number else ""  # other numbers in each round
+    purpose = f"sweep{again}" if state.swept else "start"
+    stream = problem.stream.at(iteration=state.iteration + 1, purpose=purpose)
+    swept, blocks = _submit_sweeps(problem, executor, state, stream)
+    return _Round(swept, blocks, [executor.submit(tasks.tell, block) for block in blocks])
+
+
+def _iterate(
+    problem: Problem, executor: Executor, state: State, ahead: _Round | None
+) -> tuple[State, Delta, dict[str, float], float]:
     """Make one iteration, of as many rounds as the family asks for; also time its update."""
     updating, rounds, iteration = 0.0, 0, state.iteration + 1
     while True:
-        stream = problem.stream.at(iteration=iteration)
-        again = f" {rounds}" if rounds else ""  # other numbers in each round
-        swept = _submit_sweeps(problem, executor, state, stream.at(purpose=f"sweep{again}" if state.swept else "start"))
-        blocks = _reduce(problem, executor, state, swept)
-        told = Delta()
-        for part in executor.collect([executor.submit(tasks.tell, block) for block in blocks]):
+        submitted = ahead or _submit_round(problem, executor, state, rounds)
+        told, ahead = Delta(), None
+        for part in executor.collect(submitted.told):
             told = told + part
         began = time.perf_counter()
         figures = problem.family.objective(state.globals, told)
-        update = stream.at(purpose=f"update{again}")
-        after = problem.family.update(state.globals, told, problem.config, update)
+        again = f" {rounds}" if rounds else ""
+        stream = problem.stream.at(iteration=iteration, purpose=f"update{again}")
+        after = problem.family.update(state.globals, told, problem.config, stream)
         updating += time.perf_counter() - began
         _require_finite(after, iteration)
-        state = State(iteration, after, blocks, swept)
+        # A further round belongs to the same iteration: its sweeps are of the iteration before plus one.
         rounds += 1
         if float(after.get("another_round", 0)) <= 0:
+            state = State(iteration, after, submitted.blocks, submitted.swept)
             return state, told, {**figures, **problem.family.figures(after)}, updating
+        state = State(iteration - 1, after, submitted.blocks, submitted.swept)
 
 
 def _require_finite(globals: Arrays, iteration: int) -> None:
@@ -161,52 +184,69 @@ def _require_finite(globals: Arrays, iteration: int) -> None:
             )
 
 
-def _submit_sweeps(problem: Problem, executor: Executor, state: State, stream: Stream) -> list[Any]:
-    submitted = []
-    task: Callable[..., tasks.Swept]
-    for number, shard in enumerate(problem.shards):
-        home = problem.home(number, executor.homes)
-        if state.swept:
-            task, given = tasks.sweep, [shard, state.swept[number]]
-        else:
-            task, given = tasks.start, [shard]
-        submitted.append(executor.submit(task, problem.name, *given, state.blocks, state.globals, stream, home=home))
-    return submitted
+def _submit_sweeps(
+    problem: Problem, executor: Executor, state: State, stream: Stream
+) -> tuple[list[Any], list[Any]]:
+    """Submit sweeps and sums in the order in which they shall be done; return the swept shards and the new blocks.
 
-
-def _reduce(problem: Problem, executor: Executor, state: State, swept: list[Any]) -> list[Any]:
-    """Add the deltas, block by block, and fold them in; what concerns no word goes with the first block.
-
-    The tree is fixed by the number of shards: neighbours two by two, their sums four by four.
+    The tree is fixed by the number of shards: neighbours two by two, and so on up. A node is submitted as soon as what
+    it adds has been, so that few deltas wait for their sum at a time.
     """
-    folded = []
-    for number, (low, high) in enumerate(zip(problem.cuts, problem.cuts[1:], strict=False)):
-        part = None if len(problem.cuts) == 2 else (low, high, number == 0)
-        sums = [_add_neighbours(problem, executor, swept, first, part) for first in range(0, len(swept), NEIGHBOURS)]
-        while len(sums) > BRANCHES:
-            groups = [sums[first : first + BRANCHES] for first in range(0, len(sums), BRANCHES)]
-            sums = [executor.submit(tasks.add, group) for group in groups]
-        folded.append(executor.submit(tasks.fold, problem.name, state.blocks[number], sums, state.globals))
-    return folded
+    swept: list[Any] = []
+    parts = [None] if len(problem.cuts) == 2 else [(*bound, not bound[0]) for bound in pairwise(problem.cuts)]
+    waiting: list[list[tuple[int, Any]]] = [[] for _ in parts]  # (height, sum) from left to right, by block
+    last = len(problem.shards) - 1
+    for number in range(len(problem.shards)):
+        swept.append(_submit_sweep(problem, executor, state, stream, number))
+        for sums, part in zip(waiting, parts, strict=True):
+            if len(problem.shards) > NEIGHBOURS:
+                _climb(executor, sums, executor.submit(tasks.pick, swept[-1], part, home=_home(problem, executor, number)))
+            elif number == last:
+                sums += [(0, one) for one in _picked(problem, executor, swept, part)]
+    folded = [
+        executor.submit(tasks.fold, problem.name, block, [one for _, one in sums], state.globals)
+        for block, sums in zip(state.blocks, waiting, strict=True)
+    ]
+    return swept, folded
 
 
-def _add_neighbours(problem: Problem, executor: Executor, swept: list[Any], first: int, part: Any) -> Any:
-    """Add the deltas of neighbours where they live, or, if they live apart, pick them out first: locals stay."""
-    group = swept[first : first + NEIGHBOURS]
-    homes = {problem.home(first + place, executor.homes) for place in range(len(group))}
-    if len(homes) == 1:
-        return executor.submit(tasks.add_swept, group, part)
-    return executor.submit(tasks.add, [executor.submit(tasks.pick, one, part) for one in group])
+def _submit_sweep(problem: Problem, executor: Executor, state: State, stream: Stream, number: int) -> Any:
+    home = _home(problem, executor, number)
+    given = (problem.scratch, state.blocks, state.globals, stream)
+    if state.swept:
+        return executor.submit(
+            tasks.sweep, problem.name, problem.shards[number], state.swept[number], *given, home=home
+        )
+    return executor.submit(tasks.start, problem.name, problem.shards[number], *given, home=home)
 
 
-def _score(problem: Problem, executor: Executor, state: State) -> float | None:
-    """Return the mean log probability of a held-out token; the sum is taken in the order of the shards."""
+def _climb(executor: Executor, sums: list[tuple[int, Any]], leaf: Any) -> None:
+    """Put a leaf to the right of the sums so far, and add what stands at the same height."""
+    height = 0
+    while sums and sums[-1][0] == height:
+        leaf, height = executor.submit(tasks.add, [sums.pop()[1], leaf]), height + 1
+    sums.append((height, leaf))
+
+
+def _picked(problem: Problem, executor: Executor, swept: list[Any], part: Any) -> list[Any]:
+    """Return what so few shards left that folding may add it: where they live apart, picked out first."""
+    homes = {_home(problem, executor, number) for number in range(len(swept))}
+    if part is None and len(homes) == 1:
+        return swept
+    return [executor.submit(tasks.pick, one, part) for one in swept]
+
+
+def _home(problem: Problem, executor: Executor, number: int) -> int:
+    return problem.home(number, executor.homes)
+
+
+def _submit_scores(problem: Problem, executor: Executor, state: State) -> list[Any]:
+    """Submit the scoring of the held-out pairs; nothing where there are none."""
     submitted = []
     for number, heldout in enumerate(problem.heldout):
-        home = problem.home(number, executor.homes)
         given = (heldout, state.swept[number], state.blocks, state.globals)
-        submitted.append(executor.submit(tasks.score, problem.name, *given, home=home))
-    return mean_score(executor.collect(submitted))
+        submitted.append(executor.submit(tasks.score, problem.name, *given, home=_home(problem, executor, number)))
+    return submitted
 
 
 def mean_score(scores: Sequence[tasks.Score]) -> float | None:
@@ -216,10 +256,9 @@ def mean_score(scores: Sequence[tasks.Score]) -> float | None:
 
 
 def _shares(told: Delta, workers: int, whole: float, updating: float, scoring: float) -> dict[str, float]:
-    kernel = told.seconds.get("kernel", 0.0) / workers
-    reduce = told.seconds.get("reduce", 0.0) / workers
-    wait = max(whole - kernel - reduce - updating - scoring, 0.0)
-    return {"kernel": kernel, "reduce": reduce, "update": updating, "score": scoring, "wait": wait}
+    spent = {name: told.seconds.get(name, 0.0) / workers for name in ("kernel", "reduce")}
+    spent.update(update=updating, score=scoring / workers)
+    return {**spent, "wait": max(whole - sum(spent.values()), 0.0)}
 
 
 def _settled(progress: Progress, previous: dict[str, float], limits: Limits) -> bool:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collapsar.pipeline.config import make_config
-from collapsar.pipeline.contract import Summary, load_family
-from collapsar.pipeline.inference import sparse
+from collapsar.pipeline.contract import Family, FamilyConfig, Summary, load_family
+from collapsar.pipeline.drawing import expected_counts, portion
+from collapsar.pipeline.inference import SCHEMA
 from collapsar.storage.errors import OptionError
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.manifest import Manifest, VocabularyRecord
 from collapsar.storage.model import ModelRecord, ModelWriter
 from collapsar.storage.progress import Counting, silent
+from collapsar.storage.shard import Documents
 from collapsar.storage.vocabulary import FILE, Vocabulary, words_digest
 from collapsar.storage.writer import CorpusWriter, even_shard_tokens, numbered_ids
+from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
+
+BLOCK_CELLS = 8_000_000  # of words x topics, so that a block of the truth is 64 MB where it is written
+LEAST_PROPORTION = 1e-4  # of 500 topics at the defaults, smaller ones are 62% of the entries and 0.3% of the sum
 
 
 def simulate(
@@ -37,8 +45,12 @@ def simulate(
 ) -> Manifest:
     """Draw a corpus from a family's own model.
 
-    The truth lies in the corpus's folder ``truth``: a model of the drawn topics, which `topics` reads, and the drawn
-    proportions, ``truth/proportions/part-00000.parquet`` and so on, as `infer` writes them.
+    The truth lies in the corpus's folder ``truth``: a model of the drawn topics, which `topics` and `evaluate` read,
+    and the drawn proportions, ``truth/proportions/part-00000.parquet`` and so on, as `infer` writes them. Proportions
+    below 0.0001 are left out, as rows of many topics would hold them all; what is left out is one minus the sum.
+
+    The corpus depends on the sizes, the options, the seed and `shard_tokens` alone. Memory holds the topics, without
+    their words of a probability below 1e-12, and one shard: it does not grow with the number of documents.
 
     Parameters
     ----------
@@ -78,38 +90,87 @@ def simulate(
         raise OptionError(f"--shard-tokens: expected 1 or more, found {shard_tokens}")
     drawing, config = load_family(family), make_config(family, options)
     stream = Stream(seed, "simulate")
-    rows, globals_ = drawing.truth(Summary(documents, words, int(documents * tokens)), config, stream)
-    size = shard_tokens or even_shard_tokens(int(documents * tokens))
-    portion = max(round(size / tokens), 1)
+    topics, globals_ = drawing.truth(Summary(documents, words, int(documents * tokens)), config, stream)
+    size = max(round((shard_tokens or even_shard_tokens(int(documents * tokens))) / tokens), 1)
     names = [f"w{number:0{len(str(words - 1))}d}" for number in range(words)]
     with created(Folder(corpus)) as folder:
-        writer = CorpusWriter(folder, words)
-        for place, first in enumerate(range(0, documents, portion)):
-            count = min(portion, documents - first)
-            drawn, theta = drawing.simulate(rows, globals_, count, tokens, stream.at(place=place))
-            drawn = replace(drawn, ids=numbered_ids(first + 1, count))
+        truth, writer = ModelWriter(folder / "truth"), CorpusWriter(folder, words)
+        cuts = _write_topics(truth, topics, globals_, words)
+        for place, first in enumerate(range(0, documents, size)):
+            ids = numbered_ids(first + 1, min(size, documents - first))
+            drawn, table = _draw_shard(drawing, topics, globals_, ids, tokens, stream.at(place=place))
             writer.add_shard(drawn)
-            _write_proportions(folder, place, drawn.ids, theta)
-            progress(first + count)
+            _write_proportions(folder, place, table)
+            del drawn, table  # before the next shard's are made
+            progress(first + len(ids))
         manifest = writer.finish(names)
-        truth = ModelWriter(folder / "truth")
-        truth.write_globals(globals_)
-        truth.write_block(0, rows)
-        nothing = np.zeros(words, dtype=np.int64)
-        record = ModelRecord(
-            family=family,
-            options=config.model_dump(mode="json"),
-            iterations=0,
-            corpus=manifest.digest,
-            vocabulary=VocabularyRecord(file=FILE, words=words, sha256="0" * 64, words_sha256=words_digest(names)),
-            blocks=(0, words),
-            shards=(),
-        )
-        truth.finish(record, Vocabulary(names, nothing, nothing))
+        _finish_truth(truth, family, config, manifest, names, cuts)
     return manifest
 
 
-def _write_proportions(folder: Folder, place: int, ids: pa.Array, theta: Any) -> None:
+def _write_topics(truth: ModelWriter, topics: Arrays, globals_: Arrays, words: int) -> tuple[int, ...]:
+    """Write the drawn topics and the globals of the truth; return the blocks of the vocabulary, which are dense."""
+    truth.write_globals(globals_)
+    cuts = (*range(0, words, max(BLOCK_CELLS // topics["tokens"].size, 1)), words)
+    for number, (low, high) in enumerate(pairwise(cuts)):
+        truth.write_block(number, {"word_topic": expected_counts(topics, low, high)})
+    return cuts
+
+
+def _draw_shard(
+    drawing: Family, topics: Arrays, globals_: Arrays, ids: pa.Array, tokens: float, stream: Stream
+) -> tuple[Documents, pa.Table]:
+    """Draw a shard's documents, and the table of their proportions, in portions that memory does not feel."""
+    size = portion(topics, tokens)
+    parts, tables = [], []
+    for number, first in enumerate(range(0, len(ids), size), start=1):
+        own = ids.slice(first, size)
+        drawn, theta = drawing.simulate(topics, globals_, len(own), tokens, stream.at(iteration=number))
+        parts.append(replace(drawn, ids=own))
+        tables.append(_table(own, theta))
+    return Documents.join(parts), pa.concat_tables(tables)
+
+
+def _table(ids: pa.Array, theta: npt.NDArray[np.float64]) -> pa.Table:
+    """Make the table that `inference.sparse` would make, in half the time.
+
+    That one keeps the order of equal proportions and so needs a stable sort; drawn ones are not equal.
+    """
+    kept = np.where(theta < LEAST_PROPORTION, 0.0, theta)
+    order = np.argsort(-kept, axis=1)
+    falling = np.take_along_axis(kept, order, axis=1)
+    keep = falling > 0
+    offsets = pa.array(np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int32))
+    topics = pa.ListArray.from_arrays(offsets, pa.array(order[keep].astype(np.int32)))
+    proportions = pa.ListArray.from_arrays(offsets, pa.array(falling[keep].astype(np.float32)))
+    return pa.Table.from_arrays([ids, topics, proportions], schema=SCHEMA)
+
+
+def _write_proportions(folder: Folder, place: int, table: pa.Table) -> None:
     sink = pa.BufferOutputStream()
-    pq.write_table(sparse(ids, theta, 0.0), sink, compression="zstd")
+    # No two proportions are equal, so a dictionary of them would only cost time; streams of their bytes compress.
+    encoding = {"proportions.list.element": "BYTE_STREAM_SPLIT"}
+    pq.write_table(table, sink, compression="zstd", use_dictionary=["topics.list.element"], column_encoding=encoding)
     folder.write(f"truth/proportions/part-{place:05d}.parquet", sink.getvalue().to_pybytes())
+
+
+def _finish_truth(
+    truth: ModelWriter,
+    family: str,
+    config: FamilyConfig,
+    manifest: Manifest,
+    names: list[str],
+    cuts: tuple[int, ...],
+) -> None:
+    """Write the record that makes a model of the truth; it has not seen any document."""
+    record = ModelRecord(
+        family=family,
+        options=config.model_dump(mode="json"),
+        iterations=0,
+        corpus=manifest.digest,
+        vocabulary=VocabularyRecord(file=FILE, words=len(names), sha256="0" * 64, words_sha256=words_digest(names)),
+        blocks=cuts,
+        shards=(),
+    )
+    nothing = np.zeros(len(names), dtype=np.int64)
+    truth.finish(record, Vocabulary(names, nothing, nothing))

@@ -29,6 +29,8 @@ class Problem:
         First words of the blocks of the vocabulary and, last, its size.
     stream : Stream
         The run's seed.
+    scratch : str or None
+        Folder, of each machine its own, where local states lie on disk; None where they stay in memory.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Problem:
     heldout: Sequence[Any]
     cuts: tuple[int, ...]
     stream: Stream
+    scratch: str | None = None
 
     def home(self, shard: int, homes: int) -> int:
         """Return which of some homes a shard lives in: neighbours live together, as they are added first."""

@@ -77,7 +77,7 @@ class ModelWriter:
         return name
 
     def write_shard(self, number: int, local: Mapping[str, npt.NDArray[Any]]) -> str:
-        """Write what a model keeps of a local state, the arrays whose first dim is ``document``; return its name."""
+        """Write what a model keeps of a local state, the arrays named ``document...``; return its name."""
         name = f"documents/{number:05d}"
         write_arrays(self.folder / name, {key: values for key, values in local.items() if key.startswith("document")})
         return name

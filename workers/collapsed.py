@@ -14,12 +14,41 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.shard import Shard
+from collapsar.workers import listed
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.kernels import assign, predict, words
 from collapsar.workers.streams import Stream
 
 FOLD_IN_SWEEPS = 100
 CELLS = 1 << 22  # responsibilities that the start draws at a time
+
+
+@dataclass(frozen=True)
+class Listing:
+    """How active responsibilities are kept; see `collapsar.workers.listed`.
+
+    Attributes
+    ----------
+    most : int
+        Most topics that a document may list; 0 for the default, which grows with its pairs.
+    even : float
+        What keeps a word's background even over the topics while it has no tokens.
+    weight, following : numpy.ndarray of float64, shape (topics,)
+        a_k / (B + E[n_k]) by which background is spread: since E[n_k] was last summed, and from the next fold on.
+    """
+
+    most: int
+    even: float
+    weight: npt.NDArray[np.float64]
+    following: npt.NDArray[np.float64]
+
+
+def listing(globals: Arrays, topics: npt.NDArray[np.float64], total: float) -> Listing | None:
+    """Take from the globals how responsibilities are kept; None where they are dense."""
+    if not globals["active"]:
+        return None
+    following = topics / (total + globals["topic_moments"][0])
+    return Listing(int(globals["most_active"]), float(globals["spread_even"]), globals["spread_weight"], following)
 
 
 @dataclass(frozen=True)
@@ -42,6 +71,8 @@ class Parameters:
         Whether E[s_k] is asked for.
     moments : bool
         Whether the rows carry V[n_kw] and Z[n_kw].
+    listing : Listing or None
+        How active responsibilities are kept; None where they are dense.
     """
 
     topics: npt.NDArray[np.float64]
@@ -51,10 +82,14 @@ class Parameters:
     order: int = 0
     tables: bool = False
     moments: bool = False
+    listing: Listing | None = None
 
 
-def blank(count: int, topics: int, moments: bool) -> Arrays:
+def blank(count: int, topics: int, globals: Arrays) -> Arrays:
     """Make the rows of words that have no token yet."""
+    moments = bool(globals["moments"])
+    if globals["active"]:
+        return listed.blank(count, topics, moments)
     names = ["word_topic", *(["word_topic_variance", "word_topic_log_absent"] if moments else [])]
     return {
         **{name: np.zeros((count, topics)) for name in names},
@@ -62,8 +97,10 @@ def blank(count: int, topics: int, moments: bool) -> Arrays:
     }
 
 
-def start(shard: Shard, topics: int, stream: Stream, moments: bool) -> tuple[Arrays, Delta]:
+def start(shard: Shard, topics: int, stream: Stream, globals: Arrays) -> tuple[Arrays, Delta]:
     """Draw near-uniform responsibilities, q ~ 1 + u with u uniform on [0, 1], and count them.
+
+    Active ones are drawn over a few random topics of each document (`listed.start`).
 
     Parameters
     ----------
@@ -73,16 +110,19 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool) -> tuple[Arr
         K.
     stream : Stream
         Addressed to the shard.
-    moments : bool
-        Whether to give V[n_kw] and Z[n_kw] too.
+    globals : Arrays
+        Say whether responsibilities are active, and whether V[n_kw] and Z[n_kw] are wanted.
 
     Returns
     -------
     local : Arrays
-        ``pair_topic`` and ``document_topic``, float32.
+        ``pair_topic`` and ``document_topic``, float32; or what `listed` keeps.
     delta : Delta
         Changes from nothing.
     """
+    moments = bool(globals["moments"])
+    if globals["active"]:
+        return listed.start(shard, topics, stream, moments, int(globals["most_active"]))
     generator = stream.generator()
     pair_topic = np.empty((shard.pairs, topics), dtype=np.float32)
     portion = max(CELLS // topics, 1)
@@ -151,6 +191,10 @@ def sweep(
         ``documents`` and ``tokens``.
     """
     began = time.perf_counter()
+    if parameters.listing is not None:
+        local, delta = listed.sweep(shard, local, rows, totals, parameters)
+        more = _document_sums(shard, parameters, None, np.zeros(2))
+        return local, Delta({**delta.parts, **more}, delta.ids, {"kernel": time.perf_counter() - began})
     topics = parameters.topics.size
     old = local["pair_topic"]
     new = {"pair_topic": np.empty_like(old), "document_topic": np.empty_like(local["document_topic"])}
@@ -204,14 +248,16 @@ def _log_absent_change(shard: Shard, old: npt.NDArray[Any], new: npt.NDArray[Any
 
 
 def _document_sums(
-    shard: Shard, parameters: Parameters, tables: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]
+    shard: Shard, parameters: Parameters, tables: npt.NDArray[np.float64] | None, sums: npt.NDArray[np.float64]
 ) -> dict[str, Part]:
     eta = np.zeros(2)
     words.log_eta(shard.lengths.astype(np.float64), np.array([parameters.concentration]), eta)
     parts = {"documents": fresh(float(shard.documents)), "tokens": fresh(float(shard.tokens))}
     if parameters.tables or parameters.order == 2:
-        parts.update(tables=fresh(tables, "topic"), log_eta=fresh(eta[0]))
-    if parameters.order == 2:
+        parts["log_eta"] = fresh(eta[0])
+        if tables is not None:
+            parts["tables"] = fresh(tables, "topic")
+    if parameters.order == 2 and parameters.listing is None:
         parts["bound_documents"] = fresh(eta[1] + sums.sum())
     return parts
 
@@ -233,9 +279,29 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[Arrays, D
     block : Arrays
         The new rows; ``word_tables`` is sum_k E[t_kw].
     delta : Delta
-        Changes by topic (``topic``, ``topic_variance``, ``topic_log_absent``); fresh ``moved`` (sum of absolute
-        changes of E[n_kw]) and, with moments, ``tables_of_words`` and ``bound_words``.
+        Changes by topic (``topic``, ``topic_variance``, ``topic_log_absent``), or fresh totals where responsibilities
+        are active; fresh ``moved`` (sum of absolute changes of E[n_kw]) and, with moments, ``tables_of_words`` and
+        ``bound_words``.
     """
+    if parameters.listing is not None:
+        after, parts = listed.fold(block, delta, parameters)
+    else:
+        after, parts = _fold_dense(block, delta)
+    if parameters.moments:
+        mean = counts(after, parameters, folded=True)
+        spread = mean - after["word_active"] if parameters.listing is not None else np.zeros(())
+        variance, log_absent = after["word_topic_variance"] + spread, after["word_topic_log_absent"] - spread
+        tables, bound = np.empty(parameters.words.size), np.zeros(1)
+        words.word_tables(mean, variance, log_absent, parameters.words, tables, bound)
+        after["word_tables"] = tables
+        parts.update(tables_of_words=fresh(tables.sum()), bound_words=fresh(bound[0]))
+        if parameters.listing is not None:
+            parts["topic_variance_total"] = fresh(variance.sum(axis=0), "topic")
+            parts["topic_log_absent_total"] = fresh(log_absent.sum(axis=0), "topic")
+    return after, Delta(parts)
+
+
+def _fold_dense(block: Arrays, delta: Delta) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Part]]:
     ids = delta.ids.get("word", np.zeros(0, dtype=np.int64))
     after = {name: np.array(values) for name, values in block.items()}
     parts: dict[str, Part] = {}
@@ -243,19 +309,25 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[Arrays, D
         after[name][ids] += part.values
         parts[name.removeprefix("word_")] = change(part.values.sum(axis=0), "topic")
     parts["moved"] = fresh(np.abs(delta["word_topic"]).sum() if "word_topic" in delta else 0.0)
-    if parameters.moments:
-        tables, bound = np.empty(parameters.words.size), np.zeros(1)
-        words.word_tables(
-            after["word_topic"],
-            after["word_topic_variance"],
-            after["word_topic_log_absent"],
-            parameters.words,
-            tables,
-            bound,
-        )
-        after["word_tables"] = tables
-        parts.update(tables_of_words=fresh(tables.sum()), bound_words=fresh(bound[0]))
-    return after, Delta(parts)
+    return after, parts
+
+
+def counts(rows: Arrays, parameters: Parameters, *, folded: bool = False) -> npt.NDArray[np.float64]:
+    """Return E[n_kw] of rows, shape (words at hand, topics); `folded` rows stand before the next update."""
+    if "word_topic" in rows:
+        return np.asarray(rows["word_topic"], dtype=np.float64)
+    if parameters.listing is None:
+        raise ValueError("rows of active responsibilities need a listing")
+    weight = parameters.listing.following if folded else parameters.listing.weight
+    return listed.expected(rows, weight, parameters.listing.even)
+
+
+def finish(block: Arrays, parameters: Parameters) -> Arrays:
+    """Return the rows that a finished model keeps: E[n_kw] as ``word_topic``."""
+    if parameters.listing is None:
+        return block
+    kept = {name: values for name, values in block.items() if name == "word_tables"}
+    return {"word_topic": counts(block, parameters).astype(np.float32), **kept}
 
 
 def settle(shard: Shard, rows: Arrays, totals: npt.NDArray[np.float64], parameters: Parameters) -> Arrays:
@@ -285,16 +357,19 @@ def settle(shard: Shard, rows: Arrays, totals: npt.NDArray[np.float64], paramete
 
 def word_probability(rows: Arrays, totals: npt.NDArray[np.float64], parameters: Parameters) -> npt.NDArray[np.float64]:
     """Return phi_kw = (b_w + E[n_kw]) / (B + E[n_k]), shape (words at hand, topics)."""
-    counts = np.maximum(rows["word_topic"], 0.0) + parameters.words[:, np.newaxis]
-    probability: npt.NDArray[np.float64] = counts / (parameters.total + totals[0])
+    smoothed = np.maximum(counts(rows, parameters), 0.0) + parameters.words[:, np.newaxis]
+    probability: npt.NDArray[np.float64] = smoothed / (parameters.total + totals[0])
     return probability
 
 
 def proportions(local: Arrays, parameters: Parameters) -> npt.NDArray[np.float64]:
     """Return theta_dk = (a_k + E[n_dk]) / (A + n_d), shape (documents, topics)."""
-    counts = np.asarray(local["document_topic"], dtype=np.float64)
-    theta: npt.NDArray[np.float64] = (counts + parameters.topics) / (
-        parameters.concentration + counts.sum(axis=1, keepdims=True)
+    if "document_lists" in local:
+        tokens = listed.document_topic(local, parameters.topics)
+    else:
+        tokens = np.asarray(local["document_topic"], dtype=np.float64)
+    theta: npt.NDArray[np.float64] = (tokens + parameters.topics) / (
+        parameters.concentration + tokens.sum(axis=1, keepdims=True)
     )
     return theta
 
@@ -325,6 +400,9 @@ def pair_probability(
     Arrays
         ``probability``, shape (held-out pairs,).
     """
+    if "document_lists" in local:
+        found = listed.probability(heldout, local, counts(rows, parameters), totals, parameters)
+        return {"probability": found}
     theta = proportions(local, parameters)
     rest = np.maximum(1.0 - theta.sum(axis=1), 0.0)
     probability = np.empty(heldout.pairs)

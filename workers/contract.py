@@ -21,7 +21,7 @@ class Sweeps(Protocol):
     what has the dim ``word``, cut to the words at hand; a ``block`` is the rows of a run of the vocabulary; a
     ``local`` is what a shard keeps between sweeps. Nothing is changed in place: a task may run twice.
 
-    Names read as their dims. Of a local, a finished model keeps the arrays whose first dim is ``document``.
+    Names read as their dims. Of a local, a finished model keeps the arrays whose names begin with ``document``.
     """
 
     def blank(self, words: int, globals: Arrays) -> Arrays:
@@ -49,6 +49,9 @@ class Sweeps(Protocol):
 
     def fold(self, block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
         """Add the rows of a delta, whose word ids count from the block's first; give what `update` needs of words."""
+
+    def finish(self, block: Arrays, globals: Arrays) -> Arrays:
+        """Give the rows that a finished model keeps of a block."""
 
     def settle(self, shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
         """Fit the local state of unseen documents with the rest of the model held fixed."""

@@ -26,21 +26,23 @@ def _tau(rows: Arrays, globals: Arrays) -> npt.NDArray[np.float64] | None:
     return tau
 
 
-def _updating(rows: Arrays, globals: Arrays) -> Parameters:
+def updating(rows: Arrays, globals: Arrays) -> Parameters:
     """Return the parameters of the updates: geometric expectations."""
     tau = _tau(rows, globals)
     if tau is None:
-        share = np.full(rows["word_topic"].shape[0], 1.0 / float(globals["vocabulary"]))
+        share = np.full(len(next(iter(rows.values()))), 1.0 / float(globals["vocabulary"]))
     else:
         share = np.exp(digamma(tau) - digamma(float(globals["tau_total"])))
+    topics = float(globals["alpha_geometric"]) * globals["pi_geometric"]
     return Parameters(
-        topics=float(globals["alpha_geometric"]) * globals["pi_geometric"],
+        topics=topics,
         concentration=float(globals["alpha"]),
         words=np.maximum(float(globals["beta_geometric"]) * share, 1e-12),
         total=float(globals["beta"]),
         order=int(globals["order"]),
         tables=bool(globals["tables"]),
         moments=bool(globals["moments"]),
+        listing=collapsed.listing(globals, topics, float(globals["beta"])),
     )
 
 
@@ -48,20 +50,22 @@ def predicting(rows: Arrays, globals: Arrays) -> Parameters:
     """Return the parameters of prediction: expectations."""
     tau = _tau(rows, globals)
     if tau is None:
-        share = np.full(rows["word_topic"].shape[0], 1.0 / float(globals["vocabulary"]))
+        share = np.full(len(next(iter(rows.values()))), 1.0 / float(globals["vocabulary"]))
     else:
         share = tau / float(globals["tau_total"])
+    topics = float(globals["alpha"]) * globals["pi"]
     return Parameters(
-        topics=float(globals["alpha"]) * globals["pi"],
+        topics=topics,
         concentration=float(globals["alpha"]),
         words=float(globals["beta"]) * share,
         total=float(globals["beta"]),
+        listing=collapsed.listing(globals, topics, float(globals["beta"])),
     )
 
 
 def blank(words: int, globals: Arrays) -> Arrays:
     """Make the rows of `words` words before any document has been seen."""
-    return collapsed.blank(words, globals["pi"].size, bool(globals["moments"]))
+    return collapsed.blank(words, globals["pi"].size, globals)
 
 
 def start(
@@ -72,7 +76,7 @@ def start(
     warm: Arrays | None = None,
 ) -> tuple[Arrays, Delta]:
     """Draw a shard's first responsibilities and count them."""
-    return collapsed.start(shard, globals["pi"].size, stream, bool(globals["moments"]))
+    return collapsed.start(shard, globals["pi"].size, stream, globals)
 
 
 def sweep(
@@ -83,12 +87,12 @@ def sweep(
     stream: Stream,
 ) -> tuple[Arrays, Delta]:
     """Pass once over a shard; ``tables`` is E[s_k] and ``log_eta`` is sum_d E[log eta_d]."""
-    return collapsed.sweep(shard, local, rows, globals["topic_moments"], _updating(rows, globals))
+    return collapsed.sweep(shard, local, rows, globals["topic_moments"], updating(rows, globals))
 
 
 def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     """Add the rows of a delta; ``tau_*`` are the sums over words of q(tau)'s divergence from its prior."""
-    after, given = collapsed.fold(block, delta, _updating(block, globals))
+    after, given = collapsed.fold(block, delta, updating(block, globals))
     tau = _tau(block, globals)
     if tau is None:
         return after, given
@@ -107,6 +111,11 @@ def _divergence(tau: npt.NDArray[np.float64], prior: float) -> dict[str, Part]:
     }
 
 
+def finish(block: Arrays, globals: Arrays) -> Arrays:
+    """Give the rows that a finished model keeps."""
+    return collapsed.finish(block, updating(block, globals))
+
+
 def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
     """Fit the counts of unseen documents under fixed topics."""
     return collapsed.settle(shard, rows, globals["topic_moments"], predicting(rows, globals))
@@ -119,5 +128,5 @@ def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arr
 
 def infer(local: Arrays, globals: Arrays) -> Arrays:
     """Give the documents' proportions theta_dk = (E[alpha] E[pi_k] + E[n_dk]) / (E[alpha] + n_d)."""
-    empty = {"word_topic": np.zeros((0, 0)), "word_tables": np.zeros(0)}
+    empty = {"word_tables": np.zeros(0)}
     return {"document_topic": collapsed.proportions(local, predicting(empty, globals))}

@@ -16,23 +16,25 @@ from collapsar.workers.streams import Stream
 
 def parameters(rows: Arrays, globals: Arrays) -> Parameters:
     """Take a_k from the globals, and b_w from there or, where it differs by word, from the tables of the word."""
-    words = np.full(rows["word_topic"].shape[0], float(globals["beta"]) / float(globals["vocabulary"]))
+    words = np.full(len(next(iter(rows.values()))), float(globals["beta"]) / float(globals["vocabulary"]))
     if globals["asymmetric_beta"] and globals["beta_rate"] > 0:
         words = (rows["word_tables"] + float(globals["word_tables_prior"])) / float(globals["beta_rate"])
+    topics = np.asarray(globals["alpha"], dtype=np.float64)
     return Parameters(
-        topics=np.asarray(globals["alpha"], dtype=np.float64),
+        topics=topics,
         concentration=float(globals["alpha"].sum()),
         words=words,
         total=float(globals["beta"]),
         order=int(globals["order"]),
         tables=bool(globals["learn_alpha"]),
         moments=bool(globals["moments"]),
+        listing=collapsed.listing(globals, topics, float(globals["beta"])),
     )
 
 
 def blank(words: int, globals: Arrays) -> Arrays:
     """Make the rows of `words` words before any document has been seen."""
-    return collapsed.blank(words, globals["alpha"].size, bool(globals["moments"]))
+    return collapsed.blank(words, globals["alpha"].size, globals)
 
 
 def start(
@@ -43,7 +45,7 @@ def start(
     warm: Arrays | None = None,
 ) -> tuple[Arrays, Delta]:
     """Draw a shard's first responsibilities and count them."""
-    return collapsed.start(shard, globals["alpha"].size, stream, bool(globals["moments"]))
+    return collapsed.start(shard, globals["alpha"].size, stream, globals)
 
 
 def sweep(
@@ -60,6 +62,11 @@ def sweep(
 def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     """Add the rows of a delta to a block of the vocabulary."""
     return collapsed.fold(block, delta, parameters(block, globals))
+
+
+def finish(block: Arrays, globals: Arrays) -> Arrays:
+    """Give the rows that a finished model keeps."""
+    return collapsed.finish(block, parameters(block, globals))
 
 
 def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:

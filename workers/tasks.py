@@ -13,6 +13,7 @@ from collapsar.storage.corpus import ShardReference
 from collapsar.storage.shard import Shard
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays, Delta, total
+from collapsar.workers.shelf import Shelf, shelve
 from collapsar.workers.streams import Stream
 
 
@@ -43,9 +44,26 @@ class Score:
     seconds: float = 0.0
 
 
-def load(reference: ShardReference) -> Shard:
-    """Read a shard and check its digest."""
-    return reference.load()
+@dataclass(frozen=True, slots=True)
+class ShardOnDisk:
+    """A shard whose arrays lie in scratch files between its sweeps."""
+
+    number: int
+    arrays: Shelf
+
+
+def load(reference: ShardReference, scratch: str | None = None) -> Shard | ShardOnDisk:
+    """Read a shard and check its digest; with a folder for scratch files, leave it there."""
+    shard = reference.load()
+    if scratch is None:
+        return shard
+    arrays = {name: getattr(shard, name) for name in ("offsets", "words", "position", "counts")}
+    return ShardOnDisk(shard.number, shelve(arrays, scratch))
+
+
+def opened(shard: Shard | ShardOnDisk) -> Shard:
+    """Bring a shard into memory."""
+    return shard if isinstance(shard, Shard) else Shard(shard.number, **shard.arrays)
 
 
 def blank(family: str, low: int, high: int, globals: Arrays) -> Block:
@@ -53,23 +71,36 @@ def blank(family: str, low: int, high: int, globals: Arrays) -> Block:
     return Block(low, high, load_sweeps(family).blank(high - low, globals), Delta())
 
 
-def start(family: str, shard: Shard, blocks: Sequence[Block], globals: Arrays, stream: Stream) -> Swept:
-    """Make a shard's first local state."""
+def start(
+    family: str,
+    shard: Shard | ShardOnDisk,
+    scratch: str | None,
+    blocks: Sequence[Block],
+    globals: Arrays,
+    stream: Stream,
+) -> Swept:
+    """Make a shard's first local state; on disk, if there is a folder for scratch files."""
+    shard = opened(shard)
     rows = gather(blocks, shard.words)
-    return Swept(*load_sweeps(family).start(shard, rows, globals, stream.at(place=shard.number)))
+    local, delta = load_sweeps(family).start(shard, rows, globals, stream.at(place=shard.number))
+    return Swept(local if scratch is None else shelve(local, scratch), delta)
 
 
 def sweep(
     family: str,
-    shard: Shard,
+    shard: Shard | ShardOnDisk,
     before: Swept,
+    scratch: str | None,
     blocks: Sequence[Block],
     globals: Arrays,
     stream: Stream,
 ) -> Swept:
     """Pass once over a shard, from the local state of its previous sweep."""
+    shard = opened(shard)
+    local = before.local if scratch is None else shelve(before.local, scratch)
     rows = gather(blocks, shard.words)
-    return Swept(*load_sweeps(family).sweep(shard, before.local, rows, globals, stream.at(place=shard.number)))
+    after, delta = load_sweeps(family).sweep(shard, local, rows, globals, stream.at(place=shard.number))
+    return Swept(after if scratch is None else shelve(after, scratch), delta)
 
 
 def gather(blocks: Sequence[Block], words: Any) -> Arrays:
@@ -106,11 +137,6 @@ def pick(swept: Swept, part: tuple[int, int, bool] | None) -> Delta:
     return swept.delta.without_dim("word") + rows if with_rest else rows
 
 
-def add_swept(group: Sequence[Swept], part: tuple[int, int, bool] | None) -> Delta:
-    """Add the deltas of sweeps that lie in one place, a leaf of the reduction's tree."""
-    return add([pick(swept, part) for swept in group])
-
-
 def add(deltas: Sequence[Delta]) -> Delta:
     """Add deltas, a node of the reduction's tree."""
     began = time.perf_counter()
@@ -118,10 +144,10 @@ def add(deltas: Sequence[Delta]) -> Delta:
     return Delta(result.parts, result.ids, _spent(result, began))
 
 
-def fold(family: str, block: Block, deltas: Sequence[Delta], globals: Arrays) -> Block:
+def fold(family: str, block: Block, deltas: Sequence[Delta | Swept], globals: Arrays) -> Block:
     """Add deltas, the root of the tree, to a block of the vocabulary; what concerns no word is told on."""
     began = time.perf_counter()
-    delta = total(deltas)
+    delta = total([one.delta if isinstance(one, Swept) else one for one in deltas])
     rows = delta.with_dim("word")
     ids = {dim: values - block.low if dim == "word" else values for dim, values in rows.ids.items()}
     after, told = load_sweeps(family).fold(block.rows, Delta(rows.parts, ids), globals)
@@ -140,13 +166,13 @@ def _spent(delta: Delta, began: float) -> dict[str, float]:
 
 def score(
     family: str,
-    heldout: Shard,
+    heldout: Shard | ShardOnDisk,
     swept: Swept,
     blocks: Sequence[Block],
     globals: Arrays,
 ) -> Score:
     """Score the held-out pairs of a shard's documents."""
-    return score_local(family, heldout, swept.local, blocks, globals)
+    return score_local(family, opened(heldout), swept.local, blocks, globals)
 
 
 def score_local(

@@ -1,7 +1,7 @@
 """Draw a corpus with known truth from a family's own model, of any size, shard by shard.
 
 The true topics are printed by `collapsar topics CORPUS`; the true proportions
-lie in CORPUS/truth/proportions, as `collapsar infer` writes them.
+lie in CORPUS/truth/proportions, as `collapsar infer` writes them, from 0.0001 up.
 """
 
 from __future__ import annotations

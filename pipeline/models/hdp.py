@@ -13,14 +13,15 @@ import numpy.typing as npt
 from pydantic import Field
 from scipy.special import betaln, digamma, gammaln
 
-from collapsar.pipeline import collapsed
+from collapsar.pipeline import collapsed, drawing
 from collapsar.pipeline.contract import Description, FamilyConfig, Summary
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
-from collapsar.workers.hdp import predicting
+from collapsar.workers.hdp import predicting, updating
 from collapsar.workers.streams import Stream
 
 CHANGE = "moved"
+NO_ROWS: Arrays = {"word_tables": np.zeros(0)}  # where parameters are wanted that no word has
 
 # A plateau of equal topics would drive E[alpha] up and keep it there for long: on KOS, K=120, 300 sweeps of order 0
 # reach -7.158 and -7.159 without holding it, -7.146 and -7.148 with it; order 2 loses (-7.54 against -7.47, K=40).
@@ -32,7 +33,7 @@ Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]
 class Config(FamilyConfig, title="hierarchical Dirichlet process, collapsed variational inference (CV-HDP)"):
     """Options of the family."""
 
-    topics: int = Field(100, ge=1, description="truncation K: the most topics there can be")
+    topics: int = Field(100, ge=1, le=65_535, description="truncation K: the most topics there can be")
     alpha_shape: float = Field(
         4.0, gt=0, description="shape of alpha's Gamma prior; alpha: concentration of a document"
     )
@@ -54,10 +55,26 @@ class Config(FamilyConfig, title="hierarchical Dirichlet process, collapsed vari
         description="first sweeps, while topics have not parted yet, over which what is learned stays at its start; "
         "by itself 15 with order 0 and, as in the paper, 0 with order 2",
     )
+    responsibilities: Literal["active", "dense"] | None = Field(
+        None,
+        description="active: each document keeps a list of its topics, and a background share for all others; dense: "
+        "all topics of every pair; by itself active with order 0, dense with order 2, whose objective needs all",
+    )
+    most_active: int | None = Field(
+        None,
+        ge=1,
+        description="most topics that a document may list; by itself all where there are at most 128 topics, else 24 "
+        "and one for each 8 of its distinct words",
+    )
     learn: tuple[Learned, ...] = Field(
         ("alpha", "gamma", "pi"),
         description="what is learned: alpha, gamma, pi (shares of topics), beta, tau (shares of words; else 1/W)",
     )
+
+    @property
+    def active(self) -> bool:
+        """Whether documents keep lists of their topics."""
+        return (self.responsibilities or ("active" if self.order == 0 else "dense")) == "active"
 
 
 def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
@@ -71,6 +88,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     return {
         **{f"{name}_prior": prior for name, prior in priors.items() if name in learn},
         "order": np.array(config.order),
+        **collapsed.active_globals(config.topics, summary.words, config.beta, config.active, config.most_active),
         "sweeps": np.array(0),
         "hold": np.array(config.hold if config.hold is not None else HOLD[config.order]),
         "vocabulary": np.array(float(summary.words)),
@@ -124,7 +142,7 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     Arrays
         The next globals.
     """
-    after = {**globals, **collapsed.counted(globals, delta)}
+    after = {**globals, **collapsed.counted(globals, delta, updating(NO_ROWS, globals))}
     if "tokens" not in delta:  # the start's delta: nothing has been swept yet
         return after
     after["sweeps"] = globals["sweeps"] + 1
@@ -240,7 +258,6 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
 
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
     """Draw sticks and topics to simulate from, with alpha, gamma and beta at their priors' means."""
-    phi = collapsed.simulate_topics(summary.words, config.topics, config.beta, stream)
     generator = stream.at(purpose="simulate sticks").generator()
     sticks = generator.beta(1.0, config.gamma_shape / config.gamma_rate, size=config.topics)
     sticks[-1] = 1.0  # the truncated model's last topic takes the rest
@@ -248,8 +265,9 @@ def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arr
     globals_ = dict(initialise(summary, config, stream))
     tokens = np.maximum(1e9 * pi, 1.0)
     globals_.update(pi=pi, pi_geometric=pi, beta=np.array(1e-9), moments=np.array(False), order=np.array(0))
+    globals_.update(active=np.array(False))  # the counts are whole: no word has background to spread
     globals_.update(learn_tau=np.array(False), topic_moments=np.stack([tokens, np.zeros(config.topics)]))
-    return {"word_topic": phi.T * tokens}, globals_
+    return drawing.draw_topics(summary.words, tokens, config.beta, stream), globals_
 
 
 def simulate(
@@ -260,6 +278,5 @@ def simulate(
     stream: Stream,
 ) -> tuple[Documents, npt.NDArray[np.float64]]:
     """Draw documents, theta_d ~ Dir(alpha pi), and give their proportions too."""
-    phi = (rows["word_topic"] / globals["topic_moments"][0]).T
-    prior = np.maximum(float(globals["alpha"]) * globals["pi"], 1e-12)
-    return collapsed.simulate_documents(phi, prior, documents, tokens, stream)
+    prior = float(globals["alpha"]) * globals["pi"]
+    return drawing.draw_documents(rows, int(globals["vocabulary"]), prior, documents, tokens, stream)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
-from collapsar.pipeline import collapsed
+from collapsar.pipeline import collapsed, drawing
 from collapsar.pipeline.contract import Description, FamilyConfig, Summary
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
@@ -19,6 +19,7 @@ from collapsar.workers.lda import parameters
 from collapsar.workers.streams import Stream
 
 CHANGE = "moved"
+NO_ROWS: Arrays = {"word_tables": np.zeros(0)}  # where parameters are wanted that no word has
 LEAST = 1e-8  # smallest Dirichlet parameter that learning may reach
 
 Learned = Literal["alpha", "beta", "asymmetric-alpha", "asymmetric-beta"]
@@ -27,7 +28,7 @@ Learned = Literal["alpha", "beta", "asymmetric-alpha", "asymmetric-beta"]
 class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed variational inference"):
     """Options of the family."""
 
-    topics: int = Field(ge=1, description="number of topics K")
+    topics: int = Field(ge=1, le=65_535, description="number of topics K")
     alpha: float = Field(0.1, gt=0, description="Dirichlet parameter of each topic in a document, a_k")
     beta: float = Field(
         100.0,
@@ -41,6 +42,17 @@ class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed variati
         "keeps a chance",
     )
     order: Literal[0, 2] = Field(0, description="0: zeroth-order updates (CVB0); 2: the second order, with its bound")
+    responsibilities: Literal["active", "dense"] | None = Field(
+        None,
+        description="active: each document keeps a list of its topics, and a background share for all others; dense: "
+        "all topics of every pair; by itself active with order 0, dense with order 2, whose objective needs all",
+    )
+    most_active: int | None = Field(
+        None,
+        ge=1,
+        description="most topics that a document may list; by itself all where there are at most 128 topics, else 24 "
+        "and one for each 8 of its distinct words",
+    )
     learn: tuple[Learned, ...] = Field(
         (),
         description="what is learned: alpha, beta (one value for all), asymmetric-alpha (a value a topic), "
@@ -55,6 +67,11 @@ class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed variati
                 raise ValueError(f"name either {name} or asymmetric-{name}")
         return learn
 
+    @property
+    def active(self) -> bool:
+        """Whether documents keep lists of their topics."""
+        return (self.responsibilities or ("active" if self.order == 0 else "dense")) == "active"
+
 
 def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any document has been seen."""
@@ -62,6 +79,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     learn_beta = bool(learn & {"beta", "asymmetric-beta"})
     return {
         "order": np.array(config.order),
+        **collapsed.active_globals(config.topics, summary.words, config.beta, config.active, config.most_active),
         "vocabulary": np.array(float(summary.words)),
         "alpha": np.full(config.topics, config.alpha),
         "beta": np.array(config.beta),
@@ -97,7 +115,7 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     Arrays
         The next globals.
     """
-    after = {**globals, **collapsed.counted(globals, delta)}
+    after = {**globals, **collapsed.counted(globals, delta, parameters(NO_ROWS, globals))}
     if "tokens" not in delta:  # the start's delta: nothing has been swept yet
         return after
     if {"alpha", "asymmetric-alpha"} & set(config.learn) and delta.number("log_eta") < 0:
@@ -135,12 +153,12 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
 
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
     """Draw topics to simulate from; they stand as counts so large that the prior does not show."""
-    phi = collapsed.simulate_topics(summary.words, config.topics, config.beta, stream)
     tokens = np.full(config.topics, 1e9 / config.topics)
     globals_ = dict(initialise(summary, config, stream))
     globals_.update(beta=np.array(1e-9), moments=np.array(False), order=np.array(0))
+    globals_.update(active=np.array(False))  # the counts are whole: no word has background to spread
     globals_.update(asymmetric_beta=np.array(False), topic_moments=np.stack([tokens, np.zeros(config.topics)]))
-    return {"word_topic": phi.T * tokens}, globals_
+    return drawing.draw_topics(summary.words, tokens, config.beta, stream), globals_
 
 
 def simulate(
@@ -151,5 +169,4 @@ def simulate(
     stream: Stream,
 ) -> tuple[Documents, npt.NDArray[np.float64]]:
     """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and give their proportions too."""
-    phi = (rows["word_topic"] / globals["topic_moments"][0]).T
-    return collapsed.simulate_documents(phi, globals["alpha"], documents, tokens, stream)
+    return drawing.draw_documents(rows, int(globals["vocabulary"]), globals["alpha"], documents, tokens, stream)

@@ -26,7 +26,7 @@ from platformdirs import user_cache_path
 P = ParamSpec("P")
 R = TypeVar("R")
 
-f8, i8 = numba.float64, numba.int64
+f8, i8, u8 = numba.float64, numba.int64, numba.uint64
 
 
 def given(dtype: Any, ndim: int) -> Any:
@@ -42,7 +42,9 @@ def made(dtype: Any, ndim: int) -> Any:
 F4, F4_2 = given(numba.float32, 1), given(numba.float32, 2)
 F8, F8_2 = given(numba.float64, 1), given(numba.float64, 2)
 I4, I8 = given(numba.int32, 1), given(numba.int64, 1)
-OUT_F4_2 = made(numba.float32, 2)
+U2 = given(numba.uint16, 1)
+OUT_F4, OUT_F4_2 = made(numba.float32, 1), made(numba.float32, 2)
+OUT_I8, OUT_U2 = made(numba.int64, 1), made(numba.uint16, 1)
 OUT_F8, OUT_F8_2 = made(numba.float64, 1), made(numba.float64, 2)
 
 _registered: list[Kernel[..., Any]] = []

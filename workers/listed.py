@@ -1,0 +1,377 @@
+"""Active responsibilities beside a shard: what families of collapsed topics do where documents list their topics.
+
+A shard keeps for each document the topics of which it expects more than a little (`document_topics`, in the order of
+their ids, from ``document_lists[d]`` on), their expected counts (`document_counts`), its background tokens
+(`document_rest`) and the pairs' responsibilities over that list (`pair_shares`, 16 bits each). Rows hold what lists
+give to each topic (`word_active`) and the words' background tokens (`word_rest`), which `kernels.active.spread` spreads
+over the topics; both are exact sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import digamma, polygamma
+
+from collapsar.storage.shard import Shard
+from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
+from collapsar.workers.kernels import active, lists
+from collapsar.workers.portions import Gathering, Ints, Portion, Steps, portions, starts_of
+from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.workers.collapsed import Listing, Parameters
+
+Vector = npt.NDArray[np.float64]
+
+WHOLE = 128  # up to so many topics a document begins with all of them, and may keep them
+FIRST = 8  # topics that it begins with where there are more
+ROOM, PAIRS_A_TOPIC = 24, 8  # a document may list 24 topics and one for each 8 of its pairs
+CHOICES, EVERY = {2, 4, 8, 12, 16, 24}, 16  # sweeps at which lists are chosen anew, and again every so many
+LEAST = 0.01  # tokens; a topic is active if more than this, and more than its prior, are expected of it
+
+
+def blank(count: int, topics: int, moments: bool) -> Arrays:
+    """Make the rows of words that have no token yet."""
+    rows: dict[str, npt.NDArray[Any]] = {"word_active": np.zeros((count, topics), dtype=np.float32)}
+    rows["word_rest"] = np.zeros(count)
+    if moments:
+        rows.update({name: np.zeros((count, topics)) for name in ("word_topic_variance", "word_topic_log_absent")})
+        rows["word_tables"] = np.zeros(count)
+    return rows
+
+
+def room(offsets: Ints, topics: int, most: int) -> Ints:
+    """Return how many topics each document may list, shape (documents,), from where its pairs begin."""
+    documents = offsets.size - 1
+    if most:
+        return np.full(documents, min(most, topics), dtype=np.int64)
+    if topics <= WHOLE:
+        return np.full(documents, topics, dtype=np.int64)
+    return np.minimum(ROOM + np.diff(offsets) // PAIRS_A_TOPIC, topics)
+
+
+def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int) -> tuple[Arrays, Delta]:
+    """List a few random topics for each document, or all if they are few, and draw near-uniform responsibilities.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    topics : int
+        K.
+    stream : Stream
+        Addressed to the shard.
+    moments : bool
+        Whether to give V[n_kw] and Z[n_kw] too.
+    most : int
+        Most topics that a document may list; 0 for the default, which grows with its pairs.
+
+    Returns
+    -------
+    local : Arrays
+        The shard's state.
+    delta : Delta
+        Changes from nothing.
+    """
+    generator = stream.generator()
+    topic, sizes = _first_lists(shard, topics, most, generator)
+    lists_ = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    starts = starts_of(shard.offsets, lists_)
+    count, rest = np.zeros(topic.size, dtype=np.float32), np.zeros(shard.documents, dtype=np.float32)
+    share = np.empty(int(starts[-1]), dtype=np.uint16)
+    rows, row_rest = np.zeros((shard.words.size, topics)), np.zeros(shard.words.size)
+    key = np.uint64(generator.integers(2**64, dtype=np.uint64))
+    given = shard.offsets, shard.position, shard.counts
+    active.begin(*given, lists_, topic, starts, key, np.uint64(0), share, count, rest, rows, row_rest)
+    parts = {"word_active": change(rows.astype(np.float32), "word", "topic"), "word_rest": change(row_rest, "word")}
+    if moments:
+        arrays = np.zeros((2, *rows.shape))
+        lists.listed_moments(*given, lists_, topic, starts, share, 1.0, arrays[0], arrays[1])
+        parts.update(_moments(arrays))
+    local: Arrays = {
+        "document_lists": lists_,
+        "document_topics": topic,
+        "document_counts": count,
+        "document_rest": rest,
+        "pair_shares": share,
+        "age": np.array(0),
+    }
+    return local, Delta(parts, {"word": shard.words})
+
+
+def _first_lists(shard: Shard, topics: int, most: int, generator: np.random.Generator) -> tuple[Steps, Ints]:
+    """Draw the documents' first lists, and say how long they are; an empty document lists nothing."""
+    occupied = np.diff(shard.offsets) > 0
+    if topics <= min(WHOLE, most or WHOLE):
+        sizes = np.where(occupied, topics, 0)
+        return np.tile(np.arange(topics, dtype=np.uint16), int(occupied.sum())), sizes
+    drawn = generator.integers(topics, size=(shard.documents, min(FIRST, most or FIRST)), dtype=np.uint16)
+    drawn.sort(axis=1)
+    keep = np.concatenate([np.ones((shard.documents, 1), dtype=bool), np.diff(drawn, axis=1) > 0], axis=1)
+    keep &= occupied[:, np.newaxis]
+    return drawn[keep], keep.sum(axis=1)
+
+
+def _moments(arrays: Vector) -> dict[str, Part]:
+    names = ("word_topic_variance", "word_topic_log_absent")
+    return {name: change(values, "word", "topic") for name, values in zip(names, arrays, strict=True)}
+
+
+class _Rows:
+    """A shard's rows while it is swept.
+
+    Parameters
+    ----------
+    rows : Arrays
+        As they were gathered.
+    totals : numpy.ndarray of float64, shape (2, topics)
+        E[n_k] and V[n_k].
+    parameters : Parameters
+        For the updates.
+    """
+
+    def __init__(self, rows: Arrays, totals: Vector, parameters: Parameters) -> None:
+        listing = listing_of(parameters)
+        shape = rows["word_active"].shape
+        self.active, self.rest = rows["word_active"], rows["word_rest"]
+        self.even, self.weight = listing.even, listing.weight
+        self.topic, self.totals = np.empty(shape), totals[0] + parameters.total
+        self.running = self.totals.copy()
+        self.background, self.spreading = (np.empty(shape[0], dtype=np.float32) for _ in range(2))
+        self.rest_change = np.zeros(shape[0])
+        ratio = parameters.topics / self.totals
+        given = self.active, self.rest, self.even, parameters.words, self.weight, ratio
+        active.spread(*given, self.topic, self.background, self.spreading)
+
+    def changes(self) -> dict[str, Part]:
+        """Return how far the rows have moved."""
+        changed = np.empty(self.active.shape, dtype=np.float32)
+        active.row_changes(self.active, self.rest, self.even, self.weight, self.topic, changed)
+        return {"word_active": change(changed, "word", "topic"), "word_rest": change(self.rest_change, "word")}
+
+
+def listing_of(parameters: Parameters) -> Listing:
+    """Return how responsibilities are kept, which are known to be active."""
+    if parameters.listing is None:
+        raise ValueError("active responsibilities need a listing")
+    return parameters.listing
+
+
+def sweep(shard: Shard, local: Arrays, rows: Arrays, totals: Vector, parameters: Parameters) -> tuple[Arrays, Delta]:
+    """Pass once over a shard; every few sweeps, choose the documents' lists anew before.
+
+    Parameters
+    ----------
+    shard, local, rows, totals, parameters
+        As for `collapsed.sweep`.
+
+    Returns
+    -------
+    local : Arrays
+        The new state.
+    delta : Delta
+        As of `collapsed.sweep`.
+    """
+    age, prior = int(local["age"]) + 1, parameters.topics
+    choosing = age in CHOICES or age % EVERY == 0
+    working, after = _Rows(rows, totals, parameters), Gathering(local)
+    tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
+    moved = np.zeros((2, *working.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
+    for before in portions(shard, local):
+        portion = _choose(before, working, parameters) if choosing else before
+        new = _sweep(portion, working, parameters)
+        where = new.lists, new.topic, new.starts, new.share
+        if parameters.tables:
+            lists.listed_tables(new.offsets, new.counts, *where, new.count, new.rest, prior, tables, grown)
+        if parameters.moments:
+            given, old = (
+                (new.offsets, new.position, new.counts),
+                (before.lists, before.topic, before.starts, before.share),
+            )
+            lists.listed_moments(*given, *old, -1.0, moved[0], moved[1])
+            lists.listed_moments(*given, *where, 1.0, moved[0], moved[1])
+        after.add(new)
+    parts = working.changes()
+    if parameters.moments:
+        parts.update(_moments(moved))
+    if parameters.tables:
+        documents = int((shard.lengths > 0).sum())
+        parts["tables"] = fresh(tables + _background_tables(grown, prior, documents), "topic")
+    return after.finish(age), Delta(parts, {"word": shard.words})
+
+
+def _sweep(portion: Portion, working: _Rows, parameters: Parameters) -> Portion:
+    """Update the responsibilities of a portion."""
+    share, count, rest = np.empty_like(portion.share), np.empty_like(portion.count), np.empty_like(portion.rest)
+    active.sweep_active(
+        portion.offsets,
+        portion.position,
+        portion.counts,
+        parameters.words,
+        working.background,
+        parameters.topics,
+        portion.lists,
+        portion.topic,
+        portion.starts,
+        portion.share,
+        portion.count,
+        portion.rest,
+        working.running,
+        working.topic,
+        share,
+        count,
+        rest,
+        working.rest_change,
+    )
+    return replace(portion, share=share, count=count, rest=rest)
+
+
+def _choose(portion: Portion, working: _Rows, parameters: Parameters) -> Portion:
+    """Choose each document's topics anew and carry its responsibilities over."""
+    most = listing_of(parameters).most
+    places = np.concatenate([[0], np.cumsum(room(portion.offsets, parameters.topics.size, most))]).astype(np.int64)
+    chosen, sizes = np.empty(int(places[-1]), dtype=np.uint16), np.empty(portion.rest.size, dtype=np.int64)
+    lists.choose(
+        portion.offsets,
+        portion.position,
+        portion.counts,
+        parameters.words,
+        working.background,
+        parameters.topics,
+        working.totals,
+        np.maximum(parameters.topics, LEAST),
+        portion.lists,
+        portion.topic,
+        portion.starts,
+        portion.share,
+        portion.count,
+        working.active,
+        working.spreading,
+        working.even,
+        working.weight,
+        places,
+        chosen,
+        sizes,
+    )
+    if np.array_equal(sizes, np.diff(portion.lists)):
+        within = np.arange(chosen.size) - np.repeat(places[:-1], np.diff(places)) < np.repeat(sizes, np.diff(places))
+        if np.array_equal(chosen[within], portion.topic):
+            return portion
+    return _carry(portion, working, chosen, places, sizes)
+
+
+def _carry(portion: Portion, working: _Rows, chosen: Steps, places: Ints, sizes: Ints) -> Portion:
+    """Carry a portion's responsibilities over to the lists that were chosen."""
+    within = np.arange(chosen.size) - np.repeat(places[:-1], np.diff(places)) < np.repeat(sizes, np.diff(places))
+    topic, listed = chosen[within], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    starts = starts_of(portion.offsets, listed)
+    share = np.zeros(int(starts[-1]), dtype=np.uint16)
+    count, rest = np.empty(topic.size, dtype=np.float32), np.empty_like(portion.rest)
+    lists.carry(
+        portion.offsets,
+        portion.position,
+        portion.counts,
+        portion.lists,
+        portion.topic,
+        portion.starts,
+        portion.share,
+        listed,
+        topic,
+        starts,
+        working.topic,
+        working.rest_change,
+        share,
+        count,
+        rest,
+    )
+    return replace(portion, lists=listed, topic=topic, count=count, rest=rest, share=share)
+
+
+def _background_tables(grown: Vector, prior: Vector, documents: int) -> Vector:
+    """Return the sums over documents of E[s_dk] where a topic is not listed.
+
+    It has about a_k E[n_d,rest] / a_rest tokens there, spread thin over the pairs: a Poisson number, of which the tables
+    are taken at its mean over the documents.
+    """
+    tables = np.zeros_like(prior)
+    mean = prior * np.maximum(grown[:-1] + grown[-1], 0.0) / max(documents, 1)
+    present = -np.expm1(-mean)
+    some = present > 1e-12
+    count = np.maximum(mean[some] / present[some], 1.0)
+    variance = np.maximum(count - np.exp(-mean[some]) * count * count, 0.0)
+    argument = prior[some] + count
+    curve = digamma(argument) - digamma(prior[some]) + 0.5 * variance * polygamma(2, argument)
+    tables[some] = documents * np.clip(prior[some] * present[some] * curve, 0.0, mean[some])
+    return tables
+
+
+def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Part]]:
+    """Add the rows of a delta to a block of the vocabulary.
+
+    Parameters
+    ----------
+    block, delta, parameters
+        As for `collapsed.fold`.
+
+    Returns
+    -------
+    block : dict of str to numpy.ndarray
+        The new rows.
+    parts : dict of str to Part
+        Fresh ``topic_total`` (E[n_k]), ``topic_background`` (what of it is spread) and ``moved``.
+    """
+    listing = listing_of(parameters)
+    ids = delta.ids.get("word", np.zeros(0, dtype=np.int64))
+    after = dict(block)
+    for name, part in delta.parts.items():
+        if name != "word_active":
+            after[name] = np.array(block[name])
+            after[name][ids] += part.values
+    shape = block["word_active"].shape
+    place = np.full(shape[0], -1, dtype=np.int64)
+    place[ids] = np.arange(ids.size)
+    changed = delta["word_active"] if "word_active" in delta else np.zeros((0, shape[1]), dtype=np.float32)
+    after["word_active"] = np.empty_like(block["word_active"])
+    total, background = np.zeros(shape[1]), np.zeros(shape[1])
+    spread = after["word_rest"], listing.even, listing.following
+    active.fold_rows(block["word_active"], *spread, changed, place, after["word_active"], total, background)
+    moved = float(np.abs(changed).sum(dtype=np.float64))
+    parts = {"topic_total": fresh(total, "topic"), "topic_background": fresh(background, "topic")}
+    return after, {**parts, "moved": fresh(moved)}
+
+
+def expected(rows: Arrays, weight: Vector, even: float) -> Vector:
+    """Return E[n_kw] of rows whose background is spread over the topics, shape (words at hand, topics)."""
+    shape = rows["word_active"].shape
+    row_topic, unused = np.empty(shape), (np.empty(shape[0], dtype=np.float32), np.empty(shape[0], dtype=np.float32))
+    given = rows["word_active"], rows["word_rest"], even
+    active.spread(*given, np.zeros(shape[0]), weight, np.zeros(shape[1]), row_topic, *unused)
+    return row_topic
+
+
+def document_topic(local: Arrays, prior: Vector) -> Vector:
+    """Return E[n_dk], a_k E[n_d,rest] / a_rest where a topic is not listed; shape (documents, topics)."""
+    starts, topics = local["document_lists"], local["document_topics"]
+    owner = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+    left = prior.sum() - np.bincount(owner, weights=prior[topics], minlength=starts.size - 1)
+    some = (left > 0.0) & (np.diff(starts) < prior.size)
+    growth = np.where(some, local["document_rest"] / np.where(some, left, 1.0), 0.0)
+    counts: Vector = growth[:, np.newaxis] * prior
+    counts[owner, topics] = local["document_counts"]
+    return counts
+
+
+def probability(
+    heldout: Shard, local: Arrays, row_topic: Vector, totals: Vector, parameters: Parameters
+) -> npt.NDArray[np.float64]:
+    """Return the probability of each held-out pair's word in its document, shape (held-out pairs,)."""
+    found = np.empty(heldout.pairs)
+    rest = np.array([max(parameters.concentration - parameters.topics.sum(), 0.0), parameters.total])
+    where = local["document_lists"], local["document_topics"], local["document_counts"], local["document_rest"]
+    given = parameters.words, parameters.topics, totals[0] + parameters.total, rest
+    lists.listed_probability(heldout.offsets, heldout.position, row_topic, *given, *where, found)
+    return found
