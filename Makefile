@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH_READY := $(VENV)/.bench-ready
 WORKERS ?= 2
 PAIRS ?= 200000
 TOPICS ?= 128
@@ -13,7 +14,8 @@ help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, print topics"
 	@echo "make test       all tests, also with the compiler off"
 	@echo "make lint types contracts    the other checks; .ci/run makes them all"
-	@echo "make bench      benchmarks of the kernels"
+	@echo "make bench      the kernels' speed, and fits beside other libraries: a table and a plot in build/bench;"
+	@echo "                TRAIN=... HELDOUT=... name corpora, TOPICS, ITERATIONS, ALPHA, ROUNDS, PEERS, FAMILIES the rest"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -46,8 +48,19 @@ contracts: $(READY)
 
 check: lint types contracts test
 
-bench: $(READY)
-	COLLAPSAR_BENCH_PAIRS=$(PAIRS) COLLAPSAR_BENCH_TOPICS=$(TOPICS) $(BIN)/python -m pytest -p no:xdist --benchmark-enable --benchmark-only tests/benchmarks
+$(BENCH_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	@touch $@
+
+# An option of the comparison, where its variable is set.
+option = $(if $($(1)),--$(2) '$($(1))')
+
+bench: $(BENCH_READY)
+	COLLAPSAR_BENCH_PAIRS=$(PAIRS) COLLAPSAR_BENCH_TOPICS=$(TOPICS) $(BIN)/python -m pytest -p no:xdist --benchmark-enable --benchmark-only tests/benchmarks/test_kernels.py
+	$(BIN)/python -m tests.benchmarks.compare --topics $(TOPICS) --workers $(WORKERS) \
+		$(call option,TRAIN,train) $(call option,HELDOUT,heldout) $(call option,ITERATIONS,iterations) \
+		$(call option,ALPHA,alpha) $(call option,ROUNDS,rounds) $(call option,PEERS,peers) \
+		$(call option,FAMILIES,families) $(call option,OUT,out)
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""Tasks on Dask: a local cluster of our own, in threads or processes, or one that runs elsewhere."""
+"""Tasks on Dask: a local cluster of our own, or one that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ import dask
 import distributed
 from dask.system import CPU_COUNT
 
-from collapsar.pipeline.executor import Executor, SerialExecutor
+from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.preload import PROMPT
-from collapsar.storage.errors import ClusterError, CollapsarError, OptionError
+from collapsar.storage.errors import ClusterError, CollapsarError
 
 WAIT_SECONDS = 30  # for workers to arrive
-SCHEDULERS = "local, threads, serial or an address such as tcp://host:8786"
 
 # Design: stealing moves soft-pinned tasks; Dask's own spilling pickles, so it is off.
 _SETTINGS = {
@@ -115,50 +114,26 @@ def _cluster_errors() -> Any:
         raise ClusterError(f"the cluster lost work that cannot be repeated: {error}") from error
 
 
-def open_executor(scheduler: str = "local", workers: int | None = None) -> Executor:
-    """Start or reach what runs the tasks.
+def start_cluster(workers: int | None = None) -> Executor:
+    """Start a Dask cluster of worker processes on this machine.
 
     Parameters
     ----------
-    scheduler : str, optional
-        ``local`` starts worker processes on this machine, ``threads`` worker threads in this process, ``serial``
-        runs each task at once without Dask; else the address of a Dask scheduler.
     workers : int, optional
-        Number of workers to start, by default one a processor; of a cluster that runs elsewhere, how many to wait for;
-        ``serial`` takes it and runs one task after another.
+        How many; by default one a processor.
 
     Returns
     -------
     Executor
-        Close it when done.
-
-    Raises
-    ------
-    ClusterError
-        The scheduler cannot be reached, or has too few workers.
-    OptionError
-        `workers` is less than 1, or the scheduler is none of these.
+        Closing it stops the cluster.
     """
-    if workers is not None and (type(workers) is not int or workers < 1):
-        raise OptionError(f"--workers: expected a whole number of 1 or more, found {workers!r}")
-    if scheduler == "serial":
-        return SerialExecutor()
-    with dask.config.set(_SETTINGS):
-        if scheduler in ("local", "threads"):
-            return _start(workers or CPU_COUNT, processes=scheduler == "local")
-        if "://" not in scheduler:
-            raise OptionError(f"--scheduler: expected {SCHEDULERS}, found {scheduler!r}")
-        return _reach(scheduler, workers or 1)
-
-
-def _start(workers: int, *, processes: bool) -> Executor:
-    with warnings.catch_warnings():
+    with dask.config.set(_SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)
         cluster = distributed.LocalCluster(
-            n_workers=workers if processes else 1,
-            threads_per_worker=1 if processes else workers,
-            processes=processes,
-            host="127.0.0.1" if processes else None,
+            n_workers=workers or CPU_COUNT,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
             dashboard_address="127.0.0.1:8787",
             silence_logs=logging.CRITICAL,
             preload=["collapsar.pipeline.preload"],
@@ -182,9 +157,29 @@ class _Prompt(distributed.SchedulerPlugin):  # type: ignore[misc]
             scheduler.stream_comms[worker].interval = PROMPT
 
 
-def _reach(address: str, workers: int) -> Executor:
+def reach_cluster(address: str, workers: int) -> Executor:
+    """Reach a Dask cluster that runs elsewhere.
+
+    Parameters
+    ----------
+    address : str
+        Of its scheduler.
+    workers : int
+        How many workers to wait for.
+
+    Returns
+    -------
+    Executor
+        Closing it leaves the cluster as it is.
+
+    Raises
+    ------
+    ClusterError
+        The scheduler cannot be reached, or has too few workers.
+    """
     try:
-        client = distributed.Client(address, timeout=10)
+        with dask.config.set(_SETTINGS):
+            client = distributed.Client(address, timeout=10)
     except (OSError, ValueError, TimeoutError) as error:
         raise ClusterError(f"{address}: the scheduler cannot be reached ({_first_line(error)})") from None
     try:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collapsar.pipeline.alignment import HeldoutReference, align
-from collapsar.pipeline.cluster import open_executor
-from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.executor import Executor, open_executor
 from collapsar.pipeline.loop import mean_score
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError, OptionError

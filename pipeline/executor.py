@@ -1,10 +1,15 @@
-"""Who runs the tasks: the contract of an executor, and the one that runs each at once, for debugging."""
+"""Who runs the tasks: the contract of an executor, the one that runs each at once, and how one is opened."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from collapsar.storage.errors import OptionError
+
+SCHEDULERS = "threads, local, serial or an address such as tcp://host:8786"
 
 
 class Executor(Protocol):
@@ -66,3 +71,43 @@ class SerialExecutor:
 
     def close(self) -> None:
         """Nothing was started."""
+
+
+def open_executor(scheduler: str = "threads", workers: int | None = None) -> Executor:
+    """Start or reach what runs the tasks.
+
+    Parameters
+    ----------
+    scheduler : str, optional
+        ``threads`` runs worker threads in this process, ``local`` starts a Dask cluster of worker processes on this
+        machine, with its dashboard, ``serial`` runs each task at once; else the address of a Dask scheduler.
+    workers : int, optional
+        Number of workers to start, by default one a processor; of a cluster that runs elsewhere, how many to wait for;
+        ``serial`` takes it and runs one task after another.
+
+    Returns
+    -------
+    Executor
+        Close it when done.
+
+    Raises
+    ------
+    ClusterError
+        The scheduler cannot be reached, or has too few workers.
+    OptionError
+        `workers` is less than 1, or the scheduler is none of these.
+    """
+    if workers is not None and (type(workers) is not int or workers < 1):
+        raise OptionError(f"--workers: expected a whole number of 1 or more, found {workers!r}")
+    if scheduler == "serial":
+        return SerialExecutor()
+    if scheduler == "threads":
+        from collapsar.pipeline.threads import ThreadExecutor
+
+        return ThreadExecutor(workers or len(os.sched_getaffinity(0)))
+    if scheduler != "local" and "://" not in scheduler:
+        raise OptionError(f"--scheduler: expected {SCHEDULERS}, found {scheduler!r}")
+    # Dask takes half a second to import, which a fit in threads need not wait for.
+    from collapsar.pipeline.cluster import reach_cluster, start_cluster
+
+    return start_cluster(workers) if scheduler == "local" else reach_cluster(scheduler, workers or 1)

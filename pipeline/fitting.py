@@ -13,10 +13,9 @@ from typing import Any
 
 from collapsar.pipeline.alignment import HeldoutReference, align
 from collapsar.pipeline.checkpointing import CheckpointKeeper
-from collapsar.pipeline.cluster import open_executor
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
 from collapsar.pipeline.contract import FamilyConfig, Summary, load_family
-from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.executor import Executor, open_executor
 from collapsar.pipeline.keeping import documents_of, keep_model
 from collapsar.pipeline.loop import Progress, run
 from collapsar.pipeline.state import Problem, State

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collapsar.pipeline.cluster import open_executor
 from collapsar.pipeline.evaluation import load_blocks
+from collapsar.pipeline.executor import open_executor
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import OccupiedError, OptionError
 from collapsar.storage.folder import File

@@ -20,7 +20,7 @@ from collapsar.workers import tasks
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
 
-NEIGHBOURS = 2  # shards whose deltas need no tree
+NEIGHBOURS = 8  # shards whose deltas need no tree
 LOSSES = 3  # of work that cannot be done again, in a row, before the loop gives up
 
 

@@ -29,8 +29,14 @@ class Listing:
 
     Attributes
     ----------
-    most : int
-        Most topics that a document may list; 0 for the default, which grows with its pairs.
+    most, every : int
+        As for `listed.start`.
+    flatten : float
+        Power of the weights once topics have parted: 1 for the plain update.
+    momentum : float
+        Share of their last change by which rows run ahead.
+    totals : numpy.ndarray of float64, shape (topics,)
+        E[n_k] of the rows as sweeps see them.
     even : float
         What keeps a word's background even over the topics while it has no tokens.
     weight, following : numpy.ndarray of float64, shape (topics,)
@@ -38,6 +44,10 @@ class Listing:
     """
 
     most: int
+    every: int
+    flatten: float
+    momentum: float
+    totals: npt.NDArray[np.float64]
     even: float
     weight: npt.NDArray[np.float64]
     following: npt.NDArray[np.float64]
@@ -47,8 +57,17 @@ def listing(globals: Arrays, topics: npt.NDArray[np.float64], total: float) -> L
     """Take from the globals how responsibilities are kept; None where they are dense."""
     if not globals["active"]:
         return None
-    following = topics / (total + globals["topic_moments"][0])
-    return Listing(int(globals["most_active"]), float(globals["spread_even"]), globals["spread_weight"], following)
+    counted = globals["topic_moments"][0]
+    return Listing(
+        most=int(globals["most_active"]),
+        every=int(globals["start_every"]),
+        flatten=float(globals["flatten"]),
+        momentum=float(globals["momentum"]) if counted.any() else 0.0,  # the start is no movement
+        totals=globals["topic_ahead"],
+        even=float(globals["spread_even"]),
+        weight=globals["spread_weight"],
+        following=topics / (total + counted),
+    )
 
 
 @dataclass(frozen=True)
@@ -89,7 +108,7 @@ def blank(count: int, topics: int, globals: Arrays) -> Arrays:
     """Make the rows of words that have no token yet."""
     moments = bool(globals["moments"])
     if globals["active"]:
-        return listed.blank(count, topics, moments)
+        return listed.blank(count, topics, moments, bool(globals["momentum"]))
     names = ["word_topic", *(["word_topic_variance", "word_topic_log_absent"] if moments else [])]
     return {
         **{name: np.zeros((count, topics)) for name in names},
@@ -122,7 +141,8 @@ def start(shard: Shard, topics: int, stream: Stream, globals: Arrays) -> tuple[A
     """
     moments = bool(globals["moments"])
     if globals["active"]:
-        return listed.start(shard, topics, stream, moments, int(globals["most_active"]))
+        most, every = int(globals["most_active"]), int(globals["start_every"])
+        return listed.start(shard, topics, stream, moments, most, every)
     generator = stream.generator()
     pair_topic = np.empty((shard.pairs, topics), dtype=np.float32)
     portion = max(CELLS // topics, 1)
@@ -192,7 +212,7 @@ def sweep(
     """
     began = time.perf_counter()
     if parameters.listing is not None:
-        local, delta = listed.sweep(shard, local, rows, totals, parameters)
+        local, delta = listed.sweep(shard, local, rows, parameters)
         more = _document_sums(shard, parameters, None, np.zeros(2))
         return local, Delta({**delta.parts, **more}, delta.ids, {"kernel": time.perf_counter() - began})
     topics = parameters.topics.size
@@ -289,7 +309,7 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[Arrays, D
         after, parts = _fold_dense(block, delta)
     if parameters.moments:
         mean = counts(after, parameters, folded=True)
-        spread = mean - after["word_active"] if parameters.listing is not None else np.zeros(())
+        spread = mean - listed.counted(after) if parameters.listing is not None else np.zeros(())
         variance, log_absent = after["word_topic_variance"] + spread, after["word_topic_log_absent"] - spread
         tables, bound = np.empty(parameters.words.size), np.zeros(1)
         words.word_tables(mean, variance, log_absent, parameters.words, tables, bound)
@@ -319,7 +339,7 @@ def counts(rows: Arrays, parameters: Parameters, *, folded: bool = False) -> npt
     if parameters.listing is None:
         raise ValueError("rows of active responsibilities need a listing")
     weight = parameters.listing.following if folded else parameters.listing.weight
-    return listed.expected(rows, weight, parameters.listing.even)
+    return listed.expected(rows, weight, parameters.listing.even).astype(np.float64)
 
 
 def finish(block: Arrays, parameters: Parameters) -> Arrays:

@@ -21,7 +21,7 @@ class Sweeps(Protocol):
     what has the dim ``word``, cut to the words at hand; a ``block`` is the rows of a run of the vocabulary; a
     ``local`` is what a shard keeps between sweeps. Nothing is changed in place: a task may run twice.
 
-    Names read as their dims. Of a local, a finished model keeps the arrays whose names begin with ``document``.
+    Names read as their dims. What of a block is named ``block_...`` stays there when a sweep's rows are gathered. Of a local, a finished model keeps the arrays whose names begin with ``document``.
     """
 
     def blank(self, words: int, globals: Arrays) -> Arrays:

@@ -3,8 +3,12 @@
 A shard keeps for each document the topics of which it expects more than a little (`document_topics`, in the order of
 their ids, from ``document_lists[d]`` on), their expected counts (`document_counts`), its background tokens
 (`document_rest`) and the pairs' responsibilities over that list (`pair_shares`, 16 bits each). Rows hold what lists
-give to each topic (`word_active`) and the words' background tokens (`word_rest`), which `kernels.active.spread` spreads
-over the topics; both are exact sums.
+give to each topic (`word_active`) and the words' background tokens (`word_rest`), which `kernels.background.spread`
+spreads over the topics.
+
+Topics part in few sweeps: all pairs of a document start alike; where documents list all topics, only every so manieth
+begins, and the first sweep squares responsibilities; the next flatten them (annealing); and rows run ahead of the counts
+by a share of their last change (momentum), which `block_active` keeps as they are.
 """
 
 from __future__ import annotations
@@ -17,26 +21,32 @@ import numpy.typing as npt
 from scipy.special import digamma, polygamma
 
 from collapsar.storage.shard import Shard
+from collapsar.workers import buffers
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
-from collapsar.workers.kernels import active, lists
-from collapsar.workers.portions import Gathering, Ints, Portion, Steps, portions, starts_of
+from collapsar.workers.kernels import active, background, lists
+from collapsar.workers.portions import Floats, Gathering, Ints, Portion, Steps, portions, starts_of
 from collapsar.workers.streams import Stream
 
 if TYPE_CHECKING:
     from collapsar.workers.collapsed import Listing, Parameters
 
 Vector = npt.NDArray[np.float64]
+Made = tuple[Steps, Floats, Floats]
 
 WHOLE = 128  # up to so many topics a document begins with all of them, and may keep them
 FIRST = 8  # topics that it begins with where there are more
 ROOM, PAIRS_A_TOPIC = 24, 8  # a document may list 24 topics and one for each 8 of its pairs
 CHOICES, EVERY = {2, 4, 8, 12, 16, 24}, 16  # sweeps at which lists are chosen anew, and again every so many
+SHARP = 2.0  # power of the first sweep where documents list all topics, as the noise in responsibilities is small
+FLAT, FLAT_SWEEPS = 0.875, 20  # power of the next sweeps
+SAMPLE_SWEEPS = 6  # of the documents that begin, before all others
 LEAST = 0.01  # tokens; a topic is active if more than this, and more than its prior, are expected of it
 
 
-def blank(count: int, topics: int, moments: bool) -> Arrays:
+def blank(count: int, topics: int, moments: bool, momentum: bool) -> Arrays:
     """Make the rows of words that have no token yet."""
-    rows: dict[str, npt.NDArray[Any]] = {"word_active": np.zeros((count, topics), dtype=np.float32)}
+    names = ("word_active", "block_active") if momentum else ("word_active",)
+    rows: dict[str, npt.NDArray[Any]] = {name: np.zeros((count, topics), dtype=np.float32) for name in names}
     rows["word_rest"] = np.zeros(count)
     if moments:
         rows.update({name: np.zeros((count, topics)) for name in ("word_topic_variance", "word_topic_log_absent")})
@@ -54,7 +64,12 @@ def room(offsets: Ints, topics: int, most: int) -> Ints:
     return np.minimum(ROOM + np.diff(offsets) // PAIRS_A_TOPIC, topics)
 
 
-def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int) -> tuple[Arrays, Delta]:
+def counted(rows: Arrays) -> npt.NDArray[np.float32]:
+    """Return the counts by listed topics of a block's rows, which may run ahead of them for the sweeps."""
+    return rows["block_active" if "block_active" in rows else "word_active"]
+
+
+def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, every: int) -> tuple[Arrays, Delta]:
     """List a few random topics for each document, or all if they are few, and draw near-uniform responsibilities.
 
     Parameters
@@ -69,6 +84,8 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int) -
         Whether to give V[n_kw] and Z[n_kw] too.
     most : int
         Most topics that a document may list; 0 for the default, which grows with its pairs.
+    every : int
+        Where documents list all topics, only every so manieth begins; the others are background at first.
 
     Returns
     -------
@@ -78,15 +95,15 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int) -
         Changes from nothing.
     """
     generator = stream.generator()
-    topic, sizes = _first_lists(shard, topics, most, generator)
+    topic, sizes = _first_lists(shard, topics, most, every, generator)
     lists_ = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     starts = starts_of(shard.offsets, lists_)
     count, rest = np.zeros(topic.size, dtype=np.float32), np.zeros(shard.documents, dtype=np.float32)
-    share = np.empty(int(starts[-1]), dtype=np.uint16)
-    rows, row_rest = np.zeros((shard.words.size, topics)), np.zeros(shard.words.size)
-    key = np.uint64(generator.integers(2**64, dtype=np.uint64))
+    share = buffers.empty(int(starts[-1]), np.uint16)
+    rows, row_rest = buffers.zeros((shard.words.size, topics)), np.zeros(shard.words.size)
+    noise = generator.random(topic.size, dtype=np.float32) + np.float32(0.1)
     given = shard.offsets, shard.position, shard.counts
-    active.begin(*given, lists_, topic, starts, key, np.uint64(0), share, count, rest, rows, row_rest)
+    active.begin(*given, lists_, topic, noise, starts, share, count, rest, rows, row_rest)
     parts = {"word_active": change(rows.astype(np.float32), "word", "topic"), "word_rest": change(row_rest, "word")}
     if moments:
         arrays = np.zeros((2, *rows.shape))
@@ -103,10 +120,13 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int) -
     return local, Delta(parts, {"word": shard.words})
 
 
-def _first_lists(shard: Shard, topics: int, most: int, generator: np.random.Generator) -> tuple[Steps, Ints]:
+def _first_lists(
+    shard: Shard, topics: int, most: int, every: int, generator: np.random.Generator
+) -> tuple[Steps, Ints]:
     """Draw the documents' first lists, and say how long they are; an empty document lists nothing."""
     occupied = np.diff(shard.offsets) > 0
     if topics <= min(WHOLE, most or WHOLE):
+        occupied &= np.arange(occupied.size) % every == 0
         sizes = np.where(occupied, topics, 0)
         return np.tile(np.arange(topics, dtype=np.uint16), int(occupied.sum())), sizes
     drawn = generator.integers(topics, size=(shard.documents, min(FIRST, most or FIRST)), dtype=np.uint16)
@@ -128,30 +148,25 @@ class _Rows:
     ----------
     rows : Arrays
         As they were gathered.
-    totals : numpy.ndarray of float64, shape (2, topics)
-        E[n_k] and V[n_k].
     parameters : Parameters
         For the updates.
     """
 
-    def __init__(self, rows: Arrays, totals: Vector, parameters: Parameters) -> None:
+    def __init__(self, rows: Arrays, parameters: Parameters) -> None:
         listing = listing_of(parameters)
         shape = rows["word_active"].shape
-        self.active, self.rest = rows["word_active"], rows["word_rest"]
-        self.even, self.weight = listing.even, listing.weight
-        self.topic, self.totals = np.empty(shape), totals[0] + parameters.total
-        self.running = self.totals.copy()
+        self.active, self.totals = rows["word_active"], listing.totals + parameters.total
+        self.even, self.weight, self.running = listing.even, listing.weight, self.totals.copy()
+        self.topic, self.change = buffers.empty(shape, np.float32), buffers.zeros(shape, np.float32)
         self.background, self.spreading = (np.empty(shape[0], dtype=np.float32) for _ in range(2))
         self.rest_change = np.zeros(shape[0])
         ratio = parameters.topics / self.totals
-        given = self.active, self.rest, self.even, parameters.words, self.weight, ratio
-        active.spread(*given, self.topic, self.background, self.spreading)
+        given = self.active, rows["word_rest"], self.even, parameters.words, self.weight, ratio
+        background.spread(*given, self.topic, self.background, self.spreading)
 
     def changes(self) -> dict[str, Part]:
         """Return how far the rows have moved."""
-        changed = np.empty(self.active.shape, dtype=np.float32)
-        active.row_changes(self.active, self.rest, self.even, self.weight, self.topic, changed)
-        return {"word_active": change(changed, "word", "topic"), "word_rest": change(self.rest_change, "word")}
+        return {"word_active": change(self.change, "word", "topic"), "word_rest": change(self.rest_change, "word")}
 
 
 def listing_of(parameters: Parameters) -> Listing:
@@ -161,12 +176,12 @@ def listing_of(parameters: Parameters) -> Listing:
     return parameters.listing
 
 
-def sweep(shard: Shard, local: Arrays, rows: Arrays, totals: Vector, parameters: Parameters) -> tuple[Arrays, Delta]:
+def sweep(shard: Shard, local: Arrays, rows: Arrays, parameters: Parameters) -> tuple[Arrays, Delta]:
     """Pass once over a shard; every few sweeps, choose the documents' lists anew before.
 
     Parameters
     ----------
-    shard, local, rows, totals, parameters
+    shard, local, rows, parameters
         As for `collapsed.sweep`.
 
     Returns
@@ -177,13 +192,13 @@ def sweep(shard: Shard, local: Arrays, rows: Arrays, totals: Vector, parameters:
         As of `collapsed.sweep`.
     """
     age, prior = int(local["age"]) + 1, parameters.topics
-    choosing = age in CHOICES or age % EVERY == 0
-    working, after = _Rows(rows, totals, parameters), Gathering(local)
+    choosing = _choosing(age, prior.size)
+    working, after = _Rows(rows, parameters), Gathering(local, same=not choosing)
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
     moved = np.zeros((2, *working.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
     for before in portions(shard, local):
         portion = _choose(before, working, parameters) if choosing else before
-        new = _sweep(portion, working, parameters)
+        new = _sweep(portion, working, parameters, _power(age, parameters), after.blank(portion))
         where = new.lists, new.topic, new.starts, new.share
         if parameters.tables:
             lists.listed_tables(new.offsets, new.counts, *where, new.count, new.rest, prior, tables, grown)
@@ -204,9 +219,23 @@ def sweep(shard: Shard, local: Arrays, rows: Arrays, totals: Vector, parameters:
     return after.finish(age), Delta(parts, {"word": shard.words})
 
 
-def _sweep(portion: Portion, working: _Rows, parameters: Parameters) -> Portion:
+def _choosing(age: int, topics: int) -> bool:
+    """Say whether lists are chosen anew before a shard's sweep number `age`, 1 for the first."""
+    if topics > WHOLE:
+        return age in CHOICES or age % EVERY == 0
+    return age == SAMPLE_SWEEPS + 1 or (age > FLAT_SWEEPS and (age in CHOICES or age % EVERY == 0))
+
+
+def _power(age: int, parameters: Parameters) -> float:
+    """Return the power to which weights are raised in a shard's sweep number `age`."""
+    if age == 1 and parameters.topics.size <= WHOLE:
+        return SHARP
+    return FLAT if age <= FLAT_SWEEPS else listing_of(parameters).flatten
+
+
+def _sweep(portion: Portion, working: _Rows, parameters: Parameters, power: float, made: Made) -> Portion:
     """Update the responsibilities of a portion."""
-    share, count, rest = np.empty_like(portion.share), np.empty_like(portion.count), np.empty_like(portion.rest)
+    share, count, rest = made
     active.sweep_active(
         portion.offsets,
         portion.position,
@@ -214,14 +243,16 @@ def _sweep(portion: Portion, working: _Rows, parameters: Parameters) -> Portion:
         parameters.words,
         working.background,
         parameters.topics,
+        power,
         portion.lists,
         portion.topic,
         portion.starts,
         portion.share,
         portion.count,
         portion.rest,
-        working.running,
         working.topic,
+        working.running,
+        working.change,
         share,
         count,
         rest,
@@ -234,7 +265,7 @@ def _choose(portion: Portion, working: _Rows, parameters: Parameters) -> Portion
     """Choose each document's topics anew and carry its responsibilities over."""
     most = listing_of(parameters).most
     places = np.concatenate([[0], np.cumsum(room(portion.offsets, parameters.topics.size, most))]).astype(np.int64)
-    chosen, sizes = np.empty(int(places[-1]), dtype=np.uint16), np.empty(portion.rest.size, dtype=np.int64)
+    chosen, sizes = buffers.empty(int(places[-1]), np.uint16), np.empty(portion.rest.size, dtype=np.int64)
     lists.choose(
         portion.offsets,
         portion.position,
@@ -269,7 +300,7 @@ def _carry(portion: Portion, working: _Rows, chosen: Steps, places: Ints, sizes:
     within = np.arange(chosen.size) - np.repeat(places[:-1], np.diff(places)) < np.repeat(sizes, np.diff(places))
     topic, listed = chosen[within], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     starts = starts_of(portion.offsets, listed)
-    share = np.zeros(int(starts[-1]), dtype=np.uint16)
+    share = buffers.zeros(int(starts[-1]), np.uint16)
     count, rest = np.empty(topic.size, dtype=np.float32), np.empty_like(portion.rest)
     lists.carry(
         portion.offsets,
@@ -282,7 +313,7 @@ def _carry(portion: Portion, working: _Rows, chosen: Steps, places: Ints, sizes:
         listed,
         topic,
         starts,
-        working.topic,
+        working.change,
         working.rest_change,
         share,
         count,
@@ -322,7 +353,7 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[dict[str,
     block : dict of str to numpy.ndarray
         The new rows.
     parts : dict of str to Part
-        Fresh ``topic_total`` (E[n_k]), ``topic_background`` (what of it is spread) and ``moved``.
+        Fresh ``topic_total`` (E[n_k]), ``topic_ahead`` (the same of the rows that run ahead) and ``moved``.
     """
     listing = listing_of(parameters)
     ids = delta.ids.get("word", np.zeros(0, dtype=np.int64))
@@ -331,25 +362,28 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[dict[str,
         if name != "word_active":
             after[name] = np.array(block[name])
             after[name][ids] += part.values
-    shape = block["word_active"].shape
-    place = np.full(shape[0], -1, dtype=np.int64)
+    before = counted(block)
+    place = np.full(len(before), -1, dtype=np.int64)
     place[ids] = np.arange(ids.size)
-    changed = delta["word_active"] if "word_active" in delta else np.zeros((0, shape[1]), dtype=np.float32)
-    after["word_active"] = np.empty_like(block["word_active"])
-    total, background = np.zeros(shape[1]), np.zeros(shape[1])
+    changed = delta["word_active"] if "word_active" in delta else np.zeros((0, before.shape[1]), dtype=np.float32)
+    new, ahead = buffers.empty(before.shape, np.float32), np.zeros((0, before.shape[1]), dtype=np.float32)
+    if "block_active" in block:
+        ahead = buffers.empty(before.shape, np.float32)
+    totals = np.zeros((2, before.shape[1]))
     spread = after["word_rest"], listing.even, listing.following
-    active.fold_rows(block["word_active"], *spread, changed, place, after["word_active"], total, background)
+    background.fold_rows(before, *spread, changed, place, listing.momentum, new, ahead, totals)
+    after.update({"block_active": new, "word_active": ahead} if ahead.size else {"word_active": new})
     moved = float(np.abs(changed).sum(dtype=np.float64))
-    parts = {"topic_total": fresh(total, "topic"), "topic_background": fresh(background, "topic")}
-    return after, {**parts, "moved": fresh(moved)}
+    parts = {"topic_total": fresh(totals[0], "topic"), "moved": fresh(moved)}
+    return after, {**parts, "topic_ahead": fresh(totals[1] if ahead.size else totals[0], "topic")}
 
 
-def expected(rows: Arrays, weight: Vector, even: float) -> Vector:
+def expected(rows: Arrays, weight: Vector, even: float) -> npt.NDArray[np.float32]:
     """Return E[n_kw] of rows whose background is spread over the topics, shape (words at hand, topics)."""
-    shape = rows["word_active"].shape
-    row_topic, unused = np.empty(shape), (np.empty(shape[0], dtype=np.float32), np.empty(shape[0], dtype=np.float32))
-    given = rows["word_active"], rows["word_rest"], even
-    active.spread(*given, np.zeros(shape[0]), weight, np.zeros(shape[1]), row_topic, *unused)
+    active = counted(rows)
+    row_topic, unused = buffers.empty(active.shape, np.float32), [np.empty(len(active), dtype=np.float32) for _ in "ab"]
+    given = active, rows["word_rest"], even, np.zeros(len(active)), weight, np.zeros(active.shape[1])
+    background.spread(*given, row_topic, *unused)
     return row_topic
 
 
@@ -366,7 +400,7 @@ def document_topic(local: Arrays, prior: Vector) -> Vector:
 
 
 def probability(
-    heldout: Shard, local: Arrays, row_topic: Vector, totals: Vector, parameters: Parameters
+    heldout: Shard, local: Arrays, row_topic: npt.NDArray[Any], totals: Vector, parameters: Parameters
 ) -> npt.NDArray[np.float64]:
     """Return the probability of each held-out pair's word in its document, shape (held-out pairs,)."""
     found = np.empty(heldout.pairs)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.shard import Shard
+from collapsar.workers import buffers
 from collapsar.workers.delta import Arrays
 from collapsar.workers.shelf import Shelf, part
 
@@ -20,6 +21,7 @@ Ints = npt.NDArray[np.int64]
 Steps = npt.NDArray[np.uint16]
 Floats = npt.NDArray[np.float32]
 
+CHANGING = ("pair_shares", "document_counts", "document_rest")  # arrays that each sweep makes anew
 PORTION = 1 << 24  # responsibilities that are worked on together, of 2 bytes
 
 
@@ -115,15 +117,37 @@ class Gathering:
     ----------
     before : Arrays
         The state before.
+    same : bool
+        Whether all lists stay as they are: then arrays in memory are filled in place, not put together from parts.
     """
 
-    def __init__(self, before: Arrays) -> None:
+    def __init__(self, before: Arrays, same: bool) -> None:
         self._writer = before.writer() if isinstance(before, Shelf) else None
-        self._sizes: list[Any] = []
         self._parts: list[dict[str, npt.NDArray[Any]]] = []
+        self._sizes: list[Ints] = []
+        self._whole: dict[str, npt.NDArray[Any]] = {}
+        if same and self._writer is None:
+            self._whole = {
+                name: buffers.empty(before[name].shape, before[name].dtype) for name in CHANGING
+            } | {
+                name: before[name] for name in ("document_topics", "document_lists")
+            }
+        self._done = dict.fromkeys(CHANGING, 0)
+
+    def blank(self, portion: Portion) -> tuple[Steps, Floats, Floats]:
+        """Return arrays for a portion's new responsibilities, counts and background tokens."""
+        made = []
+        for name, before in zip(CHANGING, (portion.share, portion.count, portion.rest), strict=True):
+            first, self._done[name] = self._done[name], self._done[name] + before.size
+            made.append(
+                self._whole[name][first : first + before.size] if self._whole else buffers.empty(before.size, before.dtype)
+            )
+        return made[0], made[1], made[2]
 
     def add(self, portion: Portion) -> None:
         """Take the next portion."""
+        if self._whole:
+            return
         self._sizes.append(np.diff(portion.lists))
         arrays: dict[str, npt.NDArray[Any]] = {"document_topics": portion.topic, "document_counts": portion.count}
         arrays.update(document_rest=portion.rest, pair_shares=portion.share)
@@ -134,12 +158,14 @@ class Gathering:
 
     def finish(self, age: int) -> Arrays:
         """Return the state."""
-        lists = np.concatenate([[0], np.cumsum(np.concatenate(self._sizes))]).astype(np.int64)
-        more: dict[str, npt.NDArray[Any]] = {"document_lists": lists, "age": np.array(age)}
+        more: dict[str, npt.NDArray[Any]] = {"age": np.array(age)}
+        if self._whole:
+            return {**self._whole, **more}
+        lists = np.concatenate([[0], np.cumsum(np.concatenate([*self._sizes, np.zeros(0, np.int64)]))])
+        more["document_lists"] = lists.astype(np.int64)
         if self._writer is not None:
             self._writer.add(more)
             return self._writer.finish()
-        first = self._parts[0]
         if len(self._parts) == 1:
-            return {**first, **more}
-        return {**{name: np.concatenate([one[name] for one in self._parts]) for name in first}, **more}
+            return {**self._parts[0], **more}
+        return {**{name: np.concatenate([one[name] for one in self._parts]) for name in self._parts[0]}, **more}

@@ -103,16 +103,32 @@ def sweep(
     return Swept(after if scratch is None else shelve(after, scratch), delta)
 
 
-def gather(blocks: Sequence[Block], words: Any) -> Arrays:
-    """Take the rows of some words, given by sorted ids, out of the blocks that hold them."""
+def gather(blocks: Sequence[Block], words: Any, *, whole: bool = False) -> Arrays:
+    """Take the rows of some words, given by sorted ids, out of the blocks that hold them.
+
+    Parameters
+    ----------
+    blocks : sequence of Block
+        All blocks of the vocabulary.
+    words : numpy.ndarray of int
+        Sorted ids.
+    whole : bool, optional
+        Whether to take also what a block keeps to itself, which no sweep needs.
+
+    Returns
+    -------
+    Arrays
+        A row for each word.
+    """
+    names = [name for name in blocks[0].rows if whole or not name.startswith("block_")]
     cuts = np.searchsorted(words, [block.low for block in blocks] + [blocks[-1].high])
     parts = [
-        {name: values[words[first:last] - block.low] for name, values in block.rows.items()}
+        {name: block.rows[name][words[first:last] - block.low] for name in names}
         for block, first, last in zip(blocks, cuts, cuts[1:], strict=False)
     ]
     if len(parts) == 1:
         return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
 
 def pick(swept: Swept, part: tuple[int, int, bool] | None) -> Delta:
@@ -186,7 +202,7 @@ def score_local(
     began = time.perf_counter()
     if not heldout.pairs:
         return Score(0.0, 0)
-    table = load_sweeps(family).predict(heldout, local, gather(blocks, heldout.words), globals)
+    table = load_sweeps(family).predict(heldout, local, gather(blocks, heldout.words, whole=True), globals)
     logs = float((heldout.counts * np.log(table["probability"])).sum())
     return Score(logs, heldout.tokens, time.perf_counter() - began)
 

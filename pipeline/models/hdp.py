@@ -14,7 +14,7 @@ from pydantic import Field
 from scipy.special import betaln, digamma, gammaln
 
 from collapsar.pipeline import collapsed, drawing
-from collapsar.pipeline.contract import Description, FamilyConfig, Summary
+from collapsar.pipeline.contract import Description, Summary
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hdp import predicting, updating
@@ -30,7 +30,7 @@ HOLD = {0: 15, 2: 0}
 Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]
 
 
-class Config(FamilyConfig, title="hierarchical Dirichlet process, collapsed variational inference (CV-HDP)"):
+class Config(collapsed.ActiveConfig, title="hierarchical Dirichlet process, collapsed variational inference (CV-HDP)"):
     """Options of the family."""
 
     topics: int = Field(100, ge=1, le=65_535, description="truncation K: the most topics there can be")
@@ -55,26 +55,10 @@ class Config(FamilyConfig, title="hierarchical Dirichlet process, collapsed vari
         description="first sweeps, while topics have not parted yet, over which what is learned stays at its start; "
         "by itself 15 with order 0 and, as in the paper, 0 with order 2",
     )
-    responsibilities: Literal["active", "dense"] | None = Field(
-        None,
-        description="active: each document keeps a list of its topics, and a background share for all others; dense: "
-        "all topics of every pair; by itself active with order 0, dense with order 2, whose objective needs all",
-    )
-    most_active: int | None = Field(
-        None,
-        ge=1,
-        description="most topics that a document may list; by itself all where there are at most 128 topics, else 24 "
-        "and one for each 8 of its distinct words",
-    )
     learn: tuple[Learned, ...] = Field(
         ("alpha", "gamma", "pi"),
         description="what is learned: alpha, gamma, pi (shares of topics), beta, tau (shares of words; else 1/W)",
     )
-
-    @property
-    def active(self) -> bool:
-        """Whether documents keep lists of their topics."""
-        return (self.responsibilities or ("active" if self.order == 0 else "dense")) == "active"
 
 
 def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
@@ -88,7 +72,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     return {
         **{f"{name}_prior": prior for name, prior in priors.items() if name in learn},
         "order": np.array(config.order),
-        **collapsed.active_globals(config.topics, summary.words, config.beta, config.active, config.most_active),
+        **collapsed.active_globals(summary, config),
         "sweeps": np.array(0),
         "hold": np.array(config.hold if config.hold is not None else HOLD[config.order]),
         "vocabulary": np.array(float(summary.words)),

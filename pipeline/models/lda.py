@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from collapsar.pipeline import collapsed, drawing
-from collapsar.pipeline.contract import Description, FamilyConfig, Summary
+from collapsar.pipeline.contract import Description, Summary
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.lda import parameters
@@ -25,7 +25,7 @@ LEAST = 1e-8  # smallest Dirichlet parameter that learning may reach
 Learned = Literal["alpha", "beta", "asymmetric-alpha", "asymmetric-beta"]
 
 
-class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed variational inference"):
+class Config(collapsed.ActiveConfig, title="latent Dirichlet allocation, collapsed variational inference"):
     """Options of the family."""
 
     topics: int = Field(ge=1, le=65_535, description="number of topics K")
@@ -42,17 +42,6 @@ class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed variati
         "keeps a chance",
     )
     order: Literal[0, 2] = Field(0, description="0: zeroth-order updates (CVB0); 2: the second order, with its bound")
-    responsibilities: Literal["active", "dense"] | None = Field(
-        None,
-        description="active: each document keeps a list of its topics, and a background share for all others; dense: "
-        "all topics of every pair; by itself active with order 0, dense with order 2, whose objective needs all",
-    )
-    most_active: int | None = Field(
-        None,
-        ge=1,
-        description="most topics that a document may list; by itself all where there are at most 128 topics, else 24 "
-        "and one for each 8 of its distinct words",
-    )
     learn: tuple[Learned, ...] = Field(
         (),
         description="what is learned: alpha, beta (one value for all), asymmetric-alpha (a value a topic), "
@@ -67,11 +56,6 @@ class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed variati
                 raise ValueError(f"name either {name} or asymmetric-{name}")
         return learn
 
-    @property
-    def active(self) -> bool:
-        """Whether documents keep lists of their topics."""
-        return (self.responsibilities or ("active" if self.order == 0 else "dense")) == "active"
-
 
 def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any document has been seen."""
@@ -79,7 +63,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     learn_beta = bool(learn & {"beta", "asymmetric-beta"})
     return {
         "order": np.array(config.order),
-        **collapsed.active_globals(config.topics, summary.words, config.beta, config.active, config.most_active),
+        **collapsed.active_globals(summary, config),
         "vocabulary": np.array(float(summary.words)),
         "alpha": np.full(config.topics, config.alpha),
         "beta": np.array(config.beta),

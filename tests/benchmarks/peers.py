@@ -1,13 +1,17 @@
 """The peers, each as its users run it: `python -m tests.benchmarks.peers NAME TRAIN HELDOUT ...` prints JSON lines.
 
-Every line has the seconds that the peer has spent fitting (reading, converting and scoring not counted), its
-iterations, and the score of its current state by the one definition that all are measured with: the mean over
-held-out tokens of log sum_k theta_dk phi_kw, in nats, with theta = (n_dk + alpha) / (n_d + K alpha) and
+TRAIN and HELDOUT are corpora, or files that `Data.save` wrote of them: a peer that reads those does not carry the memory
+of our reader. Before every fit a line says that it is under way, so that memory can be watched while it lasts.
+
+Every other line has the seconds that the peer has spent fitting (its initialisation counted; reading, converting and
+scoring not), its iterations, and the score of its current state by the one definition that all are measured with: the
+mean over held-out tokens of log sum_k theta_dk phi_kw, in nats, with theta = (n_dk + alpha) / (n_d + K alpha) and
 phi = (n_kw + beta/W) / (n_k + beta), or the peer's own estimates where it gives those. Words that a peer does not know
 get the prior's probability.
 """
 
 import argparse
+import importlib.util
 import json
 import logging
 import resource
@@ -15,26 +19,49 @@ import time
 
 import numpy as np
 
-from collapsar.storage.corpus import Corpus
-from collapsar.storage.shard import Documents
-
 EACH = 0.1  # of the iterations, between two scores
 
 
 class Data:
-    """A corpus in memory, as the peers want it."""
+    """A corpus in memory, as the peers want it.
 
-    def __init__(self, url):
+    Parameters
+    ----------
+    offsets : ndarray of int64, shape (documents + 1,)
+        Where each document's pairs begin.
+    words, counts : ndarray of int32, shape (pairs,)
+        The distinct words of a document, and how often it has each.
+    size : int
+        Words in the vocabulary.
+    """
+
+    def __init__(self, offsets, words, counts, size):
+        self.offsets, self.words, self.counts, self.size = offsets, words, counts, int(size)
+
+    @classmethod
+    def read(cls, url):
+        """Read a corpus, or a file that `save` wrote."""
+        if str(url).endswith(".npz"):
+            with np.load(url) as kept:
+                return cls(kept["offsets"], kept["words"], kept["counts"], kept["size"])
+        from collapsar.storage.corpus import Corpus  # not above: it would count as the peers' memory
+        from collapsar.storage.shard import Documents
+
         corpus = Corpus(url)
         found = Documents.join([one.documents() for one in corpus.references])
-        self.offsets, self.words, self.counts = found.offsets, found.words, found.counts
-        self.size = corpus.manifest.vocabulary.words
+        return cls(found.offsets, found.words, found.counts, corpus.manifest.vocabulary.words)
+
+    def save(self, path):
+        """Write a file that NumPy alone can read."""
+        np.savez(path, offsets=self.offsets, words=self.words, counts=self.counts, size=self.size)
 
     def tokens(self, document):
+        """Return a document's words, each as often as it occurs."""
         first, last = self.offsets[document], self.offsets[document + 1]
         return np.repeat(self.words[first:last], self.counts[first:last])
 
     def documents(self):
+        """Return the documents' numbers."""
         return range(self.offsets.size - 1)
 
 
@@ -69,7 +96,6 @@ class Tomotopy:
         for d in self.known:
             self.model.add_doc([str(word) for word in data.tokens(d)])
         self.count = data.offsets.size - 1
-        self.model.train(0, workers=self.workers)
 
     def step(self, iterations):
         self.model.train(iterations, workers=self.workers)
@@ -101,13 +127,12 @@ class Topica:
         self.known = [d for d, text in enumerate(texts) if text]
         self.corpus = topica.Corpus.from_documents([texts[d] for d in self.known], vocabulary=names)
         self.count, self.size = len(texts), data.size
-        self.seconds = 0.0
 
     def step(self, iterations):
         import topica
 
         self.done += iterations
-        given = self.given
+        given, self.model = self.given, None  # the model before would count as memory of this one
         self.model = topica.LDA(
             given.topics,
             alpha_sum=given.alpha * given.topics,
@@ -137,12 +162,12 @@ def matrix(data):
 
 
 class Sklearn:
-    """Batch variational Bayes."""
+    """Batch variational Bayes on several processes, which are there before the time is taken, as ours are."""
 
     def __init__(self, data, given):
         from sklearn.decomposition import LatentDirichletAllocation
 
-        self.matrix, self.batch = matrix(data).astype(np.float64), data.offsets.size - 1
+        self.matrix = matrix(data).astype(np.float64)
         self.model = LatentDirichletAllocation(
             given.topics,
             doc_topic_prior=given.alpha,
@@ -151,6 +176,7 @@ class Sklearn:
             n_jobs=given.workers,
             random_state=given.seed,
         )
+        LatentDirichletAllocation(2, max_iter=1, n_jobs=given.workers).fit(np.ones((2 * given.workers, 2)))
         self.done = 0
 
     def step(self, iterations):
@@ -176,7 +202,7 @@ class Gensim:
         from gensim.models import LdaMulticore
 
         self.done += iterations
-        given = self.given
+        given, self.model = self.given, None  # the model before would count as memory of this one
         self.model = LdaMulticore(
             corpus=self.corpus,
             id2word={word: str(word) for word in range(self.data.size)},
@@ -194,34 +220,53 @@ class Gensim:
         return gamma / gamma.sum(axis=1, keepdims=True), self.model.get_topics()
 
 
-PEERS = {"tomotopy": Tomotopy, "topica": Topica, "sklearn": Sklearn, "gensim": Gensim}
-RESTARTS = {"topica", "sklearn", "gensim"}  # a longer fit begins anew, so its time is not the sum of the steps
+PEERS = {"tomotopy": Tomotopy, "topica": Topica, "gensim": Gensim, "scikit-learn": Sklearn}
+MODULES = {name: name for name in PEERS} | {"scikit-learn": "sklearn"}
+RESTARTS = {"topica", "gensim", "scikit-learn"}  # a longer fit begins anew, so its time is not the sum of the steps
+
+
+def installed(name):
+    """Return whether a peer is installed, without importing it."""
+    return importlib.util.find_spec(MODULES[name]) is not None
+
+
+def tell(**line):
+    """Print a line of JSON, at once."""
+    print(json.dumps(line), flush=True)
+
+
+def run(given):
+    """Fit a peer step by step, and print where it stands after each."""
+    data, held = Data.read(given.train), Data.read(given.heldout)
+    peer, spent, done = PEERS[given.peer](data, given), 0.0, 0
+    for more in [given.iterations] if given.last else steps(given.iterations):
+        tell(state="fitting")
+        began = time.perf_counter()
+        peer.step(more)
+        took = time.perf_counter() - began
+        tell(state="fitted")
+        spent, done = (took if given.peer in RESTARTS else spent + took), done + more
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        found = score(held, *peer.estimate())
+        tell(seconds=spent, iterations=done, score=found, megabytes=memory)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peer", choices=PEERS)
-    parser.add_argument("train")
-    parser.add_argument("heldout")
+    parser.add_argument("train", help="training corpus, or .npz file of it")
+    parser.add_argument("heldout", help="held-out tokens of the same documents")
     parser.add_argument("--topics", type=int, required=True)
-    parser.add_argument("--iterations", type=int, required=True)
-    parser.add_argument("--alpha", type=float, default=0.1)
-    parser.add_argument("--beta", type=float, default=100.0)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--iterations", type=int, required=True, help="of the peer's own kind: samples, sweeps, passes")
+    parser.add_argument("--alpha", type=float, default=0.1, help="of each topic (default: 0.1)")
+    parser.add_argument("--beta", type=float, default=100.0, help="of a topic over all words (default: 100)")
+    parser.add_argument("--workers", type=int, default=2, help="cores (default: 2)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--last", action="store_true", help="score the last state only")
     given = parser.parse_args()
     logging.disable(logging.WARNING)
-    data, held = Data(given.train), Data(given.heldout)
-    peer, spent, done = PEERS[given.peer](data, given), 0.0, 0
-    for more in [given.iterations] if given.last else steps(given.iterations):
-        began = time.perf_counter()
-        peer.step(more)
-        took = time.perf_counter() - began
-        spent, done = (took if given.peer in RESTARTS else spent + took), done + more
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        line = {"seconds": spent, "iterations": done, "score": score(held, *peer.estimate()), "megabytes": memory}
-        print(json.dumps(line), flush=True)
+    run(given)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,139 @@
+"""Tasks in threads of this process, without Dask: kernels let go of the interpreter, so that threads run side by side."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+
+class _Task:
+    """A task, and what stands for its result: who lets go of it before it has begun takes it back."""
+
+    __slots__ = ("__weakref__", "args", "dependents", "done", "error", "function", "number", "value", "waiting")
+
+    def __init__(self, function: Callable[..., Any] | None, args: tuple[Any, ...], number: int) -> None:
+        self.function, self.args, self.number = function, args, number
+        self.waiting, self.done = 0, False
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.dependents: list[weakref.ref[_Task]] = []
+
+    def needs(self) -> Iterator[_Task]:
+        """Give the tasks whose results it takes."""
+        for arg in self.args:
+            for one in arg if isinstance(arg, list) else (arg,):
+                if isinstance(one, _Task):
+                    yield one
+
+    def run(self) -> None:
+        """Run it, and let go of what it took."""
+        try:
+            failed = next((need.error for need in self.needs() if need.error is not None), None)
+            if failed is not None:
+                raise failed
+            assert self.function is not None
+            self.value = self.function(*(_opened(arg) for arg in self.args))
+        except BaseException as error:  # whatever it is, whoever collects it shall meet it
+            self.error = error
+        self.function, self.args = None, ()
+
+
+def _opened(arg: Any) -> Any:
+    if isinstance(arg, _Task):
+        return arg.value
+    return [_opened(one) for one in arg] if isinstance(arg, list) else arg
+
+
+class ThreadExecutor:
+    """Runs tasks in threads, the one submitted first before others that could begin.
+
+    Parameters
+    ----------
+    threads : int
+        How many.
+    """
+
+    homes = 1
+    dashboard = None
+
+    def __init__(self, threads: int) -> None:
+        self.workers = threads
+        self._change = threading.Condition()
+        self._ready: list[tuple[int, weakref.ref[_Task]]] = []
+        self._submitted, self._closed = 0, False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"collapsar-{number}", daemon=True) for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:  # noqa: ARG002
+        """Submit a task; what its result stands for may be let go of, and the task is not run then."""
+        with self._change:
+            self._submitted += 1
+            task = _Task(function, args, self._submitted)
+            for need in task.needs():
+                if not need.done:
+                    need.dependents.append(weakref.ref(task))
+                    task.waiting += 1
+            if not task.waiting:
+                self._put(task)
+        return task
+
+    def _put(self, task: _Task) -> None:
+        heapq.heappush(self._ready, (task.number, weakref.ref(task)))
+        self._change.notify_all()
+
+    def _take(self) -> _Task | None:
+        """Wait for a task that can begin; none once the executor is closed."""
+        with self._change:
+            while not self._closed:
+                while self._ready:
+                    task = heapq.heappop(self._ready)[1]()
+                    if task is not None:
+                        return task
+                self._change.wait()
+        return None
+
+    def _work(self) -> None:
+        while (task := self._take()) is not None:
+            task.run()
+            with self._change:
+                task.done = True
+                for reference in task.dependents:
+                    dependent = reference()
+                    if dependent is not None:
+                        dependent.waiting -= 1
+                        if not dependent.waiting:
+                            self._put(dependent)
+                    del dependent
+                task.dependents = []
+                self._change.notify_all()
+            del task  # its result shall not wait here for the next task
+
+    def collect(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for results, in order; what a task raised is raised as soon as it is known."""
+        with self._change:
+            while not all(future.done for future in futures):
+                if any(future.error is not None for future in futures):
+                    break
+                self._change.wait()
+        for future in futures:
+            if future.error is not None:
+                raise future.error
+        return [future.value for future in futures]
+
+    def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """Run a function once: there is one process."""
+        return [function(*args)]
+
+    def close(self) -> None:
+        """Let the tasks that run come to their end, and begin no other."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+        for thread in self._threads:
+            thread.join()

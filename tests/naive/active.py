@@ -1,0 +1,102 @@
+"""Sweeps over active topics, a pair at a time in float64; responsibilities are given and returned in steps of 2^-15."""
+
+from itertools import pairwise
+
+import numpy as np
+
+UNIT = 2**15
+NEARLY = UNIT - 0.01  # what the steps of a pair are cut from, so that they never exceed UNIT
+
+
+def documents(offsets, lists, topic, starts, share):
+    """Each document's pairs (a slice), its topics, and its responsibilities q of shape (pairs, its topics)."""
+    result = []
+    for d, (first, last) in enumerate(pairwise(offsets)):
+        own = topic[lists[d] : lists[d + 1]].astype(np.int64)
+        q = share[starts[d] : starts[d + 1]].reshape(last - first, own.size) / UNIT
+        result.append((slice(first, last), own, q))
+    return result
+
+
+def in_steps(blocks):
+    """Responsibilities of documents, one behind the other."""
+    return np.concatenate([np.zeros(0), *(q.ravel() * UNIT for q in blocks)]).astype(np.uint16)
+
+
+def document_counts(offsets, counts, lists, topic, starts, share):
+    """E[n_dk] of the lists, one behind the other, and the documents' background tokens."""
+    listed, rest = [np.zeros(0)], []
+    for pairs, _, q in documents(offsets, lists, topic, starts, share):
+        listed.append(counts[pairs] @ q)
+        rest.append(counts[pairs] @ (1 - q.sum(axis=1)))
+    return np.concatenate(listed), np.array(rest)
+
+
+def word_counts(shape, offsets, position, counts, lists, topic, starts, share):
+    """What the lists give to each word and topic, shape (rows, topics), and each word's background tokens."""
+    listed, rest = np.zeros(shape), np.zeros(shape[0])
+    for pairs, own, q in documents(offsets, lists, topic, starts, share):
+        c = counts[pairs].astype(np.float64)
+        np.add.at(listed, (position[pairs][:, np.newaxis], own), c[:, np.newaxis] * q)
+        np.add.at(rest, position[pairs], c * (1 - q.sum(axis=1)))
+    return listed, rest
+
+
+def begin(offsets, lists, noise):
+    """Responsibilities in proportion to noise, the same for all pairs of a document."""
+    blocks = []
+    for (first, last), (low, high) in zip(pairwise(offsets), pairwise(lists), strict=True):
+        own = noise[low:high].astype(np.float64)
+        blocks.append(np.tile(np.floor(own / own.sum() * NEARLY) / UNIT, (last - first, 1)))
+    return in_steps(blocks)
+
+
+def logarithm(x):
+    """The logarithm to base 2 that the bits of m 2^e, m in [1, 2), are when read as a whole number: e + m - 1."""
+    half, e = np.frexp(x)
+    return np.where(x > 0, e - 1 + (2 * half - 1), -127.0)
+
+
+def exponential(y):
+    """The inverse of `logarithm`."""
+    return np.exp2(np.floor(y)) * (1 + y - np.floor(y))
+
+
+def to_power(weights, power):
+    """Weights to a power, up to a common factor: exactly if it is 1 or 2, else by the bits of a float."""
+    return weights**power if power in (1, 2) else exponential(power * logarithm(weights))
+
+
+def sweep(
+    offsets, position, counts, b, background, a, power, lists, topic, starts, share, running, row_topic
+):  # fmt: skip
+    """One pass over the documents: new responsibilities, E[n_kw] and B + E[n_k].
+
+    `background` is S_w, `running` B + E[n_k]. What a document gives to a topic counts for it from the next pair on by
+    E[n_dk] and E[n_kw], and from the next document on by E[n_k].
+    """
+    row_topic, running = np.array(row_topic, dtype=np.float64), np.array(running, dtype=np.float64)
+    blocks = []
+    for pairs, own, q in documents(offsets, lists, topic, starts, share):
+        here = counts[pairs] @ q
+        rest, before = counts[pairs] @ (1 - q.sum(axis=1)), here
+        unlisted = a.size - own.size
+        a_own, a_rest = a[own], np.delete(a, own).sum()
+        total = running[own]
+        for i, (w, c) in enumerate(zip(position[pairs], counts[pairs], strict=True)):
+            old, n_kw = q[i].copy(), row_topic[w, own]
+            weights = (a_own + np.maximum(here - old, 0)) * (b[w] + np.maximum(n_kw - old, 0)) / (total - old)
+            others = 0.0
+            if unlisted:
+                others = max(background[w] - (a_own * (b[w] + n_kw) / total).sum(), 0.0)
+                others *= 1 + max(rest - (1 - old.sum()), 0.0) / a_rest
+            if unlisted:  # as many equal topics
+                others = unlisted * to_power(others / unlisted, power)
+            weights = to_power(weights, power)
+            q[i] = np.floor(weights / (weights.sum() + others) * NEARLY) / UNIT
+            here = here + c * (q[i] - old)
+            row_topic[w, own] += c * (q[i] - old)
+            rest += c * (old.sum() - q[i].sum())
+        running[own] += here - before
+        blocks.append(q)
+    return in_steps(blocks), row_topic, running

@@ -1,0 +1,98 @@
+"""Lists of active topics, a document at a time."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from tests.naive import moments as exact
+from tests.naive.active import documents, in_steps
+from tests.naive.predict import pair_probability
+
+
+def expected(offsets, position, counts, b, background, a, totals, lists, topic, starts, share, row_topic):
+    """E[n_dk] of all topics, shape (documents, topics), where each pair's background is its own.
+
+    A topic that is not listed has a_k sum over pairs of c (1 - sum q) phi_kw / (S_w - sum over active a_l phi_lw),
+    without the pairs whose denominator is next to nothing.
+    """
+    result = np.zeros((len(offsets) - 1, a.size))
+    weighed = a * (b[:, np.newaxis] + row_topic) / totals  # a_k phi_kw
+    for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+        for w, c, held in zip(position[pairs], counts[pairs], q.sum(axis=1), strict=True):
+            left = background[w] - weighed[w, own].sum()
+            if left > 1e-5 * background[w]:
+                result[d] += c * (1 - held) * weighed[w] / left
+        result[d, own] = counts[pairs] @ q
+    return result
+
+
+def limit(count, threshold, room):
+    """Counts above which a document's topics are listed; -1 where a topic is listed anyway."""
+    passing = np.sort(count[count > threshold])[::-1]
+    if passing.size == 0:
+        return np.where(count == count.max(), -1.0, np.inf)
+    if room == count.size and 2 * passing.size > room:
+        return np.full(count.size, -1.0)
+    return np.maximum(threshold, passing[room] if passing.size > room else 0.0)
+
+
+def choose(count, threshold, room):
+    """Topics whose expected counts pass their thresholds, at most `room`, at least the largest.
+
+    Where there is room for all topics and more than half of them pass, all are chosen.
+    """
+    return np.flatnonzero(count > limit(count, threshold, room))
+
+
+def carry(shape, offsets, position, counts, lists, topic, starts, share, new_lists, new_topic):
+    """Responsibilities of new lists, and what dropped topics held by words and topics, shape (rows, topics)."""
+    blocks, dropped = [], np.zeros(shape)
+    for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+        dense = np.zeros((q.shape[0], shape[1]))
+        dense[:, own] = q
+        kept = new_topic[new_lists[d] : new_lists[d + 1]]
+        blocks.append(dense[:, kept].copy())
+        dense[:, kept] = 0.0
+        np.add.at(dropped, position[pairs], counts[pairs][:, np.newaxis] * dense)
+    return in_steps(blocks), dropped
+
+
+def tables(offsets, counts, lists, topic, starts, share, prior):
+    """Sums over documents of E[s_dk] of active topics, and of E[n_d,rest] / a_rest where a topic is not listed."""
+    total, grown = np.zeros(prior.size), np.zeros(prior.size)
+    for pairs, own, q in documents(offsets, lists, topic, starts, share):
+        total[own] += exact.tables(prior[own], *exact.moments(q, counts[pairs]))
+        unlisted = np.delete(np.arange(prior.size), own)
+        if unlisted.size:
+            grown[unlisted] += (counts[pairs] @ (1 - q.sum(axis=1))) / prior[unlisted].sum()
+    return total, grown
+
+
+def moments(shape, offsets, position, counts, lists, topic, starts, share):
+    """V[n_kw] and Z[n_kw] of the active topics' responsibilities, shape (2, rows, topics)."""
+    result = np.zeros((2, *shape))
+    for pairs, own, q in documents(offsets, lists, topic, starts, share):
+        for w, c, one in zip(position[pairs], counts[pairs], q, strict=True):
+            _, variance, log_absent = exact.moments(one[np.newaxis], [c])
+            result[0, w, own] += variance
+            result[1, w, own] += log_absent
+    return result
+
+
+def document_topic(a, lists, topic, active_count, rest):
+    """E[n_dk] of all topics: those that are not listed share the background in proportion to a_k."""
+    result = np.zeros((len(rest), a.size))
+    for d, (low, high) in enumerate(pairwise(lists)):
+        unlisted = np.delete(np.arange(a.size), topic[low:high])
+        result[d, unlisted] = rest[d] * a[unlisted] / a[unlisted].sum()
+        result[d, topic[low:high]] = active_count[low:high]
+    return result
+
+
+def probability(offsets, position, row_topic, b, a, totals, rest_prior, lists, topic, active_count, rest):
+    """sum_k theta_dk phi_kw + theta_rest tau_w of each pair; `rest_prior` is A - sum_k a_k, and B."""
+    count = document_topic(a, lists, topic, active_count, rest)
+    lengths = np.array([active_count[i:j].sum(dtype=np.float64) for i, j in pairwise(lists)]) + rest
+    length = a.sum() + rest_prior[0] + lengths
+    theta, phi = (a + count) / length[:, np.newaxis], (b[:, np.newaxis] + row_topic) / totals
+    return pair_probability(offsets, position, theta, phi, rest_prior[0] / length, b / rest_prior[1])
