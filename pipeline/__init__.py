@@ -1,7 +1,7 @@
 """What a run is: configuration, model families, the loop, progress, evaluation and the commands.
 
-The public surface is small: `ingest`, `split`, `simulate`, `fit`, `topics`, `evaluate`, `infer` and `info` do what
-the commands of the same names do, and `Model` opens what `fit` made.
+The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `topics`, `evaluate`, `infer` and `info` do
+what the commands of the same names do, and `Model` opens what `fit` made.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collapsar.pipeline.inference import infer
     from collapsar.pipeline.inspection import info
     from collapsar.pipeline.intake import ingest, split
+    from collapsar.pipeline.planning import Plan, estimate
     from collapsar.pipeline.simulation import simulate
     from collapsar.storage.corpus import Corpus
     from collapsar.storage.model import Model
@@ -25,6 +26,8 @@ _HOMES = {
     "Evaluation": "collapsar.pipeline.evaluation",
     "Model": "collapsar.storage.model",
     "Topic": "collapsar.pipeline.describing",
+    "Plan": "collapsar.pipeline.planning",
+    "estimate": "collapsar.pipeline.planning",
     "evaluate": "collapsar.pipeline.evaluation",
     "fit": "collapsar.pipeline.fitting",
     "infer": "collapsar.pipeline.inference",
@@ -39,7 +42,9 @@ __all__ = [
     "Corpus",
     "Evaluation",
     "Model",
+    "Plan",
     "Topic",
+    "estimate",
     "evaluate",
     "fit",
     "infer",

@@ -46,13 +46,14 @@ class DaskExecutor:
         self._token = uuid.uuid4().hex[:8]
         self._submitted = 0
         self._addresses: list[str] = []
-        self._slots = 0
+        self._slots, self._memory = 0, 0.0
         self._look()
 
     def _look(self) -> None:
         found = self._client.scheduler_info(n_workers=-1)["workers"]
         self._addresses = sorted(found)
         self._slots = sum(int(state["nthreads"]) for state in found.values())
+        self._memory = min((float(state["memory_limit"]) for state in found.values()), default=0.0)
 
     @property
     def workers(self) -> int:
@@ -71,6 +72,15 @@ class DaskExecutor:
         if link and self._cluster is not None:  # ours listens on this machine only, whatever its link says
             return f"http://127.0.0.1:{urlsplit(str(link)).port}/status"
         return str(link) if link else None
+
+    @property
+    def memory(self) -> float | None:
+        """Bytes that each worker process may hold; None where the cluster sets no limit."""
+        return self._memory or None
+
+    def moved(self) -> int:
+        """Bytes that workers have sent one another so far; of those that are still there."""
+        return sum(self.everywhere(_sent))
 
     def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:
         """Submit a task; `home` is kept softly, so that a lost worker is no deadlock."""
@@ -101,6 +111,10 @@ class DaskExecutor:
                 self._cluster.close(timeout=5)
 
 
+def _sent() -> int:
+    return int(distributed.get_worker().transfer_outgoing_bytes_total)
+
+
 @contextlib.contextmanager
 def _cluster_errors() -> Any:
     try:
@@ -114,13 +128,15 @@ def _cluster_errors() -> Any:
         raise ClusterError(f"the cluster lost work that cannot be repeated: {error}") from error
 
 
-def start_cluster(workers: int | None = None) -> Executor:
+def start_cluster(workers: int | None = None, memory: int | None = None) -> Executor:
     """Start a Dask cluster of worker processes on this machine.
 
     Parameters
     ----------
     workers : int, optional
         How many; by default one a processor.
+    memory : int, optional
+        Bytes that each may hold; one that holds more is started anew. By default its share of the machine's.
 
     Returns
     -------
@@ -132,6 +148,7 @@ def start_cluster(workers: int | None = None) -> Executor:
         cluster = distributed.LocalCluster(
             n_workers=workers or CPU_COUNT,
             threads_per_worker=1,
+            memory_limit=memory or "auto",
             processes=True,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:8787",

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from collapsar.pipeline.contract import Description, FamilyConfig, Summary
+from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
+from collapsar.storage.errors import OptionError
 from collapsar.workers.collapsed import Parameters
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.kernels import words
+from collapsar.workers.listed import room_for
+from collapsar.workers.portions import PORTION
 
 Vector = npt.NDArray[np.float64]
 
 DOCUMENTS_A_TOPIC = 10  # at least, of those that begin
 MOST_EVERY = 8  # at most one document in so many begins
+FORGETTING = 0.7  # of sums over minibatches: number n counts n^-FORGETTING
 
 
 class ActiveConfig(FamilyConfig):
@@ -58,10 +63,12 @@ class ActiveConfig(FamilyConfig):
         return (self.responsibilities or ("active" if self.order == 0 else "dense")) == "active"
 
 
-
 def moved_moments(globals: Arrays, delta: Delta) -> Vector:
     """Return E[n_k] and V[n_k] after a delta, shape (2, topics)."""
     moments = np.array(globals["topic_moments"])
+    if "topic_gain" in delta:  # of a minibatch
+        moments[0] = (delta.number("decay") * moments[0] + delta["topic_gain"]) / delta.number("shards")
+        return moments
     if "topic_total" in delta:  # active responsibilities: totals, as the background is spread anew
         moments[0] = delta["topic_total"]
         if "topic_variance_total" in delta:
@@ -132,19 +139,78 @@ def counted(globals: Arrays, delta: Delta, parameters: Parameters) -> dict[str, 
     }
 
 
+def require_schedule(summary: Summary, *, moments: bool) -> None:
+    """Refuse options that a stochastic schedule cannot serve: variances of counts by words are not kept there."""
+    if summary.stochastic and moments:
+        raise OptionError("--schedule stochastic: takes order 0, and does not learn what concerns words")
+
+
+def of_corpus(globals: Arrays, delta: Delta) -> tuple[Delta, dict[str, npt.NDArray[np.float64]]]:
+    """Give a delta whose sums over documents stand for the whole corpus, and globals that remember them.
+
+    In the stochastic schedule the sums of a minibatch are scaled to the corpus and averaged with those before, with
+    weights that decay; else the delta is whole as it is.
+    """
+    if "topic_gain" not in delta:
+        return delta, {}
+    scale, number = float(globals["corpus_tokens"]) / max(delta.number("tokens"), 1.0), float(globals["minibatches"]) + 1
+    kept: dict[str, npt.NDArray[np.float64]] = {
+        "steps": globals["steps"] + delta.number("batches") / delta.number("shards"),
+        "minibatches": np.array(number),
+    }
+    parts, weight = dict(delta.parts), number**-FORGETTING
+    for name in ("tables", "log_eta"):
+        if name in parts:
+            now = np.asarray(parts[name].values) * scale
+            kept[f"corpus_{name}"] = now if number == 1 else (1 - weight) * globals[f"corpus_{name}"] + weight * now
+            parts[name] = replace(parts[name], values=kept[f"corpus_{name}"])
+    return Delta(parts, delta.ids, delta.seconds), kept
+
+
 def active_globals(summary: Summary, config: ActiveConfig) -> Arrays:
     """Return the globals that say how responsibilities are kept."""
     every = summary.documents // (DOCUMENTS_A_TOPIC * config.topics)
     return {
-        "active": np.array(config.active),
+        "active": np.array(config.active and not summary.stochastic),
+        "corpus_tokens": np.array(float(summary.tokens)),
+        "steps": np.array(0.0),
+        "minibatches": np.array(0.0),
         "most_active": np.array(config.most_active or 0),
         "start_every": np.array(min(max(every, 1), MOST_EVERY)),
         "flatten": np.array(config.flatten),
-        "momentum": np.array(config.momentum if config.active and config.order == 0 else 0.0),
+        "momentum": np.array(config.momentum if config.active and config.order == 0 and not summary.stochastic else 0.0),
         "topic_ahead": np.zeros(config.topics),
         "spread_even": np.array(config.beta / summary.words),
         "spread_weight": np.ones(config.topics),
     }
+
+
+def footprint(summary: Summary, config: ActiveConfig, *, moments: bool) -> Footprint:
+    """Return what the state takes: responsibilities of 2 bytes over lists, or of 4 over all topics."""
+    more = 16.0 * config.topics if moments else 0.0
+    if not config.active:
+        pair, document = 4.0 * config.topics, 4.0 * config.topics
+        largest = pair * summary.pairs + document * summary.documents
+        return Footprint(
+            kept=8 * config.topics + more,
+            shown=8 * config.topics + more,
+            swept=4 * config.topics + 2 * more,
+            delta=8 * config.topics + more,
+            pair=pair,
+            document=document,
+            portion=2 * largest,
+        )
+    length = summary.pairs / max(summary.documents, 1)
+    listed = min(room_for(length, config.topics, config.most_active or 0), config.topics)
+    return Footprint(
+        kept=(8 if config.momentum and config.order == 0 else 4) * config.topics + 8 + more,
+        shown=4 * config.topics + 8 + more,
+        swept=4 * config.topics + 16 + more,
+        delta=4 * config.topics + 8 + more,
+        pair=2.0 * listed,
+        document=6.0 * listed + 12,
+        portion=6.0 * PORTION,
+    )
 
 
 def describe(word_topic: Vector, prior: Vector, total: float, topic: Vector, count: int) -> Description:

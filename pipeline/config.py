@@ -14,6 +14,8 @@ from collapsar.pipeline.contract import FamilyConfig, family_names, load_family
 from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
 
 StopOn = Literal["counts", "objective", "score"]
+Schedule = Literal["batch", "stochastic"]
+ITERATIONS = 200  # of the batch schedule, if nothing else is said
 
 
 @dataclass(frozen=True)
@@ -22,39 +24,65 @@ class Limits:
 
     Attributes
     ----------
-    iterations : int
-        The most sweeps over the corpus.
+    iterations : int or None
+        The most sweeps over the corpus, by itself 200; in the stochastic schedule the most minibatches, by itself all.
     tolerance : float
         End before, when the relative change of `stop_on` between iterations falls under it; 0 for never.
     stop_on : {"counts", "objective", "score"}
         What the tolerance is compared with: the expected counts, the family's objective, or the held-out score.
-    score_every : int
-        Score the held-out corpus every so many iterations, and after the last.
+    score_every : int or None
+        Score the held-out corpus every so many iterations, and after the last; by itself every iteration or, in the
+        stochastic schedule, after each pass.
+    schedule : {"batch", "stochastic"}
+        Whether an iteration sweeps all shards, or a minibatch of them by a decaying step.
+    passes, batch_shards : int
+        In the stochastic schedule: passes over the corpus, and shards a minibatch.
     """
 
-    iterations: int = 200
+    iterations: int | None = None
     tolerance: float = 0.0
     stop_on: StopOn = "counts"
-    score_every: int = 1
+    score_every: int | None = None
+    schedule: Schedule = "batch"
+    passes: int = 1
+    batch_shards: int = 4
 
     def __post_init__(self) -> None:
-        for name in ("iterations", "score_every"):
+        for name in ("iterations", "score_every", "passes", "batch_shards"):
             value = getattr(self, name)
+            if value is None and name in ("iterations", "score_every"):
+                continue
             if type(value) is not int or value < 1:
                 raise OptionError(f"--{name.replace('_', '-')}: expected a whole number of 1 or more, found {value!r}")
         if isinstance(self.tolerance, bool) or not isinstance(self.tolerance, (int, float)) or not self.tolerance >= 0:
             raise OptionError(f"--tolerance: expected a number of 0 or more, found {self.tolerance!r}")
         if self.stop_on not in get_args(StopOn):
             raise OptionError(f"--stop-on: expected {', '.join(get_args(StopOn))}, found {self.stop_on!r}")
+        if self.schedule not in get_args(Schedule):
+            raise OptionError(f"--schedule: expected {', '.join(get_args(Schedule))}, found {self.schedule!r}")
+
+    @property
+    def sweeps(self) -> int:
+        """The most iterations of the batch schedule."""
+        return ITERATIONS if self.iterations is None else self.iterations
+
+    def planned(self, shards: int) -> int:
+        """Return the most iterations of a run over so many shards."""
+        if self.schedule == "batch":
+            return self.sweeps
+        first = 1 + -(-(shards - 1) // self.batch_shards)  # the first minibatch is one shard
+        steps = first + (self.passes - 1) * -(-shards // self.batch_shards)
+        return steps if self.iterations is None else min(steps, self.iterations)
 
 
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
-RUN_NAMES = ("family", "seed", "heldout", "scheduler", "workers", *LIMIT_NAMES)
+RUN_NAMES = ("family", "seed", "heldout", "scheduler", "workers", "memory", "scratch", *LIMIT_NAMES)
 KINDS = {str: "a string", int: "a whole number", float: "a number"}
 RUN_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("family", "heldout", "scheduler", "stop_on"), (str,)),
-    **dict.fromkeys(("seed", "workers", "iterations", "score_every"), (int,)),
+    **dict.fromkeys(("family", "heldout", "scheduler", "stop_on", "scratch", "schedule"), (str,)),
+    **dict.fromkeys(("seed", "workers", "iterations", "score_every", "passes", "batch_shards"), (int,)),
     "tolerance": (float, int),
+    "memory": (str, int),
 }
 
 

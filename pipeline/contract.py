@@ -28,13 +28,44 @@ class Summary:
 
     Attributes
     ----------
-    documents, words, tokens : int
+    documents, words, tokens, pairs : int
         Sizes of the corpus; `words` is the vocabulary's.
+    stochastic : bool
+        Whether shards are swept in minibatches.
     """
 
     documents: int
     words: int
     tokens: int
+    pairs: int = 0
+    stochastic: bool = False
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes that a family's state takes, from which a fit is planned.
+
+    Attributes
+    ----------
+    kept, shown : float
+        A word of the vocabulary in a block at rest, and of it what sweeps see.
+    swept : float
+        A word of a shard while it is swept, besides its rows and the delta.
+    delta : float
+        A word of a shard in a delta.
+    pair, document : float
+        A pair and a document of a local state.
+    portion : float
+        A sweep, besides all this, whose local state lies on disk.
+    """
+
+    kept: float
+    shown: float
+    swept: float
+    delta: float
+    pair: float
+    document: float
+    portion: float
 
 
 @dataclass(frozen=True)
@@ -86,6 +117,9 @@ class Family(Protocol):
 
     def initialise(self, summary: Summary, config: Any, stream: Stream) -> Arrays:
         """Make the globals before any document has been seen."""
+
+    def footprint(self, summary: Summary, config: Any) -> Footprint:
+        """Say what the state of a fit takes."""
 
     def update(self, globals: Arrays, delta: Delta, config: Any, stream: Stream) -> Arrays:
         """Make the next globals from a round's sums; a positive ``another_round`` asks for one more sweep."""

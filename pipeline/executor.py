@@ -33,6 +33,13 @@ class Executor(Protocol):
     def collect(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for results and bring them here, in order; what a task raised is raised."""
 
+    @property
+    def memory(self) -> float | None:
+        """Bytes that each place may hold; None where it is not said."""
+
+    def moved(self) -> int:
+        """Bytes that have moved between places so far."""
+
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once in each worker process there is, and wait."""
 
@@ -51,6 +58,7 @@ class SerialExecutor:
     workers = 1
     homes = 1
     dashboard = None
+    memory = None
 
     def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:  # noqa: ARG002
         """Run a task now."""
@@ -65,6 +73,10 @@ class SerialExecutor:
         """Take out the results."""
         return [future.value for future in futures]
 
+    def moved(self) -> int:
+        """Nothing moves."""
+        return 0
+
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once."""
         return [function(*args)]
@@ -73,7 +85,7 @@ class SerialExecutor:
         """Nothing was started."""
 
 
-def open_executor(scheduler: str = "threads", workers: int | None = None) -> Executor:
+def open_executor(scheduler: str = "threads", workers: int | None = None, memory: int | None = None) -> Executor:
     """Start or reach what runs the tasks.
 
     Parameters
@@ -84,6 +96,8 @@ def open_executor(scheduler: str = "threads", workers: int | None = None) -> Exe
     workers : int, optional
         Number of workers to start, by default one a processor; of a cluster that runs elsewhere, how many to wait for;
         ``serial`` takes it and runs one task after another.
+    memory : int, optional
+        Bytes that each worker process of ``local`` may hold; by default its share of the machine's.
 
     Returns
     -------
@@ -110,4 +124,4 @@ def open_executor(scheduler: str = "threads", workers: int | None = None) -> Exe
     # Dask takes half a second to import, which a fit in threads need not wait for.
     from collapsar.pipeline.cluster import reach_cluster, start_cluster
 
-    return start_cluster(workers) if scheduler == "local" else reach_cluster(scheduler, workers or 1)
+    return start_cluster(workers, memory) if scheduler == "local" else reach_cluster(scheduler, workers or 1)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
+import resource
+import shutil
+import sys
+import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from collapsar.pipeline.alignment import HeldoutReference, align
@@ -18,9 +25,11 @@ from collapsar.pipeline.contract import FamilyConfig, Summary, load_family
 from collapsar.pipeline.executor import Executor, open_executor
 from collapsar.pipeline.keeping import documents_of, keep_model
 from collapsar.pipeline.loop import Progress, run
+from collapsar.pipeline.planning import Place, Plan, cuts, parse_size, place_of, plan
 from collapsar.pipeline.state import Problem, State
+from collapsar.pipeline.stochastic import run_stochastic, settled
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import OptionError
+from collapsar.storage.errors import CollapsarError, OptionError
 from collapsar.storage.folder import ensure_free
 from collapsar.storage.model import Model
 from collapsar.storage.run import Run
@@ -30,7 +39,6 @@ from collapsar.workers.contract import load_sweeps
 from collapsar.workers.kernels.compile import warm
 from collapsar.workers.streams import Stream
 
-BLOCK_CELLS = 64_000_000  # of words x topics, so half a gigabyte of float64
 VERSIONS = ("collapsar", "dask", "distributed", "numba", "numpy", "pyarrow", "zarr")
 
 Sink = Callable[[dict[str, Any]], None]
@@ -90,8 +98,10 @@ def fit(
     family: str,
     heldout: str | os.PathLike[str] | None = None,
     seed: int = 0,
-    scheduler: str = "local",
+    scheduler: str = "threads",
     workers: int | None = None,
+    memory: str | int | None = None,
+    scratch: str | None = None,
     sinks: Sequence[Sink] = (),
     **options: Any,
 ) -> Model:
@@ -110,13 +120,20 @@ def fit(
     seed : int, optional
         Seed of all random numbers.
     scheduler : str, optional
-        ``local`` (worker processes here), ``threads``, ``serial``, or a Dask scheduler's address.
+        ``threads`` (worker threads in this process), ``local`` (a Dask cluster of worker processes here, with its
+        dashboard), ``serial``, or a Dask scheduler's address.
     workers : int, optional
         Workers to start; by default one a processor.
+    memory : str or int, optional
+        What each worker process may hold, such as ``1.5GB``; ``threads`` are one process. By default what the machine
+        has left, or what the cluster says.
+    scratch : str, optional
+        Folder, on each machine its own, for local states that do not fit into memory; by default the system's.
     sinks : sequence of callable, optional
         Told each event, a dict, as `events.jsonl` gets it.
     **options
-        ``iterations``, ``tolerance``, ``stop_on``, ``score_every``, and the family's own options.
+        ``iterations``, ``tolerance``, ``stop_on``, ``score_every``, ``schedule``, ``passes``, ``batch_shards`` (see
+        `collapsar.pipeline.config.Limits`), and the family's own options.
 
     Returns
     -------
@@ -125,6 +142,8 @@ def fit(
 
     Raises
     ------
+    CapacityError
+        It does not fit into memory or disk; the error holds the table of `estimate`.
     CollapsarError
         An input or option is wrong, or the cluster is lost. Nothing is left behind if no iteration was finished.
     KeyboardInterrupt
@@ -136,8 +155,37 @@ def fit(
     ensure_free(target.folder)
     request = Request(Corpus(corpus), None if heldout is None else Corpus(heldout), family, config, limits, seed)
     heldouts = _aligned(request)
-    with _executor(scheduler, workers, sinks) as (executor, event):
-        return _fit(request, heldouts, target, executor, [event], sinks)
+    here = scheduler in ("threads", "serial", "local")
+    if here:
+        place = place_of(scheduler, workers, memory, scratch)
+        planned = plan(request.corpus, family, config, place)
+        planned.require()
+    with _executor(scheduler, workers, memory, sinks) as (executor, event):
+        if not here:
+            planned = plan(request.corpus, family, config, _place_there(scheduler, executor, memory, scratch))
+            planned.require()
+        with _scratch(planned, executor) as folder:
+            return _fit(request, heldouts, target, executor, planned, folder, [event], sinks)
+
+
+def _place_there(scheduler: str, executor: Executor, memory: str | int | None, scratch: str | None) -> Place:
+    limit = parse_size(memory) if memory is not None else executor.memory or math.inf
+    threads = max(executor.workers // executor.homes, 1)
+    return Place(scheduler, executor.homes, threads, float(limit), scratch or tempfile.gettempdir())
+
+
+@contextlib.contextmanager
+def _scratch(planned: Plan, executor: Executor) -> Iterator[str | None]:
+    """Name a folder for scratch files that no other run has, if one is needed, and remove it on all machines."""
+    if not planned.on_disk:
+        yield None
+        return
+    folder = str(Path(planned.place.scratch).absolute() / f"collapsar-{uuid.uuid4().hex[:12]}")
+    try:
+        yield folder
+    finally:
+        with contextlib.suppress(Exception):
+            executor.everywhere(shutil.rmtree, folder, True)
 
 
 def _aligned(request: Request) -> list[HeldoutReference]:
@@ -148,9 +196,11 @@ def _aligned(request: Request) -> list[HeldoutReference]:
 
 
 @contextlib.contextmanager
-def _executor(scheduler: str, workers: int | None, sinks: Sequence[Sink]) -> Iterator[tuple[Executor, dict[str, Any]]]:
+def _executor(
+    scheduler: str, workers: int | None, memory: str | int | None, sinks: Sequence[Sink]
+) -> Iterator[tuple[Executor, dict[str, Any]]]:
     began = time.perf_counter()
-    executor = open_executor(scheduler, workers)
+    executor = open_executor(scheduler, workers, None if memory is None else parse_size(memory))
     try:
         event = {
             "event": "cluster",
@@ -173,21 +223,30 @@ def _fit(
     heldouts: list[HeldoutReference],
     target: Run,
     executor: Executor,
+    planned: Plan,
+    scratch: str | None,
     events: list[dict[str, Any]],
     sinks: Sequence[Sink],
 ) -> Model:
     family = load_family(request.family)
     manifest = request.corpus.manifest
-    summary = Summary(manifest.documents, manifest.vocabulary.words, manifest.tokens)
+    summary = Summary(
+        manifest.documents,
+        manifest.vocabulary.words,
+        manifest.tokens,
+        manifest.pairs,
+        stochastic=request.limits.schedule == "stochastic",
+    )
     stream = Stream(request.seed)
     globals_ = family.initialise(summary, request.config, stream.at(purpose="initialise"))
     problem = Problem(
         request.family,
         family,
         request.config,
-        *_load(request, heldouts, executor),
-        _cuts(summary.words, globals_),
+        *_load(request, heldouts, executor, scratch),
+        cuts(summary.words, family.footprint(summary, request.config)),
         stream,
+        scratch,
     )
     began = time.perf_counter()
     executor.everywhere(_warm, request.family)
@@ -197,40 +256,35 @@ def _fit(
             target.tell(event)
         listeners = [tell, *sinks]
         _tell(listeners, compiled)
-        _tell(listeners, _opening(request))
+        _tell(listeners, {**_opening(request), "planned": planned.record()})
         return _iterate(request, problem, executor, globals_, target, listeners)
 
 
-def _load(request: Request, heldouts: list[HeldoutReference], executor: Executor) -> tuple[list[Any], list[Any]]:
+def _load(
+    request: Request, heldouts: list[HeldoutReference], executor: Executor, scratch: str | None
+) -> tuple[list[Any], list[Any]]:
     """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
     references = request.corpus.references
     homes = [number * executor.homes // len(references) for number in range(len(references))]
-    shards = [executor.submit(tasks.load, one, home=home) for one, home in zip(references, homes, strict=True)]
-    held = [executor.submit(load_heldout, one, home=home) for one, home in zip(heldouts, homes, strict=False)]
+    shards = [executor.submit(tasks.load, one, scratch, home=home) for one, home in zip(references, homes, strict=True)]
+    held = [executor.submit(load_heldout, one, scratch, home=home) for one, home in zip(heldouts, homes, strict=False)]
     executor.collect([executor.submit(count_tokens, one) for one in (*shards, *held)])
     return shards, held
 
 
-def load_heldout(reference: HeldoutReference) -> Shard:
+def load_heldout(reference: HeldoutReference, scratch: str | None = None) -> Shard | tasks.ShardOnDisk:
     """Read the held-out pairs of a training shard's documents."""
-    return reference.load()
+    return tasks.stored(reference.load(), scratch)
 
 
-def count_tokens(shard: Shard) -> int:
+def count_tokens(shard: Shard | tasks.ShardOnDisk) -> int:
     """Count a shard's tokens where it lies."""
-    return shard.tokens
+    return tasks.opened(shard).tokens
 
 
 def _warm(family: str) -> int:
     load_sweeps(family)
     return warm()
-
-
-def _cuts(words: int, globals_: Any) -> tuple[int, ...]:
-    """Cut the vocabulary into blocks of bounded size; the cuts depend on the sizes alone, never on the cluster."""
-    topics = max((values.shape[-1] for values in globals_.values() if values.ndim), default=1)
-    blocks = max(-(-words * topics // BLOCK_CELLS), 1)
-    return tuple(words * block // blocks for block in range(blocks + 1))
 
 
 @contextlib.contextmanager
@@ -263,7 +317,7 @@ def _opening(request: Request) -> dict[str, Any]:
         "tokens": manifest.tokens,
         "words": manifest.vocabulary.words,
         "shards": len(manifest.shards),
-        "iterations": request.limits.iterations,
+        "iterations": request.limits.planned(len(manifest.shards)),
     }
 
 
@@ -276,10 +330,11 @@ def _iterate(
     elapsed, reason = 0.0, "iterations"
     stopped: BaseException | None = None
     try:
-        for current, progress in run(problem, executor, globals_, request.limits, keeper):
+        schedule = run_stochastic if request.limits.schedule == "stochastic" else run
+        for current, progress in schedule(problem, executor, globals_, request.limits, keeper):
             _tell(listeners, _event(progress))
             elapsed, state = progress.elapsed, state if progress.lost else current
-        if state is not None and state.iteration < request.limits.iterations:
+        if state is not None and state.iteration < request.limits.planned(len(problem.shards)):
             reason = "tolerance"
     except KeyboardInterrupt as interrupt:
         reason, stopped = "interrupt", interrupt
@@ -290,15 +345,32 @@ def _iterate(
     if stopped is not None:
         _tell(listeners, {"event": "keeping", "iteration": state.iteration, "elapsed": elapsed, "reason": reason})
     try:
+        state = settled(problem, executor, state)
         keep_model(target.model, request.corpus, request.config, problem, executor, state)
     except Exception:
         if stopped is None:
             raise
         raise stopped from None  # the first error is the one to tell
-    _tell(listeners, {"event": "end", "iteration": state.iteration, "elapsed": elapsed, "reason": reason})
+    end = {"event": "end", "iteration": state.iteration, "elapsed": elapsed, "reason": reason}
+    _tell(listeners, {**end, **_usage(executor)})
     if stopped is not None:
         raise stopped
     return Model(target.folder.url)
+
+
+def _usage(executor: Executor) -> dict[str, Any]:
+    """Return what the run took: bytes moved between workers, and the peak memory of the processes."""
+    try:
+        peaks = executor.everywhere(_peak_memory)
+        moved = executor.moved()
+    except CollapsarError:  # a cluster that is gone cannot say
+        return {}
+    own = [] if executor.homes == 1 and executor.dashboard is None else [_peak_memory()]
+    return {"moved_bytes": moved, "worker_peak_bytes": peaks, "driver_peak_bytes": own[0] if own else 0}
+
+
+def _peak_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _event(progress: Progress) -> dict[str, Any]:

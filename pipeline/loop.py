@@ -14,13 +14,14 @@ import numpy as np
 from collapsar.pipeline.checkpointing import Keeper, NoKeeper
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.planning import GROUP
 from collapsar.pipeline.state import Problem, State
 from collapsar.storage.errors import ClusterError, NumericalError, OptionError
 from collapsar.workers import tasks
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
 
-NEIGHBOURS = 8  # shards whose deltas need no tree
+NEIGHBOURS = 2  # shards whose deltas need no sums before they are folded
 LOSSES = 3  # of work that cannot be done again, in a row, before the loop gives up
 
 
@@ -88,48 +89,50 @@ def run(
     """
     keeper = keeper or NoKeeper()
     began, losses = time.perf_counter(), 0
-    state = keeper.back(problem) or _blank(problem, executor, globals)
+    state = keeper.back(problem) or blank_state(problem, executor, globals)
     previous: dict[str, float] = {}
     clock, ahead = began, None
-    while state.iteration < limits.iterations or not state.swept:
+    while state.iteration < limits.sweeps or not state.swept:
         try:
             state, told, figures, updating = _iterate(problem, executor, state, ahead)
-            scoring = _submit_scores(problem, executor, state) if _due(state.iteration, limits) else []
+            scoring = submit_scores(problem, executor, state) if _due(state.iteration, limits) else []
             state = keeper.keep(state)
             # The next sweeps go out before the score has come in, so that no worker waits for the driver.
-            ahead = _submit_round(problem, executor, state) if state.iteration < limits.iterations else None
+            ahead = _submit_round(problem, executor, state) if state.iteration < limits.sweeps else None
             scores = executor.collect(scoring)
         except ClusterError as error:
             losses, ahead = losses + 1, None
             if losses == LOSSES:
                 raise
-            state = keeper.back(problem) or _blank(problem, executor, globals)
-            yield state, _lost(state, time.perf_counter() - began, error)
+            state = keeper.back(problem) or blank_state(problem, executor, globals)
+            yield state, lost(state, time.perf_counter() - began, error)
             continue
         losses, now = 0, time.perf_counter()
-        seconds = _shares(told, executor.workers, now - clock, updating, sum(one.seconds for one in scores))
+        seconds = shares(told, executor.workers, now - clock, updating, sum(one.seconds for one in scores))
         score, clock = mean_score(scores), now
         moved = told.number(problem.family.CHANGE) / max(told.number("tokens"), 1.0)
         progress = Progress(state.iteration, now - began, moved if state.iteration else None, score, figures, seconds)
-        settled = state.iteration > 0 and _settled(progress, previous, limits)
+        settled = state.iteration > 0 and is_settled(progress, previous, limits)
         if settled and progress.score is None:  # the last iteration is always scored
-            progress = replace(progress, score=mean_score(executor.collect(_submit_scores(problem, executor, state))))
+            progress = replace(progress, score=mean_score(executor.collect(submit_scores(problem, executor, state))))
         yield state, progress
         if settled:
             return
         previous = {"score": score, **figures} if score is not None else {**previous, **figures}
 
 
-def _blank(problem: Problem, executor: Executor, globals: Arrays) -> State:
+def blank_state(problem: Problem, executor: Executor, globals: Arrays) -> State:
+    """Return the state before anything has been seen."""
     bounds = zip(problem.cuts, problem.cuts[1:], strict=False)
     return State(-1, globals, [executor.submit(tasks.blank, problem.name, *bound, globals) for bound in bounds])
 
 
 def _due(iteration: int, limits: Limits) -> bool:
-    return iteration > 0 and (iteration % limits.score_every == 0 or iteration == limits.iterations)
+    return iteration > 0 and (iteration % (limits.score_every or 1) == 0 or iteration == limits.sweeps)
 
 
-def _lost(state: State, elapsed: float, error: ClusterError) -> Progress:
+def lost(state: State, elapsed: float, error: ClusterError) -> Progress:
+    """Return what to tell when the loop goes back to a state."""
     return Progress(max(state.iteration, 0), elapsed, None, None, {}, {}, str(error))
 
 
@@ -167,7 +170,7 @@ def _iterate(
         stream = problem.stream.at(iteration=iteration, purpose=f"update{again}")
         after = problem.family.update(state.globals, told, problem.config, stream)
         updating += time.perf_counter() - began
-        _require_finite(after, iteration)
+        require_finite(after, iteration)
         # A further round belongs to the same iteration: its sweeps are of the iteration before plus one.
         rounds += 1
         if float(after.get("another_round", 0)) <= 0:
@@ -176,7 +179,8 @@ def _iterate(
         state = State(iteration - 1, after, submitted.blocks, submitted.swept)
 
 
-def _require_finite(globals: Arrays, iteration: int) -> None:
+def require_finite(globals: Arrays, iteration: int) -> None:
+    """Raise `NumericalError` if the globals have left what floating point can hold."""
     for name, values in globals.items():
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise NumericalError(
@@ -184,35 +188,40 @@ def _require_finite(globals: Arrays, iteration: int) -> None:
             )
 
 
-def _submit_sweeps(
-    problem: Problem, executor: Executor, state: State, stream: Stream
-) -> tuple[list[Any], list[Any]]:
+def _submit_sweeps(problem: Problem, executor: Executor, state: State, stream: Stream) -> tuple[list[Any], list[Any]]:
     """Submit sweeps and sums in the order in which they shall be done; return the swept shards and the new blocks.
 
     The tree is fixed by the number of shards: neighbours two by two, and so on up. A node is submitted as soon as what
     it adds has been, so that few deltas wait for their sum at a time.
     """
     swept: list[Any] = []
-    parts = [None] if len(problem.cuts) == 2 else [(*bound, not bound[0]) for bound in pairwise(problem.cuts)]
-    waiting: list[list[tuple[int, Any]]] = [[] for _ in parts]  # (height, sum) from left to right, by block
-    last = len(problem.shards) - 1
-    for number in range(len(problem.shards)):
-        swept.append(_submit_sweep(problem, executor, state, stream, number))
-        for sums, part in zip(waiting, parts, strict=True):
-            if len(problem.shards) > NEIGHBOURS:
-                _climb(executor, sums, executor.submit(tasks.pick, swept[-1], part, home=_home(problem, executor, number)))
-            elif number == last:
-                sums += [(0, one) for one in _picked(problem, executor, swept, part)]
-    folded = [
-        executor.submit(tasks.fold, problem.name, block, [one for _, one in sums], state.globals)
-        for block, sums in zip(state.blocks, waiting, strict=True)
+    parts: list[Any] = (
+        [None] if len(problem.cuts) == 2 else [(*bound, not bound[0]) for bound in pairwise(problem.cuts)]
+    )
+    sums = [_Sums(executor) for _ in parts]
+    shown = [
+        executor.submit(tasks.show, block, home=problem.block_home(place, executor.homes))
+        for place, block in enumerate(state.blocks)
     ]
+    few = len(problem.shards) <= NEIGHBOURS
+    for number in range(len(problem.shards)):
+        swept.append(_submit_sweep(problem, executor, state, shown, stream, number))
+        for one, part in zip(sums, parts, strict=True):
+            if not few:
+                one.add(_picked(problem, executor, swept[number:], number, part)[0])
+    folded = []
+    for number, (block, one, part) in enumerate(zip(state.blocks, sums, parts, strict=True)):
+        deltas = _picked(problem, executor, swept, 0, part) if few else one.deltas
+        home = problem.block_home(number, executor.homes)
+        folded.append(executor.submit(tasks.fold, problem.name, block, deltas, state.globals, home=home))
     return swept, folded
 
 
-def _submit_sweep(problem: Problem, executor: Executor, state: State, stream: Stream, number: int) -> Any:
+def _submit_sweep(
+    problem: Problem, executor: Executor, state: State, shown: list[Any], stream: Stream, number: int
+) -> Any:
     home = _home(problem, executor, number)
-    given = (problem.scratch, state.blocks, state.globals, stream)
+    given = (problem.scratch, shown, state.globals, stream)
     if state.swept:
         return executor.submit(
             tasks.sweep, problem.name, problem.shards[number], state.swept[number], *given, home=home
@@ -220,27 +229,49 @@ def _submit_sweep(problem: Problem, executor: Executor, state: State, stream: St
     return executor.submit(tasks.start, problem.name, problem.shards[number], *given, home=home)
 
 
-def _climb(executor: Executor, sums: list[tuple[int, Any]], leaf: Any) -> None:
-    """Put a leaf to the right of the sums so far, and add what stands at the same height."""
-    height = 0
-    while sums and sums[-1][0] == height:
-        leaf, height = executor.submit(tasks.add, [sums.pop()[1], leaf]), height + 1
-    sums.append((height, leaf))
+class _Sums:
+    """Adds deltas as they come, in an order fixed by their number: few wait at a time, however many there are.
+
+    Groups of neighbours are added one after another, the groups two by two, and so on up.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor, self._count = executor, 0
+        self._group: Any = None
+        self._tree: list[tuple[int, Any]] = []  # (height, sum) from left to right
+
+    def add(self, delta: Any) -> None:
+        """Add the next shard's delta."""
+        self._count += 1
+        self._group = delta if self._group is None else self._executor.submit(tasks.add, [self._group, delta])
+        if self._count % GROUP:
+            return
+        height, self._group, group = 0, None, self._group
+        while self._tree and self._tree[-1][0] == height:
+            group, height = self._executor.submit(tasks.add, [self._tree.pop()[1], group]), height + 1
+        self._tree.append((height, group))
+
+    @property
+    def deltas(self) -> list[Any]:
+        """What is left to add, from left to right."""
+        return [one for _, one in self._tree] + ([self._group] if self._group is not None else [])
 
 
-def _picked(problem: Problem, executor: Executor, swept: list[Any], part: Any) -> list[Any]:
-    """Return what so few shards left that folding may add it: where they live apart, picked out first."""
-    homes = {_home(problem, executor, number) for number in range(len(swept))}
-    if part is None and len(homes) == 1:
+def _picked(problem: Problem, executor: Executor, swept: list[Any], first: int, part: Any) -> list[Any]:
+    """Return what shards left, the first being number `first`: picked out where they live, if they may live apart."""
+    if part is None and executor.homes == 1:
         return swept
-    return [executor.submit(tasks.pick, one, part) for one in swept]
+    return [
+        executor.submit(tasks.pick, one, part, home=_home(problem, executor, first + place))
+        for place, one in enumerate(swept)
+    ]
 
 
 def _home(problem: Problem, executor: Executor, number: int) -> int:
     return problem.home(number, executor.homes)
 
 
-def _submit_scores(problem: Problem, executor: Executor, state: State) -> list[Any]:
+def submit_scores(problem: Problem, executor: Executor, state: State) -> list[Any]:
     """Submit the scoring of the held-out pairs; nothing where there are none."""
     submitted = []
     for number, heldout in enumerate(problem.heldout):
@@ -255,13 +286,15 @@ def mean_score(scores: Sequence[tasks.Score]) -> float | None:
     return math.fsum(score.log_probability for score in scores) / tokens if tokens else None
 
 
-def _shares(told: Delta, workers: int, whole: float, updating: float, scoring: float) -> dict[str, float]:
+def shares(told: Delta, workers: int, whole: float, updating: float, scoring: float) -> dict[str, float]:
+    """Return where an iteration's time went, a worker's mean, in seconds; see `Progress`."""
     spent = {name: told.seconds.get(name, 0.0) / workers for name in ("kernel", "reduce")}
     spent.update(update=updating, score=scoring / workers)
     return {**spent, "wait": max(whole - sum(spent.values()), 0.0)}
 
 
-def _settled(progress: Progress, previous: dict[str, float], limits: Limits) -> bool:
+def is_settled(progress: Progress, previous: dict[str, float], limits: Limits) -> bool:
+    """Say whether the run has come under its tolerance."""
     if limits.tolerance <= 0:
         return False
     if limits.stop_on == "counts":

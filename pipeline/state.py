@@ -46,10 +46,26 @@ class Problem:
         """Return which of some homes a shard lives in: neighbours live together, as they are added first."""
         return shard * homes // len(self.shards)
 
+    def block_home(self, block: int, homes: int) -> int:
+        """Return which of some homes a block of the vocabulary lives in."""
+        return block * homes // (len(self.cuts) - 1)
+
 
 @dataclass(frozen=True)
 class State:
-    """What the loop holds between iterations: globals here, all else as futures."""
+    """What the loop holds between iterations: globals here, all else as futures.
+
+    Attributes
+    ----------
+    iteration : int
+        How many there were; -1 before the start.
+    globals : Arrays
+        The family's.
+    blocks : list of futures
+        Blocks of the vocabulary.
+    swept : list of futures
+        What the shards' last sweeps left; none before the start.
+    """
 
     iteration: int
     globals: Arrays

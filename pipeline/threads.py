@@ -1,4 +1,4 @@
-"""Tasks in threads of this process, without Dask: kernels let go of the interpreter, so that threads run side by side."""
+"""Tasks in threads of this process, without Dask: kernels let go of the interpreter, so they run side by side."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class _Task:
             failed = next((need.error for need in self.needs() if need.error is not None), None)
             if failed is not None:
                 raise failed
-            assert self.function is not None
+            if self.function is None:
+                raise RuntimeError("a task runs once")
             self.value = self.function(*(_opened(arg) for arg in self.args))
         except BaseException as error:  # whatever it is, whoever collects it shall meet it
             self.error = error
@@ -58,6 +59,7 @@ class ThreadExecutor:
 
     homes = 1
     dashboard = None
+    memory = None
 
     def __init__(self, threads: int) -> None:
         self.workers = threads
@@ -125,6 +127,10 @@ class ThreadExecutor:
             if future.error is not None:
                 raise future.error
         return [future.value for future in futures]
+
+    def moved(self) -> int:
+        """Nothing moves within a process."""
+        return 0
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once: there is one process."""

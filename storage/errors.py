@@ -60,6 +60,10 @@ class ClusterError(CollapsarError, ConnectionError):
     """The scheduler or its workers cannot be reached, or were lost."""
 
 
+class CapacityError(CollapsarError, MemoryError):
+    """What was asked for needs more memory or disk than there is."""
+
+
 class NumericalError(CollapsarError, ArithmeticError):
     """A model's numbers have left what floating point can hold."""
 

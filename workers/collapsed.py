@@ -41,6 +41,8 @@ class Listing:
         What keeps a word's background even over the topics while it has no tokens.
     weight, following : numpy.ndarray of float64, shape (topics,)
         a_k / (B + E[n_k]) by which background is spread: since E[n_k] was last summed, and from the next fold on.
+    variance : numpy.ndarray of float64, shape (topics,), or None
+        V[n_k]; the second order needs it.
     """
 
     most: int
@@ -51,13 +53,14 @@ class Listing:
     even: float
     weight: npt.NDArray[np.float64]
     following: npt.NDArray[np.float64]
+    variance: npt.NDArray[np.float64] | None = None
 
 
 def listing(globals: Arrays, topics: npt.NDArray[np.float64], total: float) -> Listing | None:
     """Take from the globals how responsibilities are kept; None where they are dense."""
     if not globals["active"]:
         return None
-    counted = globals["topic_moments"][0]
+    counted, variance = globals["topic_moments"]
     return Listing(
         most=int(globals["most_active"]),
         every=int(globals["start_every"]),
@@ -67,6 +70,7 @@ def listing(globals: Arrays, topics: npt.NDArray[np.float64], total: float) -> L
         even=float(globals["spread_even"]),
         weight=globals["spread_weight"],
         following=topics / (total + counted),
+        variance=variance,
     )
 
 

@@ -21,7 +21,7 @@ class Sweeps(Protocol):
     what has the dim ``word``, cut to the words at hand; a ``block`` is the rows of a run of the vocabulary; a
     ``local`` is what a shard keeps between sweeps. Nothing is changed in place: a task may run twice.
 
-    Names read as their dims. What of a block is named ``block_...`` stays there when a sweep's rows are gathered. Of a local, a finished model keeps the arrays whose names begin with ``document``.
+    Names read as their dims. What of a block is named ``block_...`` is not among the rows that sweeps get. Of a local, a finished model keeps the arrays whose names begin with ``document``.
     """
 
     def blank(self, words: int, globals: Arrays) -> Arrays:
@@ -46,6 +46,12 @@ class Sweeps(Protocol):
         stream: Stream,
     ) -> tuple[Arrays, Delta]:
         """Pass once over a shard; `rows` has a row for each of ``shard.words``."""
+
+    def step(self, shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Delta:
+        """In the stochastic schedule: give the step of a shard that has no local state."""
+
+    def blend(self, block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
+        """In the stochastic schedule: move a block by a minibatch's steps, and tell of it."""
 
     def fold(self, block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
         """Add the rows of a delta, whose word ids count from the block's first; give what `update` needs of words."""

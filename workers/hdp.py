@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import digamma
 
 from collapsar.storage.shard import Shard
-from collapsar.workers import collapsed
+from collapsar.workers import collapsed, stochastic
 from collapsar.workers.collapsed import Parameters
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.streams import Stream
@@ -88,6 +88,16 @@ def sweep(
 ) -> tuple[Arrays, Delta]:
     """Pass once over a shard; ``tables`` is E[s_k] and ``log_eta`` is sum_d E[log eta_d]."""
     return collapsed.sweep(shard, local, rows, globals["topic_moments"], updating(rows, globals))
+
+
+def step(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Delta:
+    """Step on a shard, in the stochastic schedule."""
+    return stochastic.step(shard, rows, globals, stream, updating(rows, globals))
+
+
+def blend(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
+    """Move a block by a minibatch's steps, in the stochastic schedule."""
+    return stochastic.blend(block, delta)
 
 
 def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:

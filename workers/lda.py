@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from collapsar.storage.shard import Shard
-from collapsar.workers import collapsed
+from collapsar.workers import collapsed, stochastic
 from collapsar.workers.collapsed import Parameters
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
@@ -57,6 +57,16 @@ def sweep(
 ) -> tuple[Arrays, Delta]:
     """Pass once over a shard."""
     return collapsed.sweep(shard, local, rows, globals["topic_moments"], parameters(rows, globals))
+
+
+def step(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Delta:
+    """Step on a shard, in the stochastic schedule."""
+    return stochastic.step(shard, rows, globals, stream, parameters(rows, globals))
+
+
+def blend(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
+    """Move a block by a minibatch's steps, in the stochastic schedule."""
+    return stochastic.blend(block, delta)
 
 
 def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:

@@ -6,9 +6,9 @@ their ids, from ``document_lists[d]`` on), their expected counts (`document_coun
 give to each topic (`word_active`) and the words' background tokens (`word_rest`), which `kernels.background.spread`
 spreads over the topics.
 
-Topics part in few sweeps: all pairs of a document start alike; where documents list all topics, only every so manieth
-begins, and the first sweep squares responsibilities; the next flatten them (annealing); and rows run ahead of the counts
-by a share of their last change (momentum), which `block_active` keeps as they are.
+Topics part in few sweeps: all pairs of a document start alike; where documents list all topics, only some documents
+begin, and the first sweep squares responsibilities; the next flatten them (annealing); and rows run ahead of the counts,
+which `block_active` keeps as they are, by a share of their last change (momentum).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scipy.special import digamma, polygamma
 from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
-from collapsar.workers.kernels import active, background, lists
+from collapsar.workers.kernels import active, active_second, background, lists
 from collapsar.workers.portions import Floats, Gathering, Ints, Portion, Steps, portions, starts_of
 from collapsar.workers.streams import Stream
 
@@ -56,12 +56,15 @@ def blank(count: int, topics: int, moments: bool, momentum: bool) -> Arrays:
 
 def room(offsets: Ints, topics: int, most: int) -> Ints:
     """Return how many topics each document may list, shape (documents,), from where its pairs begin."""
-    documents = offsets.size - 1
+    lengths = np.diff(offsets)
+    return np.minimum(room_for(lengths, topics, most), topics).astype(np.int64) * np.ones_like(lengths)
+
+
+def room_for(pairs: Any, topics: int, most: int) -> Any:
+    """Return how many topics documents of so many pairs may list, of those that there are."""
     if most:
-        return np.full(documents, min(most, topics), dtype=np.int64)
-    if topics <= WHOLE:
-        return np.full(documents, topics, dtype=np.int64)
-    return np.minimum(ROOM + np.diff(offsets) // PAIRS_A_TOPIC, topics)
+        return most
+    return topics if topics <= WHOLE else ROOM + pairs // PAIRS_A_TOPIC
 
 
 def counted(rows: Arrays) -> npt.NDArray[np.float32]:
@@ -85,7 +88,7 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, e
     most : int
         Most topics that a document may list; 0 for the default, which grows with its pairs.
     every : int
-        Where documents list all topics, only every so manieth begins; the others are background at first.
+        Where documents list all topics, one in so many begins; the others are background at first.
 
     Returns
     -------
@@ -160,8 +163,9 @@ class _Rows:
         self.topic, self.change = buffers.empty(shape, np.float32), buffers.zeros(shape, np.float32)
         self.background, self.spreading = (np.empty(shape[0], dtype=np.float32) for _ in range(2))
         self.rest_change = np.zeros(shape[0])
-        ratio = parameters.topics / self.totals
-        given = self.active, rows["word_rest"], self.even, parameters.words, self.weight, ratio
+        self.variance = rows["word_topic_variance"] if parameters.order == 2 else np.zeros((0, 0))
+        self.ratio = parameters.topics / self.totals
+        given = self.active, rows["word_rest"], self.even, parameters.words, self.weight, self.ratio
         background.spread(*given, self.topic, self.background, self.spreading)
 
     def changes(self) -> dict[str, Part]:
@@ -235,6 +239,8 @@ def _power(age: int, parameters: Parameters) -> float:
 
 def _sweep(portion: Portion, working: _Rows, parameters: Parameters, power: float, made: Made) -> Portion:
     """Update the responsibilities of a portion."""
+    if parameters.order == 2:
+        return _sweep_second(portion, working, parameters, made)
     share, count, rest = made
     active.sweep_active(
         portion.offsets,
@@ -243,6 +249,7 @@ def _sweep(portion: Portion, working: _Rows, parameters: Parameters, power: floa
         parameters.words,
         working.background,
         parameters.topics,
+        working.ratio,
         power,
         portion.lists,
         portion.topic,
@@ -251,6 +258,38 @@ def _sweep(portion: Portion, working: _Rows, parameters: Parameters, power: floa
         portion.count,
         portion.rest,
         working.topic,
+        working.running,
+        working.change,
+        share,
+        count,
+        rest,
+        working.rest_change,
+    )
+    return replace(portion, share=share, count=count, rest=rest)
+
+
+def _sweep_second(portion: Portion, working: _Rows, parameters: Parameters, made: Made) -> Portion:
+    """Update the responsibilities of a portion by the second order."""
+    share, count, rest = made
+    total_variance = listing_of(parameters).variance
+    if total_variance is None:
+        raise ValueError("the second order needs V[n_k]")
+    active_second.sweep_active_second(
+        portion.offsets,
+        portion.position,
+        portion.counts,
+        parameters.words,
+        working.background,
+        parameters.topics,
+        portion.lists,
+        portion.topic,
+        portion.starts,
+        portion.share,
+        portion.count,
+        portion.rest,
+        working.topic,
+        working.variance,
+        total_variance,
         working.running,
         working.change,
         share,
@@ -325,8 +364,8 @@ def _carry(portion: Portion, working: _Rows, chosen: Steps, places: Ints, sizes:
 def _background_tables(grown: Vector, prior: Vector, documents: int) -> Vector:
     """Return the sums over documents of E[s_dk] where a topic is not listed.
 
-    It has about a_k E[n_d,rest] / a_rest tokens there, spread thin over the pairs: a Poisson number, of which the tables
-    are taken at its mean over the documents.
+    It has about a_k E[n_d,rest] / a_rest tokens there, spread thin over the pairs: a Poisson number, of which the
+    tables are taken at its mean over the documents.
     """
     tables = np.zeros_like(prior)
     mean = prior * np.maximum(grown[:-1] + grown[-1], 0.0) / max(documents, 1)

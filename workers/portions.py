@@ -22,7 +22,7 @@ Steps = npt.NDArray[np.uint16]
 Floats = npt.NDArray[np.float32]
 
 CHANGING = ("pair_shares", "document_counts", "document_rest")  # arrays that each sweep makes anew
-PORTION = 1 << 24  # responsibilities that are worked on together, of 2 bytes
+PORTION = 1 << 22  # responsibilities that are worked on together, of 2 bytes
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,13 @@ class Gathering:
     """
 
     def __init__(self, before: Arrays, same: bool) -> None:
+        self._before = before
         self._writer = before.writer() if isinstance(before, Shelf) else None
         self._parts: list[dict[str, npt.NDArray[Any]]] = []
         self._sizes: list[Ints] = []
         self._whole: dict[str, npt.NDArray[Any]] = {}
         if same and self._writer is None:
-            self._whole = {
-                name: buffers.empty(before[name].shape, before[name].dtype) for name in CHANGING
-            } | {
+            self._whole = {name: buffers.empty(before[name].shape, before[name].dtype) for name in CHANGING} | {
                 name: before[name] for name in ("document_topics", "document_lists")
             }
         self._done = dict.fromkeys(CHANGING, 0)
@@ -140,7 +139,9 @@ class Gathering:
         for name, before in zip(CHANGING, (portion.share, portion.count, portion.rest), strict=True):
             first, self._done[name] = self._done[name], self._done[name] + before.size
             made.append(
-                self._whole[name][first : first + before.size] if self._whole else buffers.empty(before.size, before.dtype)
+                self._whole[name][first : first + before.size]
+                if self._whole
+                else buffers.empty(before.size, before.dtype)
             )
         return made[0], made[1], made[2]
 
@@ -166,6 +167,8 @@ class Gathering:
         if self._writer is not None:
             self._writer.add(more)
             return self._writer.finish()
+        if not self._parts:  # no document: nothing has changed
+            return {**self._before, **more}
         if len(self._parts) == 1:
             return {**self._parts[0], **more}
         return {**{name: np.concatenate([one[name] for one in self._parts]) for name in self._parts[0]}, **more}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays, Delta, total
 from collapsar.workers.shelf import Shelf, shelve
 from collapsar.workers.streams import Stream
+
+NEARLY_ALL = 0.9  # of the vocabulary's words
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,18 @@ class ShardOnDisk:
 
 def load(reference: ShardReference, scratch: str | None = None) -> Shard | ShardOnDisk:
     """Read a shard and check its digest; with a folder for scratch files, leave it there."""
-    shard = reference.load()
+    return stored(widened(reference.load(), reference.words), scratch)
+
+
+def widened(shard: Shard, words: int) -> Shard:
+    """Let a shard that has nearly all words of the vocabulary have all: its rows are then those of the blocks."""
+    if shard.words.size == words or shard.words.size < NEARLY_ALL * words:
+        return shard
+    return replace(shard, words=np.arange(words, dtype=np.int32), position=shard.words[shard.position])
+
+
+def stored(shard: Shard, scratch: str | None) -> Shard | ShardOnDisk:
+    """Keep a shard in memory or, with a folder for scratch files, there."""
     if scratch is None:
         return shard
     arrays = {name: getattr(shard, name) for name in ("offsets", "words", "position", "counts")}
@@ -103,6 +116,47 @@ def sweep(
     return Swept(after if scratch is None else shelve(after, scratch), delta)
 
 
+def step(
+    family: str, shard: Shard | ShardOnDisk, blocks: Sequence[Block], globals: Arrays, stream: Stream
+) -> Delta:
+    """Step on a shard, in the stochastic schedule."""
+    shard = opened(shard)
+    return load_sweeps(family).step(shard, gather(blocks, shard.words), globals, stream.at(place=shard.number))
+
+
+def rest(delta: Delta) -> Delta:
+    """Take from a delta what concerns no word."""
+    return delta.without_dim("word")
+
+
+def between(delta: Delta, low: int, high: int) -> Delta:
+    """Take from a delta what concerns a block of the vocabulary."""
+    return delta.between("word", low, high)
+
+
+def blend(family: str, block: Block, deltas: Sequence[Delta], rest: Delta, globals: Arrays) -> Block:
+    """Move a block of the vocabulary by a minibatch's steps; `rest` is the sum of what concerns no word."""
+    began = time.perf_counter()
+    rows = total(deltas)
+    ids = {dim: values - block.low if dim == "word" else values for dim, values in rows.ids.items()}
+    after, told = load_sweeps(family).blend(block.rows, Delta({**rows.parts, **rest.parts}, ids), globals)
+    return Block(block.low, block.high, after, Delta(told.parts, told.ids, _spent(told, began)))
+
+
+def settled(
+    family: str,
+    shard: Shard | ShardOnDisk,
+    scratch: str | None,
+    blocks: Sequence[Block],
+    globals: Arrays,
+    stream: Stream,
+) -> Swept:
+    """Fit the documents of a training shard with the model held fixed."""
+    shard = opened(shard)
+    local = settle(family, shard, blocks, globals, stream)
+    return Swept(local if scratch is None else shelve(local, scratch), Delta())
+
+
 def gather(blocks: Sequence[Block], words: Any, *, whole: bool = False) -> Arrays:
     """Take the rows of some words, given by sorted ids, out of the blocks that hold them.
 
@@ -121,6 +175,8 @@ def gather(blocks: Sequence[Block], words: Any, *, whole: bool = False) -> Array
         A row for each word.
     """
     names = [name for name in blocks[0].rows if whole or not name.startswith("block_")]
+    if len(blocks) == 1 and len(words) == blocks[0].high - blocks[0].low:
+        return {name: blocks[0].rows[name] for name in names}
     cuts = np.searchsorted(words, [block.low for block in blocks] + [blocks[-1].high])
     parts = [
         {name: block.rows[name][words[first:last] - block.low] for name in names}
@@ -153,22 +209,31 @@ def pick(swept: Swept, part: tuple[int, int, bool] | None) -> Delta:
     return swept.delta.without_dim("word") + rows if with_rest else rows
 
 
-def add(deltas: Sequence[Delta]) -> Delta:
+def add(deltas: Sequence[Delta | Swept]) -> Delta:
     """Add deltas, a node of the reduction's tree."""
     began = time.perf_counter()
-    result = total(deltas)
+    result = total(_deltas(deltas))
     return Delta(result.parts, result.ids, _spent(result, began))
 
 
 def fold(family: str, block: Block, deltas: Sequence[Delta | Swept], globals: Arrays) -> Block:
     """Add deltas, the root of the tree, to a block of the vocabulary; what concerns no word is told on."""
     began = time.perf_counter()
-    delta = total([one.delta if isinstance(one, Swept) else one for one in deltas])
+    delta = total(_deltas(deltas))
     rows = delta.with_dim("word")
     ids = {dim: values - block.low if dim == "word" else values for dim, values in rows.ids.items()}
     after, told = load_sweeps(family).fold(block.rows, Delta(rows.parts, ids), globals)
     told = delta.without_dim("word") + told
     return Block(block.low, block.high, after, Delta(told.parts, told.ids, _spent(told, began)))
+
+
+def _deltas(given: Sequence[Delta | Swept]) -> list[Delta]:
+    return [one.delta if isinstance(one, Swept) else one for one in given]
+
+
+def show(block: Block) -> Block:
+    """Take from a block what sweeps see: what it keeps to itself does not travel."""
+    return replace(block, rows={name: values for name, values in block.rows.items() if not name.startswith("block_")})
 
 
 def tell(block: Block) -> Delta:

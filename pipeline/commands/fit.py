@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from collapsar.pipeline.commands.options import add_family, add_json, add_scheduler, gather, print_json
-from collapsar.pipeline.config import RUN_NAMES, Limits
+from collapsar.pipeline.commands.options import add_family, add_json, add_memory, add_scheduler, gather, print_json
+from collapsar.pipeline.config import ITERATIONS, RUN_NAMES, Limits
 
 HELP = "fit a model family to a corpus"
 EPILOG = """examples:
@@ -36,7 +36,10 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     add_family(parser, argv)
     parser.add_argument("--config", metavar="FILE.toml", help="options by name; flags and --set go over it")
     parser.add_argument(
-        "--iterations", type=int, metavar="N", help=f"sweeps over the corpus (default: {default.iterations})"
+        "--iterations",
+        type=int,
+        metavar="N",
+        help=f"sweeps over the corpus (default: {ITERATIONS}); in the stochastic schedule, minibatches (default: all)",
     )
     parser.add_argument(
         "--tolerance",
@@ -52,11 +55,32 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     )
     parser.add_argument("--seed", type=int, metavar="S", help="seed of all random numbers (default: 0)")
     parser.add_argument("--heldout", metavar="CORPUS", help="held-out tokens of the same documents, to be scored")
-    parser.add_argument("--score-every", type=int, metavar="N", help="iterations between two scores (default: 1)")
-    add_scheduler(parser, "local")
+    parser.add_argument("--score-every", type=int, metavar="N", help="iterations between two scores (default: 1, or a pass)")
+    _add_schedule(parser, default)
+    add_scheduler(parser, "threads")
+    add_memory(parser)
     parser.set_defaults(scheduler=None)  # so that a configuration file can name it
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     add_json(parser)
+
+
+def _add_schedule(parser: argparse.ArgumentParser, default: Limits) -> None:
+    group = parser.add_argument_group("schedule")
+    group.add_argument(
+        "--schedule",
+        choices=("batch", "stochastic"),
+        help="batch: each iteration sweeps all shards; stochastic: a minibatch of shards, each moving the topics by a "
+        "smaller step, for corpora so large that one pass is enough (default: batch)",
+    )
+    group.add_argument(
+        "--passes", type=int, metavar="N", help=f"stochastic: passes over the corpus (default: {default.passes})"
+    )
+    group.add_argument(
+        "--batch-shards",
+        type=int,
+        metavar="N",
+        help=f"stochastic: shards a minibatch, swept side by side (default: {default.batch_shards})",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:

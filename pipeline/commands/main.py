@@ -14,7 +14,7 @@ from importlib.metadata import version
 from collapsar.pipeline.commands.options import command_parser
 from collapsar.storage.errors import CollapsarError
 
-COMMANDS = ("ingest", "split", "fit", "topics", "evaluate", "infer", "simulate", "info", "demo")
+COMMANDS = ("ingest", "split", "estimate", "fit", "topics", "evaluate", "infer", "simulate", "info", "demo")
 
 DESCRIPTION = """\
 Bayesian topic models on corpora that outgrow one machine.

@@ -60,11 +60,26 @@ def add_scheduler(parser: argparse.ArgumentParser, default: str) -> None:
         "--scheduler",
         default=default,
         metavar="WHERE",
-        help="local: worker processes on this machine; threads: worker threads in this process; serial: one task after "
-        f"another, without Dask; or a Dask scheduler's address such as tcp://host:8786 (default: {default})",
+        help="threads: worker threads in this process; local: a Dask cluster of worker processes on this machine, with "
+        "its dashboard; serial: one task after another; or a Dask scheduler's address such as tcp://host:8786 "
+        f"(default: {default})",
     )
     group.add_argument(
         "--workers", type=int, metavar="N", help="workers to start (default: one a processor), or to wait for"
+    )
+
+
+def add_memory(parser: argparse.ArgumentParser) -> None:
+    """Add ``--memory`` and ``--scratch``."""
+    group = parser.add_argument_group("what it may take")
+    group.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="what each worker process may hold, such as 750MB or 1.5GB (threads are one process); local states that do "
+        "not fit lie on disk (default: what the machine has left, or what the cluster says)",
+    )
+    group.add_argument(
+        "--scratch", metavar="FOLDER", help="where they lie, on each machine (default: the system's temporary folder)"
     )
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from scipy.special import betaln, digamma, gammaln
 
 from collapsar.pipeline import collapsed, drawing
-from collapsar.pipeline.contract import Description, Summary
+from collapsar.pipeline.contract import Description, Footprint, Summary
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hdp import predicting, updating
@@ -66,6 +66,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     learn = set(config.learn)
     uniform = np.full(config.topics, 1.0 / config.topics)
     moments = config.order == 2 or bool(learn & {"beta", "tau"})
+    collapsed.require_schedule(summary, moments=moments)
     alpha = np.array([config.alpha_shape, config.alpha_rate])
     gamma = np.array([config.gamma_shape, config.gamma_rate])
     priors = {"alpha": alpha, "gamma": gamma, "beta": np.array([config.beta_shape, config.beta_rate])}
@@ -103,6 +104,11 @@ def _geometric(posterior: npt.NDArray[np.float64]) -> float:
     return float(np.exp(digamma(posterior[0])) / posterior[1])
 
 
+def footprint(summary: Summary, config: Config) -> Footprint:
+    """Say what the state of a fit takes."""
+    return collapsed.footprint(summary, config, moments=config.order == 2 or bool(set(config.learn) & {"beta", "tau"}))
+
+
 def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
     """Add the changes of the counts and bring the posteriors of the hyperparameters up to date.
 
@@ -126,10 +132,11 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     Arrays
         The next globals.
     """
-    after = {**globals, **collapsed.counted(globals, delta, updating(NO_ROWS, globals))}
+    delta, so_far = collapsed.of_corpus(globals, delta)
+    after = {**globals, **so_far, **collapsed.counted(globals, delta, updating(NO_ROWS, globals))}
     if "tokens" not in delta:  # the start's delta: nothing has been swept yet
         return after
-    after["sweeps"] = globals["sweeps"] + 1
+    after["sweeps"] = globals["sweeps"] + max(delta.number("batches"), 1.0)
     if after["sweeps"] <= globals["hold"]:
         return after
     if "pi" in config.learn:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from collapsar.pipeline import collapsed, drawing
-from collapsar.pipeline.contract import Description, Summary
+from collapsar.pipeline.contract import Description, Footprint, Summary
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.lda import parameters
@@ -61,6 +61,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any document has been seen."""
     learn = set(config.learn)
     learn_beta = bool(learn & {"beta", "asymmetric-beta"})
+    collapsed.require_schedule(summary, moments=config.order == 2 or learn_beta)
     return {
         "order": np.array(config.order),
         **collapsed.active_globals(summary, config),
@@ -75,6 +76,13 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "topic_moments": np.zeros((2, config.topics)),
         "topic_log_absent": np.zeros(config.topics),
     }
+
+
+def footprint(summary: Summary, config: Config) -> Footprint:
+    """Say what the state of a fit takes."""
+    return collapsed.footprint(
+        summary, config, moments=config.order == 2 or bool(set(config.learn) & {"beta", "asymmetric-beta"})
+    )
 
 
 def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
@@ -99,7 +107,8 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     Arrays
         The next globals.
     """
-    after = {**globals, **collapsed.counted(globals, delta, parameters(NO_ROWS, globals))}
+    delta, so_far = collapsed.of_corpus(globals, delta)
+    after = {**globals, **so_far, **collapsed.counted(globals, delta, parameters(NO_ROWS, globals))}
     if "tokens" not in delta:  # the start's delta: nothing has been swept yet
         return after
     if {"alpha", "asymmetric-alpha"} & set(config.learn) and delta.number("log_eta") < 0:

@@ -34,8 +34,8 @@ COMMAND = Path(sysconfig.get_path("scripts")) / "collapsar"
 FAMILIES = ("lda", "hdp")
 ITERATIONS = "100,tomotopy=500,topica=50,gensim=20,scikit-learn=20"
 VERSIONS = ("collapsar", "numpy", "numba", "distributed", *PEERS)
-# The peers spread their work over processes or threads of their own; were each of these to start a pool of BLAS threads,
-# they would stand in one another's way.
+# The peers spread their work over processes or threads of their own; were each of these to start a pool of BLAS
+# threads, they would stand in one another's way.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 EXAMPLES = """examples:
   python -m tests.benchmarks.compare            a synthetic corpus, all peers that are installed
@@ -385,7 +385,8 @@ def main(argv=None):
             results = compare(given, contestants, place)
         except CollapsarError as error:
             raise SystemExit(f"error: {error}") from None
-    print(f"\n{table.text(results)}\n{given.out}: results.json, table.md, score-over-time.png and .svg")
+    pictures = "score-over-time.png and .svg" if table.can_draw() else "and no plot, as matplotlib is not installed"
+    print(f"\n{table.text(results)}\n{given.out}: results.json, table.md, {pictures}")
     return int(any(run["ours"] and run["error"] for run in results["runs"]))
 
 

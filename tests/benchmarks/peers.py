@@ -1,7 +1,7 @@
 """The peers, each as its users run it: `python -m tests.benchmarks.peers NAME TRAIN HELDOUT ...` prints JSON lines.
 
-TRAIN and HELDOUT are corpora, or files that `Data.save` wrote of them: a peer that reads those does not carry the memory
-of our reader. Before every fit a line says that it is under way, so that memory can be watched while it lasts.
+TRAIN and HELDOUT are corpora, or files that `Data.save` wrote of them: a peer that reads those does not carry the
+memory of our reader. Lines say when a fit begins and ends, so that memory can be watched while it lasts.
 
 Every other line has the seconds that the peer has spent fitting (its initialisation counted; reading, converting and
 scoring not), its iterations, and the score of its current state by the one definition that all are measured with: the

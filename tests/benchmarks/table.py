@@ -16,13 +16,14 @@ TIMES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)  #
 OURS = ("#0072B2", "#D55E00")
 THEIRS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
-NOTES = """Medians over the rounds. Score: mean log probability of a held-out token, in nats, by document completion; higher is
+NOTES = """\
+Medians over the rounds. Score: mean log probability of a held-out token, in nats, by document completion; higher is
 better. Seconds: for ours from the start of the fit, every iteration's scoring counted; for peers their fitting alone.
-Start-up: all that the command does before that, the starting of workers and loading of compiled kernels included. Whole
-command: from its call to its end, the writing of the model included. Memory: peak of the resident memory of all
-processes, sampled every 50 ms, where pages that processes share count in each; of ours from beginning to end, of peers
-while they fit. A peer that begins anew for each point of its curve gives the curve in the first round alone, and its end
-in all."""
+Start-up: all that the command does before that, the starting of workers and loading of compiled kernels included.
+Whole command: from its call to its end, the writing of the model included. Memory: peak of the resident memory of
+all processes, sampled every 50 ms, where pages that processes share count in each; of ours from beginning to end, of
+peers while they fit. A peer that begins anew for each point of its curve gives the curve in the first round alone,
+and its end in all."""
 
 
 @dataclass
@@ -171,6 +172,11 @@ def over_time_text(found):
     return grid(["score after s", *(f"{at:g}" for at in shown)], rows)
 
 
+def rounds_text(number):
+    """Say how many rounds there were."""
+    return "1 round" if number == 1 else f"{number} rounds"
+
+
 def corpus_text(results):
     """Say what was fitted, and on what."""
     corpus, machine, options = results["corpus"], results["machine"], results["options"]
@@ -180,7 +186,7 @@ def corpus_text(results):
     return (
         f"{kind}: {sizes} to fit and {corpus['heldout_tokens']:,} held out.\n"
         f"{options['topics']} topics, alpha {options['alpha']:g} of each, beta {options['beta']:g} of a topic, "
-        f"{options['workers']} cores for each, {options['rounds']} rounds.\n"
+        f"{options['workers']} cores for each, {rounds_text(options['rounds'])}.\n"
         f"{machine['cpu']}, {machine['cores']} cores, {machine['gigabytes']:.0f} GB; {versions}."
     )
 
@@ -203,10 +209,15 @@ def text(results):
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
+def can_draw():
+    """Return whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
 def draw(results, out):
     """Draw score against time into `score-over-time.png` and `.svg`, where matplotlib is installed."""
     found = [one for one in summaries(results) if one.runs]
-    if not found or importlib.util.find_spec("matplotlib") is None:
+    if not found or not can_draw():
         return
     import matplotlib
 
@@ -223,7 +234,8 @@ def draw(results, out):
     options = results["options"]
     axes.set_xlabel("seconds (log scale)")
     axes.set_ylabel("mean log probability of a held-out token (nats)")
-    axes.set_title(f"{options['topics']} topics, {options['workers']} cores, medians of {options['rounds']} rounds")
+    rounds = rounds_text(options["rounds"])
+    axes.set_title(f"{options['topics']} topics, {options['workers']} cores for each, medians of {rounds}")
     axes.grid(which="major", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside right upper", frameon=False)  # beside the axes, so that it covers no line

@@ -70,13 +70,13 @@ def to_power(weights, power):
 def sweep(
     offsets, position, counts, b, background, a, power, lists, topic, starts, share, running, row_topic
 ):  # fmt: skip
-    """One pass over the documents: new responsibilities, E[n_kw] and B + E[n_k].
+    """One pass over the documents: new responsibilities, the change of E[n_kw], and B + E[n_k].
 
     `background` is S_w, `running` B + E[n_k]. What a document gives to a topic counts for it from the next pair on by
     E[n_dk] and E[n_kw], and from the next document on by E[n_k].
     """
-    row_topic, running = np.array(row_topic, dtype=np.float64), np.array(running, dtype=np.float64)
-    blocks = []
+    first_rows, row_topic = row_topic, np.array(row_topic, dtype=np.float64)
+    running, blocks = np.array(running, dtype=np.float64), []
     for pairs, own, q in documents(offsets, lists, topic, starts, share):
         here = counts[pairs] @ q
         rest, before = counts[pairs] @ (1 - q.sum(axis=1)), here
@@ -99,4 +99,4 @@ def sweep(
             rest += c * (old.sum() - q[i].sum())
         running[own] += here - before
         blocks.append(q)
-    return in_steps(blocks), row_topic, running
+    return in_steps(blocks), row_topic - first_rows, running

@@ -16,14 +16,10 @@ def spread(active, rest, even, b, weight, ratio):
     return row_topic, (b[:, np.newaxis] + row_topic) @ ratio, factor
 
 
-def changes(active, rest, even, weight, row_topic):
-    """How far rows have moved from what `spread` gave, in whole steps of 2^-15."""
-    return np.round((row_topic - active - parts(active, rest, even, weight)) * 2**15) / 2**15
-
-
-def fold(active, rest, even, weight, change, place):
-    """A block with the change of some rows, and its sums by topic: of E[n_kw], and of the background in it."""
-    new = np.array(active, dtype=np.float64)
-    new[place >= 0] += change[place[place >= 0]]
-    background = parts(new, rest, even, weight)
-    return new, (new + background).sum(axis=0), background.sum(axis=0)
+def fold_rows(active, rest, even, weight, change, place, momentum):
+    """A block with the change of some rows, the block ahead of it by a share of that, and their sums by topic."""
+    moved = np.zeros(active.shape)
+    moved[place >= 0] = change[place[place >= 0]]
+    new = active + moved
+    ahead = np.maximum(new + momentum * moved, 0.0)
+    return new, ahead, [(one + parts(one, rest, even, weight)).sum(axis=0) for one in (new, ahead)]

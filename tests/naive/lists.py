@@ -29,17 +29,18 @@ def expected(offsets, position, counts, b, background, a, totals, lists, topic, 
 def limit(count, threshold, room):
     """Counts above which a document's topics are listed; -1 where a topic is listed anyway."""
     passing = np.sort(count[count > threshold])[::-1]
-    if passing.size == 0:
-        return np.where(count == count.max(), -1.0, np.inf)
     if room == count.size and 2 * passing.size > room:
         return np.full(count.size, -1.0)
-    return np.maximum(threshold, passing[room] if passing.size > room else 0.0)
+    result = np.maximum(threshold, passing[room] if passing.size > room else 0.0)
+    result[count.argmax()] = -1.0
+    return result
 
 
 def choose(count, threshold, room):
-    """Topics whose expected counts pass their thresholds, at most `room`, at least the largest.
+    """Topics whose expected counts pass their thresholds, and the largest of all.
 
-    Where there is room for all topics and more than half of them pass, all are chosen.
+    If these are more than there is room for, those that are larger than the first there is no room for. If more than half
+    of all topics pass and there is room for all, all.
     """
     return np.flatnonzero(count > limit(count, threshold, room))
 

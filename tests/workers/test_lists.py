@@ -52,17 +52,17 @@ def test_choose__equals_its_twin(state, extra, least, data):
         assert found[-1] < state.topics
         # Counts are summed in float32, from differences of which a few digits are lost, and the limit where room is short
         # is halved 16 times: topics that close to it may be listed or not.
-        close = np.isclose(counts[d], naive.limit(counts[d], threshold, room[d]), rtol=1e-3, atol=1e-5)
+        close = np.isclose(counts[d], naive.limit(counts[d], threshold, room[d]), rtol=1e-4, atol=1e-5)
         differs = np.setxor1d(found, naive.choose(counts[d], threshold, room[d]))
         assert close[differs].all() or borders(counts[d], threshold, room[d])
 
 
 def borders(count, threshold, room):
     """Whether it hangs on a hair how many topics pass, or which is the largest."""
-    passing = np.isclose(count, threshold, rtol=1e-3).any()
+    passing = np.isclose(count, threshold, rtol=1e-4).any()
     top = np.sort(count)[::-1]
-    tie = room < count.size and np.isclose(top[room - 1], top[room], rtol=1e-3)
-    return passing or tie or (count.size > 1 and np.isclose(top[0], top[1], rtol=1e-3))
+    tie = room < count.size and np.isclose(top[room - 1], top[room], rtol=1e-4)
+    return passing or tie or (count.size > 1 and np.isclose(top[0], top[1], rtol=1e-4))
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))
@@ -109,11 +109,11 @@ def test_choose__takes_the_largest_where_room_is_short_and_one_where_none_passes
         np.testing.assert_array_equal(choose(state, rows, np.full(6, 10.0), np.array([room]))[0], [3])
 
 
-def test_choose__fills_the_room_where_counts_are_equal():
+def test_choose__keeps_to_the_room_where_counts_are_equal():
     state = all_listed([{0: 1}], [1000] * 5)
-    for room in range(1, 6):
+    for room in range(1, 5):
         found = choose(state, state.rows(0.0), np.full(5, 1e-4), np.array([room]))[0]
-        np.testing.assert_array_equal(found, np.arange(room))
+        assert 1 <= found.size <= room
 
 
 @given(listed_shards(max_count=9), st.sampled_from([0.0, 50.0]), st.integers(0, 2**31))
@@ -126,15 +126,15 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
     new_lists = np.cumsum([0, *(own.size for own in new)]).astype(np.int64)
     new_topic = np.concatenate(new).astype(np.uint16)
     new_starts = starts_of(state.shard.offsets, new_lists)
-    share, row_topic = np.zeros(int(new_starts[-1]), dtype=np.uint16), rows["row_topic"].copy()
+    share, row_change = np.zeros(int(new_starts[-1]), dtype=np.uint16), np.zeros(state.shape, dtype=np.float32)
     count, rest = np.full(new_topic.size, np.nan, np.float32), np.full(documents, np.nan, np.float32)
     rest_change = np.zeros(state.shape[0])
     lists.carry(
-        *state.given, *state.where, new_lists, new_topic, new_starts, row_topic, rest_change, share, count, rest
+        *state.given, *state.where, new_lists, new_topic, new_starts, row_change, rest_change, share, count, rest
     )
     twin, dropped = naive.carry(state.shape, *state.given, *state.where, new_lists, new_topic)
     np.testing.assert_array_equal(share, twin)
-    np.testing.assert_allclose(row_topic, rows["row_topic"] - dropped, atol=1e-9)
+    np.testing.assert_array_equal(row_change, -dropped)
     np.testing.assert_array_equal(rest_change, dropped.sum(axis=1))
 
     carried = replace(state, lists=new_lists, topic=new_topic, share=share)
@@ -143,21 +143,19 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
     owner = np.repeat(np.arange(documents), np.diff(new_lists))
     tokens = np.bincount(owner, weights=count, minlength=documents) + rest
     np.testing.assert_array_equal(tokens, state.shard.lengths)
-    moved = row_topic - rows["row_topic"]
-    np.testing.assert_allclose(moved.sum(axis=1) + rest_change, 0.0, atol=1e-9)
-    assert row_topic.min(initial=0.0) >= -1e-9
+    np.testing.assert_array_equal(row_change.sum(axis=1) + rest_change, 0.0)
+    assert (rows["active"] + row_change).min(initial=0.0) >= 0.0
 
 
 @given(listed_shards())
 def test_carry__to_the_same_lists_changes_nothing(state):
-    rows = state.rows(1.0)
     share, count, rest = np.zeros_like(state.share), *(np.full_like(one, np.nan) for one in state.counts)
-    row_topic, rest_change = rows["row_topic"].copy(), np.zeros(state.shape[0])
+    row_change, rest_change = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
     where = state.lists, state.topic, state.starts
-    lists.carry(*state.given, *state.where, *where, row_topic, rest_change, share, count, rest)
+    lists.carry(*state.given, *state.where, *where, row_change, rest_change, share, count, rest)
     for found, exact in zip((share, count, rest), (state.share, *state.counts), strict=True):
         np.testing.assert_array_equal(found, exact)
-    np.testing.assert_array_equal(row_topic, rows["row_topic"])
+    np.testing.assert_array_equal(row_change, 0.0)
     np.testing.assert_array_equal(rest_change, 0.0)
 
 
@@ -192,7 +190,8 @@ def test_listed_probability__equals_its_twin(state, extra, beyond):
     words = state.shape[0]
     offsets = np.arange(documents + 1, dtype=np.int64) * words  # all words held out, also of documents without a token
     position = np.tile(np.arange(words, dtype=np.int32), documents)
-    given_ = offsets, position, rows["row_topic"], rows["b"], rows["a"], rows["totals"], np.array([beyond, 20.0])
+    row_topic = rows["row_topic"].astype(np.float64)
+    given_ = offsets, position, row_topic, rows["b"], rows["a"], rows["totals"], np.array([beyond, 20.0])
     found = np.full(position.size, np.nan)
     lists.listed_probability(*given_, state.lists, state.topic, *state.counts, found)
     twin = naive.probability(*given_, state.lists, state.topic, *state.counts)
@@ -206,9 +205,10 @@ def test_listed_probability__sums_to_one_over_the_vocabulary():
     share = np.array([20000, 5000, 1000, 31000, 7], dtype=np.uint16)
     state = Listed(shard, 3, lists_, topic, share, np.random.default_rng(0))
     rows = state.rows(5.0)
-    totals = rows["b"].sum() + rows["row_topic"].sum(axis=0)
+    row_topic = rows["row_topic"].astype(np.float64)
+    totals = rows["b"].sum() + row_topic.sum(axis=0)
     offsets, position = np.arange(4, dtype=np.int64) * 3, np.tile(np.arange(3, dtype=np.int32), 3)
     found, rest = np.empty(9), np.array([0.3, rows["b"].sum()])
-    given_ = rows["row_topic"], rows["b"], rows["a"], totals, rest
+    given_ = row_topic, rows["b"], rows["a"], totals, rest
     lists.listed_probability(offsets, position, *given_, lists_, topic, *state.counts, found)
     np.testing.assert_allclose(found.reshape(3, 3).sum(axis=1), 1.0, rtol=1e-6)

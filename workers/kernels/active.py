@@ -24,7 +24,6 @@ from collapsar.workers.kernels.compile import (
     F4,
     F4_2,
     F8,
-    F8_2,
     I4,
     I8,
     OUT_F4,
@@ -46,7 +45,8 @@ AHEAD = 16  # pairs whose cells are gathered together
 STEP = np.float32(1.0 / UNIT)
 NEARLY = np.float32(UNIT - 0.01)  # so that rounding in float32 never makes the sum of a pair's steps exceed UNIT
 ZERO, ONE, TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
-LEAST = np.float32(1e-12)
+LEAST, TINY = np.float32(1e-12), np.float32(1e-37)
+ROUNDING = np.float32(1e-5)
 
 
 @kernel(I8, I4, I4, I8, U2, F4, I8, OUT_U2, OUT_F4, OUT_F4, OUT_F8_2, OUT_F8)
@@ -102,7 +102,7 @@ def begin(
             active_count[listed + j] = np.float32(tokens * np.int64(steps[j]) / UNIT)
 
 
-@kernel(I8, I4, I4, F8, F4, F8, f8, I8, U2, I8, U2, F4, F4, F4_2, OUT_F8, OUT_F4_2, OUT_U2, OUT_F4, OUT_F4, OUT_F8)
+@kernel(I8, I4, I4, F8, F4, F8, F8, f8, I8, U2, I8, U2, F4, F4, F4_2, OUT_F8, OUT_F4_2, OUT_U2, OUT_F4, OUT_F4, OUT_F8)
 def sweep_active(
     offsets: Array,
     position: Array,
@@ -110,6 +110,7 @@ def sweep_active(
     word_prior: Array,
     background: Array,
     prior: Array,
+    ratio: Array,
     power: float,
     lists: Array,
     topic: Array,
@@ -139,6 +140,8 @@ def sweep_active(
         S_w.
     prior : float64, shape (topics,)
         a_k.
+    ratio : float64, shape (topics,)
+        a_k / (B + E[n_k]) as S_w was made with.
     power : float
         Responsibilities are in proportion to their weights to this power: 1 for the update itself, about so much if
         less, which flattens them (a higher temperature), 2 to sharpen them.
@@ -167,6 +170,7 @@ def sweep_active(
     topics = prior.size
     here, began = np.empty(topics, dtype=np.float32), np.empty(topics, dtype=np.float32)
     own, inverse, old = np.empty_like(here), np.empty_like(here), np.empty_like(here)
+    known_ratio = np.empty_like(here)
     weight = np.empty(topics + 1, dtype=np.float32)
     bits, exponent = weight.view(np.int32), np.float32(power)
     cells, moves = np.empty(topics * AHEAD, dtype=np.float32), np.empty(topics * AHEAD, dtype=np.float32)
@@ -181,6 +185,7 @@ def sweep_active(
             began[j] = here[j]
             own[j] = max(np.float32(prior[k]), LEAST)
             inverse[j] = np.float32(1.0 / running[k])
+            known_ratio[j] = np.float32(ratio[k])
             left -= prior[k]
         pairs = position[first:last], counts[first:last], word_prior
         work = here, own, inverse, old, weight, bits, exponent
@@ -190,11 +195,14 @@ def sweep_active(
         else:
             given = (
                 topic[listed : listed + size],
+                known_ratio,
                 background,
                 document_rest[document],
                 np.float32(1.0 / max(left, 1e-9)),
             )
-            rest = _document(*pairs, *work, at, share, new_share, cell, moved, rest_change, topics, *given, cells, moves)
+            rest = _document(
+                *pairs, *work, at, share, new_share, cell, moved, rest_change, topics, *given, cells, moves
+            )
         new_document_rest[document] = max(rest, ZERO)
         for j in range(size):
             running[topic[listed + j]] += here[j] - began[j]
@@ -243,7 +251,7 @@ def _document_of_all(
             total += value
         if power != ONE:
             total = _temper(weight, bits, size, total, power)
-        scale = NEARLY / max(total, LEAST * LEAST)
+        scale = NEARLY / max(total, TINY)
         for j in range(size):
             steps = np.uint16(np.int32(weight[j] * scale))
             new_share[at + j] = steps
@@ -280,6 +288,7 @@ def _document(
     rest_change: Array,
     topics: int,
     topic: Array,
+    known_ratio: Array,
     background: Array,
     rest: Any,
     grow: Any,
@@ -298,21 +307,24 @@ def _document(
         total, held, kept, known = ZERO, ZERO, ZERO, ZERO
         for j in range(size):
             q = np.float32(share[at + j]) * STEP
+            known += known_ratio[j] * (cells[at_cell + j] + b)  # as S_w is of the rows as they were
             x, inv = cells[at_cell + j] + moves[at_cell + j], inverse[j]
             y = q * inv
             value = (max(here[j] - q, ZERO) + own[j]) * (max(x - q, ZERO) + b) * inv * (ONE + y) * (ONE + y * y)
-            known += own[j] * (x + b) * inv
             old[j], weight[j] = q, value
             held += q
             total += value
-        others = max(background[row] - known, ZERO) * (ONE + max(rest - ONE + held, ZERO) * grow)
+        others = background[row] - known
+        if others < background[row] * ROUNDING:  # rounding alone: the background weighs nothing
+            others = ZERO
+        others *= ONE + max(rest - ONE + held, ZERO) * grow
         if power == ONE:
             total += others
         else:  # as many equal topics
             weight[size] = others / np.float32(topics - size)
             total = _temper(weight, bits, size + 1, total + weight[size], power)
             total += weight[size] * np.float32(topics - size - 1)
-        scale = NEARLY / max(total, LEAST * LEAST)
+        scale = NEARLY / max(total, TINY)
         for j in range(size):
             steps = np.uint16(np.int32(weight[j] * scale))
             new_share[at + j] = steps
@@ -335,13 +347,15 @@ def _document(
 def _temper(weight: Array, bits: Array, size: int, total: Any, power: Any) -> Any:
     """Raise weights to a power, up to a factor, and return their sum.
 
-    The bits of a float, read as a whole number, are its logarithm to within 0.09 of a factor of two: a power of them is a
-    product, and no less exact where it is near 1. A square is taken as one, of weights brought about 1.
+    The bits of a float, read as a whole number, are its logarithm to within 0.09 of a factor of two: a power is a
+    product of them, and more exact the nearer it is to 1. A square is taken as one, of weights brought about 1.
     """
-    scale = np.float32(size) / max(total, LEAST * LEAST)
+    scale = np.float32(size) / max(total, TINY)
     if power == TWO:
         for j in range(size):
-            weight[j] *= scale * scale * weight[j]
+            weight[j] *= scale
+        for j in range(size):
+            weight[j] *= weight[j]
     else:
         for j in range(size):
             bits[j] = np.int32((np.float32(bits[j]) - ONE_BITS) * power + ONE_BITS)

@@ -25,6 +25,7 @@ from collapsar.workers.kernels.compile import (
 
 Array = npt.NDArray[Any]
 
+
 @kernel(F4_2, F8, f8, F8, F8, F8, OUT_F4_2, OUT_F4, OUT_F4)
 def spread(
     active: Array,
@@ -102,13 +103,13 @@ def fold_rows(
     place : int64, shape (words,)
         Row of `change` for each word; -1 for none.
     momentum : float
-        Share of the change by which `ahead` goes beyond the new rows.
+        Share of the change by which `ahead` goes beyond the new rows; 0 or more.
     new_active : float32, shape (words, topics)
         Filled.
-    ahead : float32, shape (words, topics)
-        Filled with max(new_active + momentum change, 0); not touched if there is no momentum.
+    ahead : float32, shape (words, topics) or (0, topics)
+        Filled with max(new_active + momentum change, 0), unless it is empty.
     totals : float64, shape (2, topics)
-        Zero on entry; increased by the sums of E[n_kw] of the new rows and, with momentum, of those ahead.
+        Zero on entry; increased by the sums of E[n_kw] of the new rows and of those ahead.
     """
     for word in range(rest.size):
         row = place[word]
@@ -118,7 +119,7 @@ def fold_rows(
             for k in range(weight.size):
                 new_active[word, k] += change[row, k]
         _add_row(new_active[word], rest[word], even, weight, totals[0])
-        if momentum > 0.0:
+        if ahead.size:
             for k in range(weight.size):
                 ahead[word, k] = new_active[word, k]
             if row >= 0:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.workers.kernels.active import ONE, STEP, UNIT, ZERO
+from collapsar.workers.kernels.active import ONE, ROUNDING, STEP, UNIT, ZERO
 from collapsar.workers.kernels.compile import (
     F4,
     F4_2,
@@ -19,8 +19,8 @@ from collapsar.workers.kernels.compile import (
     I4,
     I8,
     OUT_F4,
-    OUT_F8,
     OUT_F4_2,
+    OUT_F8,
     OUT_F8_2,
     OUT_I8,
     OUT_U2,
@@ -59,7 +59,7 @@ def choose(
     chosen: Array,
     sizes: Array,
 ) -> None:
-    """Choose each document's active topics anew; twin: `naive.active.choose`.
+    """Choose each document's active topics anew; twin: `naive.lists.choose`.
 
     A listed topic has its expected count, any other what the background gives it:
     a_k sum over pairs of c (1 - sum q) phi_kw / (S_w - sum over active a_l phi_lw). Kept are those above the
@@ -72,7 +72,7 @@ def choose(
     threshold : float64, shape (topics,)
         Least expected count of an active topic.
     active, spreading, even, weight
-        E[n_kw] as the iteration began, in the parts that `active.spread` put together: half the memory to read.
+        E[n_kw] as the iteration began, in the parts that `background.spread` put together: half the memory to read.
     room : int64, shape (documents + 1,)
         Where the room for each document's list begins in `chosen`.
     chosen : uint16
@@ -131,7 +131,7 @@ def _background_counts(
             known += ratio[own[j]] * (b + x + factor * spread[own[j]] * (even + x))
         at += own.size
         left = background[row] - known
-        if left > background[row] * np.float32(1e-5):  # below, rounding alone: the background weighs nothing
+        if left > background[row] * ROUNDING:  # below, rounding alone: the background weighs nothing
             each[pair] = np.float32(counts[pair]) * max(ONE - held, ZERO) / left
         bottom += each[pair] * b
         evenly += each[pair] * factor * even
@@ -174,7 +174,9 @@ def _pick(count: Array, least: Array, room: int, at: int, chosen: Array) -> int:
         chosen[at] = largest
         return 1
     low, high = ZERO, count[largest]  # more than `room` pass above the one, no more above the other
+    ties = passing  # of those between the two, how many find room
     if passing > room:
+        ties = room
         for _ in range(HALVINGS):
             middle = np.float32(0.5) * (low + high)
             above = 0
@@ -183,13 +185,16 @@ def _pick(count: Array, least: Array, room: int, at: int, chosen: Array) -> int:
             if above > room:
                 low = middle
             else:
-                high = middle
-        low = high
+                high, ties = middle, room - above
     # A sweep over more than half of the topics is faster over all, whose cells lie side by side.
     everything = room == count.size and 2 * passing > room
     size = 0
     for k in range(count.size):
-        if everything or ((count[k] > max(low, least[k]) or k == largest) and size < room):
+        listed = everything
+        if not everything and count[k] > max(low, least[k]):
+            listed = passing <= room or count[k] > high or ties > 0
+            ties -= listed and passing > room and count[k] <= high
+        if listed:
             chosen[at + size] = k
             size += 1
     return size
@@ -215,7 +220,7 @@ def carry(
 ) -> None:
     """Carry responsibilities over to new lists; what dropped topics held falls to the background.
 
-    Twin: `naive.active.carry`.
+    Twin: `naive.lists.carry`.
 
     Parameters
     ----------
@@ -284,7 +289,7 @@ def listed_tables(
     tables: Array,
     grown: Array,
 ) -> None:
-    """Add the documents' E[s_dk] of active topics, and gather the background's; twin: `naive.active.tables`.
+    """Add the documents' E[s_dk] of active topics, and gather the background's; twin: `naive.lists.tables`.
 
     Parameters
     ----------
@@ -337,7 +342,7 @@ def listed_moments(
     row_variance: Array,
     row_log_absent: Array,
 ) -> None:
-    """Add V[n_kw] and Z[n_kw] of the active topics' responsibilities; twin: `naive.active.moments`.
+    """Add V[n_kw] and Z[n_kw] of the active topics' responsibilities; twin: `naive.lists.moments`.
 
     Parameters
     ----------
@@ -377,7 +382,7 @@ def listed_probability(
     document_rest: Array,
     probability: Array,
 ) -> None:
-    """Fill sum_k theta_dk phi_kw + theta_rest tau_w of each pair; twin: `naive.active.probability`.
+    """Fill sum_k theta_dk phi_kw + theta_rest tau_w of each pair; twin: `naive.lists.probability`.
 
     With E[n_dk] = a_k E[n_d,rest] / a_rest for topics that are not listed, the sum is that over the list, of the
     counts beyond this, and (1 + E[n_d,rest] / a_rest) S_w.

@@ -1,0 +1,47 @@
+"""Predict what a fit takes, before anything runs.
+
+Memory of each worker process at its peak, disk, and the bytes that move between
+processes in an iteration. Where local states do not fit into memory, they lie
+on disk; `collapsar fit` refuses, with this table, what cannot fit at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from collapsar.pipeline.commands.options import add_family, add_json, add_memory, add_scheduler, gather, print_json
+
+HELP = "predict the memory, disk and traffic of a fit"
+EPILOG = """examples:
+  collapsar estimate train --family hdp --topics 500
+  collapsar estimate train --family lda --topics 1000 --scheduler local --workers 8 --memory 4GB"""
+NAMES = ("scheduler", "workers", "memory", "scratch")
+
+
+def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the command's options."""
+    parser.add_argument("corpus", metavar="CORPUS", help="folder of the corpus")
+    add_family(parser, argv)
+    parser.add_argument("--config", metavar="FILE.toml", help="options by name, as for fit; flags and --set go over it")
+    add_scheduler(parser, "threads")
+    add_memory(parser)
+    parser.set_defaults(scheduler=None)  # so that a configuration file can name it
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the plan."""
+    family, options = gather(arguments, NAMES)
+    from collapsar.pipeline.config import LIMIT_NAMES
+    from collapsar.pipeline.planning import estimate
+
+    for name in (*LIMIT_NAMES, "seed", "heldout"):  # a fit's file may name them; they do not change what it takes
+        options.pop(name, None)
+    plan = estimate(arguments.corpus, family=family, **options)
+    if arguments.json:
+        print_json(plan.record())
+        return
+    print(plan.table())
+    problem = plan.problem()
+    print(f"\n{'does not fit: ' + problem if problem else 'fits'}")
