@@ -33,6 +33,8 @@ class Limits:
     score_every : int or None
         Score the held-out corpus every so many iterations, and after the last; by itself every iteration or, in the
         stochastic schedule, after each pass.
+    local_sweeps : int
+        In the batch schedule: sweeps of a shard in an iteration, before the others hear of what it changed.
     schedule : {"batch", "stochastic"}
         Whether an iteration sweeps all shards, or a minibatch of them by a decaying step.
     passes, batch_shards : int
@@ -43,12 +45,13 @@ class Limits:
     tolerance: float = 0.0
     stop_on: StopOn = "counts"
     score_every: int | None = None
+    local_sweeps: int = 1
     schedule: Schedule = "batch"
     passes: int = 1
     batch_shards: int = 4
 
     def __post_init__(self) -> None:
-        for name in ("iterations", "score_every", "passes", "batch_shards"):
+        for name in ("iterations", "score_every", "local_sweeps", "passes", "batch_shards"):
             value = getattr(self, name)
             if value is None and name in ("iterations", "score_every"):
                 continue
@@ -80,7 +83,7 @@ RUN_NAMES = ("family", "seed", "heldout", "scheduler", "workers", "memory", "scr
 KINDS = {str: "a string", int: "a whole number", float: "a number"}
 RUN_KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("family", "heldout", "scheduler", "stop_on", "scratch", "schedule"), (str,)),
-    **dict.fromkeys(("seed", "workers", "iterations", "score_every", "passes", "batch_shards"), (int,)),
+    **dict.fromkeys(("seed", "workers", "iterations", "score_every", "local_sweeps", "passes", "batch_shards"), (int,)),
     "tolerance": (float, int),
     "memory": (str, int),
 }

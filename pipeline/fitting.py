@@ -247,6 +247,7 @@ def _fit(
         cuts(summary.words, family.footprint(summary, request.config)),
         stream,
         scratch,
+        request.limits.local_sweeps,
     )
     began = time.perf_counter()
     executor.everywhere(_warm, request.family)

@@ -224,7 +224,13 @@ def _submit_sweep(
     given = (problem.scratch, shown, state.globals, stream)
     if state.swept:
         return executor.submit(
-            tasks.sweep, problem.name, problem.shards[number], state.swept[number], *given, home=home
+            tasks.sweep,
+            problem.name,
+            problem.shards[number],
+            state.swept[number],
+            *given,
+            problem.local_sweeps,
+            home=home,
         )
     return executor.submit(tasks.start, problem.name, problem.shards[number], *given, home=home)
 

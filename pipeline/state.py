@@ -31,6 +31,8 @@ class Problem:
         The run's seed.
     scratch : str or None
         Folder, of each machine its own, where local states lie on disk; None where they stay in memory.
+    local_sweeps : int
+        How often a shard is swept before its delta is reduced.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Problem:
     cuts: tuple[int, ...]
     stream: Stream
     scratch: str | None = None
+    local_sweeps: int = 1
 
     def home(self, shard: int, homes: int) -> int:
         """Return which of some homes a shard lives in: neighbours live together, as they are added first."""

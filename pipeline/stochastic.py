@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from collapsar.pipeline.checkpointing import Keeper, NoKeeper
@@ -64,7 +64,7 @@ def run_stochastic(
     began, losses = time.perf_counter(), 0
     state, previous, clock = replace(blank_state(problem, executor, globals), iteration=0), {}, began
     plan = [one for number in range(limits.passes) for one in minibatches(problem, limits.batch_shards, number)]
-    ends = {len(plan) * (number + 1) // limits.passes for number in range(limits.passes)}
+    ends = set(accumulate(len(minibatches(problem, limits.batch_shards, number)) for number in range(limits.passes)))
     last = min(len(plan), limits.iterations or len(plan))
     while state.iteration < last:
         try:

@@ -286,6 +286,32 @@ def _document_sums(
     return parts
 
 
+def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
+    """Return the rows and globals with which a shard sweeps once more before its delta is reduced.
+
+    Parameters
+    ----------
+    rows, globals : Arrays
+        As the sweep had them.
+    delta : Delta
+        What it changed.
+
+    Returns
+    -------
+    rows, globals : Arrays
+        The same with the changes of the shard itself.
+    """
+    moved = {name: rows[name] + part.values for name, part in delta.with_dim("word").parts.items()}
+    counted = delta["word_active" if "word_active" in delta else "word_topic"].sum(axis=0, dtype=np.float64)
+    if "word_rest" in delta:  # background is spread, nearly, as the counts are
+        before = globals["topic_ahead"]
+        counted = counted + delta["word_rest"].sum() * before / max(before.sum(), 1e-300)
+    moments = np.array(globals["topic_moments"])
+    moments[0] = np.maximum(moments[0] + counted, 0.0)
+    after = {**globals, "topic_moments": moments, "topic_ahead": np.maximum(globals["topic_ahead"] + counted, 0.0)}
+    return {**rows, **moved}, after
+
+
 def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[Arrays, Delta]:
     """Add the rows of a delta to a block of the vocabulary.
 

@@ -47,6 +47,9 @@ class Sweeps(Protocol):
     ) -> tuple[Arrays, Delta]:
         """Pass once over a shard; `rows` has a row for each of ``shard.words``."""
 
+    def advance(self, rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
+        """Give the rows and globals with which a shard sweeps once more before its delta is reduced."""
+
     def step(self, shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Delta:
         """In the stochastic schedule: give the step of a shard that has no local state."""
 

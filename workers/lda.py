@@ -59,6 +59,11 @@ def sweep(
     return collapsed.sweep(shard, local, rows, globals["topic_moments"], parameters(rows, globals))
 
 
+def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
+    """Give the rows and globals with which a shard sweeps once more before its delta is reduced."""
+    return collapsed.advance(rows, delta, globals)
+
+
 def step(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Delta:
     """Step on a shard, in the stochastic schedule."""
     return stochastic.step(shard, rows, globals, stream, parameters(rows, globals))

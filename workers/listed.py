@@ -281,6 +281,7 @@ def _sweep_second(portion: Portion, working: _Rows, parameters: Parameters, made
         parameters.words,
         working.background,
         parameters.topics,
+        working.ratio,
         portion.lists,
         portion.topic,
         portion.starts,

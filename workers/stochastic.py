@@ -24,8 +24,8 @@ from collapsar.workers.streams import Stream
 Vector = npt.NDArray[np.float64]
 
 BATCH = 32  # documents
-PASSES = 8  # over each document
-DELAY, DECAY = 8.0, 0.7  # the step of batch t is (1 + t / DELAY)^-DECAY
+PASSES = 4  # over each document
+DECAY = 0.9  # the step of batch t, 0 for the first, is (1 + t)^-DECAY
 SEED_DOCUMENTS, SEED_SWEEPS = 20, 30  # documents a topic that the first step sweeps as a whole, and how often
 
 
@@ -59,11 +59,11 @@ def step(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, parameters
     before, totals = rows["word_topic"], np.array(globals["topic_moments"][0])
     if not totals.any():
         before = _seed(shard, topics, stream, parameters) * (corpus / max(shard.tokens, 1))
-        totals = before.sum(axis=0)
+        totals = before.sum(axis=0, dtype=np.float64)
     moved = buffers.empty(before.shape, np.float32)
     moved[:] = before
     lengths = np.add.reduceat(shard.lengths, np.arange(0, shard.documents, BATCH)) if shard.documents else np.zeros(0)
-    rates = (1.0 + (float(globals["steps"]) + np.arange(lengths.size)) / DELAY) ** -DECAY
+    rates = (1.0 + float(globals["steps"]) + np.arange(lengths.size)) ** -DECAY
     rates = np.where(lengths > 0, np.minimum(rates, 0.999), 0.0)
     scales = corpus / np.maximum(lengths, 1.0)
     left, tables = np.ones(1), np.zeros(topics if parameters.tables else 0)

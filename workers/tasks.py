@@ -107,13 +107,18 @@ def sweep(
     blocks: Sequence[Block],
     globals: Arrays,
     stream: Stream,
+    times: int = 1,
 ) -> Swept:
-    """Pass once over a shard, from the local state of its previous sweep."""
-    shard = opened(shard)
+    """Pass over a shard, from the local state of its previous sweep; `times` over, before others hear of it."""
+    shard, sweeps = opened(shard), load_sweeps(family)
     local = before.local if scratch is None else shelve(before.local, scratch)
-    rows = gather(blocks, shard.words)
-    after, delta = load_sweeps(family).sweep(shard, local, rows, globals, stream.at(place=shard.number))
-    return Swept(after if scratch is None else shelve(after, scratch), delta)
+    rows, stream = gather(blocks, shard.words), stream.at(place=shard.number)
+    local, delta = sweeps.sweep(shard, local, rows, globals, stream)
+    for number in range(1, times):
+        rows, globals = sweeps.advance(rows, delta, globals)
+        local, more = sweeps.sweep(shard, local, rows, globals, stream.at(purpose=f"again {number}"))
+        delta = delta.then(more)
+    return Swept(local if scratch is None else shelve(local, scratch), delta)
 
 
 def step(

@@ -73,6 +73,13 @@ def _add_schedule(parser: argparse.ArgumentParser, default: Limits) -> None:
         "smaller step, for corpora so large that one pass is enough (default: batch)",
     )
     group.add_argument(
+        "--local-sweeps",
+        type=int,
+        metavar="N",
+        help="batch: sweeps of each shard in an iteration, before the others hear of it: less traffic for each sweep, "
+        f"somewhat slower progress (default: {default.local_sweeps})",
+    )
+    group.add_argument(
         "--passes", type=int, metavar="N", help=f"stochastic: passes over the corpus (default: {default.passes})"
     )
     group.add_argument(

@@ -6,12 +6,12 @@ from tests.naive.active import NEARLY, UNIT, documents, in_steps
 
 
 def sweep(
-    offsets, position, counts, b, background, a, lists, topic, starts, share, running, row_topic, row_variance,
+    offsets, position, counts, b, background, a, ratio, lists, topic, starts, share, running, row_topic, row_variance,
     total_variance, made=None,
 ):  # fmt: skip
     """One pass over the documents: new responsibilities, the change of E[n_kw], and B + E[n_k].
 
-    As `naive.active.sweep`, whose weights of active topics are corrected by their variances. V[n_kw] and V[n_k] stay
+    As `naive.active.sweep`, with `ratio` a_k / (B + E[n_k]) as S_w was made with, whose weights of active topics are corrected by their variances. V[n_kw] and V[n_k] stay
     as they were given. With `made`, the sweep goes on from those responsibilities after each pair: its own are then
     what each pair should have become, given what was made of the pairs before.
     """
@@ -37,7 +37,8 @@ def sweep(
             weights = in_document * of_word / of_all * np.exp(np.clip(exponent, -60, 60))
             weights, others = np.maximum(weights, 1e-30), 0.0
             if own.size < a.size:
-                others = max(background[w] - (a_own * (b[w] + n_kw) / total).sum(), 0.0)
+                others = max(background[w] - (ratio[own] * (b[w] + first_rows[w, own])).sum(), 0.0)
+                others = others if others > 1e-5 * background[w] else 0.0
                 others *= 1 + max(rest - (1 - old.sum()), 0.0) / a_rest
             updated[i] = np.floor(weights / (weights.sum() + others) * NEARLY) / UNIT
             new = updated[i] if made is None else other[i]

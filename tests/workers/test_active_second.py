@@ -6,13 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsar.storage.shard import Shard
-from collapsar.workers.kernels import active_second, assign
+from collapsar.workers.kernels import active, active_second, assign
 from tests.naive import active as naive_active
 from tests.naive import active_second as naive
 from tests.naive import lists as naive_lists
 from tests.strategies import documents_of
-from tests.workers import test_active as zeroth
-from tests.workers.test_active import Listed, difference, listed_shards
+from tests.workers.test_active import Listed, alone, difference, listed_shards
 
 pytestmark = pytest.mark.kernels
 
@@ -30,6 +29,17 @@ def rows_of(state, extra):
     return {**rows, "variance": variance, "total_variance": variance.sum(axis=0)}
 
 
+def ratio(rows):
+    """a_k / (B + E[n_k]) as S_w is made with."""
+    return rows["a"] / rows["totals"]
+
+
+def with_prior(rows, a):
+    """The same with other a_k."""
+    background = (rows["b"][:, np.newaxis] + rows["row_topic"]) @ (a / rows["totals"])
+    return {**rows, "a": a, "background": background.astype(np.float32)}
+
+
 def run(state, rows):
     """Sweep: the new state, the changes of E[n_kw] and of the background by words, B + E[n_k], and what was counted."""
     share = np.full_like(state.share, 77)
@@ -37,7 +47,7 @@ def run(state, rows):
     row_change, rest_change = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
     running = rows["totals"].copy()
     active_second.sweep_active_second(
-        *state.given, rows["b"], rows["background"], rows["a"], *state.where, *state.counts, rows["row_topic"],
+        *state.given, rows["b"], rows["background"], rows["a"], ratio(rows), *state.where, *state.counts, rows["row_topic"],
         rows["variance"], rows["total_variance"], running, row_change, share, *counts, rest_change,
     )  # fmt: skip
     return replace(state, share=share), row_change, rest_change, running, counts
@@ -46,9 +56,22 @@ def run(state, rows):
 def run_twin(state, rows, made=None):
     """The same by the twin: new responsibilities, the change of E[n_kw], and B + E[n_k]."""
     return naive.sweep(
-        *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], *state.where, rows["totals"],
-        rows["row_topic"], rows["variance"], rows["total_variance"], made,
+        *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], ratio(rows), *state.where,
+        rows["totals"], rows["row_topic"], rows["variance"], rows["total_variance"], made,
     )  # fmt: skip
+
+
+def run_zeroth(state, rows):
+    """What `run` does, by the zeroth order."""
+    share = np.full_like(state.share, 77)
+    counts = tuple(np.full_like(one, np.nan) for one in state.counts)
+    row_change, rest_change = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
+    running = rows["totals"].copy()
+    active.sweep_active(
+        *state.given, rows["b"], rows["background"], rows["a"], ratio(rows), 1.0, *state.where, *state.counts,
+        rows["row_topic"], running, row_change, share, *counts, rest_change,
+    )  # fmt: skip
+    return replace(state, share=share), row_change, rest_change, running, counts
 
 
 def run_dense(state, rows):
@@ -86,7 +109,7 @@ def test_sweep__equals_its_twin(state, extra):
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))
 def test_sweep__stays_near_its_twin(state, extra):
     """The same where the twin goes on from its own responsibilities, and priors are such that little grows."""
-    rows = {**rows_of(state, extra), "a": state.noise.uniform(2.0, 4.0, state.topics)}
+    rows = with_prior(rows_of(state, extra), state.noise.uniform(2.0, 4.0, state.topics))
     assert difference(run(state, rows)[0].share, run_twin(state, rows)[0]) <= 8
 
 
@@ -95,7 +118,7 @@ def test_sweep__stays_near_its_twin(state, extra):
 def test_sweep__over_all_topics_is_the_dense_sweep(pairs, topics, seed, sharp, extra):
     """Over one document: the dense sweep moves V[n_kw] and V[n_k] from one document to the next, this does not."""
     state = of_one_document(pairs, topics, 1, sharp, np.random.default_rng(seed))
-    rows = {**rows_of(state, extra), "a": state.noise.uniform(1.0, 3.0, topics)}
+    rows = with_prior(rows_of(state, extra), state.noise.uniform(1.0, 3.0, topics))
     found = run(state, rows)[0].share.reshape(pairs, topics) / UNIT
     # Each pair is cut to whole steps, and what that takes off E[n_dk] is felt by the pairs that follow.
     np.testing.assert_allclose(found, run_dense(state, rows), atol=(2 + pairs / 4) / UNIT)
@@ -105,10 +128,10 @@ def test_sweep__over_all_topics_is_the_dense_sweep(pairs, topics, seed, sharp, e
 @given(listed_shards())
 def test_sweep__without_variances_is_the_zeroth_order(extra, state):
     """V[n_dk] is next to nothing beside large a_k."""
-    rows = {**rows_of(state, extra), "a": state.noise.uniform(1e4, 2e4, state.topics)}
+    rows = with_prior(rows_of(state, extra), state.noise.uniform(1e4, 2e4, state.topics))
     rows.update(variance=np.zeros(state.shape), total_variance=np.zeros(state.topics))
     new, row_change, rest_change, running, counts = run(state, rows)
-    plain = zeroth.run(state, rows)
+    plain = run_zeroth(state, rows)
     assert difference(new.share, plain[0].share) <= STEPS
     tokens = STEPS * state.shard.counts.sum() / UNIT
     np.testing.assert_allclose(row_change, plain[1], atol=tokens)
@@ -121,14 +144,14 @@ def test_sweep__without_variances_is_the_zeroth_order(extra, state):
 def test_sweep__a_token_alone_in_its_corpus_has_no_variance(seed, topics):
     """All there is of it is the own copy, which is excluded, however small the priors and uncertain the token."""
     state = of_one_document(1, topics, 1, 1.0, np.random.default_rng(seed))
-    rows = rows_of(state, 0.0)
-    rows.update(a=10.0 ** state.noise.uniform(-9.0, -6.0, topics), totals=state.noise.uniform(1.5, 2.0, topics))
-    assert difference(run(state, rows)[0].share, zeroth.run(state, rows)[0].share) <= STEPS
+    rows = {**rows_of(state, 0.0), "totals": state.noise.uniform(1.5, 2.0, topics)}
+    rows = with_prior(rows, 10.0 ** state.noise.uniform(-9.0, -6.0, topics))
+    assert difference(run(state, rows)[0].share, run_zeroth(state, rows)[0].share) <= STEPS
 
 
 @pytest.mark.parametrize("b", [1e-12, 1.0])
 def test_sweep__shares_a_token_evenly_that_no_topic_wants(b):
-    state, rows = zeroth.alone([1e-12, 1e-10, 1e-11], [0, 0, 0])
+    state, rows = alone([1e-12, 1e-10, 1e-11], [0, 0, 0])
     rows.update(variance=np.full((1, 3), 1e3 * b**2), total_variance=np.zeros(3), b=np.full(1, b))
     rows["row_topic"] = np.zeros((1, 3), dtype=np.float32)
     np.testing.assert_allclose(run(state, rows)[0].share / UNIT, 1 / 3, atol=STEPS / UNIT)
@@ -150,7 +173,7 @@ def test_correct__multiplies_by_the_exponential_within_bounds():
 @pytest.mark.parametrize("exponent", [0.01, 0.7, 3.0, 8.0])
 def test_sweep__weighs_by_the_exponential_of_variances(name, sign, listed, exponent):
     """A word's variance lowers a topic's weight, that of all its words raises it; the background's stays."""
-    state, rows = zeroth.alone([1.0, 1.0, 1.0], [0] * len(listed), listed)
+    state, rows = alone([1.0, 1.0, 1.0], [0] * len(listed), listed)
     rows.update(variance=np.zeros((1, 3)), total_variance=np.zeros(3))
     mean = float(rows["row_topic"][0, 0]) + 1.0 if name == "variance" else rows["totals"][0]
     rows[name][..., 0] = 2 * exponent * mean**2
@@ -161,7 +184,7 @@ def test_sweep__weighs_by_the_exponential_of_variances(name, sign, listed, expon
 
 @pytest.mark.parametrize("exponent", [0.0, 1e-9, 45.0, 58.0, 59.0, 61.0, 1e6])
 def test_sweep__bounds_the_exponent(exponent):
-    state, rows = zeroth.alone([1e-12, 1e14], [0, 0])  # squares of which are still numbers in float32
+    state, rows = alone([1e-12, 1e14], [0, 0])  # squares of which are still numbers in float32
     rows.update(variance=np.zeros((1, 2)), total_variance=np.zeros(2))
     rows["variance"][0, 1] = 2 * exponent * (1e6 + 1.0) ** 2
     ratio = 1e26 * np.exp(-min(exponent, 60.0))
@@ -212,8 +235,7 @@ def test_sweep__is_finite_where_priors_vanish(small, certain, topic):
     listed = np.tile(np.array(topic, dtype=np.uint16), 3)
     state = Listed(shard, 3, lists, listed, share, np.random.default_rng(0))
     for a in (np.array([0.5, 0.5, small]), np.full(3, small)):
-        rows = {**rows_of(state, 0.0), "a": a, "b": np.full(3, max(small, 1e-12))}
-        rows["background"] = ((rows["b"][:, np.newaxis] + rows["row_topic"]) @ (a / rows["totals"])).astype(np.float32)
+        rows = with_prior({**rows_of(state, 0.0), "b": np.full(3, max(small, 1e-12))}, a)
         new, row_change, rest_change, running, counts = run(state, rows)
         assert all(np.isfinite(values).all() for values in (row_change, rest_change, running, *counts))
         for found, exact in zip(counts, new.counts, strict=True):
@@ -223,7 +245,7 @@ def test_sweep__is_finite_where_priors_vanish(small, certain, topic):
 
 
 def test_sweep__leaves_its_inputs_alone():
-    state, rows = zeroth.alone([0.2, 0.6, 0.8], [3000, 700], [0, 2])
+    state, rows = alone([0.2, 0.6, 0.8], [3000, 700], [0, 2])
     rows.update(variance=np.ones((1, 3)), total_variance=np.ones(3))
     names = ("a", "b", "background", "row_topic", "variance", "total_variance")
     held = [*state.given, *state.where, *state.counts, *(rows[name] for name in names)]

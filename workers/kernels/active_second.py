@@ -16,7 +16,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.workers.kernels.active import AHEAD, LEAST, NEARLY, ONE, STEP, ZERO, _gather, _scatter
+from collapsar.workers.kernels.active import (
+    AHEAD,
+    LEAST,
+    NEARLY,
+    ONE,
+    ROUNDING,
+    STEP,
+    ZERO,
+    _gather,
+    _scatter,
+)
 from collapsar.workers.kernels.assign import STEEPEST
 from collapsar.workers.kernels.compile import (
     F4,
@@ -40,13 +50,13 @@ HALF = np.float32(0.5)
 FAINTEST = np.float32(1e-30)  # weight of an active topic, so that something is left to normalise
 LOG2_E, LN_2 = np.float32(1.4426950408889634), np.float32(0.6931471805599453)
 BIAS = np.int32(127)  # of the exponent of a float32, which stands above 23 bits of fraction
-ROUNDING = np.float32(127.5)  # the bias, and a half to round by cutting off
+HALF_UP = np.float32(127.5)  # the bias, and a half to round by cutting off
 POWER_OF_TWO = np.int32(1 << 23)
 THIRD, FOURTH, FIFTH, SIXTH = (np.float32(1 / n) for n in (3, 4, 5, 6))
 
 
 @kernel(
-    I8, I4, I4, F8, F4, F8, I8, U2, I8, U2, F4, F4, F4_2, F8_2, F8, OUT_F8, OUT_F4_2, OUT_U2, OUT_F4, OUT_F4, OUT_F8
+    I8, I4, I4, F8, F4, F8, F8, I8, U2, I8, U2, F4, F4, F4_2, F8_2, F8, OUT_F8, OUT_F4_2, OUT_U2, OUT_F4, OUT_F4, OUT_F8
 )  # fmt: skip
 def sweep_active_second(
     offsets: Array,
@@ -55,6 +65,7 @@ def sweep_active_second(
     word_prior: Array,
     background: Array,
     prior: Array,
+    ratio: Array,
     lists: Array,
     topic: Array,
     starts: Array,
@@ -78,9 +89,9 @@ def sweep_active_second(
 
     Parameters
     ----------
-    offsets, position, counts, word_prior, background, prior, lists, topic, starts, share, active_count, document_rest
+    offsets, position, counts, word_prior, background, prior, ratio
         As for `active.sweep_active`.
-    row_topic : float32, shape (rows, topics)
+    lists, topic, starts, share, active_count, document_rest, row_topic
         As for `active.sweep_active`.
     row_variance : float64, shape (rows, topics)
         V[n_kw] of the active topics' responsibilities as the iteration began.
@@ -91,7 +102,7 @@ def sweep_active_second(
     """
     topics = prior.size
     here, began = np.empty(topics, dtype=np.float32), np.empty(topics, dtype=np.float32)
-    own, inverse = np.empty_like(here), np.empty_like(here)
+    own, inverse, known_ratio = np.empty_like(here), np.empty_like(here), np.empty_like(here)
     old, new, weight, exponent = np.empty_like(here), np.empty_like(here), np.empty_like(here), np.empty_like(here)
     bits = exponent.view(np.int32)
     spread, overall = np.empty(topics), np.empty(topics)
@@ -109,6 +120,7 @@ def sweep_active_second(
             began[j] = here[j]
             own[j] = max(np.float32(prior[k]), LEAST)
             inverse[j] = np.float32(1.0 / running[k])
+            known_ratio[j] = np.float32(ratio[k])
             overall[j] = total_variance[k]
             left -= prior[k]
         _document_variance(counts[first:last], size, starts[document], share, spread)
@@ -122,6 +134,7 @@ def sweep_active_second(
             here,
             own,
             inverse,
+            known_ratio,
             spread,
             overall,
             *(old, new, weight, exponent, bits),
@@ -164,6 +177,7 @@ def _document(
     here: Array,
     own: Array,
     inverse: Array,
+    known_ratio: Array,
     spread: Array,
     overall: Array,
     old: Array,
@@ -194,17 +208,17 @@ def _document(
         b = max(np.float32(word_prior[row]), LEAST)
         if at < 0 or at_cell < 0:
             break
-        held = ZERO
+        held, known = ZERO, ZERO
         for j in range(size):
             q = np.float32(share[at + j]) * STEP
             old[j] = q
             held += q
-        known = _weigh(
-            here, own, inverse, spread, overall, old, b, at_cell, cells, moves, widths, size, weight, exponent
-        )
+            known += known_ratio[j] * (cells[at_cell + j] + b)  # as S_w is of the rows as they were
+        _weigh(here, own, inverse, spread, overall, old, b, at_cell, cells, moves, widths, size, weight, exponent)
         total = _correct(size, weight, exponent, bits)
-        if size < topics:
-            total += max(background[row] - known, ZERO) * (ONE + max(rest - ONE + held, ZERO) * grow)
+        others = background[row] - known
+        if size < topics and others > background[row] * ROUNDING:  # below, rounding alone
+            total += others * (ONE + max(rest - ONE + held, ZERO) * grow)
         scale, kept = NEARLY / max(total, FAINTEST), ZERO
         for j in range(size):
             steps = np.uint16(np.int32(weight[j] * scale))
@@ -249,15 +263,15 @@ def _weigh(
     size: int,
     weight: Array,
     exponent: Array,
-) -> Any:
-    """Fill a pair's zeroth-order weights and the exponents that correct them; return sum over active a_k phi_kw."""
-    known = ZERO
+) -> None:
+    """Fill a pair's zeroth-order weights and the exponents that correct them."""
     if at_cell < 0:
-        return known
+        return
     for j in range(size):
-        q, x, inv = old[j], cells[at_cell + j] + moves[at_cell + j], inverse[j]
+        q, inv = old[j], inverse[j]
         y = q * inv
-        documents, words = max(here[j] - q, ZERO) + own[j], max(x - q, ZERO) + b
+        documents = max(here[j] - q, ZERO) + own[j]
+        words = max(cells[at_cell + j] + moves[at_cell + j] - q, ZERO) + b
         each = inv * (ONE + y) * (ONE + y * y)  # 1 / (B + E'[n_k]), as in `active`
         single = np.float64(q) * (1.0 - np.float64(q))
         exponent[j] = HALF * (
@@ -266,8 +280,6 @@ def _weigh(
             - np.float32(max(widths[at_cell + j] - single, 0.0)) / (words * words)
         )
         weight[j] = documents * words * each
-        known += own[j] * (x + b) * inv
-    return known
 
 
 @helper
@@ -288,7 +300,7 @@ def _correct(size: int, weight: Array, exponent: Array, bits: Array) -> Any:
     """
     for j in range(size):
         y = min(max(exponent[j], -STEEPEST), STEEPEST) * LOG2_E
-        n = np.int32(np.int32(y + ROUNDING) - BIAS)
+        n = np.int32(np.int32(y + HALF_UP) - BIAS)
         t = (y - np.float32(n)) * LN_2
         series = ONE + t * SIXTH
         series = ONE + t * FIFTH * series
