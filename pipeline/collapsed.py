@@ -11,10 +11,10 @@ from pydantic import Field
 
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.storage.errors import OptionError
+from collapsar.workers.choosing import room_for
 from collapsar.workers.collapsed import Parameters
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.kernels import words
-from collapsar.workers.listed import room_for
 from collapsar.workers.portions import PORTION
 
 Vector = npt.NDArray[np.float64]
@@ -153,7 +153,10 @@ def of_corpus(globals: Arrays, delta: Delta) -> tuple[Delta, dict[str, npt.NDArr
     """
     if "topic_gain" not in delta:
         return delta, {}
-    scale, number = float(globals["corpus_tokens"]) / max(delta.number("tokens"), 1.0), float(globals["minibatches"]) + 1
+    scale, number = (
+        float(globals["corpus_tokens"]) / max(delta.number("tokens"), 1.0),
+        float(globals["minibatches"]) + 1,
+    )
     kept: dict[str, npt.NDArray[np.float64]] = {
         "steps": globals["steps"] + delta.number("batches") / delta.number("shards"),
         "minibatches": np.array(number),
@@ -178,7 +181,9 @@ def active_globals(summary: Summary, config: ActiveConfig) -> Arrays:
         "most_active": np.array(config.most_active or 0),
         "start_every": np.array(min(max(every, 1), MOST_EVERY)),
         "flatten": np.array(config.flatten),
-        "momentum": np.array(config.momentum if config.active and config.order == 0 and not summary.stochastic else 0.0),
+        "momentum": np.array(
+            config.momentum if config.active and config.order == 0 and not summary.stochastic else 0.0
+        ),
         "topic_ahead": np.zeros(config.topics),
         "spread_even": np.array(config.beta / summary.words),
         "spread_weight": np.ones(config.topics),

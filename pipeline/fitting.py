@@ -239,12 +239,13 @@ def _fit(
     )
     stream = Stream(request.seed)
     globals_ = family.initialise(summary, request.config, stream.at(purpose="initialise"))
+    footprint = family.footprint(summary, request.config)
     problem = Problem(
         request.family,
         family,
         request.config,
-        *_load(request, heldouts, executor, scratch),
-        cuts(summary.words, family.footprint(summary, request.config)),
+        *_load(request, heldouts, executor, scratch, 0.0 if summary.stochastic else footprint.pair),
+        cuts(summary.words, footprint),
         stream,
         scratch,
         request.limits.local_sweeps,
@@ -262,12 +263,15 @@ def _fit(
 
 
 def _load(
-    request: Request, heldouts: list[HeldoutReference], executor: Executor, scratch: str | None
+    request: Request, heldouts: list[HeldoutReference], executor: Executor, scratch: str | None, reserve: float
 ) -> tuple[list[Any], list[Any]]:
     """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
     references = request.corpus.references
     homes = [number * executor.homes // len(references) for number in range(len(references))]
-    shards = [executor.submit(tasks.load, one, scratch, home=home) for one, home in zip(references, homes, strict=True)]
+    shards = [
+        executor.submit(tasks.load, one, scratch, reserve, home=home)
+        for one, home in zip(references, homes, strict=True)
+    ]
     held = [executor.submit(load_heldout, one, scratch, home=home) for one, home in zip(heldouts, homes, strict=False)]
     executor.collect([executor.submit(count_tokens, one) for one in (*shards, *held)])
     return shards, held

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 SMALL = 1 << 20  # bytes; smaller arrays come from the usual place
 PAGE = 1 << 16
-WASTE = 1.5  # a piece may be so many times as large as what it is taken for
+WASTE = 2.5  # a piece may be so many times as large as what it is taken for
 IDLE = 1 << 26  # bytes that may be kept however little is in use
 
 

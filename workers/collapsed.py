@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from collapsar.storage.shard import Shard
 from collapsar.workers import listed
+from collapsar.workers import rows as rows_
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.kernels import assign, predict, words
 from collapsar.workers.streams import Stream
@@ -339,7 +340,7 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[Arrays, D
         after, parts = _fold_dense(block, delta)
     if parameters.moments:
         mean = counts(after, parameters, folded=True)
-        spread = mean - listed.counted(after) if parameters.listing is not None else np.zeros(())
+        spread = mean - rows_.counted(after) if parameters.listing is not None else np.zeros(())
         variance, log_absent = after["word_topic_variance"] + spread, after["word_topic_log_absent"] - spread
         tables, bound = np.empty(parameters.words.size), np.zeros(1)
         words.word_tables(mean, variance, log_absent, parameters.words, tables, bound)
@@ -369,7 +370,7 @@ def counts(rows: Arrays, parameters: Parameters, *, folded: bool = False) -> npt
     if parameters.listing is None:
         raise ValueError("rows of active responsibilities need a listing")
     weight = parameters.listing.following if folded else parameters.listing.weight
-    return listed.expected(rows, weight, parameters.listing.even).astype(np.float64)
+    return rows_.expected(rows, weight, parameters.listing.even).astype(np.float64)
 
 
 def finish(block: Arrays, parameters: Parameters) -> Arrays:

@@ -22,25 +22,25 @@ from scipy.special import digamma, polygamma
 
 from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
+from collapsar.workers.choosing import WHOLE, carry, choose
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.kernels import active, active_second, background, lists
 from collapsar.workers.portions import Floats, Gathering, Ints, Portion, Steps, portions, starts_of
+from collapsar.workers.rows import Rows, counted, listing_of
+from collapsar.workers.shelf import Shelf
 from collapsar.workers.streams import Stream
 
 if TYPE_CHECKING:
-    from collapsar.workers.collapsed import Listing, Parameters
+    from collapsar.workers.collapsed import Parameters
 
 Vector = npt.NDArray[np.float64]
 Made = tuple[Steps, Floats, Floats]
 
-WHOLE = 128  # up to so many topics a document begins with all of them, and may keep them
 FIRST = 8  # topics that it begins with where there are more
-ROOM, PAIRS_A_TOPIC = 24, 8  # a document may list 24 topics and one for each 8 of its pairs
 CHOICES, EVERY = {2, 4, 8, 12, 16, 24}, 16  # sweeps at which lists are chosen anew, and again every so many
 SHARP = 2.0  # power of the first sweep where documents list all topics, as the noise in responsibilities is small
 FLAT, FLAT_SWEEPS = 0.875, 20  # power of the next sweeps
 SAMPLE_SWEEPS = 6  # of the documents that begin, before all others
-LEAST = 0.01  # tokens; a topic is active if more than this, and more than its prior, are expected of it
 
 
 def blank(count: int, topics: int, moments: bool, momentum: bool) -> Arrays:
@@ -52,24 +52,6 @@ def blank(count: int, topics: int, moments: bool, momentum: bool) -> Arrays:
         rows.update({name: np.zeros((count, topics)) for name in ("word_topic_variance", "word_topic_log_absent")})
         rows["word_tables"] = np.zeros(count)
     return rows
-
-
-def room(offsets: Ints, topics: int, most: int) -> Ints:
-    """Return how many topics each document may list, shape (documents,), from where its pairs begin."""
-    lengths = np.diff(offsets)
-    return np.minimum(room_for(lengths, topics, most), topics).astype(np.int64) * np.ones_like(lengths)
-
-
-def room_for(pairs: Any, topics: int, most: int) -> Any:
-    """Return how many topics documents of so many pairs may list, of those that there are."""
-    if most:
-        return most
-    return topics if topics <= WHOLE else ROOM + pairs // PAIRS_A_TOPIC
-
-
-def counted(rows: Arrays) -> npt.NDArray[np.float32]:
-    """Return the counts by listed topics of a block's rows, which may run ahead of them for the sweeps."""
-    return rows["block_active" if "block_active" in rows else "word_active"]
 
 
 def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, every: int) -> tuple[Arrays, Delta]:
@@ -144,42 +126,6 @@ def _moments(arrays: Vector) -> dict[str, Part]:
     return {name: change(values, "word", "topic") for name, values in zip(names, arrays, strict=True)}
 
 
-class _Rows:
-    """A shard's rows while it is swept.
-
-    Parameters
-    ----------
-    rows : Arrays
-        As they were gathered.
-    parameters : Parameters
-        For the updates.
-    """
-
-    def __init__(self, rows: Arrays, parameters: Parameters) -> None:
-        listing = listing_of(parameters)
-        shape = rows["word_active"].shape
-        self.active, self.totals = rows["word_active"], listing.totals + parameters.total
-        self.even, self.weight, self.running = listing.even, listing.weight, self.totals.copy()
-        self.topic, self.change = buffers.empty(shape, np.float32), buffers.zeros(shape, np.float32)
-        self.background, self.spreading = (np.empty(shape[0], dtype=np.float32) for _ in range(2))
-        self.rest_change = np.zeros(shape[0])
-        self.variance = rows["word_topic_variance"] if parameters.order == 2 else np.zeros((0, 0))
-        self.ratio = parameters.topics / self.totals
-        given = self.active, rows["word_rest"], self.even, parameters.words, self.weight, self.ratio
-        background.spread(*given, self.topic, self.background, self.spreading)
-
-    def changes(self) -> dict[str, Part]:
-        """Return how far the rows have moved."""
-        return {"word_active": change(self.change, "word", "topic"), "word_rest": change(self.rest_change, "word")}
-
-
-def listing_of(parameters: Parameters) -> Listing:
-    """Return how responsibilities are kept, which are known to be active."""
-    if parameters.listing is None:
-        raise ValueError("active responsibilities need a listing")
-    return parameters.listing
-
-
 def sweep(shard: Shard, local: Arrays, rows: Arrays, parameters: Parameters) -> tuple[Arrays, Delta]:
     """Pass once over a shard; every few sweeps, choose the documents' lists anew before.
 
@@ -197,11 +143,17 @@ def sweep(shard: Shard, local: Arrays, rows: Arrays, parameters: Parameters) -> 
     """
     age, prior = int(local["age"]) + 1, parameters.topics
     choosing = _choosing(age, prior.size)
-    working, after = _Rows(rows, parameters), Gathering(local, same=not choosing)
+    working = Rows(rows, parameters)
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
     moved = np.zeros((2, *working.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
-    for before in portions(shard, local):
-        portion = _choose(before, working, parameters) if choosing else before
+    # Lists are chosen by the rows as they were, so that all may be chosen first; on disk, that would read it all twice.
+    ahead = choosing and not isinstance(local, Shelf)
+    chosen = [choose(portion, working, parameters) for portion in portions(shard, local)] if ahead else []
+    after = Gathering(shard, local, chosen, same=not choosing)
+    for number, before in enumerate(portions(shard, local)):
+        portion = before
+        if choosing:
+            portion = carry(before, working, chosen[number] if ahead else choose(before, working, parameters))
         new = _sweep(portion, working, parameters, _power(age, parameters), after.blank(portion))
         where = new.lists, new.topic, new.starts, new.share
         if parameters.tables:
@@ -237,7 +189,7 @@ def _power(age: int, parameters: Parameters) -> float:
     return FLAT if age <= FLAT_SWEEPS else listing_of(parameters).flatten
 
 
-def _sweep(portion: Portion, working: _Rows, parameters: Parameters, power: float, made: Made) -> Portion:
+def _sweep(portion: Portion, working: Rows, parameters: Parameters, power: float, made: Made) -> Portion:
     """Update the responsibilities of a portion."""
     if parameters.order == 2:
         return _sweep_second(portion, working, parameters, made)
@@ -268,7 +220,7 @@ def _sweep(portion: Portion, working: _Rows, parameters: Parameters, power: floa
     return replace(portion, share=share, count=count, rest=rest)
 
 
-def _sweep_second(portion: Portion, working: _Rows, parameters: Parameters, made: Made) -> Portion:
+def _sweep_second(portion: Portion, working: Rows, parameters: Parameters, made: Made) -> Portion:
     """Update the responsibilities of a portion by the second order."""
     share, count, rest = made
     total_variance = listing_of(parameters).variance
@@ -299,67 +251,6 @@ def _sweep_second(portion: Portion, working: _Rows, parameters: Parameters, made
         working.rest_change,
     )
     return replace(portion, share=share, count=count, rest=rest)
-
-
-def _choose(portion: Portion, working: _Rows, parameters: Parameters) -> Portion:
-    """Choose each document's topics anew and carry its responsibilities over."""
-    most = listing_of(parameters).most
-    places = np.concatenate([[0], np.cumsum(room(portion.offsets, parameters.topics.size, most))]).astype(np.int64)
-    chosen, sizes = buffers.empty(int(places[-1]), np.uint16), np.empty(portion.rest.size, dtype=np.int64)
-    lists.choose(
-        portion.offsets,
-        portion.position,
-        portion.counts,
-        parameters.words,
-        working.background,
-        parameters.topics,
-        working.totals,
-        np.maximum(parameters.topics, LEAST),
-        portion.lists,
-        portion.topic,
-        portion.starts,
-        portion.share,
-        portion.count,
-        working.active,
-        working.spreading,
-        working.even,
-        working.weight,
-        places,
-        chosen,
-        sizes,
-    )
-    if np.array_equal(sizes, np.diff(portion.lists)):
-        within = np.arange(chosen.size) - np.repeat(places[:-1], np.diff(places)) < np.repeat(sizes, np.diff(places))
-        if np.array_equal(chosen[within], portion.topic):
-            return portion
-    return _carry(portion, working, chosen, places, sizes)
-
-
-def _carry(portion: Portion, working: _Rows, chosen: Steps, places: Ints, sizes: Ints) -> Portion:
-    """Carry a portion's responsibilities over to the lists that were chosen."""
-    within = np.arange(chosen.size) - np.repeat(places[:-1], np.diff(places)) < np.repeat(sizes, np.diff(places))
-    topic, listed = chosen[within], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    starts = starts_of(portion.offsets, listed)
-    share = buffers.zeros(int(starts[-1]), np.uint16)
-    count, rest = np.empty(topic.size, dtype=np.float32), np.empty_like(portion.rest)
-    lists.carry(
-        portion.offsets,
-        portion.position,
-        portion.counts,
-        portion.lists,
-        portion.topic,
-        portion.starts,
-        portion.share,
-        listed,
-        topic,
-        starts,
-        working.change,
-        working.rest_change,
-        share,
-        count,
-        rest,
-    )
-    return replace(portion, lists=listed, topic=topic, count=count, rest=rest, share=share)
 
 
 def _background_tables(grown: Vector, prior: Vector, documents: int) -> Vector:
@@ -416,15 +307,6 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[dict[str,
     moved = float(np.abs(changed).sum(dtype=np.float64))
     parts = {"topic_total": fresh(totals[0], "topic"), "moved": fresh(moved)}
     return after, {**parts, "topic_ahead": fresh(totals[1] if ahead.size else totals[0], "topic")}
-
-
-def expected(rows: Arrays, weight: Vector, even: float) -> npt.NDArray[np.float32]:
-    """Return E[n_kw] of rows whose background is spread over the topics, shape (words at hand, topics)."""
-    active = counted(rows)
-    row_topic, unused = buffers.empty(active.shape, np.float32), [np.empty(len(active), dtype=np.float32) for _ in "ab"]
-    given = active, rows["word_rest"], even, np.zeros(len(active)), weight, np.zeros(active.shape[1])
-    background.spread(*given, row_topic, *unused)
-    return row_topic
 
 
 def document_topic(local: Arrays, prior: Vector) -> Vector:

@@ -5,7 +5,7 @@ Where portions are cut depends on the lists alone, so that a result does not dep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,62 +113,61 @@ def portions(shard: Shard, local: Arrays) -> Iterator[Portion]:
 class Gathering:
     """Puts portions together as a local state: on a shelf if the state before lay on one, else in memory.
 
+    In memory, arrays are made whole and filled in place: as often as they were put together from parts, they would be
+    fetched from the system twice.
+
     Parameters
     ----------
+    shard : Shard
+        The documents.
     before : Arrays
         The state before.
+    chosen : sequence of (numpy.ndarray, numpy.ndarray)
+        In memory, the new lists of each portion: topics, and how many each document has.
     same : bool
-        Whether all lists stay as they are: then arrays in memory are filled in place, not put together from parts.
+        Whether all lists stay as they are.
     """
 
-    def __init__(self, before: Arrays, same: bool) -> None:
-        self._before = before
+    def __init__(self, shard: Shard, before: Arrays, chosen: Sequence[tuple[Steps, Ints]], *, same: bool) -> None:
         self._writer = before.writer() if isinstance(before, Shelf) else None
-        self._parts: list[dict[str, npt.NDArray[Any]]] = []
         self._sizes: list[Ints] = []
-        self._whole: dict[str, npt.NDArray[Any]] = {}
-        if same and self._writer is None:
-            self._whole = {name: buffers.empty(before[name].shape, before[name].dtype) for name in CHANGING} | {
-                name: before[name] for name in ("document_topics", "document_lists")
-            }
+        self._lists, topic = before["document_lists"], before["document_topics"]
         self._done = dict.fromkeys(CHANGING, 0)
+        self._whole: dict[str, npt.NDArray[Any]] = {}
+        if self._writer is not None:
+            return
+        if not same:
+            sizes = [part[1] for part in chosen]
+            self._lists = np.concatenate([[0], np.cumsum(np.concatenate([*sizes, np.zeros(0, np.int64)]))])
+            self._lists = self._lists.astype(np.int64)
+            topic = np.concatenate([*(part[0] for part in chosen), np.zeros(0, dtype=np.uint16)])
+        lengths = int(starts_of(shard.offsets, self._lists)[-1]), topic.size, shard.documents
+        for name, length in zip(CHANGING, lengths, strict=True):
+            self._whole[name] = buffers.empty(length, before[name].dtype)
+        self._whole["document_topics"] = topic
 
     def blank(self, portion: Portion) -> tuple[Steps, Floats, Floats]:
         """Return arrays for a portion's new responsibilities, counts and background tokens."""
         made = []
         for name, before in zip(CHANGING, (portion.share, portion.count, portion.rest), strict=True):
             first, self._done[name] = self._done[name], self._done[name] + before.size
-            made.append(
-                self._whole[name][first : first + before.size]
-                if self._whole
-                else buffers.empty(before.size, before.dtype)
-            )
+            whole = self._whole[name][first : first + before.size] if self._whole else None
+            made.append(buffers.empty(before.size, before.dtype) if whole is None else whole)
         return made[0], made[1], made[2]
 
     def add(self, portion: Portion) -> None:
-        """Take the next portion."""
-        if self._whole:
+        """Take the next portion, whose arrays are those of `blank`."""
+        if self._writer is None:
             return
         self._sizes.append(np.diff(portion.lists))
         arrays: dict[str, npt.NDArray[Any]] = {"document_topics": portion.topic, "document_counts": portion.count}
-        arrays.update(document_rest=portion.rest, pair_shares=portion.share)
-        if self._writer is None:
-            self._parts.append(arrays)
-        else:
-            self._writer.add(arrays)
+        self._writer.add({**arrays, "document_rest": portion.rest, "pair_shares": portion.share})
 
     def finish(self, age: int) -> Arrays:
         """Return the state."""
-        more: dict[str, npt.NDArray[Any]] = {"age": np.array(age)}
-        if self._whole:
-            return {**self._whole, **more}
-        lists = np.concatenate([[0], np.cumsum(np.concatenate([*self._sizes, np.zeros(0, np.int64)]))])
-        more["document_lists"] = lists.astype(np.int64)
-        if self._writer is not None:
-            self._writer.add(more)
-            return self._writer.finish()
-        if not self._parts:  # no document: nothing has changed
-            return {**self._before, **more}
-        if len(self._parts) == 1:
-            return {**self._parts[0], **more}
-        return {**{name: np.concatenate([one[name] for one in self._parts]) for name in self._parts[0]}, **more}
+        if self._writer is None:
+            return {**self._whole, "document_lists": self._lists, "age": np.array(age)}
+        sizes = np.concatenate([*self._sizes, np.zeros(0, np.int64)])
+        lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self._writer.add({"document_lists": lists, "age": np.array(age)})
+        return self._writer.finish()

@@ -11,6 +11,7 @@ import numpy as np
 
 from collapsar.storage.corpus import ShardReference
 from collapsar.storage.shard import Shard
+from collapsar.workers import buffers
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays, Delta, total
 from collapsar.workers.shelf import Shelf, shelve
@@ -54,9 +55,27 @@ class ShardOnDisk:
     arrays: Shelf
 
 
-def load(reference: ShardReference, scratch: str | None = None) -> Shard | ShardOnDisk:
-    """Read a shard and check its digest; with a folder for scratch files, leave it there."""
-    return stored(widened(reference.load(), reference.words), scratch)
+def load(reference: ShardReference, scratch: str | None = None, reserve: float = 0.0) -> Shard | ShardOnDisk:
+    """Read a shard and check its digest; with a folder for scratch files, leave it there.
+
+    Parameters
+    ----------
+    reference : ShardReference
+        The shard.
+    scratch : str, optional
+        Folder for scratch files.
+    reserve : float, optional
+        Bytes a pair of the local state to come: in memory, room for two of it is fetched ahead.
+
+    Returns
+    -------
+    Shard or ShardOnDisk
+        The shard.
+    """
+    shard = widened(reference.load(), reference.words)
+    if scratch is None and reserve:
+        buffers.pool.reserve([int(reserve * shard.pairs)] * 2)
+    return stored(shard, scratch)
 
 
 def widened(shard: Shard, words: int) -> Shard:
@@ -121,9 +140,7 @@ def sweep(
     return Swept(local if scratch is None else shelve(local, scratch), delta)
 
 
-def step(
-    family: str, shard: Shard | ShardOnDisk, blocks: Sequence[Block], globals: Arrays, stream: Stream
-) -> Delta:
+def step(family: str, shard: Shard | ShardOnDisk, blocks: Sequence[Block], globals: Arrays, stream: Stream) -> Delta:
     """Step on a shard, in the stochastic schedule."""
     shard = opened(shard)
     return load_sweeps(family).step(shard, gather(blocks, shard.words), globals, stream.at(place=shard.number))

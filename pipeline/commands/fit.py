@@ -55,7 +55,9 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     )
     parser.add_argument("--seed", type=int, metavar="S", help="seed of all random numbers (default: 0)")
     parser.add_argument("--heldout", metavar="CORPUS", help="held-out tokens of the same documents, to be scored")
-    parser.add_argument("--score-every", type=int, metavar="N", help="iterations between two scores (default: 1, or a pass)")
+    parser.add_argument(
+        "--score-every", type=int, metavar="N", help="iterations between two scores (default: 1, or a pass)"
+    )
     _add_schedule(parser, default)
     add_scheduler(parser, "threads")
     add_memory(parser)
