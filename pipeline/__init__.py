@@ -1,7 +1,7 @@
 """What a run is: configuration, model families, the loop, progress, evaluation and the commands.
 
-The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `topics`, `evaluate`, `infer` and `info` do
-what the commands of the same names do, and `Model` opens what `fit` made.
+The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `topics`, `evaluate`, `infer` and
+`info` do what the commands of the same names do, and `Model` opens what `fit` made.
 """
 
 from __future__ import annotations

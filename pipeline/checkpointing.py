@@ -12,6 +12,7 @@ from collapsar.pipeline.state import Problem, State
 from collapsar.storage.checkpoint import Checkpoint, Checkpoints
 from collapsar.workers import tasks
 from collapsar.workers.delta import Delta
+from collapsar.workers.shelf import shelve
 
 SECONDS = 60.0  # between two checkpoints, at least
 SHARE = 0.05  # of the time that checkpoints may take
@@ -97,7 +98,9 @@ class CheckpointKeeper:
         cuts: Sequence[int] = problem.cuts
         blocks = [submit(read_block, place, number, low, high) for number, (low, high) in enumerate(pairwise(cuts))]
         homes = [problem.home(number, self._executor.homes) for number in range(len(problem.shards))]
-        swept: list[Any] = [submit(read_local, place, number, home=home) for number, home in enumerate(homes)]
+        swept: list[Any] = [
+            submit(read_local, place, number, problem.scratch, home=home) for number, home in enumerate(homes)
+        ]
         return State(iteration, place.read("globals"), blocks, swept)
 
 
@@ -116,6 +119,7 @@ def read_block(place: Checkpoint, number: int, low: int, high: int) -> tasks.Blo
     return tasks.Block(low, high, place.read(f"rows/{number:05d}"), Delta())
 
 
-def read_local(place: Checkpoint, number: int) -> tasks.Swept:
+def read_local(place: Checkpoint, number: int, scratch: str | None = None) -> tasks.Swept:
     """Read a shard's local state, as a sweep that changed nothing would have left it."""
-    return tasks.Swept(place.read(f"locals/{number:05d}"), Delta())
+    local = place.read(f"locals/{number:05d}")
+    return tasks.Swept(local if scratch is None else shelve(local, scratch), Delta())

@@ -1,8 +1,8 @@
 """Memory for large arrays, used again: what one sweep frees, the next one takes.
 
 The system hands out fresh memory page by page, at a cost near that of sweeping over it: on a virtual machine 2.5
-microseconds a page were measured, as much as a sweep takes for 1800 of its 2048 responsibilities. Arrays made here are like
-any other; when the last array that shows a piece of memory is gone, the piece is kept for the next that fits.
+microseconds a page were measured, as much as a sweep takes for 1800 of its 2048 responsibilities. Arrays made here are
+like any other; when the last array that shows a piece of memory is gone, the piece is kept for the next that fits.
 """
 
 from __future__ import annotations

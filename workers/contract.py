@@ -21,7 +21,8 @@ class Sweeps(Protocol):
     what has the dim ``word``, cut to the words at hand; a ``block`` is the rows of a run of the vocabulary; a
     ``local`` is what a shard keeps between sweeps. Nothing is changed in place: a task may run twice.
 
-    Names read as their dims. What of a block is named ``block_...`` is not among the rows that sweeps get. Of a local, a finished model keeps the arrays whose names begin with ``document``.
+    Names read as their dims. What of a block is named ``block_...`` is not among the rows that sweeps get. Of a local,
+    a finished model keeps the arrays whose names begin with ``document``.
     """
 
     def blank(self, words: int, globals: Arrays) -> Arrays:

@@ -7,8 +7,8 @@ give to each topic (`word_active`) and the words' background tokens (`word_rest`
 spreads over the topics.
 
 Topics part in few sweeps: all pairs of a document start alike; where documents list all topics, only some documents
-begin, and the first sweep squares responsibilities; the next flatten them (annealing); and rows run ahead of the counts,
-which `block_active` keeps as they are, by a share of their last change (momentum).
+begin, and the first sweep squares responsibilities; the next flatten them (annealing); and rows run ahead of the
+counts, which `block_active` keeps as they are, by a share of their last change (momentum).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Steps on a shard without local state (SCVB0; Foulds et al. 2013): what families of collapsed topics do in the
-stochastic schedule.
+"""The stochastic schedule of families of collapsed topics: steps on a shard without local state (SCVB0).
+
+Foulds, Boyles, DuBois, Smyth and Welling (2013).
 
 A step moves the rows of the shard's words, batch of documents by batch, each by a smaller share. All other words only
 lose: a delta therefore tells what is left of every count (`decay`) and what has come to the shard's words

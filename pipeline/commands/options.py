@@ -75,8 +75,8 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--memory",
         metavar="SIZE",
-        help="what each worker process may hold, such as 750MB or 1.5GB (threads are one process); local states that do "
-        "not fit lie on disk (default: what the machine has left, or what the cluster says)",
+        help="what each worker process may hold, such as 750MB or 1.5GB (threads are one process); local states that "
+        "do not fit lie on disk (default: what the machine has left, or what the cluster says)",
     )
     group.add_argument(
         "--scratch", metavar="FOLDER", help="where they lie, on each machine (default: the system's temporary folder)"

@@ -93,7 +93,7 @@ def document_topic(a, lists, topic, active_count, rest):
 def probability(offsets, position, row_topic, b, a, totals, rest_prior, lists, topic, active_count, rest):
     """sum_k theta_dk phi_kw + theta_rest tau_w of each pair; `rest_prior` is A - sum_k a_k, and B."""
     count = document_topic(a, lists, topic, active_count, rest)
-    lengths = np.array([active_count[i:j].sum(dtype=np.float64) for i, j in pairwise(lists)]) + rest
+    lengths = count.sum(axis=1)  # what truncation left over where all topics are listed belongs to none
     length = a.sum() + rest_prior[0] + lengths
     theta, phi = (a + count) / length[:, np.newaxis], (b[:, np.newaxis] + row_topic) / totals
     return pair_probability(offsets, position, theta, phi, rest_prior[0] / length, b / rest_prior[1])

@@ -5,7 +5,11 @@ class TestLDA(Conformance):
     family = "lda"
     matrix = (
         {"topics": 4},
+        {"topics": 4, "responsibilities": "dense"},
+        {"topics": 4, "most_active": 2, "momentum": 0.0, "flatten": 0.9},
+        {"topics": 150},
         {"topics": 3, "order": 2},
+        {"topics": 5, "order": 2, "responsibilities": "active"},
         {"topics": 4, "learn": ("asymmetric-alpha", "beta")},
         {"topics": 3, "order": 2, "learn": ("alpha", "asymmetric-beta")},
     )

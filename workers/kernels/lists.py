@@ -412,11 +412,14 @@ def listed_probability(
             background[row] += ratio[k] * (word_prior[row] + row_topic[row, k])
     for document in range(offsets.size - 1):
         listed, size = lists[document], lists[document + 1] - lists[document]
-        left, length = all_prior, float(document_rest[document])
+        left, length = all_prior, 0.0
         for j in range(size):
             left -= prior[topic[listed + j]]
             length += active_count[listed + j]
-        growth = document_rest[document] / left if size < topics and left > 0.0 else 0.0
+        growth = 0.0  # where all topics are listed, what truncation left over belongs to none
+        if size < topics and left > 0.0:
+            growth = document_rest[document] / left
+            length += document_rest[document]
         for j in range(size):
             k = topic[listed + j]
             scaled[j] = (active_count[listed + j] - prior[k] * growth) / totals[k]
