@@ -175,6 +175,7 @@ def active_globals(summary: Summary, config: ActiveConfig) -> Arrays:
     every = summary.documents // (DOCUMENTS_A_TOPIC * config.topics)
     return {
         "active": np.array(config.active and not summary.stochastic),
+        "stochastic": np.array(summary.stochastic),
         "corpus_tokens": np.array(float(summary.tokens)),
         "steps": np.array(0.0),
         "minibatches": np.array(0.0),

@@ -36,6 +36,7 @@ from collapsar.storage.run import Run
 from collapsar.storage.shard import Shard
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
+from collapsar.workers.delta import Arrays
 from collapsar.workers.kernels.compile import warm
 from collapsar.workers.streams import Stream
 
@@ -251,7 +252,7 @@ def _fit(
         request.limits.local_sweeps,
     )
     began = time.perf_counter()
-    executor.everywhere(_warm, request.family)
+    executor.everywhere(_warm, request.family, globals_)
     compiled = {"event": "compile", "iteration": 0, "elapsed": 0.0, "compile_seconds": time.perf_counter() - began}
     with _folder(target, request.record()) as tell:
         for event in events:
@@ -287,9 +288,9 @@ def count_tokens(shard: Shard | tasks.ShardOnDisk) -> int:
     return tasks.opened(shard).tokens
 
 
-def _warm(family: str) -> int:
-    load_sweeps(family)
-    return warm()
+def _warm(family: str, globals: Arrays) -> int:
+    """Compile what every sweep needs."""
+    return warm(load_sweeps(family).kernels(globals))
 
 
 @contextlib.contextmanager
@@ -333,12 +334,19 @@ def _iterate(
     keeper = CheckpointKeeper(target.checkpoints, executor, problem)
     state: State | None = None
     elapsed, reason = 0.0, "iterations"
+
+    def reached(current: State) -> None:
+        nonlocal state
+        state = current
+
     stopped: BaseException | None = None
     try:
         schedule = run_stochastic if request.limits.schedule == "stochastic" else run
-        for current, progress in schedule(problem, executor, globals_, request.limits, keeper):
+        for found in schedule(problem, executor, globals_, request.limits, keeper, reached):
+            progress = found[1]
+            del found  # or the state would be held until the next is there
             _tell(listeners, _event(progress))
-            elapsed, state = progress.elapsed, state if progress.lost else current
+            elapsed = progress.elapsed
         if state is not None and state.iteration < request.limits.planned(len(problem.shards)):
             reason = "tolerance"
     except KeyboardInterrupt as interrupt:

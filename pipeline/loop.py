@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -58,7 +58,12 @@ class Progress:
 
 
 def run(
-    problem: Problem, executor: Executor, globals: Arrays, limits: Limits, keeper: Keeper | None = None
+    problem: Problem,
+    executor: Executor,
+    globals: Arrays,
+    limits: Limits,
+    keeper: Keeper | None = None,
+    reached: Callable[[State], None] | None = None,
 ) -> Iterator[tuple[State, Progress]]:
     """Run the iterations, giving the state after each; the caller may stop at any.
 
@@ -74,6 +79,9 @@ def run(
         When to end.
     keeper : Keeper, optional
         Keeps states, and gives one back when work is lost that Dask cannot do again.
+    reached : callable, optional
+        Told each state as soon as it is whole. Whoever holds a state only so long frees the one before in time for
+        the sweeps that follow.
 
     Yields
     ------
@@ -97,6 +105,8 @@ def run(
             state, told, figures, updating = _iterate(problem, executor, state, ahead)
             scoring = submit_scores(problem, executor, state) if _due(state.iteration, limits) else []
             state = keeper.keep(state)
+            if reached is not None:
+                reached(state)
             # The next sweeps go out before the score has come in, so that no worker waits for the driver.
             ahead = _submit_round(problem, executor, state) if state.iteration < limits.sweeps else None
             scores = executor.collect(scoring)

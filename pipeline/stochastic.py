@@ -7,7 +7,7 @@ topics held fixed. So a good model stands after one pass, however large the corp
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -57,7 +57,12 @@ def minibatches(problem: Problem, size: int, number: int) -> list[list[int]]:
 
 
 def run_stochastic(
-    problem: Problem, executor: Executor, globals: Arrays, limits: Limits, keeper: Keeper | None = None
+    problem: Problem,
+    executor: Executor,
+    globals: Arrays,
+    limits: Limits,
+    keeper: Keeper | None = None,
+    reached: Callable[[State], None] | None = None,
 ) -> Iterator[tuple[State, Progress]]:
     """Run the iterations, a minibatch each, giving the state after each; see `collapsar.pipeline.loop.run`."""
     keeper = keeper or NoKeeper()
@@ -82,6 +87,8 @@ def run_stochastic(
             state = replace(blank_state(problem, executor, globals), iteration=0)
             yield state, lost(state, time.perf_counter() - began, error)
             continue
+        if reached is not None:
+            reached(state)
         losses, now = 0, time.perf_counter()
         figures = problem.family.figures(state.globals)
         seconds = shares(told, executor.workers, now - clock, updating, sum(one.seconds for one in scores))

@@ -235,7 +235,7 @@ def read_documents(folder: Folder, record: ShardRecord, vocabulary_words: int) -
     if hashlib.sha256(data).hexdigest() != record.sha256:
         raise DamagedError(path, "the bytes do not have the digest of the manifest; the file is damaged")
     try:
-        table = pq.read_table(pa.BufferReader(data)).combine_chunks()
+        table = pq.ParquetFile(pa.BufferReader(data)).read().combine_chunks()
         documents = _documents_of(table)
     except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
         raise DamagedError(path, f"expected a shard of documents ({error})") from None

@@ -81,7 +81,7 @@ def read_vocabulary(folder: Folder, record: VocabularyRecord) -> Vocabulary:
     if hashlib.sha256(data).hexdigest() != record.sha256:
         raise DamagedError(path, "the bytes do not have the digest of the manifest; the file is damaged")
     try:
-        table = pq.read_table(pa.BufferReader(data))
+        table = pq.ParquetFile(pa.BufferReader(data)).read()
         vocabulary = Vocabulary(
             table.column("word").to_pylist(),
             np.asarray(table.column("documents"), dtype=np.int64),

@@ -17,7 +17,8 @@ from collapsar.storage.shard import Shard
 from collapsar.workers import listed
 from collapsar.workers import rows as rows_
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
-from collapsar.workers.kernels import assign, predict, words
+from collapsar.workers.kernels import active, active_second, assign, lists, predict, stochastic, words
+from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.streams import Stream
 
 FOLD_IN_SWEEPS = 100
@@ -107,6 +108,23 @@ class Parameters:
     tables: bool = False
     moments: bool = False
     listing: Listing | None = None
+
+
+def kernels(globals: Arrays) -> list[Kernel[..., Any]]:
+    """Name the kernels that a fit calls in every iteration."""
+    tables = bool(globals.get("tables", globals.get("learn_alpha", False)))
+    order = int(globals["order"])
+    named: list[Kernel[..., Any]] = [words.log_eta]
+    if globals["stochastic"]:
+        return [*named, stochastic.sweep_stochastic, predict.fold_in, *listed.KERNELS]
+    if globals["moments"]:
+        named += [words.word_tables, words.topic_totals]
+    if globals["active"]:
+        named += [*listed.KERNELS, active_second.sweep_active_second if order == 2 else active.sweep_active]
+        named += [lists.listed_tables] if tables else []
+        return [*named, *([lists.listed_moments] if globals["moments"] else [])]
+    named += [assign.sweep_second if order == 2 else assign.sweep_zeroth, words.add_counts, predict.pair_probability]
+    return [*named, *([words.add_log_absent] if globals["moments"] else [])]
 
 
 def blank(count: int, topics: int, globals: Arrays) -> Arrays:

@@ -7,10 +7,12 @@ A family is two files that meet in plain arrays: `collapsar.workers.<family>`, d
 from __future__ import annotations
 
 import importlib
-from typing import Protocol, cast
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
 
 from collapsar.storage.shard import Shard
 from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.streams import Stream
 
 
@@ -24,6 +26,9 @@ class Sweeps(Protocol):
     Names read as their dims. What of a block is named ``block_...`` is not among the rows that sweeps get. Of a local,
     a finished model keeps the arrays whose names begin with ``document``.
     """
+
+    def kernels(self, globals: Arrays) -> Sequence[Kernel[..., Any]]:
+        """Name the kernels that a fit calls in every iteration: they are compiled before the first."""
 
     def blank(self, words: int, globals: Arrays) -> Arrays:
         """Make the rows of `words` words before any document has been seen."""

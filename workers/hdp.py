@@ -7,6 +7,9 @@ where G[y] = exp E[log y]; prediction uses expectations in their place.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
@@ -15,6 +18,7 @@ from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed, stochastic
 from collapsar.workers.collapsed import Parameters
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
+from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.streams import Stream
 
 
@@ -61,6 +65,11 @@ def predicting(rows: Arrays, globals: Arrays) -> Parameters:
         total=float(globals["beta"]),
         listing=collapsed.listing(globals, topics, float(globals["beta"])),
     )
+
+
+def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
+    """Name the kernels that a fit calls in every iteration."""
+    return collapsed.kernels(globals)
 
 
 def blank(words: int, globals: Arrays) -> Arrays:

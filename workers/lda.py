@@ -5,12 +5,16 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed, stochastic
 from collapsar.workers.collapsed import Parameters
 from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.streams import Stream
 
 
@@ -30,6 +34,11 @@ def parameters(rows: Arrays, globals: Arrays) -> Parameters:
         moments=bool(globals["moments"]),
         listing=collapsed.listing(globals, topics, float(globals["beta"])),
     )
+
+
+def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
+    """Name the kernels that a fit calls in every iteration."""
+    return collapsed.kernels(globals)
 
 
 def blank(words: int, globals: Arrays) -> Arrays:

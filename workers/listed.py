@@ -36,6 +36,16 @@ if TYPE_CHECKING:
 Vector = npt.NDArray[np.float64]
 Made = tuple[Steps, Floats, Floats]
 
+# What every fit calls; which sweep it calls, its order says.
+KERNELS = (
+    active.begin,
+    background.spread,
+    background.fold_rows,
+    lists.choose,
+    lists.carry,
+    lists.listed_probability,
+)
+
 FIRST = 8  # topics that it begins with where there are more
 CHOICES, EVERY = {2, 4, 8, 12, 16, 24}, 16  # sweeps at which lists are chosen anew, and again every so many
 SHARP = 2.0  # power of the first sweep where documents list all topics, as the noise in responsibilities is small

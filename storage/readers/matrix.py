@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import scipy.io
 import scipy.sparse
 
 from collapsar.storage.errors import InputError
@@ -47,9 +46,11 @@ class MatrixSource:
     def _load(self, data: bytes) -> Any:
         if not data:
             raise InputError(self.name, "expected a matrix, the file is empty")
+        from scipy.io import mmread  # slow to import, and no other command needs it
+
         handle = io.BytesIO(data)
         try:
-            return scipy.sparse.load_npz(handle) if data[:2] == b"PK" else scipy.io.mmread(handle)
+            return scipy.sparse.load_npz(handle) if data[:2] == b"PK" else mmread(handle)
         except (ValueError, TypeError, KeyError, OverflowError, EOFError, OSError, zipfile.BadZipFile) as error:
             text = str(error).replace(repr(handle), "the file")
             expected = "expected a sparse matrix in Matrix Market or SciPy's .npz"

@@ -13,7 +13,7 @@ import functools
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -106,11 +106,23 @@ def helper(function: Callable[P, R]) -> Callable[P, R]:
     return compiled
 
 
-def warm() -> int:
-    """Compile all kernels that have been imported, so that no sweep waits for it; return their number."""
-    for registered in _registered:
-        registered.compile()
-    return len(_registered)
+def warm(kernels: Iterable[Kernel[..., Any]] | None = None) -> int:
+    """Compile kernels, so that no sweep waits for it; return their number.
+
+    Parameters
+    ----------
+    kernels : iterable of Kernel, optional
+        Which; by default all that have been imported.
+
+    Returns
+    -------
+    int
+        How many there are.
+    """
+    chosen = list(_registered if kernels is None else kernels)
+    for one in chosen:
+        one.compile()
+    return len(chosen)
 
 
 @functools.cache
