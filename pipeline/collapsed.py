@@ -12,9 +12,9 @@ from pydantic import Field
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.storage.errors import OptionError
 from collapsar.workers.choosing import room_for
-from collapsar.workers.collapsed import Parameters
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.kernels import words
+from collapsar.workers.parameters import Parameters
 from collapsar.workers.portions import PORTION
 
 Vector = npt.NDArray[np.float64]
@@ -150,6 +150,20 @@ def of_corpus(globals: Arrays, delta: Delta) -> tuple[Delta, dict[str, npt.NDArr
 
     In the stochastic schedule the sums of a minibatch are scaled to the corpus and averaged with those before, with
     weights that decay; else the delta is whole as it is.
+
+    Parameters
+    ----------
+    globals : Arrays
+        As the iteration began.
+    delta : Delta
+        What its shards' sums come to.
+
+    Returns
+    -------
+    delta : Delta
+        With sums for the corpus.
+    kept : Arrays
+        What the next minibatch's averages need.
     """
     if "topic_gain" not in delta:
         return delta, {}

@@ -67,7 +67,8 @@ def run_stochastic(
     """Run the iterations, a minibatch each, giving the state after each; see `collapsar.pipeline.loop.run`."""
     keeper = keeper or NoKeeper()
     began, losses = time.perf_counter(), 0
-    state, previous, clock = replace(blank_state(problem, executor, globals), iteration=0), {}, began
+    state, clock = replace(blank_state(problem, executor, globals), iteration=0), began
+    previous: dict[str, float] = {}
     plan = [one for number in range(limits.passes) for one in minibatches(problem, limits.batch_shards, number)]
     ends = set(accumulate(len(minibatches(problem, limits.batch_shards, number)) for number in range(limits.passes)))
     last = min(len(plan), limits.iterations or len(plan))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from collapsar.workers import buffers
 from collapsar.workers.kernels import lists
+from collapsar.workers.parameters import Parameters
 from collapsar.workers.portions import Ints, Portion, Steps, starts_of
 from collapsar.workers.rows import Rows, listing_of
-
-if TYPE_CHECKING:
-    from collapsar.workers.collapsed import Parameters
 
 Chosen = tuple[Steps, Ints]
 
@@ -25,7 +23,8 @@ LEAST = 0.01  # tokens; a topic is active if more than this, and more than its p
 def room(offsets: Ints, topics: int, most: int) -> Ints:
     """Return how many topics each document may list, shape (documents,), from where its pairs begin."""
     lengths = np.diff(offsets)
-    return np.minimum(room_for(lengths, topics, most), topics).astype(np.int64) * np.ones_like(lengths)
+    places: Ints = np.minimum(room_for(lengths, topics, most), topics) + np.zeros_like(lengths)
+    return places
 
 
 def room_for(pairs: Any, topics: int, most: int) -> Any:

@@ -7,107 +7,21 @@ parameters that they hand to these functions.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.shard import Shard
-from collapsar.workers import listed
+from collapsar.workers import dense, listed
 from collapsar.workers import rows as rows_
-from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
+from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels import active, active_second, assign, lists, predict, stochastic, words
 from collapsar.workers.kernels.compile import Kernel
+from collapsar.workers.parameters import Parameters
 from collapsar.workers.streams import Stream
 
 FOLD_IN_SWEEPS = 100
-CELLS = 1 << 22  # responsibilities that the start draws at a time
-
-
-@dataclass(frozen=True)
-class Listing:
-    """How active responsibilities are kept; see `collapsar.workers.listed`.
-
-    Attributes
-    ----------
-    most, every : int
-        As for `listed.start`.
-    flatten : float
-        Power of the weights once topics have parted: 1 for the plain update.
-    momentum : float
-        Share of their last change by which rows run ahead.
-    totals : numpy.ndarray of float64, shape (topics,)
-        E[n_k] of the rows as sweeps see them.
-    even : float
-        What keeps a word's background even over the topics while it has no tokens.
-    weight, following : numpy.ndarray of float64, shape (topics,)
-        a_k / (B + E[n_k]) by which background is spread: since E[n_k] was last summed, and from the next fold on.
-    variance : numpy.ndarray of float64, shape (topics,), or None
-        V[n_k]; the second order needs it.
-    """
-
-    most: int
-    every: int
-    flatten: float
-    momentum: float
-    totals: npt.NDArray[np.float64]
-    even: float
-    weight: npt.NDArray[np.float64]
-    following: npt.NDArray[np.float64]
-    variance: npt.NDArray[np.float64] | None = None
-
-
-def listing(globals: Arrays, topics: npt.NDArray[np.float64], total: float) -> Listing | None:
-    """Take from the globals how responsibilities are kept; None where they are dense."""
-    if not globals["active"]:
-        return None
-    counted, variance = globals["topic_moments"]
-    return Listing(
-        most=int(globals["most_active"]),
-        every=int(globals["start_every"]),
-        flatten=float(globals["flatten"]),
-        momentum=float(globals["momentum"]) if counted.any() else 0.0,  # the start is no movement
-        totals=globals["topic_ahead"],
-        even=float(globals["spread_even"]),
-        weight=globals["spread_weight"],
-        following=topics / (total + counted),
-        variance=variance,
-    )
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """Dirichlet parameters, as the updates use them or as prediction does.
-
-    Attributes
-    ----------
-    topics : numpy.ndarray of float64, shape (topics,)
-        a_k.
-    concentration : float
-        A, the sum of a_k over all topics there could be.
-    words : numpy.ndarray of float64, shape (words at hand,)
-        b_w.
-    total : float
-        B, the sum of b_w over the vocabulary.
-    order : int
-        0 or 2.
-    tables : bool
-        Whether E[s_k] is asked for.
-    moments : bool
-        Whether the rows carry V[n_kw] and Z[n_kw].
-    listing : Listing or None
-        How active responsibilities are kept; None where they are dense.
-    """
-
-    topics: npt.NDArray[np.float64]
-    concentration: float
-    words: npt.NDArray[np.float64]
-    total: float
-    order: int = 0
-    tables: bool = False
-    moments: bool = False
-    listing: Listing | None = None
 
 
 def kernels(globals: Arrays) -> list[Kernel[..., Any]]:
@@ -166,45 +80,7 @@ def start(shard: Shard, topics: int, stream: Stream, globals: Arrays) -> tuple[A
     if globals["active"]:
         most, every = int(globals["most_active"]), int(globals["start_every"])
         return listed.start(shard, topics, stream, moments, most, every)
-    generator = stream.generator()
-    pair_topic = np.empty((shard.pairs, topics), dtype=np.float32)
-    portion = max(CELLS // topics, 1)
-    for first in range(0, shard.pairs, portion):
-        part = pair_topic[first : first + portion]
-        generator.random(out=part, dtype=np.float32)
-        part += np.float32(1.0)
-        part /= part.sum(axis=1, keepdims=True)
-    local = {"pair_topic": pair_topic, "document_topic": _document_topic(shard, pair_topic)}
-    return local, Delta(_word_changes(shard, None, pair_topic, moments), {"word": shard.words})
-
-
-def _document_topic(shard: Shard, pair_topic: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    owner = np.repeat(np.arange(shard.documents, dtype=np.int32), np.diff(shard.offsets))
-    result = np.zeros((shard.documents, pair_topic.shape[1]))
-    words.add_counts(owner, shard.counts, pair_topic, result, np.zeros((0, 0)))
-    return result.astype(np.float32)
-
-
-def _word_changes(
-    shard: Shard, old: npt.NDArray[np.float32] | None, new: npt.NDArray[np.float32], moments: bool
-) -> dict[str, Part]:
-    """Count by words what responsibilities amount to, minus what the old ones did."""
-    shape = (shard.words.size, new.shape[1])
-    names = ["word_topic", "word_topic_variance", "word_topic_log_absent"] if moments else ["word_topic"]
-    sums = []
-    for pair_topic in (new, old):
-        if pair_topic is None:
-            continue
-        mean, variance = np.zeros(shape), np.zeros(shape if moments else (0, 0))
-        words.add_counts(shard.position, shard.counts, pair_topic, mean, variance)
-        arrays = [mean]
-        if moments:
-            log_absent = np.empty(shape)
-            words.add_log_absent(shard.position, shard.counts, pair_topic, log_absent)
-            arrays += [variance, log_absent]
-        sums.append(arrays)
-    changes = sums[0] if old is None else [after - before for after, before in zip(*sums, strict=True)]
-    return {name: change(values, "word", "topic") for name, values in zip(names, changes, strict=True)}
+    return dense.start(shard, topics, stream, moments=moments)
 
 
 def sweep(
@@ -238,56 +114,9 @@ def sweep(
         local, delta = listed.sweep(shard, local, rows, parameters)
         more = _document_sums(shard, parameters, None, np.zeros(2))
         return local, Delta({**delta.parts, **more}, delta.ids, {"kernel": time.perf_counter() - began})
-    topics = parameters.topics.size
-    old = local["pair_topic"]
-    new = {"pair_topic": np.empty_like(old), "document_topic": np.empty_like(local["document_topic"])}
-    row_change, tables, sums = np.zeros((shard.words.size, topics)), np.zeros(topics), np.zeros(2)
-    base = rows["word_topic"].astype(np.float32)
-    common = (shard.offsets, shard.position, shard.counts, base, parameters.words)
-    outputs = (new["pair_topic"], new["document_topic"], row_change)
-    parts: dict[str, Part] = {}
-    if parameters.order == 0:
-        wanted = parameters.topics if parameters.tables else np.empty(0)
-        assign.sweep_zeroth(
-            *common,
-            parameters.topics,
-            totals[0] + parameters.total,
-            old,
-            local["document_topic"],
-            wanted,
-            *outputs,
-            tables,
-        )
-        if parameters.moments:
-            parts = _word_changes(shard, old, new["pair_topic"], moments=True)
-    else:
-        variance_change = np.zeros_like(row_change)
-        variance = rows["word_topic_variance"].astype(np.float32)
-        running = totals + np.array([[parameters.total], [0.0]])
-        assign.sweep_second(
-            *common,
-            variance,
-            parameters.topics,
-            running,
-            old,
-            local["document_topic"],
-            *outputs,
-            variance_change,
-            tables,
-            sums,
-        )
-        parts["word_topic_variance"] = change(variance_change, "word", "topic")
-        parts["word_topic_log_absent"] = _log_absent_change(shard, old, new["pair_topic"])
-    parts["word_topic"] = change(row_change, "word", "topic")
+    new, parts, tables, sums = dense.sweep(shard, local, rows, totals, parameters)
     parts.update(_document_sums(shard, parameters, tables, sums))
     return new, Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
-
-
-def _log_absent_change(shard: Shard, old: npt.NDArray[Any], new: npt.NDArray[Any]) -> Part:
-    after, before = (np.empty((shard.words.size, new.shape[1])) for _ in range(2))
-    words.add_log_absent(shard.position, shard.counts, new, after)
-    words.add_log_absent(shard.position, shard.counts, old, before)
-    return change(after - before, "word", "topic")
 
 
 def _document_sums(
@@ -310,10 +139,12 @@ def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays
 
     Parameters
     ----------
-    rows, globals : Arrays
+    rows : Arrays
         As the sweep had them.
     delta : Delta
         What it changed.
+    globals : Arrays
+        As the sweep had them.
 
     Returns
     -------
@@ -355,7 +186,7 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[Arrays, D
     if parameters.listing is not None:
         after, parts = listed.fold(block, delta, parameters)
     else:
-        after, parts = _fold_dense(block, delta)
+        after, parts = dense.fold(block, delta)
     if parameters.moments:
         mean = counts(after, parameters, folded=True)
         spread = mean - rows_.counted(after) if parameters.listing is not None else np.zeros(())
@@ -368,17 +199,6 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[Arrays, D
             parts["topic_variance_total"] = fresh(variance.sum(axis=0), "topic")
             parts["topic_log_absent_total"] = fresh(log_absent.sum(axis=0), "topic")
     return after, Delta(parts)
-
-
-def _fold_dense(block: Arrays, delta: Delta) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Part]]:
-    ids = delta.ids.get("word", np.zeros(0, dtype=np.int64))
-    after = {name: np.array(values) for name, values in block.items()}
-    parts: dict[str, Part] = {}
-    for name, part in delta.parts.items():
-        after[name][ids] += part.values
-        parts[name.removeprefix("word_")] = change(part.values.sum(axis=0), "topic")
-    parts["moved"] = fresh(np.abs(delta["word_topic"]).sum() if "word_topic" in delta else 0.0)
-    return after, parts
 
 
 def counts(rows: Arrays, parameters: Parameters, *, folded: bool = False) -> npt.NDArray[np.float64]:

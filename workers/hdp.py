@@ -16,9 +16,9 @@ from scipy.special import digamma
 
 from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed, stochastic
-from collapsar.workers.collapsed import Parameters
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels.compile import Kernel
+from collapsar.workers.parameters import Parameters, listing
 from collapsar.workers.streams import Stream
 
 
@@ -46,7 +46,7 @@ def updating(rows: Arrays, globals: Arrays) -> Parameters:
         order=int(globals["order"]),
         tables=bool(globals["tables"]),
         moments=bool(globals["moments"]),
-        listing=collapsed.listing(globals, topics, float(globals["beta"])),
+        listing=listing(globals, topics, float(globals["beta"])),
     )
 
 
@@ -63,7 +63,7 @@ def predicting(rows: Arrays, globals: Arrays) -> Parameters:
         concentration=float(globals["alpha"]),
         words=float(globals["beta"]) * share,
         total=float(globals["beta"]),
-        listing=collapsed.listing(globals, topics, float(globals["beta"])),
+        listing=listing(globals, topics, float(globals["beta"])),
     )
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed, stochastic
-from collapsar.workers.collapsed import Parameters
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.kernels.compile import Kernel
+from collapsar.workers.parameters import Parameters, listing
 from collapsar.workers.streams import Stream
 
 
@@ -32,7 +32,7 @@ def parameters(rows: Arrays, globals: Arrays) -> Parameters:
         order=int(globals["order"]),
         tables=bool(globals["learn_alpha"]),
         moments=bool(globals["moments"]),
-        listing=collapsed.listing(globals, topics, float(globals["beta"])),
+        listing=listing(globals, topics, float(globals["beta"])),
     )
 
 

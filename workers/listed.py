@@ -14,7 +14,7 @@ counts, which `block_active` keeps as they are, by a share of their last change 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,11 @@ from collapsar.workers import buffers
 from collapsar.workers.choosing import WHOLE, carry, choose
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.kernels import active, active_second, background, lists
+from collapsar.workers.parameters import Parameters
 from collapsar.workers.portions import Floats, Gathering, Ints, Portion, Steps, portions, starts_of
 from collapsar.workers.rows import Rows, counted, listing_of
 from collapsar.workers.shelf import Shelf
 from collapsar.workers.streams import Stream
-
-if TYPE_CHECKING:
-    from collapsar.workers.collapsed import Parameters
 
 Vector = npt.NDArray[np.float64]
 Made = tuple[Steps, Floats, Floats]

@@ -149,7 +149,8 @@ class Gathering:
     def blank(self, portion: Portion) -> tuple[Steps, Floats, Floats]:
         """Return arrays for a portion's new responsibilities, counts and background tokens."""
         made = []
-        for name, before in zip(CHANGING, (portion.share, portion.count, portion.rest), strict=True):
+        parts: list[npt.NDArray[Any]] = [portion.share, portion.count, portion.rest]
+        for name, before in zip(CHANGING, parts, strict=True):
             first, self._done[name] = self._done[name], self._done[name] + before.size
             whole = self._whole[name][first : first + before.size] if self._whole else None
             made.append(buffers.empty(before.size, before.dtype) if whole is None else whole)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.workers import buffers
 from collapsar.workers.delta import Arrays, Part, change
 from collapsar.workers.kernels import background
-
-if TYPE_CHECKING:
-    from collapsar.workers.collapsed import Listing, Parameters
+from collapsar.workers.parameters import Listing, Parameters
 
 Vector = npt.NDArray[np.float64]
 

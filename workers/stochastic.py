@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from collapsar.storage.shard import Shard
 from collapsar.workers import buffers, listed
-from collapsar.workers.collapsed import Listing, Parameters, counts
+from collapsar.workers.collapsed import counts
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels import stochastic, words
+from collapsar.workers.parameters import Listing, Parameters
 from collapsar.workers.streams import Stream
 
 Vector = npt.NDArray[np.float64]

@@ -68,10 +68,12 @@ def begin(
 
     Parameters
     ----------
-    offsets, position, counts, lists, topic, starts
+    offsets, position, counts, lists, topic
         As for `sweep_active`.
     noise : float32, shape (listed,)
         Above 0.
+    starts : int64, shape (documents + 1,)
+        Where each document's responsibilities begin.
     share : uint16, shape (responsibilities,)
         Filled with q, in steps of 2^-15.
     active_count, document_rest : float32, shape (listed,) and (documents,)

@@ -98,9 +98,9 @@ def kernel(*types: Any) -> Callable[[Callable[P, R]], Kernel[P, R]]:
     return lambda function: Kernel(function, types)
 
 
-def helper(function: Callable[P, R]) -> Callable[P, R]:
-    """Declare a function that kernels call and the compiler inlines."""
-    compiled: Callable[P, R] = numba.njit(
+def helper(function: Callable[..., R]) -> Callable[..., R]:
+    """Declare a function that kernels call and the compiler inlines; it checks the arguments, starred ones too."""
+    compiled: Callable[..., R] = numba.njit(
         nogil=True, fastmath={"reassoc", "nsz", "contract", "arcp"}, error_model="numpy"
     )(function)
     return compiled

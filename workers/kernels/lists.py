@@ -67,10 +67,12 @@ def choose(
 
     Parameters
     ----------
-    offsets, position, counts, word_prior, background, prior, totals, lists, topic, starts, share, active_count
+    offsets, position, counts, word_prior, background, prior, totals
         As for `active.sweep_active`.
     threshold : float64, shape (topics,)
         Least expected count of an active topic.
+    lists, topic, starts, share, active_count
+        As for `active.sweep_active`.
     active, spreading, even, weight
         E[n_kw] as the iteration began, in the parts that `background.spread` put together: half the memory to read.
     room : int64, shape (documents + 1,)
@@ -248,7 +250,7 @@ def carry(
         rest, at, there = 0.0, starts[document], new_starts[document]
         count[:] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
-            row, each, left = position[pair], counts[pair] / UNIT, UNIT
+            row, each, left = position[pair], counts[pair] / UNIT, np.int64(UNIT)
             for j in range(old.size):
                 steps = np.int64(share[at + j])
                 if place[j] >= 0:
@@ -259,7 +261,8 @@ def carry(
                     row_change[row, old[j]] -= np.float32(each * steps)
                     rest_change[row] += each * steps
             rest += each * left
-            at, there = at + old.size, there + new.size
+            at += old.size
+            there += new.size
         new_document_rest[document] = np.float32(rest)
         for j in range(new.size):
             new_active_count[new_lists[document] + j] = np.float32(count[j])
