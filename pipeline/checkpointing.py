@@ -12,7 +12,7 @@ from collapsar.pipeline.state import Problem, State
 from collapsar.storage.checkpoint import Checkpoint, Checkpoints
 from collapsar.workers import tasks
 from collapsar.workers.delta import Delta
-from collapsar.workers.shelf import shelve
+from collapsar.workers.shelf import Shelf, ShelfWriter
 
 SECONDS = 60.0  # between two checkpoints, at least
 SHARE = 0.05  # of the time that checkpoints may take
@@ -111,7 +111,8 @@ def write_block(place: Checkpoint, number: int, block: tasks.Block) -> None:
 
 def write_local(place: Checkpoint, number: int, swept: tasks.Swept) -> None:
     """Write a shard's local state where it lies."""
-    place.write(f"locals/{number:05d}", swept.local)
+    local = swept.local
+    place.write(f"locals/{number:05d}", local.lying() if isinstance(local, Shelf) else local)
 
 
 def read_block(place: Checkpoint, number: int, low: int, high: int) -> tasks.Block:
@@ -121,5 +122,11 @@ def read_block(place: Checkpoint, number: int, low: int, high: int) -> tasks.Blo
 
 def read_local(place: Checkpoint, number: int, scratch: str | None = None) -> tasks.Swept:
     """Read a shard's local state, as a sweep that changed nothing would have left it."""
-    local = place.read(f"locals/{number:05d}")
-    return tasks.Swept(local if scratch is None else shelve(local, scratch), Delta())
+    part = f"locals/{number:05d}"
+    if scratch is None:
+        return tasks.Swept(place.read(part), Delta())
+    writer = ShelfWriter(scratch)
+    for name, rows in place.open(part).items():
+        for piece in rows.pieces():
+            writer.add({name: piece})
+    return tasks.Swept(writer.finish(), Delta())

@@ -25,6 +25,8 @@ _SETTINGS = {
     "distributed.scheduler.work-stealing": False,
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.terminate": 1.0,  # of the limit, under which plans stay
+    "distributed.worker.memory.pause": False,  # nothing that a sweep waits for would free memory
     "distributed.comm.timeouts.connect": "10s",
     "distributed.admin.tick.limit": "60s",
 }
@@ -90,7 +92,8 @@ class DaskExecutor:
         if home is not None and self._addresses:
             where = {"workers": [self._addresses[home % len(self._addresses)]], "allow_other_workers": True}
         key = f"{name}-{self._token}-{self._submitted}"
-        return self._client.submit(function, *args, key=key, pure=False, **where)
+        # First come, first served: by itself, Dask would make all sweeps before it adds what they changed.
+        return self._client.submit(function, *args, key=key, pure=False, priority=-self._submitted, **where)
 
     def collect(self, futures: Sequence[Any]) -> list[Any]:
         """Bring results here."""

@@ -220,17 +220,35 @@ def footprint(summary: Summary, config: ActiveConfig, *, moments: bool) -> Footp
             document=document,
             portion=2 * largest,
         )
-    length = summary.pairs / max(summary.documents, 1)
-    listed = min(room_for(length, config.topics, config.most_active or 0), config.topics)
+    listed = _listed(summary, config)
+    if summary.stochastic:
+        return Footprint(
+            kept=4 * config.topics + 8,
+            shown=4 * config.topics + 8,
+            swept=8 * config.topics + 16,
+            delta=4 * config.topics + 8,
+            pair=0.0,
+            document=4.0 * config.topics,  # once it has ended, the documents are fitted to the topics
+            portion=6.0 * PORTION,
+        )
     return Footprint(
         kept=(8 if config.momentum and config.order == 0 else 4) * config.topics + 8 + more,
         shown=4 * config.topics + 8 + more,
         swept=4 * config.topics + 16 + more,
         delta=4 * config.topics + 8 + more,
         pair=2.0 * listed,
-        document=6.0 * listed + 12,
+        document=6.0 * listed + 20,
         portion=6.0 * PORTION,
     )
+
+
+def _listed(summary: Summary, config: ActiveConfig) -> float:
+    """Return how many topics a pair's document may list, in the mean over the pairs."""
+    most = config.most_active or 0
+    if summary.lengths is None or not summary.lengths.sum():
+        return float(min(room_for(summary.pairs / max(summary.documents, 1), config.topics, most), config.topics))
+    rooms = np.minimum(room_for(summary.lengths, config.topics, most), config.topics)
+    return float((summary.lengths * rooms).sum() / summary.lengths.sum())
 
 
 def describe(word_topic: Vector, prior: Vector, total: float, topic: Vector, count: int) -> Description:

@@ -32,6 +32,8 @@ class Summary:
         Sizes of the corpus; `words` is the vocabulary's.
     stochastic : bool
         Whether shards are swept in minibatches.
+    lengths : numpy.ndarray of int64, shape (documents of a shard,), or None
+        Pairs of each of some documents, where they have been looked at: what a state takes may grow unevenly with them.
     """
 
     documents: int
@@ -39,6 +41,7 @@ class Summary:
     tokens: int
     pairs: int = 0
     stochastic: bool = False
+    lengths: npt.NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,7 @@ def demonstrate(folder: str | os.PathLike[str], sinks: list[Sink]) -> list[Use]:
         topics=TOPICS,
         iterations=ITERATIONS,
         heldout=place / "heldout",
+        scheduler="local",
         sinks=sinks,
     )
     return label_use(place / "run", place / "train", "package")

@@ -85,6 +85,14 @@ class SerialExecutor:
         """Nothing was started."""
 
 
+def check_scheduler(scheduler: str, workers: int | None) -> None:
+    """Raise `OptionError` if `workers` is less than 1 or the scheduler none that there is; nothing is reached for."""
+    if workers is not None and (type(workers) is not int or workers < 1):
+        raise OptionError(f"--workers: expected a whole number of 1 or more, found {workers!r}")
+    if scheduler not in ("serial", "threads", "local") and "://" not in scheduler:
+        raise OptionError(f"--scheduler: expected {SCHEDULERS}, found {scheduler!r}")
+
+
 def open_executor(scheduler: str = "threads", workers: int | None = None, memory: int | None = None) -> Executor:
     """Start or reach what runs the tasks.
 
@@ -111,16 +119,13 @@ def open_executor(scheduler: str = "threads", workers: int | None = None, memory
     OptionError
         `workers` is less than 1, or the scheduler is none of these.
     """
-    if workers is not None and (type(workers) is not int or workers < 1):
-        raise OptionError(f"--workers: expected a whole number of 1 or more, found {workers!r}")
+    check_scheduler(scheduler, workers)
     if scheduler == "serial":
         return SerialExecutor()
     if scheduler == "threads":
         from collapsar.pipeline.threads import ThreadExecutor
 
         return ThreadExecutor(workers or len(os.sched_getaffinity(0)))
-    if scheduler != "local" and "://" not in scheduler:
-        raise OptionError(f"--scheduler: expected {SCHEDULERS}, found {scheduler!r}")
     # Dask takes half a second to import, which a fit in threads need not wait for.
     from collapsar.pipeline.cluster import reach_cluster, start_cluster
 

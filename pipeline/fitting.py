@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -34,7 +35,7 @@ from collapsar.storage.folder import ensure_free
 from collapsar.storage.model import Model
 from collapsar.storage.run import Run
 from collapsar.storage.shard import Shard
-from collapsar.workers import tasks
+from collapsar.workers import buffers, tasks
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays
 from collapsar.workers.kernels.compile import warm
@@ -158,14 +159,15 @@ def fit(
     heldouts = _aligned(request)
     here = scheduler in ("threads", "serial", "local")
     if here:
-        place = place_of(scheduler, workers, memory, scratch)
-        planned = plan(request.corpus, family, config, place)
+        place = place_of(scheduler, workers, memory, scratch, target.folder.path if target.folder.local else None)
+        planned = plan(request.corpus, family, config, place, stochastic=limits.schedule == "stochastic")
         planned.require()
     with _executor(scheduler, workers, memory, sinks) as (executor, event):
         if not here:
-            planned = plan(request.corpus, family, config, _place_there(scheduler, executor, memory, scratch))
+            there = _place_there(scheduler, executor, memory, scratch)
+            planned = plan(request.corpus, family, config, there, stochastic=limits.schedule == "stochastic")
             planned.require()
-        with _scratch(planned, executor) as folder:
+        with _memory(executor), _scratch(planned, executor) as folder:
             return _fit(request, heldouts, target, executor, planned, folder, [event], sinks)
 
 
@@ -173,6 +175,20 @@ def _place_there(scheduler: str, executor: Executor, memory: str | int | None, s
     limit = parse_size(memory) if memory is not None else executor.memory or math.inf
     threads = max(executor.workers // executor.homes, 1)
     return Place(scheduler, executor.homes, threads, float(limit), scratch or tempfile.gettempdir())
+
+
+@contextlib.contextmanager
+def _memory(executor: Executor) -> Iterator[None]:
+    """Give back, in the end, the memory that workers have fetched ahead."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):
+            executor.everywhere(_release)
+
+
+def _release() -> None:
+    buffers.pool.release()
 
 
 @contextlib.contextmanager
@@ -252,7 +268,7 @@ def _fit(
         request.limits.local_sweeps,
     )
     began = time.perf_counter()
-    executor.everywhere(_warm, request.family, globals_)
+    executor.everywhere(_warm, request.family, globals_, planned.on_disk)
     compiled = {"event": "compile", "iteration": 0, "elapsed": 0.0, "compile_seconds": time.perf_counter() - began}
     with _folder(target, request.record()) as tell:
         for event in events:
@@ -288,8 +304,9 @@ def count_tokens(shard: Shard | tasks.ShardOnDisk) -> int:
     return tasks.opened(shard).tokens
 
 
-def _warm(family: str, globals: Arrays) -> int:
-    """Compile what every sweep needs."""
+def _warm(family: str, globals: Arrays, lean: bool) -> int:
+    """Compile what every sweep needs, and say whether memory is short."""
+    buffers.pool.lean = lean
     return warm(load_sweeps(family).kernels(globals))
 
 
@@ -356,6 +373,7 @@ def _iterate(
     if state is None or state.iteration < 1:
         raise stopped or RuntimeError("the loop gave no state")
     if stopped is not None:
+        traceback.clear_frames(stopped.__traceback__)  # they hold sweeps that wait: the model would come after
         _tell(listeners, {"event": "keeping", "iteration": state.iteration, "elapsed": elapsed, "reason": reason})
     try:
         state = settled(problem, executor, state)

@@ -214,14 +214,18 @@ def _submit_sweeps(problem: Problem, executor: Executor, state: State, stream: S
         for place, block in enumerate(state.blocks)
     ]
     few = len(problem.shards) <= NEIGHBOURS
+    left: list[Any] = []
     for number in range(len(problem.shards)):
-        swept.append(_submit_sweep(problem, executor, state, shown, stream, number))
+        whole = _submit_sweep(problem, executor, state, shown, stream, number)
+        swept.append(executor.submit(tasks.keep, whole, home=_home(problem, executor, number)))
+        if few:
+            left.append(whole)
+            continue
         for one, part in zip(sums, parts, strict=True):
-            if not few:
-                one.add(_picked(problem, executor, swept[number:], number, part)[0])
+            one.add(_picked(problem, executor, [whole], number, part)[0])
     folded = []
     for number, (block, one, part) in enumerate(zip(state.blocks, sums, parts, strict=True)):
-        deltas = _picked(problem, executor, swept, 0, part) if few else one.deltas
+        deltas = _picked(problem, executor, left, 0, part) if few else one.deltas
         home = problem.block_home(number, executor.homes)
         folded.append(executor.submit(tasks.fold, problem.name, block, deltas, state.globals, home=home))
     return swept, folded

@@ -10,16 +10,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import psutil
 
 from collapsar.pipeline.config import make_config
 from collapsar.pipeline.contract import FamilyConfig, Footprint, Summary, load_family
+from collapsar.pipeline.executor import check_scheduler
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CapacityError, OptionError
 from collapsar.storage.manifest import Manifest
+from collapsar.workers import buffers
 from collapsar.workers.tasks import NEARLY_ALL
 
-INTERPRETER = {"threads": 225e6, "serial": 225e6, "worker": 265e6, "driver": 255e6}  # measured: libraries and kernels
+INTERPRETER = {"threads": 300e6, "serial": 300e6, "worker": 305e6, "driver": 285e6}  # measured: libraries and kernels
 READING = 60  # bytes a pair while a shard is read from Parquet
 SHARD_PAIR, SHARD_DOCUMENT = 8, 8  # bytes at rest
 BLOCK_BYTES = 64_000_000  # of the rows that sweeps see
@@ -41,6 +45,8 @@ class Place:
         Bytes that each process may hold.
     scratch : str
         Folder for local states that do not fit.
+    run : str or None
+        Folder of the run, if it is known and on this machine.
     """
 
     scheduler: str
@@ -48,6 +54,7 @@ class Place:
     threads: int
     memory: float
     scratch: str
+    run: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,8 @@ class Plan:
         Bytes that move between worker processes in an iteration.
     free : float or None
         Bytes that are free where the scratch files would lie; None where that is another machine's.
+    run_free : float or None
+        Bytes that are free where the run would lie; None where that is not known.
     """
 
     place: Place
@@ -79,6 +88,7 @@ class Plan:
     run: float = 0.0
     moved: float = 0.0
     free: float | None = None
+    run_free: float | None = None
 
     @property
     def needed(self) -> float:
@@ -102,6 +112,11 @@ class Plan:
                 f"local states need {size(self.scratch)} of disk, and {size(self.free)} are free in "
                 f"{self.place.scratch}; name another folder (--scratch), or give more memory (--memory)"
             )
+        if self.run_free is not None and self.run > self.run_free:
+            return (
+                f"the run needs {size(self.run)} of disk for two checkpoints and the model, and {size(self.run_free)} "
+                f"are free in {self.place.run}; write it elsewhere"
+            )
         return ""
 
     def table(self) -> str:
@@ -112,7 +127,8 @@ class Plan:
         lines += ["memory of each worker process, at its peak"] + [
             f"{name:<58}{size(value):>10}" for name, value in rows
         ]
-        lines.append(f"{'  in all, of ' + size(place.memory):<58}{size(self.needed):>10}")
+        limit = "  in all" if math.isinf(place.memory) else f"  in all, of {size(place.memory)}"
+        lines.append(f"{limit:<58}{size(self.needed):>10}")
         lines.append(f"{'memory of all processes':<58}{size(self.needed * place.processes + self.driver):>10}")
         if self.driver:
             lines.append(f"{'  of which the driver':<58}{size(self.driver):>10}")
@@ -122,9 +138,12 @@ class Plan:
         return "\n".join(lines)
 
     def record(self) -> dict[str, Any]:
-        """Return the plan for programs; sizes in bytes."""
+        """Return the plan for programs; sizes in bytes, None where there is no limit."""
         whole = {"needed": self.needed, "fits": not self.problem(), "problem": self.problem()}
-        return {**asdict(self), **whole}
+        plan = asdict(self)
+        if math.isinf(self.place.memory):
+            plan["place"]["memory"] = None
+        return {**plan, **whole}
 
     def require(self) -> None:
         """Refuse what does not fit.
@@ -176,7 +195,7 @@ def parse_size(text: str | int, name: str = "--memory") -> int:
         value = float(number) * UNITS[unit]
     except (ValueError, KeyError):
         raise OptionError(f"{name}: expected a size such as 750MB or 1.5GB, found {text!r}") from None
-    if not 0 < value < math.inf:
+    if not 1 <= value < math.inf:
         raise OptionError(f"{name}: expected a size above zero, found {text!r}")
     return int(value)
 
@@ -203,6 +222,7 @@ def estimate(
     workers: int | None = None,
     memory: str | int | None = None,
     scratch: str | None = None,
+    schedule: str = "batch",
     **options: Any,
 ) -> Plan:
     """Predict what a fit would take, without running it.
@@ -213,7 +233,7 @@ def estimate(
         Folder of the corpus.
     family : str
         The model family.
-    scheduler, workers, memory, scratch : optional
+    scheduler, workers, memory, scratch, schedule : optional
         As for `fit`; of a cluster that runs elsewhere, `workers` are its processes.
     **options
         The family's options.
@@ -224,11 +244,17 @@ def estimate(
         What the fit takes, and what does not fit.
     """
     config, opened = make_config(family, options), Corpus(corpus)
-    return plan(opened, family, config, place_of(scheduler, workers, memory, scratch))
+    check_scheduler(scheduler, workers)
+    place = place_of(scheduler, workers, memory, scratch)
+    return plan(opened, family, config, place, stochastic=schedule == "stochastic")
 
 
 def place_of(
-    scheduler: str, workers: int | None = None, memory: str | int | None = None, scratch: str | None = None
+    scheduler: str,
+    workers: int | None = None,
+    memory: str | int | None = None,
+    scratch: str | None = None,
+    run: str | None = None,
 ) -> Place:
     """Say what a scheduler on this machine will have; see `estimate` for the parameters."""
     processors = len(os.sched_getaffinity(0))
@@ -239,10 +265,10 @@ def place_of(
         processes, threads = count, 1
     here = free_memory() + int(psutil.Process().memory_info().rss)
     limit = parse_size(memory) if memory is not None else here / (processes if scheduler == "local" else 1)
-    return Place(scheduler, processes, threads, float(limit), scratch or tempfile.gettempdir())
+    return Place(scheduler, processes, threads, float(limit), scratch or tempfile.gettempdir(), run)
 
 
-def plan(corpus: Corpus, family: str, config: FamilyConfig, place: Place) -> Plan:
+def plan(corpus: Corpus, family: str, config: FamilyConfig, place: Place, *, stochastic: bool = False) -> Plan:
     """Predict what a fit takes in a place.
 
     Parameters
@@ -255,6 +281,8 @@ def plan(corpus: Corpus, family: str, config: FamilyConfig, place: Place) -> Pla
         Its options.
     place : Place
         Where.
+    stochastic : bool, optional
+        Whether shards are swept in minibatches.
 
     Returns
     -------
@@ -262,23 +290,25 @@ def plan(corpus: Corpus, family: str, config: FamilyConfig, place: Place) -> Pla
         With local states in memory if they fit there, else on disk.
     """
     manifest = corpus.manifest
-    summary = Summary(manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
+    sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
+    words, lengths = _look(corpus)
+    summary = Summary(*sizes, stochastic=stochastic, lengths=lengths)
     footprint = load_family(family).footprint(summary, config)
-    words = _words_of_a_shard(corpus)
     words = summary.words if words >= NEARLY_ALL * summary.words else words
     inside = _plan(manifest, footprint, place, words, on_disk=False)
-    return inside if not inside.problem() else _plan(manifest, footprint, place, words, on_disk=True)
+    return inside if inside.needed <= place.memory else _plan(manifest, footprint, place, words, on_disk=True)
 
 
-def _words_of_a_shard(corpus: Corpus) -> int:
-    """Return the words of the largest shard, in proportion to what the first has of its pairs."""
+def _look(corpus: Corpus) -> tuple[int, npt.NDArray[np.int64] | None]:
+    """Return the words of the largest shard, by what the first has, and the pairs of the first's documents."""
     manifest = corpus.manifest
     largest = max((row.pairs for row in manifest.shards), default=0)
-    if not largest or manifest.vocabulary.words <= 1:
-        return manifest.vocabulary.words
+    if not largest:
+        return manifest.vocabulary.words, None
     first = next(one for one in corpus.references if one.record.pairs)
-    found = first.load().words.size * largest / first.record.pairs
-    return int(min(found, manifest.vocabulary.words))
+    shard = first.load()
+    found = shard.words.size * largest / first.record.pairs
+    return int(min(found, manifest.vocabulary.words)), np.diff(shard.offsets)
 
 
 def _plan(manifest: Manifest, footprint: Footprint, place: Place, words: int, *, on_disk: bool) -> Plan:
@@ -296,7 +326,7 @@ def _plan(manifest: Manifest, footprint: Footprint, place: Place, words: int, *,
     copied = 0 if words >= NEARLY_ALL * vocabulary and blocks == 1 else footprint.shown * words
     working = at_a_time * ((footprint.swept * words + copied) + (footprint.portion if on_disk else 0))
     if on_disk:
-        working += at_a_time * SHARD_PAIR * largest
+        working += at_a_time * SHARD_PAIR * largest + buffers.IDLE
     memory = {
         "interpreter, libraries and kernels": INTERPRETER.get(place.scheduler, INTERPRETER["worker"]),
         "reading a shard" if on_disk else "documents": READING * largest if on_disk else held / processes,
@@ -305,6 +335,8 @@ def _plan(manifest: Manifest, footprint: Footprint, place: Place, words: int, *,
         "sweeping": working,
         "local states": 0.0 if on_disk else 2 * local / processes,
     }
+    if processes > 1:  # what is on its way: rows of a block, and a delta
+        memory["moving to and from others"] = shown / blocks + footprint.delta * words
     if on_disk:  # a shard is read before the first sweep
         memory["reading a shard"] = max(memory["reading a shard"] - sum(list(memory.values())[2:5]), 0.0)
     remote = place.scheduler not in ("threads", "serial", "local")
@@ -315,7 +347,8 @@ def _plan(manifest: Manifest, footprint: Footprint, place: Place, words: int, *,
         scratch=2 * local + held if on_disk else 0.0,
         run=2 * (local + kept) + footprint.kept * vocabulary / 2,
         moved=(processes - 1) * (shown + footprint.delta * vocabulary),
-        free=None if remote else float(shutil.disk_usage(_existing(place.scratch)).free),
+        free=None if remote else _free(place.scratch),
+        run_free=None if place.run is None else _free(place.run),
     )
 
 
@@ -342,8 +375,9 @@ def cuts(words: int, footprint: Footprint) -> tuple[int, ...]:
     return tuple(words * block // blocks for block in range(blocks + 1))
 
 
-def _existing(folder: str) -> Path:
+def _free(folder: str) -> float:
+    """Return the bytes that are free where a folder is or would be."""
     path = Path(folder).absolute()
     while not path.exists():
         path = path.parent
-    return path
+    return float(shutil.disk_usage(path).free)

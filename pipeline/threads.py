@@ -24,9 +24,7 @@ class _Task:
     def needs(self) -> Iterator[_Task]:
         """Give the tasks whose results it takes."""
         for arg in self.args:
-            for one in arg if isinstance(arg, list) else (arg,):
-                if isinstance(one, _Task):
-                    yield one
+            yield from _tasks(arg)
 
     def run(self) -> None:
         """Run it, and let go of what it took."""
@@ -40,6 +38,14 @@ class _Task:
         except BaseException as error:  # whatever it is, whoever collects it shall meet it
             self.error = error
         self.function, self.args = None, ()
+
+
+def _tasks(arg: Any) -> Iterator[_Task]:
+    if isinstance(arg, _Task):
+        yield arg
+    elif isinstance(arg, list):
+        for one in arg:
+            yield from _tasks(one)
 
 
 def _opened(arg: Any) -> Any:
@@ -65,7 +71,7 @@ class ThreadExecutor:
         self.workers = threads
         self._change = threading.Condition()
         self._ready: list[tuple[int, weakref.ref[_Task]]] = []
-        self._submitted, self._closed = 0, False
+        self._submitted, self._closed, self._ended = 0, False, False
         self._threads = [
             threading.Thread(target=self._work, name=f"collapsar-{number}", daemon=True) for number in range(threads)
         ]
@@ -122,6 +128,8 @@ class ThreadExecutor:
             while not all(future.done for future in futures):
                 if any(future.error is not None for future in futures):
                     break
+                if self._ended:  # nothing more will come
+                    raise RuntimeError("the executor is closed")
                 self._change.wait()
         for future in futures:
             if future.error is not None:
@@ -143,3 +151,6 @@ class ThreadExecutor:
             self._change.notify_all()
         for thread in self._threads:
             thread.join()
+        with self._change:
+            self._ended = True
+            self._change.notify_all()

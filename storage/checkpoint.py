@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from collapsar.storage.arrays import read_arrays, write_arrays
+from collapsar.storage.arrays import Rows, StoredRows, open_arrays, read_arrays, write_arrays
 from collapsar.storage.errors import AbsentError, DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.records import dump, read_record
@@ -19,8 +19,6 @@ LATEST = "latest.json"
 KIND = "collapsar-checkpoint"
 VERSION = 1
 KEPT = 2
-
-Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class Checkpoint:
@@ -35,13 +33,17 @@ class Checkpoint:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
 
-    def write(self, part: str, arrays: Arrays) -> None:
+    def write(self, part: str, arrays: Mapping[str, Rows]) -> None:
         """Write a part, such as ``globals``, ``rows/00000`` or ``locals/00000``."""
         write_arrays(self.folder / part, arrays, compress=False)
 
     def read(self, part: str) -> dict[str, npt.NDArray[Any]]:
         """Read a part."""
         return read_arrays(self.folder / part)
+
+    def open(self, part: str) -> dict[str, StoredRows]:
+        """Open the arrays of a part, to be read piece by piece."""
+        return open_arrays(self.folder / part)
 
 
 class Checkpoints:

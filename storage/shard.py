@@ -150,12 +150,14 @@ class Shard:
     def of(number: int, documents: Documents) -> Shard:
         """Make a shard of documents, numbering the words that occur; segments of a document are merged."""
         documents = merge_segments(documents)
-        words, position = np.unique(documents.words, return_inverse=True)
+        occurs = np.zeros(int(documents.words.max(initial=-1)) + 1, dtype=bool)
+        occurs[documents.words] = True
+        position = np.cumsum(occurs, dtype=np.int32) - np.int32(1)  # sorting the pairs would take long, and memory
         return Shard(
             number,
             np.ascontiguousarray(documents.offsets),
-            words.astype(np.int32),
-            position.astype(np.int32),
+            np.flatnonzero(occurs).astype(np.int32),
+            position[documents.words],
             np.ascontiguousarray(documents.counts),
         )
 

@@ -12,15 +12,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from collapsar.pipeline import Corpus, evaluate, fit, infer, topics
+from collapsar.pipeline import Corpus, evaluate, fit, infer, simulate, split, topics
 from collapsar.pipeline.checkpointing import CheckpointKeeper, NoKeeper
 from collapsar.pipeline.config import Limits, make_config
 from collapsar.pipeline.contract import Summary, load_family
 from collapsar.pipeline.executor import SerialExecutor
 from collapsar.pipeline.loop import run
 from collapsar.pipeline.state import Problem
+from collapsar.pipeline.stochastic import run_stochastic, settled
 from collapsar.storage.checkpoint import Checkpoints
-from collapsar.storage.errors import ClusterError
+from collapsar.storage.errors import ClusterError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.run import Run
 from collapsar.storage.shard import Shard
@@ -32,16 +33,19 @@ from collapsar.workers.streams import Stream
 from tests.conftest import planted_rows, write_corpus
 from tests.strategies import documents_of
 
+MANY = 140  # topics: more than a document begins with all of
+STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
 EXECUTORS = [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("processes", 3)]
 
 
-def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None):
+def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, stochastic=False):
     """A family's problem on a corpus, with its first globals; run serially unless an executor is given."""
     opened, executor = Corpus(corpus), executor or SerialExecutor()
     manifest = opened.manifest
     half, config, stream = load_family(family), make_config(family, options), Stream(7)
     words = manifest.vocabulary.words
-    globals_ = half.initialise(Summary(manifest.documents, words, manifest.tokens), config, stream)
+    summary = Summary(manifest.documents, words, manifest.tokens, stochastic=stochastic)
+    globals_ = half.initialise(summary, config, stream)
     shards = [executor.submit(tasks.load, one, scratch) for one in opened.references]
     return Problem(family, half, config, shards, [], cuts or (0, words), stream, scratch), executor, globals_
 
@@ -50,6 +54,14 @@ def states(corpus, family, options, iterations, cuts=None):
     """The state after each iteration, run serially."""
     problem, executor, globals_ = problem_of(corpus, family, options, cuts)
     return problem, list(run(problem, executor, globals_, Limits(iterations=iterations)))
+
+
+def stepped(corpus, family, options, cuts=None, scratch=None, executor=None):
+    """The states of the stochastic schedule, the documents of the last one settled; run serially unless told."""
+    problem, serial, globals_ = problem_of(corpus, family, options, cuts, scratch=scratch, stochastic=True)
+    executor = executor or serial
+    found = list(run_stochastic(problem, executor, globals_, Limits(**STEPS)))
+    return problem, [*(state for state, _ in found[:-1]), settled(problem, executor, found[-1][0])], found
 
 
 def state_bits(state):
@@ -93,16 +105,24 @@ def bits(model, shards):
     return [(name, part[name].tobytes()) for part in parts for name in sorted(part)]
 
 
+def scores_of(run):
+    """The scores that a run told of, in their order."""
+    return [event["score"] for event in Run(run).events() if event["event"] == "iteration" and "score" in event]
+
+
 class Conformance:
     """The suite.
 
     `family` is the family's name, `matrix` the options that each test is repeated with; `ascends` those of them under
-    which theory says that the objective never falls.
+    which theory says that the objective never falls; `stochastic` the options that tests of the stochastic schedule are
+    repeated with, and `drawn` those that fit a corpus whose documents are drawn from few of many topics.
     """
 
     family: str
     matrix: tuple[dict, ...]
     ascends: tuple[dict, ...] = ()
+    stochastic: tuple[dict, ...] = ()
+    drawn: dict = {}  # noqa: RUF012 - never changed
 
     def recount(self, shard, local):
         """A shard's counts by word and topic, and of background by word, recounted from its responsibilities."""
@@ -153,6 +173,14 @@ class Conformance:
     @pytest.mark.parametrize("where", EXECUTORS, ids=lambda where: f"{where[0]}-{where[1]}")
     @pytest.mark.xdist_group("clusters")
     def test_bits__do_not_depend_on_the_executor(self, small, options, where, tmp_path, reference_bits, clusters):
+        self.check_bits(small, options, where, tmp_path, reference_bits, clusters)
+
+    @pytest.mark.parametrize("where", EXECUTORS, ids=lambda where: f"{where[0]}-{where[1]}")
+    @pytest.mark.xdist_group("clusters")
+    def test_steps__do_not_depend_on_the_executor(self, small, steps, where, tmp_path, reference_bits, clusters):
+        self.check_bits(small, {**steps, **STEPS, "iterations": 6}, where, tmp_path, reference_bits, clusters)
+
+    def check_bits(self, small, options, where, tmp_path, reference_bits, clusters):
         kind, workers = where
         scheduler = clusters(workers) if kind == "processes" else kind
         shards = len(Corpus(small[0]).manifest.shards)
@@ -161,8 +189,9 @@ class Conformance:
         run_options = {"family": self.family, "iterations": 4, "seed": 11, **options}
         model = fit(small[0], tmp_path / "run", scheduler=scheduler, workers=workers, heldout=small[1], **run_options)
         assert bits(model, shards) == expected["bits"]
-        scores = [event["score"] for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
+        scores = scores_of(tmp_path / "run")
         assert scores == expected["scores"]
+        assert len(scores) == (2 if "schedule" in options else 4)  # after each pass, or after each iteration
 
     def test_bits__do_not_depend_on_where_local_states_lie(self, small, options, tmp_path, monkeypatch):
         """In memory, or in scratch files of which a few responsibilities are read at a time."""
@@ -262,20 +291,17 @@ class Conformance:
         assert math.isfinite(found.score)
 
     def test_commands__read_the_model(self, small, options, tmp_path):
+        self.check_commands(small, {**options, "iterations": 8}, tmp_path)
+
+    def test_commands__read_the_model_of_a_stochastic_schedule(self, small, steps, tmp_path):
+        self.check_commands(small, {**steps, **STEPS}, tmp_path)
+
+    def check_commands(self, small, options, tmp_path):
         import pyarrow.parquet as pq
 
-        fit(
-            small[0],
-            tmp_path / "run",
-            family=self.family,
-            scheduler="serial",
-            iterations=8,
-            heldout=small[1],
-            **options,
-        )
-        told = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
+        fit(small[0], tmp_path / "run", family=self.family, scheduler="serial", heldout=small[1], **options)
         again = evaluate(tmp_path / "run", heldout=small[1], scheduler="serial")
-        assert math.isclose(again.score, told[-1]["score"], rel_tol=1e-9)
+        assert math.isclose(again.score, scores_of(tmp_path / "run")[-1], rel_tol=1e-9)
         assert math.isclose(again.perplexity, math.exp(-again.score))
         listed = topics(tmp_path / "run", words=3)
         assert math.isclose(sum(topic.share for topic in listed), 1.0, rel_tol=1e-6)
@@ -289,16 +315,71 @@ class Conformance:
             assert (sums > 0.3).all()
 
     def test_planted_topics__are_recovered(self, tmp_path, options):
-        rows = planted_rows(5, documents=300, words=30, topics=3, tokens=60)
+        self.check_planted(tmp_path, 300, {**options, "iterations": 80})
+
+    def test_planted_topics__are_recovered_in_two_passes(self, tmp_path, steps):
+        self.check_planted(tmp_path, 1500, {**steps, "schedule": "stochastic", "passes": 2})
+
+    def check_planted(self, tmp_path, documents, options):
+        rows = planted_rows(5, documents=documents, words=30, topics=3, tokens=60)
         corpus = write_corpus(tmp_path / "planted", rows, 30, shard_tokens=6000)
         given = {**options, "topics": 3, "beta": 3.0}
-        model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=80, **given)
+        model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", **given)
         found = model.rows(0)["word_topic"] + 3.0 / 30
         found = found / found.sum(axis=0)
         true = np.random.default_rng(5).dirichlet(np.full(30, 0.1), size=3)
         distance = 0.5 * np.abs(found.T[:, np.newaxis] - true).sum(axis=2)
         assert sorted(distance.argmin(axis=1)) == [0, 1, 2]
         assert distance.min(axis=1).mean() < 0.1
+
+    def test_steps__conserve_counts(self, small, steps):
+        _, states_, found = stepped(small[0], self.family, steps)
+        manifest = Corpus(small[0]).manifest
+        assert [state.iteration for state in states_] == [1, 2, 3, 4, 5, 6]  # 1 + 2 + 2 shards, then 2 + 2 + 1
+        for state in states_:
+            held, counted_ = state.blocks[0].value.rows["word_topic"], state.globals["topic_moments"][0]
+            assert (held >= 0.0).all()
+            assert math.isclose(counted_.sum(), manifest.tokens, rel_tol=1e-6)
+            np.testing.assert_allclose(held.sum(axis=0, dtype=np.float64), counted_, rtol=1e-3, atol=1e-2)
+        for shard, swept in zip(manifest.shards, states_[-1].swept, strict=True):
+            assert math.isclose(swept.value.local["document_topic"].sum(dtype=np.float64), shard.tokens, rel_tol=1e-5)
+        assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
+
+    def test_steps__are_the_same_bits_wherever_states_and_blocks_lie(self, small, steps, tmp_path):
+        """On disk; in blocks of the vocabulary, each of which moves by itself; and where work was lost."""
+        whole = stepped(small[0], self.family, steps)[1][-1]
+        disk = stepped(small[0], self.family, steps, scratch=str(tmp_path / "scratch"))[1][-1]
+        assert any((tmp_path / "scratch").glob("*"))
+        assert state_bits(disk) == state_bits(whole)
+        cut = stepped(small[0], self.family, steps, cuts=(0, 7, 8, 30))[1][-1]
+        for name, values in whole.blocks[0].value.rows.items():
+            np.testing.assert_array_equal(np.concatenate([block.value.rows[name] for block in cut.blocks]), values)
+        losing = Losing(SerialExecutor(), 4)
+        _, again, found = stepped(small[0], self.family, steps, executor=losing)
+        assert losing.losses == 4
+        assert any(progress.lost for _, progress in found)
+        assert state_bits(again[-1]) == state_bits(whole)
+
+    def test_steps__are_refused_where_variances_are_asked_for(self, small, options, tmp_path):
+        _, _, globals_ = problem_of(small[0], self.family, options)
+        given = {"family": self.family, "scheduler": "serial", **STEPS, "iterations": 1, **options}
+        if globals_.get("moments"):
+            with pytest.raises(OptionError, match="--schedule stochastic"):
+                fit(small[0], tmp_path / "run", **given)
+            assert not (tmp_path / "run").exists()
+        else:
+            assert fit(small[0], tmp_path / "run", **given).record.iterations == 1
+
+    def test_active_responsibilities__predict_as_well_as_dense_ones(self, drawn_from_many, tmp_path):
+        scores = {}
+        for kind in ("dense", "active"):
+            fit(
+                drawn_from_many[0], tmp_path / kind, family=self.family, scheduler="serial", heldout=drawn_from_many[1],
+                responsibilities=kind, topics=MANY, beta=20.0, iterations=80, score_every=20, **self.drawn,
+            )  # fmt: skip
+            scores[kind] = scores_of(tmp_path / kind)
+        assert scores["dense"][-1] > scores["dense"][0] + 0.1  # it has learned something by then
+        assert scores["active"][-1] > scores["dense"][-1] - 0.02
 
 
 class _References:
@@ -313,8 +394,8 @@ class _References:
             out = self.place / str(len(self.made))
             given = {"family": family, "iterations": 4, "seed": 11, **options}
             model = fit(self.small[0], out, scheduler="serial", heldout=self.small[1], **given)
-            scores = [event["score"] for event in Run(out).events() if event["event"] == "iteration"]
-            self.made[key] = {"bits": bits(model, len(Corpus(self.small[0]).manifest.shards)), "scores": scores}
+            held = bits(model, len(Corpus(self.small[0]).manifest.shards))
+            self.made[key] = {"bits": held, "scores": scores_of(out)}
         return self.made[key]
 
 
@@ -322,3 +403,13 @@ class _References:
 def reference_bits(small, tmp_path_factory):
     """Bits and scores of a serial run."""
     return _References(small, tmp_path_factory.mktemp("reference"))
+
+
+@pytest.fixture(scope="session")
+def drawn_from_many(tmp_path_factory):
+    """A training and a held-out corpus of 2000 documents that are drawn from a few of many topics each."""
+    place = tmp_path_factory.mktemp("drawn")
+    given = {"documents": 2000, "words": 500, "tokens": 80, "topics": MANY, "alpha": 0.02, "beta": 20.0}
+    simulate(place / "whole", family="lda", seed=4, shard_tokens=50_000, **given)
+    split(place / "whole", place / "train", place / "heldout", seed=1)
+    return str(place / "train"), str(place / "heldout")

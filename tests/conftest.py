@@ -74,7 +74,9 @@ def clusters():
 
 
 def pytest_generate_tests(metafunc):
-    """Repeat a family's conformance tests with all options of its matrix."""
-    if "options" in metafunc.fixturenames and hasattr(metafunc.cls, "matrix"):
-        names = ["-".join(f"{key}={value}" for key, value in row.items()) for row in metafunc.cls.matrix]
-        metafunc.parametrize("options", metafunc.cls.matrix, ids=names)
+    """Repeat a family's conformance tests with all options of its matrix, or with all that it takes steps with."""
+    for argument, source in (("options", "matrix"), ("steps", "stochastic")):
+        if argument in metafunc.fixturenames and hasattr(metafunc.cls, source):
+            rows = getattr(metafunc.cls, source)
+            names = ["-".join(f"{key}={value}" for key, value in row.items()) for row in rows]
+            metafunc.parametrize(argument, rows, ids=names)

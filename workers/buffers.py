@@ -21,13 +21,20 @@ Array = npt.NDArray[Any]
 SMALL = 1 << 20  # bytes; smaller arrays come from the usual place
 PAGE = 1 << 16
 WASTE = 2.5  # a piece may be so many times as large as what it is taken for
-IDLE = 1 << 26  # bytes that may be kept however little is in use
+IDLE = 1 << 25  # bytes that may be kept however little is in use
 
 
 class Pool:
-    """Pieces of memory that wait to be used again, at most as many bytes as are in use or were reserved."""
+    """Pieces of memory that wait to be used again, at most as many bytes as are in use or were reserved.
+
+    Attributes
+    ----------
+    lean : bool
+        Whether few wait, whatever is in use: where memory is short.
+    """
 
     def __init__(self) -> None:
+        self.lean = False
         self._lock = threading.RLock()  # a piece may come back while one is taken: collection of garbage runs anywhere
         self._free: list[mmap.mmap] = []
         self._idle = self._used = self._reserved = 0
@@ -61,12 +68,10 @@ class Pool:
             fitting = [piece for piece in self._free if size <= len(piece) <= WASTE * size + PAGE]
             if fitting:
                 piece = min(fitting, key=len)
-                self._free.remove(piece)
-                self._idle -= len(piece)
+                self._free = [one for one in self._free if one is not piece]
+                self._idle = sum(len(one) for one in self._free)
             else:
-                piece = mmap.mmap(-1, -(-size // PAGE) * PAGE)
-                if hasattr(mmap, "MADV_HUGEPAGE"):
-                    piece.madvise(mmap.MADV_HUGEPAGE)
+                piece = _fetch(size)
             self._used += len(piece)
             return piece
 
@@ -75,18 +80,36 @@ class Pool:
             self._used -= len(piece)
             self._free.append(piece)
             self._idle += len(piece)
-            while self._free and self._idle > max(
-                self._used, self._reserved, IDLE
-            ):  # those that have waited longest go
-                self._idle -= len(self._free.pop(0))
+            self._trim()
+
+    def _trim(self) -> None:
+        most = IDLE if self.lean else max(self._used, self._reserved, IDLE)
+        while self._free and self._idle > most:  # those that have waited longest go
+            self._idle -= len(self._free.pop(0))
 
     def reserve(self, sizes: Iterable[int]) -> None:
-        """Fetch memory ahead, for arrays of so many bytes: it waits as if arrays of these sizes had been freed."""
-        held = [self.empty(size, np.uint8) for size in sizes]
-        for array in held:
-            array[:: mmap.PAGESIZE] = 0
+        """Fetch memory ahead, for further arrays of so many bytes: it waits as if they had been freed."""
+        pieces = [_fetch(size) for size in sizes if size >= SMALL]
+        for piece in pieces:
+            np.frombuffer(memoryview(piece), dtype=np.uint8)[:: mmap.PAGESIZE] = 0
         with self._lock:
-            self._reserved += sum(array.size for array in held if array.size >= SMALL)
+            self._free += pieces
+            self._idle += sum(len(piece) for piece in pieces)
+            self._reserved += sum(len(piece) for piece in pieces)
+            self._trim()
+
+    def release(self) -> None:
+        """Forget what was reserved, and give the system what no longer needs to wait."""
+        with self._lock:
+            self._reserved = 0
+            self._trim()
+
+
+def _fetch(size: int) -> mmap.mmap:
+    piece = mmap.mmap(-1, -(-size // PAGE) * PAGE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        piece.madvise(mmap.MADV_HUGEPAGE)
+    return piece
 
 
 pool = Pool()

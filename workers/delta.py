@@ -89,12 +89,7 @@ class Delta:
 
     def then(self, later: Delta) -> Delta:
         """Return the delta of two sweeps over the same shard: changes add, of what is fresh the later counts."""
-        both = {
-            name: Part(self[name] + part.values, part.dims, part.kind) if part.kind == "change" else part
-            for name, part in later.parts.items()
-        }
-        seconds = {name: self.seconds.get(name, 0.0) + spent for name, spent in later.seconds.items()}
-        return Delta(both, later.ids, seconds)
+        return total([self._only({name for name, part in self.parts.items() if part.kind == "change"}), later])
 
     def _only(self, names: set[str]) -> Delta:
         parts = {name: part for name, part in self.parts.items() if name in names}

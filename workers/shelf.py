@@ -62,6 +62,10 @@ class Shelf(Mapping[str, Array]):
             last - first, *shape[1:]
         )
 
+    def lying(self) -> dict[str, Lying]:
+        """Return the arrays without reading them."""
+        return {name: Lying(self, name, *self._shapes[name]) for name in self}
+
     def writer(self) -> ShelfWriter:
         """Begin another shelf beside this one."""
         return ShelfWriter(str(self._folder.parent))
@@ -72,6 +76,29 @@ class Shelf(Mapping[str, Array]):
         return sum(
             int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize for kind, shape in self._shapes.values()
         )
+
+
+class Lying:
+    """An array on a shelf, whose rows are read when they are asked for.
+
+    Parameters
+    ----------
+    shelf : Shelf
+        The shelf.
+    name, kind, shape : str, str and tuple of int
+        The array's name, type and shape.
+    """
+
+    def __init__(self, shelf: Shelf, name: str, kind: str, shape: tuple[int, ...]) -> None:
+        self._shelf, self._name = shelf, name
+        self.dtype, self.shape = np.dtype(kind), shape
+
+    def __getitem__(self, rows: Any, /) -> Array:
+        """Read rows, given a slice; the whole, given an ellipsis."""
+        if rows is ...:
+            return self._shelf[self._name]
+        first, last, step = rows.indices(self.shape[0])
+        return self._shelf.part(self._name, first, max(first, last))[::step]
 
 
 class ShelfWriter:

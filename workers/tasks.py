@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from collapsar.storage.corpus import ShardReference
 from collapsar.storage.shard import Shard
@@ -73,6 +74,7 @@ def load(reference: ShardReference, scratch: str | None = None, reserve: float =
         The shard.
     """
     shard = widened(reference.load(), reference.words)
+    pa.default_memory_pool().release_unused()  # what decompressing took; it would be kept for ever
     if scratch is None and reserve:
         buffers.pool.reserve([int(reserve * shard.pairs)] * 2)
     return stored(shard, scratch)
@@ -207,6 +209,11 @@ def gather(blocks: Sequence[Block], words: Any, *, whole: bool = False) -> Array
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
+
+def keep(swept: Swept) -> Swept:
+    """Take the local state from what a sweep left: the delta shall not wait for the next sweep."""
+    return Swept(swept.local, Delta())
 
 
 def pick(swept: Swept, part: tuple[int, int, bool] | None) -> Delta:

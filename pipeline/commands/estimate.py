@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import get_args
 
 from collapsar.pipeline.commands.options import add_family, add_json, add_memory, add_scheduler, gather, print_json
+from collapsar.pipeline.config import Schedule
 
 HELP = "predict the memory, disk and traffic of a fit"
 EPILOG = """examples:
   collapsar estimate train --family hdp --topics 500
   collapsar estimate train --family lda --topics 1000 --scheduler local --workers 8 --memory 4GB"""
-NAMES = ("scheduler", "workers", "memory", "scratch")
+NAMES = ("schedule", "scheduler", "workers", "memory", "scratch")
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -24,6 +26,9 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("corpus", metavar="CORPUS", help="folder of the corpus")
     add_family(parser, argv)
     parser.add_argument("--config", metavar="FILE.toml", help="options by name, as for fit; flags and --set go over it")
+    parser.add_argument(
+        "--schedule", choices=get_args(Schedule), help="as for fit: stochastic keeps no local states (default: batch)"
+    )
     add_scheduler(parser, "threads")
     add_memory(parser)
     parser.set_defaults(scheduler=None)  # so that a configuration file can name it
@@ -36,7 +41,9 @@ def run(arguments: argparse.Namespace) -> None:
     from collapsar.pipeline.config import LIMIT_NAMES
     from collapsar.pipeline.planning import estimate
 
-    for name in (*LIMIT_NAMES, "seed", "heldout"):  # a fit's file may name them; they do not change what it takes
+    for name in {*LIMIT_NAMES, "seed", "heldout"} - {
+        "schedule"
+    }:  # a fit's file may name them; they do not change what it takes
         options.pop(name, None)
     plan = estimate(arguments.corpus, family=family, **options)
     if arguments.json:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from collapsar.pipeline.commands.options import command_parser
-from collapsar.storage.errors import CollapsarError
+from collapsar.storage.errors import CapacityError, CollapsarError
 
 COMMANDS = ("ingest", "split", "estimate", "fit", "topics", "evaluate", "infer", "simulate", "info", "demo")
 
@@ -96,8 +96,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(error: object) -> int:
-    text = " ".join(str(error).split())
-    print(f"collapsar: error: {text}", file=sys.stderr)
+    text, table = str(error), ""
+    if isinstance(error, CapacityError):  # whose table is of no use in one line
+        text, _, table = text.partition("\n")
+    print(f"collapsar: error: {' '.join(text.split())}", file=sys.stderr)
+    if table:
+        print(table, file=sys.stderr)
     return 1
 
 

@@ -1,26 +1,37 @@
 """Micro-benchmarks of the kernels: `make bench`. `make test` runs each once, tiny, to see that it works.
 
-COLLAPSAR_BENCH_PAIRS and COLLAPSAR_BENCH_TOPICS set the size.
+COLLAPSAR_BENCH_PAIRS and COLLAPSAR_BENCH_TOPICS set the size. Kernels over active topics run with 120 and with 1000
+topics, of which documents list as many on average: what they take should depend on these, not on all that there are.
 """
 
 import os
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from collapsar.storage.shard import Shard
+from collapsar.workers.choosing import LEAST, room
+from collapsar.workers.kernels.active import begin, sweep_active
 from collapsar.workers.kernels.assign import sweep_second, sweep_zeroth
+from collapsar.workers.kernels.background import fold_rows, spread
+from collapsar.workers.kernels.lists import carry, choose
 from collapsar.workers.kernels.predict import fold_in, pair_probability
+from collapsar.workers.kernels.stochastic import sweep_stochastic
 from collapsar.workers.kernels.words import add_counts, add_log_absent, word_tables
+from collapsar.workers.portions import starts_of
+from collapsar.workers.stochastic import BATCH, PASSES
 from tests.strategies import documents_of
 
 PAIRS = int(os.environ.get("COLLAPSAR_BENCH_PAIRS", "2000"))
 TOPICS = int(os.environ.get("COLLAPSAR_BENCH_TOPICS", "16"))
+MANY = (120, 1000)
+LISTED = 16  # topics of a document, on average
+ROUNDS = 10  # of kernels that change what they read: each begins with the same
 
 
-@pytest.fixture(scope="module")
-def state():
-    generator = np.random.default_rng(0)
+def shard_of(generator):
+    """Documents of 120 tokens each, words by Zipf's law."""
     vocabulary = max(PAIRS // 50, 10)
     chance = 1.0 / np.arange(1, vocabulary + 1)
     chance /= chance.sum()
@@ -28,7 +39,13 @@ def state():
     while sum(map(len, rows)) < PAIRS:
         words, counts = np.unique(generator.choice(vocabulary, size=120, p=chance), return_counts=True)
         rows.append(dict(zip(words.tolist(), counts.tolist(), strict=True)))
-    shard = Shard.of(0, documents_of(rows))
+    return Shard.of(0, documents_of(rows))
+
+
+@pytest.fixture(scope="module")
+def state():
+    generator = np.random.default_rng(0)
+    shard = shard_of(generator)
     q = generator.dirichlet(np.full(TOPICS, 0.1), size=shard.pairs).astype(np.float32) + np.float32(1e-6)
     q /= q.sum(axis=1, keepdims=True)
     shape = (shard.words.size, TOPICS)
@@ -126,3 +143,200 @@ def test_fold_in(benchmark, state):
     phi, found = (mean + 0.1) / (mean + 0.1).sum(axis=0), np.empty((shard.documents, TOPICS))
     benchmark(fold_in, shard.offsets, shard.position, shard.counts, phi, np.full(TOPICS, 0.1), 20, found)
     np.testing.assert_allclose(found.sum(axis=1), shard.lengths, rtol=1e-6)
+
+
+@dataclass(frozen=True)
+class Active:
+    """A shard whose documents list topics, and rows of its words in which other shards count too."""
+
+    shard: Shard
+    topics: int
+    lists: np.ndarray
+    topic: np.ndarray
+    share: np.ndarray
+    count: np.ndarray
+    rest: np.ndarray
+    active: np.ndarray
+    row_rest: np.ndarray
+    row_topic: np.ndarray
+    background: np.ndarray
+    spreading: np.ndarray
+    prior: np.ndarray
+    totals: np.ndarray
+    weight: np.ndarray
+    even = 0.1
+
+    @property
+    def given(self):
+        return self.shard.offsets, self.shard.position, self.shard.counts
+
+    @property
+    def words(self):
+        return np.full(self.row_rest.size, 0.1)
+
+    @property
+    def where(self):
+        return self.lists, self.topic, starts_of(self.shard.offsets, self.lists), self.share
+
+    def tell(self, benchmark):
+        benchmark.extra_info.update(pairs=self.shard.pairs, topics=self.topics, listed=self.topic.size / len(self.rest))
+
+    def outputs(self):
+        """What a sweep fills, and what it changes, at the start."""
+        blank = np.empty_like(self.share), np.empty_like(self.count), np.empty_like(self.rest)
+        return self.totals.copy(), np.zeros_like(self.active), blank, np.zeros_like(self.row_rest)
+
+
+def active_state(topics, listed=LISTED):
+    """Documents list `listed` topics on average, or all; nearly all of their tokens, as after some sweeps."""
+    generator = np.random.default_rng(0)
+    shard = shard_of(generator)
+    sizes = generator.integers(listed // 2, listed + listed // 2 + 1, shard.documents) if listed else [topics]
+    sizes = np.broadcast_to(np.minimum(sizes, topics), shard.documents)
+    lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    topic = np.concatenate([np.sort(generator.choice(topics, size, replace=False)) for size in sizes]).astype(np.uint16)
+    noise = (generator.gamma(0.2, size=topic.size) + 1e-3).astype(np.float32)
+    starts = starts_of(shard.offsets, lists)
+    share = np.empty(starts[-1], dtype=np.uint16)
+    count, rest = np.empty(topic.size, dtype=np.float32), np.empty(shard.documents, dtype=np.float32)
+    rows, row_rest = np.zeros((shard.words.size, topics)), np.full(shard.words.size, 5.0)
+    begin(shard.offsets, shard.position, shard.counts, lists, topic, noise, starts, share, count, rest, rows, row_rest)
+    prior, totals = np.full(topics, 0.1), rows.sum(axis=0) + 10.0
+    active, made = rows.astype(np.float32), [np.empty(rows.shape, np.float32)]
+    made += [np.empty(row_rest.size, np.float32) for _ in range(2)]
+    weight = prior / totals
+    spread(active, row_rest, Active.even, np.full(row_rest.size, 0.1), weight, weight, *made)
+    return Active(shard, topics, lists, topic, share, count, rest, active, row_rest, *made, prior, totals, weight)
+
+
+@pytest.fixture(scope="module", params=MANY)
+def listed(request):
+    return active_state(request.param)
+
+
+def run_sweep_active(benchmark, state, power):
+    running, change, made, rest_change = state.outputs()
+
+    def again():
+        running[:] = state.totals
+        change[:] = 0
+        rest_change[:] = 0
+
+    given = (
+        *state.given,
+        state.words,
+        state.background,
+        state.prior,
+        state.weight,
+        power,
+        *state.where,
+        state.count,
+        state.rest,
+        state.row_topic,
+        running,
+        change,
+        *made,
+        rest_change,
+    )
+    benchmark.pedantic(sweep_active, args=given, setup=again, rounds=ROUNDS, warmup_rounds=1)
+    state.tell(benchmark)
+    owner = np.repeat(np.arange(state.rest.size), np.diff(state.lists))
+    tokens = np.bincount(owner, weights=made[1], minlength=state.rest.size) + made[2]
+    np.testing.assert_allclose(tokens, state.shard.lengths, rtol=1e-5)
+    assert change.any()
+
+
+@pytest.mark.parametrize("power", [1.0, 0.875])
+def test_sweep_active(benchmark, listed, power):
+    run_sweep_active(benchmark, listed, power)
+
+
+def test_sweep_active_of_all_topics(benchmark):
+    run_sweep_active(benchmark, active_state(TOPICS, listed=0), 1.0)
+
+
+def test_choose(benchmark, listed):
+    places = np.concatenate([[0], np.cumsum(room(listed.shard.offsets, listed.topics, 0))]).astype(np.int64)
+    chosen, sizes = np.empty(places[-1], dtype=np.uint16), np.empty(listed.rest.size, dtype=np.int64)
+    given = (
+        *listed.given,
+        listed.words,
+        listed.background,
+        listed.prior,
+        listed.totals,
+        np.maximum(listed.prior, LEAST),
+        *listed.where,
+        listed.count,
+        listed.active,
+        listed.spreading,
+        listed.even,
+        listed.weight,
+        places,
+        chosen,
+        sizes,
+    )
+    benchmark(choose, *given)
+    listed.tell(benchmark)
+    assert ((sizes > 0) & (sizes <= np.diff(places))).all()
+
+
+def test_carry(benchmark, listed):
+    """To lists without the last topic of each."""
+    sizes = np.diff(listed.lists)
+    keep = np.ones(listed.topic.size, dtype=bool)
+    keep[listed.lists[1:] - 1] = False
+    new = np.concatenate([[0], np.cumsum(sizes - 1)]).astype(np.int64)
+    starts = starts_of(listed.shard.offsets, new)
+    _, change, _, rest_change = listed.outputs()
+    share, count = np.zeros(starts[-1], dtype=np.uint16), np.empty(keep.sum(), dtype=np.float32)
+    rest, where = np.empty_like(listed.rest), (new, listed.topic[keep], starts)
+    benchmark(carry, *listed.given, *listed.where, *where, change, rest_change, share, count, rest)
+    listed.tell(benchmark)
+    owner = np.repeat(np.arange(rest.size), np.diff(new))
+    np.testing.assert_allclose(np.bincount(owner, weights=count) + rest, listed.shard.lengths, rtol=1e-5)
+
+
+def test_spread(benchmark, listed):
+    row_topic, background, spreading = (
+        np.empty_like(values) for values in (listed.row_topic, *[listed.background] * 2)
+    )
+    rows = listed.active, listed.row_rest, listed.even, listed.words, listed.weight, listed.weight
+    benchmark(spread, *rows, row_topic, background, spreading)
+    listed.tell(benchmark)
+    np.testing.assert_allclose(row_topic.sum(axis=1), listed.active.sum(axis=1) + listed.row_rest, rtol=1e-4)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.8])
+def test_fold_rows(benchmark, listed, momentum):
+    change, place = listed.active / np.float32(10.0), np.arange(len(listed.active))
+    new, ahead = np.empty_like(listed.active), np.empty((len(place) if momentum else 0, listed.topics), np.float32)
+    totals = np.zeros((2, listed.topics))
+    rows = listed.active, listed.row_rest, listed.even, listed.weight
+    benchmark.pedantic(
+        fold_rows,
+        args=(*rows, change, place, momentum, new, ahead, totals),
+        setup=lambda: totals.fill(0.0),
+        rounds=ROUNDS,
+        warmup_rounds=1,
+    )
+    listed.tell(benchmark)
+    np.testing.assert_allclose(totals[0].sum(), new.sum(dtype=np.float64) + listed.row_rest.sum(), rtol=1e-6)
+
+
+def test_sweep_stochastic(benchmark, state):
+    shard, _, mean, _, _ = state
+    lengths = np.add.reduceat(shard.lengths, np.arange(0, shard.documents, BATCH))
+    rates, scales = (2.0 + np.arange(lengths.size)) ** -0.9, shard.tokens / lengths
+    moved, totals, left = np.empty(mean.shape, dtype=np.float32), np.empty(TOPICS), np.empty(1)
+    found, tables = np.empty((shard.documents, TOPICS), dtype=np.float32), np.zeros(TOPICS)
+
+    def again():
+        moved[:], totals[:], left[:] = mean, mean.sum(axis=0), 1.0
+
+    rows = np.full(mean.shape[0], 0.1), np.full(TOPICS, 0.1), 10.0
+    steps = BATCH, rates, scales, PASSES
+    given = (shard.offsets, shard.position, shard.counts, *rows, *steps, moved, totals, left, found, tables)
+    benchmark.pedantic(sweep_stochastic, args=given, setup=again, rounds=ROUNDS, warmup_rounds=1)
+    benchmark.extra_info["pairs"] = shard.pairs
+    np.testing.assert_allclose(found.sum(axis=1), shard.lengths, rtol=1e-4)
+    np.testing.assert_allclose(totals.sum(), shard.tokens, rtol=1e-3)

@@ -68,14 +68,17 @@ def to_power(weights, power):
 
 
 def sweep(
-    offsets, position, counts, b, background, a, power, lists, topic, starts, share, running, row_topic
+    offsets, position, counts, b, background, a, ratio, power, lists, topic, starts, share, running, row_topic,
+    row_change=0.0,
 ):  # fmt: skip
     """One pass over the documents: new responsibilities, the change of E[n_kw], and B + E[n_k].
 
-    `background` is S_w, `running` B + E[n_k]. What a document gives to a topic counts for it from the next pair on by
-    E[n_dk] and E[n_kw], and from the next document on by E[n_k].
+    `background` is S_w, made with `ratio`, a_k / (B + E[n_k]), of the rows `row_topic`; `running` is B + E[n_k], and
+    `row_change` how far E[n_kw] has moved since. What a document gives to a topic counts for it from the next pair on by
+    E[n_dk] and E[n_kw], and from the next document on by E[n_k]; the topics that are not listed weigh what they did.
     """
-    first_rows, row_topic = row_topic, np.array(row_topic, dtype=np.float64)
+    row_topic = np.array(row_topic, dtype=np.float64)
+    row_change = np.zeros_like(row_topic) + row_change
     running, blocks = np.array(running, dtype=np.float64), []
     for pairs, own, q in documents(offsets, lists, topic, starts, share):
         here = counts[pairs] @ q
@@ -84,19 +87,19 @@ def sweep(
         a_own, a_rest = a[own], np.delete(a, own).sum()
         total = running[own]
         for i, (w, c) in enumerate(zip(position[pairs], counts[pairs], strict=True)):
-            old, n_kw = q[i].copy(), row_topic[w, own]
+            old, n_kw = q[i].copy(), row_topic[w, own] + row_change[w, own]
             weights = (a_own + np.maximum(here - old, 0)) * (b[w] + np.maximum(n_kw - old, 0)) / (total - old)
             others = 0.0
             if unlisted:
-                others = max(background[w] - (a_own * (b[w] + n_kw) / total).sum(), 0.0)
+                others = background[w] - (ratio[own] * (b[w] + row_topic[w, own])).sum()
+                others = others if others > 1e-5 * background[w] else 0.0  # below, rounding alone
                 others *= 1 + max(rest - (1 - old.sum()), 0.0) / a_rest
-            if unlisted:  # as many equal topics
-                others = unlisted * to_power(others / unlisted, power)
+                others = unlisted * to_power(others / unlisted, power)  # as many equal topics
             weights = to_power(weights, power)
             q[i] = np.floor(weights / (weights.sum() + others) * NEARLY) / UNIT
             here = here + c * (q[i] - old)
-            row_topic[w, own] += c * (q[i] - old)
+            row_change[w, own] += c * (q[i] - old)
             rest += c * (old.sum() - q[i].sum())
         running[own] += here - before
         blocks.append(q)
-    return in_steps(blocks), row_topic - first_rows, running
+    return in_steps(blocks), row_change, running

@@ -26,23 +26,18 @@ def expected(offsets, position, counts, b, background, a, totals, lists, topic, 
     return result
 
 
-def limit(count, threshold, room):
-    """Counts above which a document's topics are listed; -1 where a topic is listed anyway."""
-    passing = np.sort(count[count > threshold])[::-1]
-    if room == count.size and 2 * passing.size > room:
-        return np.full(count.size, -1.0)
-    result = np.maximum(threshold, passing[room] if passing.size > room else 0.0)
-    result[count.argmax()] = -1.0
-    return result
-
-
 def choose(count, threshold, room):
-    """Topics whose expected counts pass their thresholds, and the largest of all.
+    """Topics whose expected counts pass their thresholds; where there is no room for all, the largest of them.
 
-    If these are more than there is room for, those that are larger than the first there is no room for. If more than half
-    of all topics pass and there is room for all, all.
+    Of equal ones the first find room. If none passes, the largest of all topics; if more than half of all pass and there
+    is room for all, all.
     """
-    return np.flatnonzero(count > limit(count, threshold, room))
+    passing = np.flatnonzero(count > threshold)
+    if passing.size == 0:
+        return np.array([count.argmax()])
+    if room == count.size and 2 * passing.size > room:
+        return np.arange(count.size)
+    return np.sort(passing[np.argsort(-count[passing], kind="stable")[:room]])
 
 
 def carry(shape, offsets, position, counts, lists, topic, starts, share, new_lists, new_topic):

@@ -9,8 +9,9 @@ import pytest
 
 from collapsar.pipeline import Model, fit
 from collapsar.pipeline.checkpointing import CheckpointKeeper
-from collapsar.pipeline.cluster import DaskExecutor, open_executor
+from collapsar.pipeline.cluster import DaskExecutor
 from collapsar.pipeline.config import Limits
+from collapsar.pipeline.executor import open_executor
 from collapsar.pipeline.loop import run
 from collapsar.storage.checkpoint import Checkpoints
 from collapsar.storage.errors import ClusterError, OptionError
@@ -82,10 +83,11 @@ def test_a_scheduler_without_workers__is_a_clear_error(monkeypatch):
 
 
 def test_local_cluster__listens_on_this_machine_only():
-    executor = open_executor("threads", 2)
+    executor = open_executor("local", 2)
     try:
         assert isinstance(executor, DaskExecutor)
-        assert executor.workers == 2
+        assert executor.workers == executor.homes == 2
+        assert all(address.startswith("tcp://127.0.0.1:") for address in executor._addresses)
         assert executor.dashboard.startswith("http://127.0.0.1:")
     finally:
         executor.close()

@@ -1,7 +1,14 @@
-import pytest
+from types import SimpleNamespace
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsar.pipeline import fit
 from collapsar.pipeline.config import Limits, make_config, parse_setting, read_config
+from collapsar.pipeline.stochastic import minibatches
 from collapsar.storage.errors import AbsentError, InputError, OptionError
+from collapsar.workers.streams import Stream
 
 
 @pytest.mark.parametrize(
@@ -14,6 +21,15 @@ from collapsar.storage.errors import AbsentError, InputError, OptionError
         ("lda", {"topics": 2, "alpha": 0}, "--alpha: expected a value greater than 0, found 0"),
         ("lda", {"topics": 2, "alpha": float("inf")}, "--alpha"),
         ("lda", {"topics": 2, "order": 1}, "--order: expected 0 or 2, found 1"),
+        (
+            "lda",
+            {"topics": 2, "responsibilities": "some"},
+            "--responsibilities: expected 'active' or 'dense', found 'some'",
+        ),
+        ("lda", {"topics": 2, "momentum": 1}, "--momentum: expected a value less than 1, found 1"),
+        ("lda", {"topics": 2, "flatten": 0}, "--flatten: expected a value greater than 0, found 0"),
+        ("lda", {"topics": 2, "most_active": 0}, "--most-active: expected a value greater than or equal to 1, found 0"),
+        ("lda", {"topics": 65536}, "--topics: expected a value less than or equal to 65535, found 65536"),
         ("lda", {"topics": True}, "--topics: expected a valid integer, found True"),
         ("lda", {"topics": 2, "alpha": "0.1"}, "--alpha: expected a valid number, found '0.1'"),
         ("lda", {"topics": 2, "alpa": 1}, "unknown option 'alpa' of family 'lda' (did you mean 'alpha'?)"),
@@ -37,6 +53,8 @@ def test_options__take_lists_and_single_names_for_tuples():
 def test_options__have_the_documented_defaults():
     lda, hdp = make_config("lda", {"topics": 7}), make_config("hdp", {})
     assert (lda.alpha, lda.beta, lda.order, lda.learn) == (0.1, 100.0, 0, ())
+    assert (lda.responsibilities, lda.most_active, lda.momentum, lda.flatten) == (None, None, 0.8, 1.0)
+    assert [make_config("lda", {"topics": 7, "order": order}).active for order in (0, 2)] == [True, False]
     assert (hdp.alpha_shape, hdp.alpha_rate, hdp.gamma_shape, hdp.gamma_rate, hdp.beta) == (4, 4, 7, 7, 100)
     assert hdp.learn == ("alpha", "gamma", "pi")
 
@@ -50,11 +68,44 @@ def test_options__have_the_documented_defaults():
         {"tolerance": float("nan")},
         {"stop_on": "x"},
         {"score_every": 0},
+        {"local_sweeps": 0},
+        {"local_sweeps": None},
+        {"local_sweeps": True},
+        {"schedule": "online"},
+        {"passes": 0},
+        {"passes": 2.0},
+        {"batch_shards": -1},
     ],
 )
 def test_limits__are_checked(limits):
     with pytest.raises(OptionError, match=next(iter(limits)).replace("_", "-")):
         Limits(**limits)
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 4), st.one_of(st.none(), st.integers(1, 60)))
+def test_limits__plan_as_many_minibatches_as_there_are(shards, size, passes, iterations):
+    limits = Limits(schedule="stochastic", batch_shards=size, passes=passes, iterations=iterations)
+    problem = SimpleNamespace(shards=range(shards), stream=Stream(3))
+    each = [minibatches(problem, size, number) for number in range(passes)]
+    for found in each:  # a pass goes over every shard once
+        assert sorted(shard for batch in found for shard in batch) == list(range(shards))
+        assert all(0 < len(batch) <= size for batch in found)
+    assert len(each[0][0]) == 1
+    count = sum(map(len, each))
+    assert limits.planned(shards) == (count if iterations is None else min(count, iterations))
+
+
+def test_limits__of_the_batch_schedule_do_not_depend_on_shards():
+    assert {Limits().planned(shards) for shards in (1, 5, 100)} == {200}
+    assert Limits(iterations=7).planned(100) == 7
+    assert Limits(iterations=7, local_sweeps=3, passes=9).planned(100) == 7
+
+
+@pytest.mark.parametrize("options", [{"order": 2}, {"learn": ["beta"]}])
+def test_stochastic_schedule__refuses_what_it_cannot_serve(small, tmp_path, options):
+    with pytest.raises(OptionError, match="--schedule stochastic: takes order 0"):
+        fit(small[0], tmp_path / "run", family="lda", topics=3, schedule="stochastic", scheduler="serial", **options)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -88,6 +139,9 @@ def test_config_file__is_read_and_checked(tmp_path):
         ("topics = \n", "expected TOML"),
         ('family = "hpd"\n', "did you mean 'hdp'"),
         ('family = "hdp"\nworkers = "a"\n', "f.toml: field 'workers': expected a whole number, found 'a'"),
+        ('family = "hdp"\npasses = "a"\n', "field 'passes': expected a whole number, found 'a'"),
+        ('family = "hdp"\nlocal-sweeps = 1.5\n', r"field 'local_sweeps': expected a whole number, found 1\.5"),
+        ('family = "hdp"\nmemory = 1.5\n', r"field 'memory': expected a string or a whole number, found 1\.5"),
         ('family = "hdp"\nscheduler = 3\n', "field 'scheduler': expected a string, found 3"),
         ('family = "hdp"\nseed = true\n', "field 'seed': expected a whole number, found True"),
     ):

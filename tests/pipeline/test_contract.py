@@ -1,22 +1,34 @@
 """A family whose nodes are born in shards, get their names from `update`, and are merged by moves: the contract must
 carry it without a change to the loop. It counts documents by their lengths, a node a length."""
 
+import inspect
 import sys
 import types
 
 import numpy as np
 import pytest
 
-from collapsar.pipeline.config import Limits
-from collapsar.pipeline.contract import Description, FamilyConfig, family_names, load_family
+from collapsar.pipeline.config import Limits, make_config
+from collapsar.pipeline.contract import (
+    Description,
+    Family,
+    FamilyConfig,
+    Footprint,
+    Summary,
+    family_names,
+    load_family,
+)
 from collapsar.pipeline.executor import SerialExecutor
 from collapsar.pipeline.loop import run
 from collapsar.pipeline.state import Problem
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError
 from collapsar.workers import tasks
+from collapsar.workers.contract import Sweeps, load_sweeps
 from collapsar.workers.delta import Delta, change, fresh
+from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.streams import Stream
+from tests.conformance import problem_of
 from tests.conftest import write_corpus
 
 BORN = 1_000_000  # ids from here on are (shard, n) until update names them
@@ -134,6 +146,61 @@ def test_families__have_both_halves_and_descriptions_of_all_options():
         for field in half.Config.model_fields.values():
             assert len(field.description) > 5
         assert Description.__doc__
+
+
+@pytest.mark.parametrize("name", family_names())
+@pytest.mark.parametrize(("contract", "load"), [(Family, load_family), (Sweeps, load_sweeps)])
+def test_families__have_all_that_the_contract_names(name, contract, load):
+    half = load(name)
+    asked = {key: value for key, value in vars(contract).items() if inspect.isfunction(value) and key[0] != "_"}
+    assert len(asked) > 5
+    for key, value in asked.items():
+        _, *expected = inspect.signature(value).parameters.values()  # but for self
+        found = inspect.signature(getattr(half, key)).parameters.values()
+        assert [(one.name, one.default) for one in found] == [(one.name, one.default) for one in expected], key
+    for key in contract.__annotations__:
+        assert hasattr(half, key), key
+
+
+OPTIONS = [
+    {},
+    {"responsibilities": "dense"},
+    {"order": 2},
+    {"order": 2, "responsibilities": "active"},
+    {"learn": ["beta"]},
+    {"momentum": 0.0},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: str(options))
+@pytest.mark.parametrize("name", family_names())
+def test_kernels__are_those_that_a_fit_calls(small, monkeypatch, name, options):
+    """What is not named would be compiled in the first sweep, by one worker while all others wait."""
+    problem, executor, globals_ = problem_of(small[0], name, {"topics": 3, **options})
+    named = load_sweeps(name).kernels(globals_)
+    assert len({id(one) for one in named}) == len(named)
+    called, call = set(), Kernel.__call__
+
+    def counting(self, *args, **kwargs):
+        called.add(self)
+        return call(self, *args, **kwargs)
+
+    monkeypatch.setattr(Kernel, "__call__", counting)
+    # Lists are chosen anew in the seventh sweep.
+    states = [state for state, _ in run(problem, executor, globals_, Limits(iterations=8))]
+    blocks = [block.value for block in states[-1].blocks]
+    tasks.score(name, problem.shards[0].value, states[-1].swept[0].value, blocks, states[-1].globals)
+    assert {one.__name__ for one in called} <= {one.__name__ for one in named}
+
+
+@pytest.mark.parametrize("name", family_names())
+def test_footprint__is_finite_and_above_zero(name):
+    for summary in (Summary(1, 1, 1, 1), Summary(60, 30, 2240, 473), Summary(10**8, 10**6, 10**10, 10**9)):
+        for options in OPTIONS:
+            found = load_family(name).footprint(summary, make_config(name, {"topics": 50, **options}))
+            assert isinstance(found, Footprint)
+            assert all(0 < value < np.inf for value in vars(found).values())
+            assert found.shown <= found.kept
 
 
 def test_loop_and_commands__name_no_family():

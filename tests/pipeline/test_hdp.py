@@ -1,4 +1,4 @@
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - a fixture
+from tests.conformance import Conformance, drawn_from_many, reference_bits  # noqa: F401 - fixtures
 
 
 class TestHDP(Conformance):
@@ -16,3 +16,4 @@ class TestHDP(Conformance):
     )
     # With one topic the responsibilities cannot move: what is left is coordinate ascent of the hyperparameters.
     ascends = ({"topics": 1, "order": 2},)
+    stochastic = ({"topics": 6}, {"topics": 140, "hold": 3})

@@ -1,4 +1,4 @@
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - a fixture
+from tests.conformance import Conformance, drawn_from_many, reference_bits  # noqa: F401 - fixtures
 
 
 class TestLDA(Conformance):
@@ -13,3 +13,5 @@ class TestLDA(Conformance):
         {"topics": 4, "learn": ("asymmetric-alpha", "beta")},
         {"topics": 3, "order": 2, "learn": ("alpha", "asymmetric-beta")},
     )
+    stochastic = ({"topics": 4}, {"topics": 150, "learn": ("asymmetric-alpha",)})
+    drawn = {"alpha": 0.02}  # noqa: RUF012 - never changed

@@ -85,20 +85,32 @@ def test_fold_rows__equals_its_twin_and_conserves_tokens(drawn, momentum):
     np.testing.assert_allclose(totals[0], twin[2][0], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(totals[0].sum(), new.sum(dtype=np.float64) + rest.sum(), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(totals[0], spread(new, rest, even, weight)[0].sum(axis=0), rtol=1e-5, atol=1e-12)
-    if momentum:
-        np.testing.assert_allclose(ahead, twin[1], rtol=1e-6, atol=1e-6)
-        assert (ahead >= 0.0).all()
-        np.testing.assert_allclose(totals[1], twin[2][1], rtol=1e-5, atol=1e-5)
-    else:
-        assert np.isnan(ahead).all()
-        np.testing.assert_array_equal(totals[1], 0.0)
+    np.testing.assert_allclose(ahead, twin[1], rtol=1e-6, atol=1e-6)
+    assert (ahead >= 0.0).all()
+    np.testing.assert_allclose(totals[1], twin[2][1], rtol=1e-5, atol=1e-5)
+    if not momentum:
+        np.testing.assert_array_equal(ahead, new)
+        np.testing.assert_array_equal(totals[1], totals[0])
 
 
-def fold_rows(active, rest, even, weight, change, place, momentum):
-    """Fold: the new block, that ahead of it, and their sums."""
-    new, ahead, totals = np.full_like(active, np.nan), np.full_like(active, np.nan), np.zeros((2, weight.size))
+def fold_rows(active, rest, even, weight, change, place, momentum, wanted=True):
+    """Fold: the new block, that ahead of it if it is wanted, and their sums."""
+    new, totals = np.full_like(active, np.nan), np.zeros((2, weight.size))
+    ahead = np.full_like(active if wanted else active[:0], np.nan)
     background.fold_rows(active, rest, even, weight, change, place, momentum, new, ahead, totals)
     return new, ahead, totals
+
+
+@given(blocks(), st.sampled_from([0.0, 0.5]))
+def test_fold_rows__makes_no_rows_ahead_where_none_are_wanted(drawn, momentum):
+    active, rest, even, weight, noise = drawn
+    change, place = steps(noise.random(active.shape)).astype(np.float32), np.arange(rest.size)
+    new, ahead, totals = fold_rows(active, rest, even, weight, change, place, momentum, wanted=False)
+    full = fold_rows(active, rest, even, weight, change, place, momentum)
+    assert ahead.shape == (0, weight.size)
+    np.testing.assert_array_equal(new, full[0])
+    np.testing.assert_array_equal(totals[0], full[2][0])
+    np.testing.assert_array_equal(totals[1], 0.0)
 
 
 @given(blocks(), st.sampled_from([0.0, 0.5]))
@@ -107,6 +119,5 @@ def test_fold_rows__without_a_change_leaves_the_block_alone(drawn, momentum):
     none, place = np.zeros((0, weight.size), dtype=np.float32), np.full(rest.size, -1, dtype=np.int64)
     new, ahead, totals = fold_rows(active, rest, even, weight, none, place, momentum)
     np.testing.assert_array_equal(new, active)
-    if momentum:
-        np.testing.assert_array_equal(ahead, active)
-        np.testing.assert_array_equal(totals[1], totals[0])
+    np.testing.assert_array_equal(ahead, active)
+    np.testing.assert_array_equal(totals[1], totals[0])

@@ -39,11 +39,11 @@ def swept(family, name, rows, sweeps, **options):
     vocabulary = 3
     globals_ = family.initialise(Summary(len(rows), vocabulary, shard.tokens), config, Stream(0))
     block = tasks.blank(name, 0, vocabulary, globals_)
-    after = tasks.start(name, shard, [block], globals_, Stream(5, "start"))
+    after = tasks.start(name, shard, None, [block], globals_, Stream(5, "start"))
     for _ in range(sweeps):
         block = tasks.fold(name, block, [after.delta], globals_)
         globals_ = family.update(globals_, block.told, config, Stream(0))
-        after = tasks.sweep(name, shard, after, [block], globals_, Stream(5, "sweep"))
+        after = tasks.sweep(name, shard, after, None, [block], globals_, Stream(5, "sweep"))
     folded = tasks.fold(name, block, [after.delta], globals_)
     q = after.local["pair_topic"].astype(np.float64)
     return shard, q / q.sum(axis=1, keepdims=True), folded, globals_

@@ -46,9 +46,13 @@ def shortened(portion):
 
 def gathered(shard, before, change, age=4):
     """Put changed portions together."""
-    after = Gathering(before, same=False)
-    for portion in portions(shard, before):
-        after.add(change(portion))
+    changed = [change(portion) for portion in portions(shard, before)]
+    after = Gathering(shard, before, [(one.topic, np.diff(one.lists)) for one in changed], same=False)
+    for portion in changed:
+        made = after.blank(portion)
+        for values, given_ in zip(made, (portion.share, portion.count, portion.rest), strict=True):
+            values[:] = given_
+        after.add(replace(portion, share=made[0], count=made[1], rest=made[2]))
     return after.finish(age)
 
 
@@ -105,7 +109,8 @@ def test_gathering__puts_together_what_it_is_given(tmp_path, state, size, on_dis
     done = dict.fromkeys(module.CHANGING, 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PORTION", size)
-        after = Gathering(before, same=same)
+        lists = [(portion.topic, np.diff(portion.lists)) for portion in portions(state.shard, before)]
+        after = Gathering(state.shard, before, [] if same else lists, same=same)
         for portion in portions(state.shard, before):
             made = after.blank(portion)
             for name, values, old in zip(

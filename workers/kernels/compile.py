@@ -99,9 +99,24 @@ def kernel(*types: Any) -> Callable[[Callable[P, R]], Kernel[P, R]]:
 
 
 def helper(function: Callable[..., R]) -> Callable[..., R]:
-    """Declare a function that kernels call and the compiler inlines; it checks the arguments, starred ones too."""
+    """Declare a function that kernels call and the compiler inlines; it checks the arguments, starred ones too.
+
+    It is always inlined: one that is left to be called stands twice in a process that compiles its kernel, by itself
+    and beside the kernel, optimised apart from each other. That process runs the one, those that load the machine code
+    the other, and sums would differ in their last places.
+
+    Parameters
+    ----------
+    function : callable
+        The helper as Python.
+
+    Returns
+    -------
+    callable
+        The same for kernels.
+    """
     compiled: Callable[..., R] = numba.njit(
-        nogil=True, fastmath={"reassoc", "nsz", "contract", "arcp"}, error_model="numpy"
+        nogil=True, forceinline=True, fastmath={"reassoc", "nsz", "contract", "arcp"}, error_model="numpy"
     )(function)
     return compiled
 

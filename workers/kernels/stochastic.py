@@ -81,7 +81,7 @@ def sweep_stochastic(
     topics = prior.size
     own, inverse = prior.astype(np.float32), np.empty(topics, dtype=np.float32)
     share = np.empty(topics, dtype=np.float32)
-    absent, variance = np.empty(topics), np.empty(topics)
+    absent, variance, mean = np.empty(topics), np.empty(topics), np.empty(topics)
     for number in range(rates.size):
         rate = rates[number]
         decay[0] *= 1.0 - rate
@@ -99,7 +99,7 @@ def sweep_stochastic(
             step = rate * scales[number]
             _add(*given, phi, own, here, step, step / decay[0], share, row_topic, totals)
             if tables.size:
-                _document_tables(given[1], phi, own, here, share, absent, variance, prior, tables)
+                _document_tables(given[1], phi, own, here, share, absent, variance, mean, prior, tables)
 
 
 @helper
@@ -177,22 +177,33 @@ def _document_tables(
     share: Array,
     absent: Array,
     variance: Array,
+    mean: Array,
     prior: Array,
     tables: Array,
 ) -> None:
-    """Add a document's E[s_dk]."""
+    """Add a document's E[s_dk], all moments being those of the same q: the mean too, which n_dk is one pass behind."""
     absent[:] = 1.0
     variance[:] = 0.0
+    mean[:] = 0.0
     for pair in range(counts.size):
         total = TINY
         for k in range(own.size):
             share[k] = (own[k] + here[k]) * phi[pair, k]
             total += share[k]
-        for k in range(own.size):
-            q = min(float(share[k] / total), LARGEST)
-            absent[k] *= 1.0 - q if counts[pair] == 1 else power(1.0 - q, counts[pair])
-            variance[k] += counts[pair] * q * (1.0 - q)
+        count = counts[pair]
+        if count == 1:
+            for k in range(own.size):
+                q = min(float(share[k] / total), LARGEST)
+                absent[k] *= 1.0 - q
+                variance[k] += q * (1.0 - q)
+                mean[k] += q
+        else:
+            for k in range(own.size):
+                q = min(float(share[k] / total), LARGEST)
+                absent[k] *= power(1.0 - q, count)
+                variance[k] += count * q * (1.0 - q)
+                mean[k] += count * q
     for k in range(own.size):
-        present, mean, spread = positive(float(here[k]), variance[k], absent[k], 1.0 - absent[k])
+        present, tokens, spread = positive(mean[k], variance[k], absent[k], 1.0 - absent[k])
         if present > 0.0:
-            tables[k] += expected_tables(prior[k], present, mean, spread)
+            tables[k] += expected_tables(prior[k], present, tokens, spread)
