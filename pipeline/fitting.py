@@ -383,13 +383,13 @@ def _iterate(
             raise
         raise stopped from None  # the first error is the one to tell
     end = {"event": "end", "iteration": state.iteration, "elapsed": elapsed, "reason": reason}
-    _tell(listeners, {**end, **_usage(executor)})
+    _tell(listeners, {**end, **_usage(executor, state.iteration)})
     if stopped is not None:
         raise stopped
     return Model(target.folder.url)
 
 
-def _usage(executor: Executor) -> dict[str, Any]:
+def _usage(executor: Executor, iterations: int) -> dict[str, Any]:
     """Return what the run took: bytes moved between workers, and the peak memory of the processes."""
     try:
         peaks = executor.everywhere(_peak_memory)
@@ -397,7 +397,13 @@ def _usage(executor: Executor) -> dict[str, Any]:
     except CollapsarError:  # a cluster that is gone cannot say
         return {}
     own = [] if executor.homes == 1 and executor.dashboard is None else [_peak_memory()]
-    return {"moved_bytes": moved, "worker_peak_bytes": peaks, "driver_peak_bytes": own[0] if own else 0}
+    each = moved / (iterations + 1)  # the start is one too
+    return {
+        "moved_bytes": moved,
+        "moved_bytes_an_iteration": each,
+        "worker_peak_bytes": peaks,
+        "driver_peak_bytes": own[0] if own else 0,
+    }
 
 
 def _peak_memory() -> int:

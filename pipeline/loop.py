@@ -222,7 +222,7 @@ def _submit_sweeps(problem: Problem, executor: Executor, state: State, stream: S
             left.append(whole)
             continue
         for one, part in zip(sums, parts, strict=True):
-            one.add(_picked(problem, executor, [whole], number, part)[0])
+            one.add(_picked(problem, executor, [whole], number, part)[0], _home(problem, executor, number))
     folded = []
     for number, (block, one, part) in enumerate(zip(state.blocks, sums, parts, strict=True)):
         deltas = _picked(problem, executor, left, 0, part) if few else one.deltas
@@ -260,16 +260,19 @@ class _Sums:
         self._group: Any = None
         self._tree: list[tuple[int, Any]] = []  # (height, sum) from left to right
 
-    def add(self, delta: Any) -> None:
-        """Add the next shard's delta."""
+    def add(self, delta: Any, home: int) -> None:
+        """Add the next shard's delta, where that shard lives: a sum moves once from one home to the next."""
         self._count += 1
-        self._group = delta if self._group is None else self._executor.submit(tasks.add, [self._group, delta])
+        self._group = delta if self._group is None else self._sum(self._group, delta, home)
         if self._count % GROUP:
             return
         height, self._group, group = 0, None, self._group
         while self._tree and self._tree[-1][0] == height:
-            group, height = self._executor.submit(tasks.add, [self._tree.pop()[1], group]), height + 1
+            group, height = self._sum(self._tree.pop()[1], group, home), height + 1
         self._tree.append((height, group))
+
+    def _sum(self, left: Any, right: Any, home: int) -> Any:
+        return self._executor.submit(tasks.add, [left, right], home=home)
 
     @property
     def deltas(self) -> list[Any]:

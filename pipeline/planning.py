@@ -25,6 +25,7 @@ from collapsar.workers.tasks import NEARLY_ALL
 
 INTERPRETER = {"threads": 300e6, "serial": 300e6, "worker": 305e6, "driver": 285e6}  # measured: libraries and kernels
 READING = 60  # bytes a pair while a shard is read from Parquet
+WORD = 190  # bytes a word of the vocabulary, as text, on the driver
 SHARD_PAIR, SHARD_DOCUMENT = 8, 8  # bytes at rest
 BLOCK_BYTES = 64_000_000  # of the rows that sweeps see
 GROUP = 8  # shards whose deltas are added one after another; above, over a tree
@@ -73,8 +74,8 @@ class Plan:
         Bytes on the local disks of all machines together; 0 where local states stay in memory.
     run : float
         Bytes of the run's folder: checkpoints and the model.
-    moved : float
-        Bytes that move between worker processes in an iteration.
+    moved, moved_scoring : float
+        Bytes that move between worker processes in an iteration, and more where held-out tokens are scored after it.
     free : float or None
         Bytes that are free where the scratch files would lie; None where that is another machine's.
     run_free : float or None
@@ -87,6 +88,7 @@ class Plan:
     scratch: float = 0.0
     run: float = 0.0
     moved: float = 0.0
+    moved_scoring: float = 0.0
     free: float | None = None
     run_free: float | None = None
 
@@ -135,6 +137,8 @@ class Plan:
         lines.append(f"{'disk for local states (scratch)':<58}{size(self.scratch):>10}")
         lines.append(f"{'disk for the run: two checkpoints and the model':<58}{size(self.run):>10}")
         lines.append(f"{'moved between processes, an iteration':<58}{size(self.moved):>10}")
+        if self.moved_scoring:
+            lines.append(f"{'  and more if held-out tokens are scored after it':<58}{size(self.moved_scoring):>10}")
         return "\n".join(lines)
 
     def record(self) -> dict[str, Any]:
@@ -339,17 +343,55 @@ def _plan(manifest: Manifest, footprint: Footprint, place: Place, words: int, *,
         memory["moving to and from others"] = shown / blocks + footprint.delta * words
     if on_disk:  # a shard is read before the first sweep
         memory["reading a shard"] = max(memory["reading a shard"] - sum(list(memory.values())[2:5]), 0.0)
+    alone = place.scheduler in ("threads", "serial")
+    if alone:
+        memory["the vocabulary's words"] = float(WORD * vocabulary)
     remote = place.scheduler not in ("threads", "serial", "local")
     return Plan(
         place=place,
         memory=memory,
-        driver=INTERPRETER["driver"] if place.scheduler not in ("threads", "serial") else 0.0,
+        driver=0.0 if alone else INTERPRETER["driver"] + WORD * vocabulary,
         scratch=2 * local + held if on_disk else 0.0,
         run=2 * (local + kept) + footprint.kept * vocabulary / 2,
-        moved=(processes - 1) * (shown + footprint.delta * vocabulary),
+        moved=_moved(manifest, footprint, processes, words, blocks),
+        moved_scoring=(processes - 1) * kept,
         free=None if remote else _free(place.scratch),
         run_free=None if place.run is None else _free(place.run),
     )
+
+
+def _moved(manifest: Manifest, footprint: Footprint, processes: int, words: int, blocks: int) -> float:
+    """Return the bytes that an iteration moves: rows to whoever sweeps with them, and sums of deltas.
+
+    The sums are followed over the tree of `loop._Sums`; what a sum holds grows with the words of its shards as a power
+    of their number, at whose end all words occur.
+    """
+    shards, vocabulary = len(manifest.shards), manifest.vocabulary.words
+    growth = math.log(max(vocabulary / max(words, 1), 1.0)) / math.log(shards) if shards > 1 else 0.0
+    moved = 0.0
+
+    def add(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+        nonlocal moved  # each is (home, shards summed); the sum is made where the right one is
+        moved += sent(left[1]) if left[0] != right[0] else 0.0
+        return right[0], left[1] + right[1]
+
+    def sent(count: int) -> float:
+        return footprint.delta * min(words * count**growth, vocabulary)
+
+    tree: list[tuple[int, int]] = []
+    group: tuple[int, int] | None = None
+    for number in range(shards):
+        one = (number * processes // shards, 1)
+        group = one if group is None else add(group, one)
+        if (number + 1) % GROUP == 0:
+            while tree and tree[-1][1] == group[1]:
+                group = add(tree.pop(), group)
+            tree.append(group)
+            group = None
+    for home, count in [*tree, *([group] if group else [])]:  # folded where each block lives
+        away = sum(((block + 1) * processes - 1) // blocks != home for block in range(blocks)) / blocks
+        moved += away * sent(count)
+    return moved + (processes - 1) * footprint.shown * vocabulary
 
 
 def _blocks(words: int, footprint: Footprint) -> tuple[int, ...]:

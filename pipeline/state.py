@@ -50,8 +50,9 @@ class Problem:
         return shard * homes // len(self.shards)
 
     def block_home(self, block: int, homes: int) -> int:
-        """Return which of some homes a block of the vocabulary lives in."""
-        return block * homes // (len(self.cuts) - 1)
+        """Return which of some homes a block of the vocabulary lives in; one alone where the last shard does, and so
+        the sum of all deltas."""
+        return ((block + 1) * homes - 1) // (len(self.cuts) - 1)
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,10 @@ class Shard:
     position: npt.NDArray[np.int32]
     counts: npt.NDArray[np.int32]
 
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays, by which Dask decides where to bring what."""
+        return self.offsets.nbytes + self.words.nbytes + self.position.nbytes + self.counts.nbytes
+
     @property
     def documents(self) -> int:
         """Number of documents."""

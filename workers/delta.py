@@ -13,6 +13,11 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 Kind = Literal["change", "fresh"]
 
 
+def held(arrays: Arrays) -> int:
+    """Return the bytes that arrays hold in memory; those on a shelf hold none."""
+    return sum(one.nbytes for one in arrays.values()) if isinstance(arrays, dict) else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One array of a delta.
@@ -54,6 +59,10 @@ class Delta:
 
     def __add__(self, other: Delta) -> Delta:
         return total([self, other])
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays, by which Dask decides where to bring what."""
+        return sum(part.values.nbytes for part in self.parts.values()) + held(self.ids)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         return self.parts[name].values

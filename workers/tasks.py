@@ -14,7 +14,7 @@ from collapsar.storage.corpus import ShardReference
 from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
 from collapsar.workers.contract import load_sweeps
-from collapsar.workers.delta import Arrays, Delta, total
+from collapsar.workers.delta import Arrays, Delta, held, total
 from collapsar.workers.shelf import Shelf, shelve
 from collapsar.workers.streams import Stream
 
@@ -28,6 +28,10 @@ class Swept:
     local: Arrays
     delta: Delta
 
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays."""
+        return held(self.local) + self.delta.__sizeof__()
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -37,6 +41,10 @@ class Block:
     high: int
     rows: Arrays
     told: Delta
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays."""
+        return held(self.rows) + self.told.__sizeof__()
 
 
 @dataclass(frozen=True, slots=True)

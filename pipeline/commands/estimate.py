@@ -41,9 +41,8 @@ def run(arguments: argparse.Namespace) -> None:
     from collapsar.pipeline.config import LIMIT_NAMES
     from collapsar.pipeline.planning import estimate
 
-    for name in {*LIMIT_NAMES, "seed", "heldout"} - {
-        "schedule"
-    }:  # a fit's file may name them; they do not change what it takes
+    # A fit's file may name them; they do not change what it takes.
+    for name in {*LIMIT_NAMES, "seed", "heldout"} - {"schedule"}:
         options.pop(name, None)
     plan = estimate(arguments.corpus, family=family, **options)
     if arguments.json:

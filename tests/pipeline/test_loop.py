@@ -35,7 +35,7 @@ def height(tree):
 def summed(count, each=lambda sums: None):
     sums = _Sums(Writing())
     for number in range(count):
-        sums.add(number)
+        sums.add(number, 0)
         each(sums)
     return sums
 
