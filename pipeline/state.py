@@ -50,8 +50,7 @@ class Problem:
         return shard * homes // len(self.shards)
 
     def block_home(self, block: int, homes: int) -> int:
-        """Return which of some homes a block of the vocabulary lives in; one alone where the last shard does, and so
-        the sum of all deltas."""
+        """Return which of some homes a block of the vocabulary lives in: one alone, where the sum of all deltas is."""
         return ((block + 1) * homes - 1) // (len(self.cuts) - 1)
 
 
