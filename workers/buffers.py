@@ -19,7 +19,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 SMALL = 1 << 20  # bytes; smaller arrays come from the usual place
-PAGE = 1 << 16
+PAGE, HUGE = 1 << 16, 1 << 21
 WASTE = 2.5  # a piece may be so many times as large as what it is taken for
 IDLE = 1 << 25  # bytes that may be kept however little is in use
 
@@ -106,7 +106,10 @@ class Pool:
 
 
 def _fetch(size: int) -> mmap.mmap:
-    piece = mmap.mmap(-1, -(-size // PAGE) * PAGE)
+    """Fetch memory from the system: private, and in whole huge pages where it is large, so that it lies in those."""
+    page = HUGE if size > 2 * HUGE else PAGE
+    flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    piece = mmap.mmap(-1, -(-size // page) * page, **flags)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         piece.madvise(mmap.MADV_HUGEPAGE)
     return piece

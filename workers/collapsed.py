@@ -205,10 +205,17 @@ def counts(rows: Arrays, parameters: Parameters, *, folded: bool = False) -> npt
     """Return E[n_kw] of rows, shape (words at hand, topics); `folded` rows stand before the next update."""
     if "word_topic" in rows:
         return np.asarray(rows["word_topic"], dtype=np.float64)
+    return _counts(rows, parameters, folded=folded).astype(np.float64)
+
+
+def _counts(rows: Arrays, parameters: Parameters, *, folded: bool = False) -> npt.NDArray[np.float32]:
+    """Return E[n_kw] as `counts` does, in the precision in which active responsibilities keep it."""
+    if "word_topic" in rows:
+        return np.asarray(rows["word_topic"], dtype=np.float32)
     if parameters.listing is None:
         raise ValueError("rows of active responsibilities need a listing")
     weight = parameters.listing.following if folded else parameters.listing.weight
-    return rows_.expected(rows, weight, parameters.listing.even).astype(np.float64)
+    return rows_.expected(rows, weight, parameters.listing.even)
 
 
 def finish(block: Arrays, parameters: Parameters) -> Arrays:
@@ -216,7 +223,7 @@ def finish(block: Arrays, parameters: Parameters) -> Arrays:
     if parameters.listing is None:
         return block
     kept = {name: values for name, values in block.items() if name == "word_tables"}
-    return {"word_topic": counts(block, parameters).astype(np.float32), **kept}
+    return {"word_topic": _counts(block, parameters), **kept}
 
 
 def settle(shard: Shard, rows: Arrays, totals: npt.NDArray[np.float64], parameters: Parameters) -> Arrays:
@@ -290,7 +297,7 @@ def pair_probability(
         ``probability``, shape (held-out pairs,).
     """
     if "document_lists" in local:
-        found = listed.probability(heldout, local, counts(rows, parameters), totals, parameters)
+        found = listed.probability(heldout, local, _counts(rows, parameters), totals, parameters)
         return {"probability": found}
     theta = proportions(local, parameters)
     rest = np.maximum(1.0 - theta.sum(axis=1), 0.0)

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from collapsar.workers import buffers
+
 Arrays = Mapping[str, npt.NDArray[Any]]
 Kind = Literal["change", "fresh"]
 
@@ -133,9 +135,10 @@ def total(deltas: Iterable[Delta]) -> Delta:
             ids[dim] = own if dim not in ids else _union(ids[dim], own)
     parts: dict[str, Part] = {}
     seconds: dict[str, float] = {}
+    owned: set[str] = set()  # sums made here; what one delta alone has stays as it is
     for delta in given:
         for name, part in delta.parts.items():
-            parts[name] = _added(name, parts.get(name), part, delta.ids, ids)
+            parts[name] = _added(name, parts.get(name), part, delta.ids, ids, owned)
         for key, spent in delta.seconds.items():
             seconds[key] = seconds.get(key, 0.0) + spent
     return Delta(parts, ids, seconds)
@@ -146,9 +149,14 @@ def _union(mine: npt.NDArray[Any], its: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _added(
-    name: str, so_far: Part | None, part: Part, own: Mapping[str, npt.NDArray[Any]], ids: Mapping[str, npt.NDArray[Any]]
+    name: str,
+    so_far: Part | None,
+    part: Part,
+    own: Mapping[str, npt.NDArray[Any]],
+    ids: Mapping[str, npt.NDArray[Any]],
+    owned: set[str],
 ) -> Part:
-    """Add an array to a sum that this module owns, at the places of its ids."""
+    """Add an array to a sum, at the places of its ids; a sum that is owned is changed in place."""
     places: list[Any] = []
     shape = list(part.values.shape)
     for axis, dim in enumerate(part.dims):
@@ -159,15 +167,27 @@ def _added(
         all_of_it = dim not in ids or own[dim].size == ids[dim].size
         places.append(slice(None) if all_of_it else np.searchsorted(ids[dim], own[dim]))
         shape[axis] = shape[axis] if all_of_it else ids[dim].size
+    some = sum(isinstance(place, np.ndarray) for place in places)
+    if some > 1:
+        raise ValueError(f"{name!r} has ids along more than one of its dims {part.dims}; that is not supported")
     if so_far is None:
-        so_far = Part(np.zeros(shape, dtype=part.values.dtype), part.dims, part.kind)
+        if not some:
+            return part
+        so_far = Part(buffers.zeros(tuple(shape), part.values.dtype), part.dims, part.kind)
+        owned.add(name)
     elif (so_far.dims, so_far.kind, list(so_far.values.shape)) != (part.dims, part.kind, shape):
         raise ValueError(
             f"{name!r} cannot be added: {so_far.kind} {so_far.dims} of shape {so_far.values.shape}, "
             f"{part.kind} {part.dims} of shape {tuple(shape)}"
         )
-    if sum(isinstance(place, np.ndarray) for place in places) > 1:
-        raise ValueError(f"{name!r} has ids along more than one of its dims {part.dims}; that is not supported")
+    if name not in owned:
+        owned.add(name)
+        values = buffers.empty(tuple(shape), so_far.values.dtype)
+        if not some:
+            np.add(so_far.values, part.values, out=values, casting="same_kind")
+            return Part(values, part.dims, part.kind)
+        values[...] = so_far.values
+        so_far = Part(values, part.dims, part.kind)
     so_far.values[tuple(places)] += part.values
     return so_far
 

@@ -93,11 +93,11 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, e
     starts = starts_of(shard.offsets, lists_)
     count, rest = np.zeros(topic.size, dtype=np.float32), np.zeros(shard.documents, dtype=np.float32)
     share = buffers.empty(int(starts[-1]), np.uint16)
-    rows, row_rest = buffers.zeros((shard.words.size, topics)), np.zeros(shard.words.size)
+    rows, row_rest = buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size)
     noise = generator.random(topic.size, dtype=np.float32) + np.float32(0.1)
     given = shard.offsets, shard.position, shard.counts
     active.begin(*given, lists_, topic, noise, starts, share, count, rest, rows, row_rest)
-    parts = {"word_active": change(rows.astype(np.float32), "word", "topic"), "word_rest": change(row_rest, "word")}
+    parts = {"word_active": change(rows, "word", "topic"), "word_rest": change(row_rest, "word")}
     if moments:
         arrays = np.zeros((2, *rows.shape))
         lists.listed_moments(*given, lists_, topic, starts, share, 1.0, arrays[0], arrays[1])
@@ -310,10 +310,10 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[dict[str,
         ahead = buffers.empty(before.shape, np.float32)
     totals = np.zeros((2, before.shape[1]))
     spread = after["word_rest"], listing.even, listing.following
-    background.fold_rows(before, *spread, changed, place, listing.momentum, new, ahead, totals)
+    moved = np.zeros(1)
+    background.fold_rows(before, *spread, changed, place, listing.momentum, new, ahead, totals, moved)
     after.update({"block_active": new, "word_active": ahead} if ahead.size else {"word_active": new})
-    moved = float(np.abs(changed).sum(dtype=np.float64))
-    parts = {"topic_total": fresh(totals[0], "topic"), "moved": fresh(moved)}
+    parts = {"topic_total": fresh(totals[0], "topic"), "moved": fresh(moved[0])}
     return after, {**parts, "topic_ahead": fresh(totals[1] if ahead.size else totals[0], "topic")}
 
 
@@ -330,7 +330,7 @@ def document_topic(local: Arrays, prior: Vector) -> Vector:
 
 
 def probability(
-    heldout: Shard, local: Arrays, row_topic: npt.NDArray[Any], totals: Vector, parameters: Parameters
+    heldout: Shard, local: Arrays, row_topic: Floats, totals: Vector, parameters: Parameters
 ) -> npt.NDArray[np.float64]:
     """Return the probability of each held-out pair's word in its document, shape (held-out pairs,)."""
     found = np.empty(heldout.pairs)

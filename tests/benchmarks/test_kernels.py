@@ -199,10 +199,10 @@ def active_state(topics, listed=LISTED):
     starts = starts_of(shard.offsets, lists)
     share = np.empty(starts[-1], dtype=np.uint16)
     count, rest = np.empty(topic.size, dtype=np.float32), np.empty(shard.documents, dtype=np.float32)
-    rows, row_rest = np.zeros((shard.words.size, topics)), np.full(shard.words.size, 5.0)
+    rows, row_rest = np.zeros((shard.words.size, topics), dtype=np.float32), np.full(shard.words.size, 5.0)
     begin(shard.offsets, shard.position, shard.counts, lists, topic, noise, starts, share, count, rest, rows, row_rest)
-    prior, totals = np.full(topics, 0.1), rows.sum(axis=0) + 10.0
-    active, made = rows.astype(np.float32), [np.empty(rows.shape, np.float32)]
+    prior, totals = np.full(topics, 0.1), rows.sum(axis=0, dtype=np.float64) + 10.0
+    active, made = rows, [np.empty(rows.shape, np.float32)]
     made += [np.empty(row_rest.size, np.float32) for _ in range(2)]
     weight = prior / totals
     spread(active, row_rest, Active.even, np.full(row_rest.size, 0.1), weight, weight, *made)
@@ -314,7 +314,7 @@ def test_fold_rows(benchmark, listed, momentum):
     rows = listed.active, listed.row_rest, listed.even, listed.weight
     benchmark.pedantic(
         fold_rows,
-        args=(*rows, change, place, momentum, new, ahead, totals),
+        args=(*rows, change, place, momentum, new, ahead, totals, np.zeros(1)),
         setup=lambda: totals.fill(0.0),
         rounds=ROUNDS,
         warmup_rounds=1,

@@ -140,7 +140,7 @@ def alone(a, steps, listed=None, count=1):
 def test_begin__equals_its_twin_and_counts_every_token(state):
     noise = state.noise.uniform(0.1, 1.1, state.topic.size).astype(np.float32)
     share, counts = np.full_like(state.share, 77), tuple(np.full_like(one, np.nan) for one in state.counts)
-    listed, rest = np.zeros(state.shape), np.zeros(state.shape[0])
+    listed, rest = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
     active.begin(*state.given, state.lists, state.topic, noise, state.starts, share, *counts, listed, rest)
     assert difference(share, naive.begin(state.shard.offsets, state.lists, noise)) <= 1
     begun = replace(state, share=share)

@@ -97,7 +97,9 @@ def fold_rows(active, rest, even, weight, change, place, momentum, wanted=True):
     """Fold: the new block, that ahead of it if it is wanted, and their sums."""
     new, totals = np.full_like(active, np.nan), np.zeros((2, weight.size))
     ahead = np.full_like(active if wanted else active[:0], np.nan)
-    background.fold_rows(active, rest, even, weight, change, place, momentum, new, ahead, totals)
+    moved = np.ones(1)
+    background.fold_rows(active, rest, even, weight, change, place, momentum, new, ahead, totals, moved)
+    np.testing.assert_allclose(moved, 1.0 + np.abs(change[place[place >= 0]]).sum(dtype=np.float64), rtol=1e-9)
     return new, ahead, totals
 
 

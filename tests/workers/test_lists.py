@@ -204,8 +204,7 @@ def test_listed_probability__equals_its_twin(state, extra, beyond):
     words = state.shape[0]
     offsets = np.arange(documents + 1, dtype=np.int64) * words  # all words held out, also of documents without a token
     position = np.tile(np.arange(words, dtype=np.int32), documents)
-    row_topic = rows["row_topic"].astype(np.float64)
-    given_ = offsets, position, row_topic, rows["b"], rows["a"], rows["totals"], np.array([beyond, 20.0])
+    given_ = offsets, position, rows["row_topic"], rows["b"], rows["a"], rows["totals"], np.array([beyond, 20.0])
     found = np.full(position.size, np.nan)
     lists.listed_probability(*given_, state.lists, state.topic, *state.counts, found)
     twin = naive.probability(*given_, state.lists, state.topic, *state.counts)
@@ -220,8 +219,8 @@ def test_listed_probability__sums_to_one_over_the_vocabulary():
     share = np.array([20000, 5000, 1000, 31000, 7, 9000, 8000, 7000], dtype=np.uint16)
     state = Listed(shard, 3, lists_, topic, share, np.random.default_rng(0))
     rows = state.rows(5.0)
-    row_topic = rows["row_topic"].astype(np.float64)
-    totals = rows["b"].sum() + row_topic.sum(axis=0)
+    row_topic = rows["row_topic"]
+    totals = rows["b"].sum() + row_topic.sum(axis=0, dtype=np.float64)
     offsets, position = np.arange(5, dtype=np.int64) * 3, np.tile(np.arange(3, dtype=np.int32), 4)
     found, rest = np.empty(12), np.array([0.3, rows["b"].sum()])
     given_ = row_topic, rows["b"], rows["a"], totals, rest

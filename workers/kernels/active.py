@@ -29,7 +29,6 @@ from collapsar.workers.kernels.compile import (
     OUT_F4,
     OUT_F4_2,
     OUT_F8,
-    OUT_F8_2,
     OUT_U2,
     U2,
     f8,
@@ -49,7 +48,7 @@ LEAST, TINY = np.float32(1e-12), np.float32(1e-37)
 ROUNDING = np.float32(1e-5)
 
 
-@kernel(I8, I4, I4, I8, U2, F4, I8, OUT_U2, OUT_F4, OUT_F4, OUT_F8_2, OUT_F8)
+@kernel(I8, I4, I4, I8, U2, F4, I8, OUT_U2, OUT_F4, OUT_F4, OUT_F4_2, OUT_F8)
 def begin(
     offsets: Array,
     position: Array,
@@ -78,7 +77,7 @@ def begin(
         Filled with q, in steps of 2^-15.
     active_count, document_rest : float32, shape (listed,) and (documents,)
         Filled with E[n_dk] of the lists and the documents' background tokens.
-    row_active, row_rest : float64, shape (rows, topics) and (rows,)
+    row_active, row_rest : float32, shape (rows, topics), and float64, shape (rows,)
         Increased by the counts by words.
     """
     steps = np.empty(row_active.shape[1], dtype=np.uint16)
@@ -96,7 +95,7 @@ def begin(
             for j in range(size):
                 share[at + j] = steps[j]
             for j in range(size):
-                row_active[row, topic[listed + j]] += each * steps[j]
+                row_active[row, topic[listed + j]] += np.float32(each * steps[j])
             row_rest[row] += each * left
             at += size
         document_rest[document] = np.float32(tokens * left / UNIT)

@@ -17,6 +17,7 @@ from collapsar.workers.kernels.compile import (
     I8,
     OUT_F4,
     OUT_F4_2,
+    OUT_F8,
     OUT_F8_2,
     f8,
     helper,
@@ -77,7 +78,7 @@ def _each(active: Array, rest: float, even: float, weight: Array) -> float:
     return rest / max(total, 1e-300)
 
 
-@kernel(F4_2, F8, f8, F8, F4_2, I8, f8, OUT_F4_2, OUT_F4_2, OUT_F8_2)
+@kernel(F4_2, F8, f8, F8, F4_2, I8, f8, OUT_F4_2, OUT_F4_2, OUT_F8_2, OUT_F8)
 def fold_rows(
     active: Array,
     rest: Array,
@@ -89,6 +90,7 @@ def fold_rows(
     new_active: Array,
     ahead: Array,
     totals: Array,
+    moved: Array,
 ) -> None:
     """Add the change of some rows to a block's, and sum the block up by topic; twin: `naive.background.fold_rows`.
 
@@ -110,14 +112,19 @@ def fold_rows(
         Filled with max(new_active + momentum change, 0), unless it is empty.
     totals : float64, shape (2, topics)
         Zero on entry; increased by the sums of E[n_kw] of the new rows and of those ahead.
+    moved : float64, shape (1,)
+        Increased by the sum of the absolute changes.
     """
     for word in range(rest.size):
         row = place[word]
         for k in range(weight.size):
             new_active[word, k] = active[word, k]
         if row >= 0:
+            absolute = 0.0
             for k in range(weight.size):
                 new_active[word, k] += change[row, k]
+                absolute += abs(float(change[row, k]))
+            moved[0] += absolute
         _add_row(new_active[word], rest[word], even, weight, totals[0])
         if ahead.size:
             for k in range(weight.size):

@@ -15,7 +15,6 @@ from collapsar.workers.kernels.compile import (
     F4,
     F4_2,
     F8,
-    F8_2,
     I4,
     I8,
     OUT_F4,
@@ -370,7 +369,7 @@ def listed_moments(
             at += size
 
 
-@kernel(I8, I4, F8_2, F8, F8, F8, F8, I8, U2, F4, F4, OUT_F8)
+@kernel(I8, I4, F4_2, F8, F8, F8, F8, I8, U2, F4, F4, OUT_F8)
 def listed_probability(
     offsets: Array,
     position: Array,
@@ -394,7 +393,7 @@ def listed_probability(
     ----------
     offsets, position : int64, shape (documents + 1,), int32, shape (pairs,)
         Held-out pairs, and the rows of their words.
-    row_topic : float64, shape (rows, topics)
+    row_topic : float32, shape (rows, topics)
         E[n_kw].
     word_prior : float64, shape (rows,)
         b_w.
