@@ -297,8 +297,12 @@ def _home(problem: Problem, executor: Executor, number: int) -> int:
 def submit_scores(problem: Problem, executor: Executor, state: State) -> list[Any]:
     """Submit the scoring of the held-out pairs; nothing where there are none."""
     submitted = []
+    blocks = [
+        executor.submit(tasks.counted, block, home=problem.block_home(place, executor.homes))
+        for place, block in enumerate(state.blocks if problem.heldout else [])
+    ]
     for number, heldout in enumerate(problem.heldout):
-        given = (heldout, state.swept[number], state.blocks, state.globals)
+        given = (heldout, state.swept[number], blocks, state.globals)
         submitted.append(executor.submit(tasks.score, problem.name, *given, home=_home(problem, executor, number)))
     return submitted
 

@@ -354,7 +354,7 @@ def _plan(manifest: Manifest, footprint: Footprint, place: Place, words: int, *,
         scratch=2 * local + held if on_disk else 0.0,
         run=2 * (local + kept) + footprint.kept * vocabulary / 2,
         moved=_moved(manifest, footprint, processes, words, blocks),
-        moved_scoring=(processes - 1) * kept,
+        moved_scoring=(processes - 1) * shown,
         free=None if remote else _free(place.scratch),
         run_free=None if place.run is None else _free(place.run),
     )

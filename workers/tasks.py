@@ -273,6 +273,13 @@ def show(block: Block) -> Block:
     return replace(block, rows={name: values for name, values in block.rows.items() if not name.startswith("block_")})
 
 
+def counted(block: Block) -> Block:
+    """Take from a block what is true of it: where it keeps ``block_x`` to itself, sweeps see another ``word_x``."""
+    rows = {name: values for name, values in block.rows.items() if name.replace("word_", "block_", 1) not in block.rows}
+    own = {name: values for name, values in block.rows.items() if name.startswith("block_")}
+    return replace(block, rows={**rows, **own})
+
+
 def tell(block: Block) -> Delta:
     """Take from a block what folding it told: small."""
     return block.told
