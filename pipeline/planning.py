@@ -368,7 +368,7 @@ def _moved(manifest: Manifest, footprint: Footprint, processes: int, words: int,
     """
     shards, vocabulary = len(manifest.shards), manifest.vocabulary.words
     growth = math.log(max(vocabulary / max(words, 1), 1.0)) / math.log(shards) if shards > 1 else 0.0
-    moved = 0.0
+    moved: float = 0.0
 
     def add(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
         nonlocal moved  # each is (home, shards summed); the sum is made where the right one is
@@ -376,7 +376,7 @@ def _moved(manifest: Manifest, footprint: Footprint, processes: int, words: int,
         return right[0], left[1] + right[1]
 
     def sent(count: int) -> float:
-        return footprint.delta * min(words * count**growth, vocabulary)
+        return float(footprint.delta * min(words * count**growth, vocabulary))
 
     tree: list[tuple[int, int]] = []
     group: tuple[int, int] | None = None
