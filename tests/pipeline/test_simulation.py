@@ -215,7 +215,7 @@ def test_proportions_table__is_the_one_that_infer_would_write():
     assert simulation._table(ids, theta).equals(sparse(ids, theta, simulation.LEAST_PROPORTION))
 
 
-@pytest.mark.parametrize("seed", [1, 2])  # a fit can end in a local optimum, as corpus 0 from start 0 does: 0.19
+@pytest.mark.parametrize("seed", [0, 1])
 def test_planted_topics__are_recovered_at_the_defaults(tmp_path, seed):
     given = {"documents": 1000, "words": 500, "tokens": 100, "topics": 10, "seed": seed}
     simulate(tmp_path / "c", family="lda", **given)
