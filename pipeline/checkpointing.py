@@ -96,7 +96,10 @@ class CheckpointKeeper:
     def _loaded(self, iteration: int, problem: Problem) -> State:
         place, submit = self._checkpoints.at(iteration), self._executor.submit
         cuts: Sequence[int] = problem.cuts
-        blocks = [submit(read_block, place, number, low, high) for number, (low, high) in enumerate(pairwise(cuts))]
+        blocks = [
+            submit(read_block, place, number, *bound, home=problem.block_home(number, self._executor.homes))
+            for number, bound in enumerate(pairwise(cuts))
+        ]
         homes = [problem.home(number, self._executor.homes) for number in range(len(problem.shards))]
         swept: list[Any] = [
             submit(read_local, place, number, problem.scratch, home=home) for number, home in enumerate(homes)

@@ -133,8 +133,11 @@ def run(
 
 def blank_state(problem: Problem, executor: Executor, globals: Arrays) -> State:
     """Return the state before anything has been seen."""
-    bounds = zip(problem.cuts, problem.cuts[1:], strict=False)
-    return State(-1, globals, [executor.submit(tasks.blank, problem.name, *bound, globals) for bound in bounds])
+    blocks = [
+        executor.submit(tasks.blank, problem.name, *bound, globals, home=problem.block_home(number, executor.homes))
+        for number, bound in enumerate(pairwise(problem.cuts))
+    ]
+    return State(-1, globals, blocks)
 
 
 def _due(iteration: int, limits: Limits) -> bool:
