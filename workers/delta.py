@@ -14,6 +14,9 @@ from collapsar.workers import buffers
 Arrays = Mapping[str, npt.NDArray[Any]]
 Kind = Literal["change", "fresh"]
 
+PACKED, MANY = 1 << 20, 129  # bytes and columns of a table that may be sent without its zeros
+ROWS = 4096  # of it that are looked at together
+
 
 def held(arrays: Arrays) -> int:
     """Return the bytes that arrays hold in memory; those on a shelf hold none."""
@@ -38,6 +41,13 @@ class Part:
     values: npt.NDArray[Any]
     dims: tuple[str, ...] = ()
     kind: Kind = "fresh"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle, to go to another process, only what is not zero where that is less: with many topics few change."""
+        packed = _packed(self.values)
+        if packed is None:
+            return Part, (self.values, self.dims, self.kind)
+        return _unpacked, (*packed, self.values.shape, self.dims, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +200,41 @@ def _added(
         so_far = Part(values, part.dims, part.kind)
     so_far.values[tuple(places)] += part.values
     return so_far
+
+
+def _packed(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]] | None:
+    """Return how many cells of each row are not zero, their columns and numbers; None where that saves little."""
+    if values.ndim != 2 or not values.size or values.nbytes < PACKED or not MANY <= values.shape[1] <= 1 << 16:
+        return None
+    if np.count_nonzero(values) * (values.itemsize + 2) > 0.75 * values.nbytes:
+        return None
+    each, columns, numbers = [], [], []
+    for first in range(0, len(values), ROWS):  # in pieces, as places take more memory than the numbers there
+        piece = values[first : first + ROWS]
+        changed = piece != 0
+        places = np.flatnonzero(changed)
+        each.append(np.count_nonzero(changed, axis=1).astype(np.int32))
+        columns.append((places % values.shape[1]).astype(np.uint16))
+        numbers.append(piece.ravel()[places])
+    return np.concatenate(each), np.concatenate(columns), np.concatenate(numbers)
+
+
+def _unpacked(
+    each: npt.NDArray[Any],
+    columns: npt.NDArray[Any],
+    numbers: npt.NDArray[Any],
+    shape: tuple[int, int],
+    dims: tuple[str, ...],
+    kind: Kind,
+) -> Part:
+    values = buffers.zeros(shape, numbers.dtype)
+    ends = np.concatenate([[0], np.cumsum(each, dtype=np.int64)])
+    for first in range(0, shape[0], ROWS):
+        last = min(first + ROWS, shape[0])
+        rows = np.repeat(np.arange(first, last), each[first:last])
+        run = slice(ends[first], ends[last])
+        values[rows, columns[run]] = numbers[run]
+    return Part(values, dims, kind)
 
 
 def fresh(values: Any, *dims: str) -> Part:

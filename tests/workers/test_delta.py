@@ -1,8 +1,11 @@
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsar.workers import delta as delta_
 from collapsar.workers import tasks
 from collapsar.workers.delta import Delta, change, fresh, total
 
@@ -218,3 +221,28 @@ def test_pick__cuts_what_a_sweep_left_into_blocks_that_add_up(given_deltas, inne
         assert ("moved" in part) == (low == 0)
     check_same_bits(total(parts), whole)
     assert tasks.pick(swept, None) is whole
+
+
+@given(
+    st.integers(0, 60),
+    st.integers(120, 300),
+    st.sampled_from([0.0, 0.1, 0.4, 0.9]),
+    st.sampled_from(["float32", "float64"]),
+    st.integers(0, 2**31),
+)
+def test_pickle__gives_back_what_was_packed(rows, columns, share, dtype, seed):
+    """Also where tables are sent without their zeros, which those of this size are not by themselves."""
+    generator = np.random.default_rng(seed)
+    values = generator.normal(size=(rows, columns)).astype(dtype) * (generator.random((rows, columns)) < share)
+    given_ = Delta({"word_topic": change(values, "word", "topic")}, {"word": np.arange(rows) * 2})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta_, "PACKED", 0)
+        patch.setattr(delta_, "ROWS", 7)
+        sent = pickle.dumps(given_, protocol=5)
+        found = pickle.loads(sent)
+    assert found.parts["word_topic"].kind == "change"
+    assert found["word_topic"].dtype == values.dtype
+    np.testing.assert_array_equal(found["word_topic"], values)
+    np.testing.assert_array_equal(found.ids["word"], given_.ids["word"])
+    if columns > 128 and share <= 0.1 and rows > 20:
+        assert len(sent) < 0.5 * values.nbytes
