@@ -26,7 +26,8 @@ from collapsar.pipeline.contract import FamilyConfig, Summary, load_family
 from collapsar.pipeline.executor import Executor, open_executor
 from collapsar.pipeline.keeping import documents_of, keep_model
 from collapsar.pipeline.loop import Progress, run
-from collapsar.pipeline.planning import Place, Plan, cuts, parse_size, place_of, plan
+from collapsar.pipeline.planning import Place, Plan, cuts, place_of, plan
+from collapsar.pipeline.sizes import parse_size
 from collapsar.pipeline.state import Problem, State
 from collapsar.pipeline.stochastic import run_stochastic, settled
 from collapsar.storage.corpus import Corpus

@@ -17,8 +17,9 @@ import psutil
 from collapsar.pipeline.config import make_config
 from collapsar.pipeline.contract import FamilyConfig, Footprint, Summary, load_family
 from collapsar.pipeline.executor import check_scheduler
+from collapsar.pipeline.sizes import parse_size, size
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import CapacityError, OptionError
+from collapsar.storage.errors import CapacityError
 from collapsar.storage.manifest import Manifest
 from collapsar.workers import buffers
 from collapsar.workers.tasks import NEARLY_ALL
@@ -29,7 +30,6 @@ WORD = 190  # bytes a word of the vocabulary, as text, on the driver
 SHARD_PAIR, SHARD_DOCUMENT = 8, 8  # bytes at rest
 BLOCK_BYTES = 64_000_000  # of the rows that sweeps see
 GROUP = 8  # shards whose deltas are added one after another; above, over a tree
-UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
 @dataclass(frozen=True)
@@ -162,48 +162,6 @@ class Plan:
             raise CapacityError(f"this fit does not fit: {problem}\n{self.table()}")
 
 
-def size(count: float) -> str:
-    """Write a number of bytes for people."""
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if count < 999.5 or unit == "TB":
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError
-
-
-def parse_size(text: str | int, name: str = "--memory") -> int:
-    """Read a number of bytes, such as ``750MB``, ``1.5GB`` or ``2GiB``.
-
-    Parameters
-    ----------
-    text : str or int
-        What was given.
-    name : str, optional
-        The option, for the error.
-
-    Returns
-    -------
-    int
-        Bytes.
-
-    Raises
-    ------
-    OptionError
-        It is no size.
-    """
-    written = str(text).strip().upper().replace(" ", "")
-    number = written.rstrip("KMGTIB")
-    unit = written[len(number) :] or "B"
-    unit = unit if unit.endswith("B") else unit + "B"
-    try:
-        value = float(number) * UNITS[unit]
-    except (ValueError, KeyError):
-        raise OptionError(f"{name}: expected a size such as 750MB or 1.5GB, found {text!r}") from None
-    if not 1 <= value < math.inf:
-        raise OptionError(f"{name}: expected a size above zero, found {text!r}")
-    return int(value)
-
-
 def free_memory() -> int:
     """Return the bytes that this process may use: what the machine, or its control group, has left."""
     found = int(psutil.virtual_memory().available)
@@ -295,27 +253,40 @@ def plan(corpus: Corpus, family: str, config: FamilyConfig, place: Place, *, sto
     """
     manifest = corpus.manifest
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
-    words, lengths = _look(corpus)
+    words, growth, lengths = _look(corpus)
     summary = Summary(*sizes, stochastic=stochastic, lengths=lengths)
     footprint = load_family(family).footprint(summary, config)
     words = summary.words if words >= NEARLY_ALL * summary.words else words
-    inside = _plan(manifest, footprint, place, words, on_disk=False)
-    return inside if inside.needed <= place.memory else _plan(manifest, footprint, place, words, on_disk=True)
+    inside = _plan(manifest, footprint, place, words, growth, on_disk=False)
+    return inside if inside.needed <= place.memory else _plan(manifest, footprint, place, words, growth, on_disk=True)
 
 
-def _look(corpus: Corpus) -> tuple[int, npt.NDArray[np.int64] | None]:
-    """Return the words of the largest shard, by what the first has, and the pairs of the first's documents."""
+def _look(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
+    """Look at two shards, to know of what the manifest does not say.
+
+    Returns
+    -------
+    words : int
+        Words of the largest shard, in proportion to what the first has of its pairs.
+    growth : float
+        Power of their number by which the words of several shards together grow.
+    lengths : numpy.ndarray of int64, shape (documents,), or None
+        Pairs of each document of the first.
+    """
     manifest = corpus.manifest
     largest = max((row.pairs for row in manifest.shards), default=0)
     if not largest:
-        return manifest.vocabulary.words, None
-    first = next(one for one in corpus.references if one.record.pairs)
-    shard = first.load()
-    found = shard.words.size * largest / first.record.pairs
-    return int(min(found, manifest.vocabulary.words)), np.diff(shard.offsets)
+        return manifest.vocabulary.words, 0.0, None
+    some = [one for one in corpus.references if one.record.pairs]
+    shard, growth = some[0].load(), 0.0
+    if len(some) > 1 and shard.words.size < NEARLY_ALL * manifest.vocabulary.words:
+        both = np.union1d(shard.words, some[len(some) // 2].load().words).size
+        growth = math.log2(max(both / max(shard.words.size, 1), 1.0))
+    found = shard.words.size * largest / some[0].record.pairs
+    return int(min(found, manifest.vocabulary.words)), growth, np.diff(shard.offsets)
 
 
-def _plan(manifest: Manifest, footprint: Footprint, place: Place, words: int, *, on_disk: bool) -> Plan:
+def _plan(manifest: Manifest, footprint: Footprint, place: Place, words: int, growth: float, *, on_disk: bool) -> Plan:
     shards, processes, vocabulary = len(manifest.shards), max(place.processes, 1), manifest.vocabulary.words
     own = -(-shards // processes)  # shards of a process
     at_a_time = min(place.threads, max(own, 1))
@@ -353,21 +324,19 @@ def _plan(manifest: Manifest, footprint: Footprint, place: Place, words: int, *,
         driver=0.0 if alone else INTERPRETER["driver"] + WORD * vocabulary,
         scratch=2 * local + held if on_disk else 0.0,
         run=2 * (local + kept) + footprint.kept * vocabulary / 2,
-        moved=_moved(manifest, footprint, processes, words, blocks),
+        moved=_moved(manifest, footprint, processes, words, growth, blocks),
         moved_scoring=(processes - 1) * shown,
         free=None if remote else _free(place.scratch),
         run_free=None if place.run is None else _free(place.run),
     )
 
 
-def _moved(manifest: Manifest, footprint: Footprint, processes: int, words: int, blocks: int) -> float:
+def _moved(manifest: Manifest, footprint: Footprint, processes: int, words: int, growth: float, blocks: int) -> float:
     """Return the bytes that an iteration moves: rows to whoever sweeps with them, and sums of deltas.
 
-    The sums are followed over the tree of `loop._Sums`; what a sum holds grows with the words of its shards as a power
-    of their number, at whose end all words occur.
+    The sums are followed over the tree of `loop._Sums`; what a sum holds grows with the words of its shards.
     """
     shards, vocabulary = len(manifest.shards), manifest.vocabulary.words
-    growth = math.log(max(vocabulary / max(words, 1), 1.0)) / math.log(shards) if shards > 1 else 0.0
     moved: float = 0.0
 
     def add(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
