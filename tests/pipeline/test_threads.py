@@ -276,6 +276,7 @@ def test_results__are_freed_as_soon_as_nobody_can_ask_for_them(opened):
             within(lambda number=number: [one() is None for one in held] == [True] * (number - 1) + [False])
         del future
         within(lambda: held[-1]() is None)  # neither does the thread that made it hold it while it waits
+        assert [one() for one in held] == [None] * 5
     finally:
         gc.enable()
 
