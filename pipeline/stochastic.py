@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from collapsar.pipeline.checkpointing import Keeper, NoKeeper
+from collapsar.pipeline.checkpointing import Keeper
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.loop import (
@@ -61,11 +61,25 @@ def run_stochastic(
     executor: Executor,
     globals: Arrays,
     limits: Limits,
-    keeper: Keeper | None = None,
+    keeper: Keeper | None = None,  # noqa: ARG001
     reached: Callable[[State], None] | None = None,
 ) -> Iterator[tuple[State, Progress]]:
-    """Run the iterations, a minibatch each, giving the state after each; see `collapsar.pipeline.loop.run`."""
-    keeper = keeper or NoKeeper()
+    """Run the iterations, a minibatch each, giving the state after each; see `collapsar.pipeline.loop.run`.
+
+    No checkpoints are kept: after work that is lost for good it begins anew.
+
+    Parameters
+    ----------
+    problem, executor, globals, limits, keeper, reached
+        As for `collapsar.pipeline.loop.run`; the keeper is not asked.
+
+    Yields
+    ------
+    state : State
+        To go on from, or to keep as a model.
+    progress : Progress
+        What to tell.
+    """
     began, losses = time.perf_counter(), 0
     state, clock = replace(blank_state(problem, executor, globals), iteration=0), began
     previous: dict[str, float] = {}
