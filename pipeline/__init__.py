@@ -1,7 +1,7 @@
 """What a run is: configuration, model families, the loop, progress, evaluation and the commands.
 
-The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `topics`, `evaluate`, `infer` and
-`info` do what the commands of the same names do, and `Model` opens what `fit` made.
+The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `topics`, `evaluate`, `infer` and `info` do
+what the commands of the same names do, `resume` what ``fit --resume`` does, and `Model` opens what `fit` made.
 """
 
 from __future__ import annotations
@@ -12,33 +12,37 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collapsar.pipeline.describing import Topic, topics
     from collapsar.pipeline.evaluation import Evaluation, evaluate
-    from collapsar.pipeline.fitting import fit
+    from collapsar.pipeline.executor import TLS
+    from collapsar.pipeline.fitting import fit, resume
     from collapsar.pipeline.inference import infer
     from collapsar.pipeline.inspection import info
     from collapsar.pipeline.intake import ingest, split
+    from collapsar.pipeline.opening import Model
     from collapsar.pipeline.planning import Plan, estimate
     from collapsar.pipeline.simulation import simulate
     from collapsar.storage.corpus import Corpus
-    from collapsar.storage.model import Model
 
 _HOMES = {
     "Corpus": "collapsar.storage.corpus",
     "Evaluation": "collapsar.pipeline.evaluation",
-    "Model": "collapsar.storage.model",
+    "Model": "collapsar.pipeline.opening",
     "Topic": "collapsar.pipeline.describing",
     "Plan": "collapsar.pipeline.planning",
+    "TLS": "collapsar.pipeline.executor",
     "estimate": "collapsar.pipeline.planning",
     "evaluate": "collapsar.pipeline.evaluation",
     "fit": "collapsar.pipeline.fitting",
     "infer": "collapsar.pipeline.inference",
     "info": "collapsar.pipeline.inspection",
     "ingest": "collapsar.pipeline.intake",
+    "resume": "collapsar.pipeline.fitting",
     "simulate": "collapsar.pipeline.simulation",
     "split": "collapsar.pipeline.intake",
     "topics": "collapsar.pipeline.describing",
 }
 
 __all__ = [
+    "TLS",
     "Corpus",
     "Evaluation",
     "Model",
@@ -50,6 +54,7 @@ __all__ = [
     "infer",
     "info",
     "ingest",
+    "resume",
     "simulate",
     "split",
     "topics",

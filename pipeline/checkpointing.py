@@ -1,15 +1,18 @@
-"""What the loop goes back to: states kept on disk, every so often, and loaded again."""
+"""What the loop goes back to: states kept on disk, every so often, checked and loaded again."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Protocol
 
 from collapsar.pipeline.executor import Executor
-from collapsar.pipeline.state import Problem, State
-from collapsar.storage.checkpoint import Checkpoint, Checkpoints
+from collapsar.pipeline.state import Kept, Problem, Progress, State
+from collapsar.storage.arrays import DIGESTS
+from collapsar.storage.checkpoint import Checkpoint, CheckpointRecord
+from collapsar.storage.errors import ClusterError, CollapsarError, DamagedError, MismatchError
+from collapsar.storage.run import Run
 from collapsar.workers import tasks
 from collapsar.workers.delta import Delta
 from collapsar.workers.shelf import Shelf, ShelfWriter
@@ -20,23 +23,29 @@ ITERATIONS = 1000  # between two, at most: until then the scheduler remembers ev
 
 
 class Keeper(Protocol):
-    """Keeps states and gives them back."""
+    """Holds the last state, keeps states, and gives them back."""
 
-    def keep(self, state: State) -> State:
-        """Keep a state if it is time to; the state to go on from has no history."""
+    def keep(self, kept: Kept) -> State:
+        """Hold a state, and keep it if it is time to; the state to go on from has no history."""
 
-    def back(self, problem: Problem) -> State | None:
-        """Return the state kept last; None where there is none."""
+    def hold(self, kept: Kept) -> None:
+        """Hold a state, to be finished with."""
+
+    def back(self, problem: Problem) -> Kept | None:
+        """Return what was kept last; None where there is nothing."""
 
 
 class NoKeeper:
     """Keeps nothing: whoever goes back begins anew."""
 
-    def keep(self, state: State) -> State:
+    def keep(self, kept: Kept) -> State:
         """Keep nothing."""
-        return state
+        return kept.state
 
-    def back(self, problem: Problem) -> State | None:  # noqa: ARG002
+    def hold(self, kept: Kept) -> None:
+        """Hold nothing."""
+
+    def back(self, problem: Problem) -> Kept | None:  # noqa: ARG002
         """Give nothing back."""
         return None
 
@@ -46,90 +55,243 @@ class CheckpointKeeper:
 
     Parameters
     ----------
-    checkpoints : Checkpoints
+    run : Run
         Where.
     executor : Executor
         Whose workers write and read their parts.
     problem : Problem
         Says where the shards live.
+    fingerprint : str
+        Digest of all that makes the run's model what it is.
+    with_locals : bool, optional
+        Whether states have local states that are kept.
+    every : int, optional
+        Iterations between two checkpoints; by default as time allows.
     seconds : float, optional
         Time between two checkpoints, at least.
     share : float, optional
         Share of the time that checkpoints may take.
+    owned : callable, optional
+        Raises an error where another process has taken the run over.
+    notice : callable, optional
+        Told in a line what is broken, where a checkpoint is passed over.
+
+    Attributes
+    ----------
+    last : Kept or None
+        The last state that there was.
     """
 
     def __init__(
         self,
-        checkpoints: Checkpoints,
+        run: Run,
         executor: Executor,
         problem: Problem,
+        fingerprint: str = "0" * 64,
+        *,
+        with_locals: bool = True,
+        every: int | None = None,
         seconds: float = SECONDS,
         share: float = SHARE,
+        owned: Callable[[], None] = lambda: None,
+        notice: Callable[[str], None] = lambda text: None,  # noqa: ARG005
     ) -> None:
-        self._checkpoints, self._executor, self._problem = checkpoints, executor, problem
+        self._run, self._executor, self._problem = run, executor, problem
+        self._fingerprint, self._locals, self._every = fingerprint, with_locals, every
         self._seconds, self._wait, self._share = seconds, seconds, share
+        self._owned, self._notice = owned, notice
         self._last, self._iteration = time.monotonic(), 0
+        self._origin = run.events_mark()[0]
+        self.last: Kept | None = None
 
-    def keep(self, state: State) -> State:
-        """Keep a state if it is time to, and cut the history of its tasks: they become tasks that load it."""
-        now = time.monotonic()
-        late = now - self._last >= self._wait or state.iteration - self._iteration >= ITERATIONS
-        if not state.iteration or not late:
+    def keep(self, kept: Kept) -> State:
+        """Hold a state, and keep it if it is time to; the history of its tasks is then cut, as they load it."""
+        self.hold(kept)
+        if not kept.state.iteration or not self._due(kept.state.iteration):
+            return kept.state
+        began = time.monotonic()
+        state = self._write(kept)
+        self._last = time.monotonic()
+        self._wait = max(self._seconds, (self._last - began) / self._share)
+        return state
+
+    def hold(self, kept: Kept) -> None:
+        """Hold a state, to be finished with."""
+        self.last = kept
+
+    def _due(self, iteration: int) -> bool:
+        gone = iteration - self._iteration
+        if gone >= (ITERATIONS if self._every is None else self._every):
+            return True
+        return self._every is None and time.monotonic() - self._last >= self._wait
+
+    @property
+    def kept(self) -> int | None:
+        """The iteration of the last checkpoint, if there is one."""
+        return self._iteration or None
+
+    def finish(self) -> int | None:
+        """Keep the last state, if it is not kept yet; return the iteration of the last checkpoint, if there is one."""
+        if self.last is not None and self.last.state.iteration > self._iteration:
+            self._write(self.last)
+        return self.kept
+
+    def _write(self, kept: Kept) -> State:
+        """Write a checkpoint, publish it once it is whole, and return the state to go on from."""
+        self._owned()
+        state = kept.state
+        place = self._run.checkpoints.at(state.iteration)
+        try:
+            record = self._record(kept, self._parts(place, state))
+            self._owned()
+            self._run.checkpoints.publish(record)
+        except BaseException:
+            self._run.checkpoints.discard(state.iteration)
+            raise
+        self._iteration = state.iteration
+        if not self._executor.keeps_history:
             return state
-        place = self._checkpoints.at(state.iteration)
-        place.write("globals", state.globals)
+        state = self._loaded(record)
+        self.last = Kept(state, kept.progress, kept.previous)
+        return state
+
+    def _parts(self, place: Checkpoint, state: State) -> dict[str, str]:
+        """Write all parts where they lie; return their digests."""
         submit = self._executor.submit
-        written = [submit(write_block, place, number, block) for number, block in enumerate(state.blocks)]
-        written += [submit(write_local, place, number, swept) for number, swept in enumerate(state.swept)]
-        self._executor.collect(written)
-        self._checkpoints.publish(state.iteration)
-        after = self._loaded(state.iteration, self._problem)
-        self._last, self._iteration = time.monotonic(), state.iteration
-        self._wait = max(self._seconds, (self._last - now) / self._share)
-        return after
+        written = {
+            f"rows/{number:05d}": submit(write_block, place, number, one) for number, one in enumerate(state.blocks)
+        }
+        for number, swept in enumerate(state.swept if self._locals else []):
+            written[f"locals/{number:05d}"] = submit(write_local, place, number, swept)
+        parts = {"globals": place.write("globals", state.globals)}
+        parts.update(zip(written, self._executor.collect(list(written.values())), strict=True))
+        missing = [name for name in parts if not place.folder.exists(f"{name}/{DIGESTS}")]
+        if missing:
+            raise CollapsarError(
+                f"{place.folder.url}: the workers wrote {missing[0]} to a storage of their own; expected a folder that "
+                "the driver and all workers share"
+            )
+        return parts
 
-    def back(self, problem: Problem) -> State | None:
-        """Return the latest checkpoint's state; None where there is none."""
-        iteration = self._checkpoints.latest()
-        return None if iteration is None else self._loaded(iteration, problem)
+    def _record(self, kept: Kept, parts: dict[str, str]) -> CheckpointRecord:
+        return CheckpointRecord(
+            iteration=kept.state.iteration,
+            run=self._fingerprint,
+            parts=parts,
+            blocks=self._problem.cuts,
+            shards=len(self._problem.shards),
+            events=self._run.events_mark(),
+            progress=kept.progress.record(),
+            previous=kept.previous,
+        )
 
-    def _loaded(self, iteration: int, problem: Problem) -> State:
-        place, submit = self._checkpoints.at(iteration), self._executor.submit
-        cuts: Sequence[int] = problem.cuts
+    def back(self, problem: Problem) -> Kept | None:
+        """Return the latest checkpoint that is whole, and cut the events that came after it.
+
+        Parameters
+        ----------
+        problem : Problem
+            What is fitted.
+
+        Returns
+        -------
+        Kept or None
+            None where there has been no checkpoint.
+
+        Raises
+        ------
+        DamagedError
+            There are checkpoints, and none is whole.
+        MismatchError
+            The checkpoint is of another model.
+        """
+        self.last = None
+        iterations, broken = self._run.checkpoints.candidates()
+        for iteration in iterations:
+            faults, record = self._faults(iteration, problem)
+            if record is not None and not faults:
+                for text in broken:
+                    self._notice(f"{text}; going on from the checkpoint of iteration {iteration}")
+                self._run.cut_events(record.events[0])
+                self._iteration, self._last = iteration, time.monotonic()
+                progress = Progress(score=None, **record.progress)
+                self.last = Kept(self._loaded(record), progress, dict(record.previous))
+                return self.last
+            broken += faults
+        if broken:
+            raise DamagedError(
+                self._run.folder.url,
+                f"no checkpoint is whole: {broken[0]}; remove the folder checkpoints to start again",
+            )
+        self._run.cut_events(self._origin)
+        return None
+
+    def _faults(self, iteration: int, problem: Problem) -> tuple[list[str], CheckpointRecord | None]:
+        """Return what is broken of a checkpoint, all of which is read, and what it says of itself."""
+        place = self._run.checkpoints.at(iteration)
+        try:
+            record = place.record()
+        except DamagedError as error:
+            return [str(error)], None
+        if record.run != self._fingerprint:
+            raise MismatchError(f"{place.folder.url}: the checkpoint is not of the model that run.json describes")
+        wanted = ["globals", *(f"rows/{number:05d}" for number in range(len(problem.cuts) - 1))]
+        wanted += [f"locals/{number:05d}" for number in range(len(problem.shards) if self._locals else 0)]
+        if sorted(record.parts) != sorted(wanted) or record.blocks != problem.cuts:
+            raise MismatchError(f"{place.folder.url}: the checkpoint was cut into other parts, by another release")
+        checks = [self._executor.submit(check_part, place, part, digest) for part, digest in record.parts.items()]
+        faults = [text for part in self._executor.collect(checks) for text in part]
+        faults += self._run.check_events(*record.events, self._notice)
+        return faults, record
+
+    def _loaded(self, record: CheckpointRecord) -> State:
+        place, submit = self._run.checkpoints.at(record.iteration), self._executor.submit
+        homes, parts, problem = self._executor.homes, record.parts, self._problem
         blocks = [
-            submit(read_block, place, number, *bound, home=problem.block_home(number, self._executor.homes))
-            for number, bound in enumerate(pairwise(cuts))
+            submit(
+                read_block, place, number, *bound, parts[f"rows/{number:05d}"], home=problem.block_home(number, homes)
+            )
+            for number, bound in enumerate(pairwise(problem.cuts))
         ]
-        homes = [problem.home(number, self._executor.homes) for number in range(len(problem.shards))]
-        swept: list[Any] = [
-            submit(read_local, place, number, problem.scratch, home=home) for number, home in enumerate(homes)
-        ]
-        return State(iteration, place.read("globals"), blocks, swept)
+        swept: list[Any] = []
+        for number in range(len(problem.shards) if self._locals else 0):
+            given = (place, number, parts[f"locals/{number:05d}"], problem.scratch)
+            swept.append(submit(read_local, *given, home=problem.home(number, homes)))
+        try:
+            globals_ = place.read("globals", parts["globals"])
+        except DamagedError as error:  # what was just written and cannot be read is as good as lost
+            raise ClusterError(str(error)) from error
+        return State(record.iteration, globals_, blocks, swept)
 
 
-def write_block(place: Checkpoint, number: int, block: tasks.Block) -> None:
-    """Write a block of the vocabulary where it lies."""
-    place.write(f"rows/{number:05d}", block.rows)
+def write_block(place: Checkpoint, number: int, block: tasks.Block) -> str:
+    """Write a block of the vocabulary where it lies; return its digest."""
+    return place.write(f"rows/{number:05d}", block.rows)
 
 
-def write_local(place: Checkpoint, number: int, swept: tasks.Swept) -> None:
-    """Write a shard's local state where it lies."""
+def write_local(place: Checkpoint, number: int, swept: tasks.Swept) -> str:
+    """Write a shard's local state where it lies; return its digest."""
     local = swept.local
-    place.write(f"locals/{number:05d}", local.lying() if isinstance(local, Shelf) else local)
+    return place.write(f"locals/{number:05d}", local.lying() if isinstance(local, Shelf) else local)
 
 
-def read_block(place: Checkpoint, number: int, low: int, high: int) -> tasks.Block:
+def check_part(place: Checkpoint, part: str, digest: str) -> list[str]:
+    """Read a part of a checkpoint, and say what is broken of it."""
+    return place.check(part, digest)
+
+
+def read_block(place: Checkpoint, number: int, low: int, high: int, digest: str) -> tasks.Block:
     """Read a block of the vocabulary."""
-    return tasks.Block(low, high, place.read(f"rows/{number:05d}"), Delta())
+    return tasks.Block(low, high, place.read(f"rows/{number:05d}", digest), Delta())
 
 
-def read_local(place: Checkpoint, number: int, scratch: str | None = None) -> tasks.Swept:
+def read_local(place: Checkpoint, number: int, digest: str, scratch: str | None = None) -> tasks.Swept:
     """Read a shard's local state, as a sweep that changed nothing would have left it."""
     part = f"locals/{number:05d}"
     if scratch is None:
-        return tasks.Swept(place.read(part), Delta())
+        return tasks.Swept(place.read(part, digest), Delta())
     writer = ShelfWriter(scratch)
-    for name, rows in place.open(part).items():
+    for name, rows in place.open(part, digest).items():
         for piece in rows.pieces():
             writer.add({name: piece})
     return tasks.Swept(writer.finish(), Delta())

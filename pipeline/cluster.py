@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Sequence
@@ -14,11 +16,14 @@ import dask
 import distributed
 from dask.system import CPU_COUNT
 
-from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.executor import PATIENCE, TLS, Executor
 from collapsar.pipeline.preload import PROMPT
-from collapsar.storage.errors import ClusterError, CollapsarError
+from collapsar.pipeline.watching import Watch, WorkerSign
+from collapsar.storage.errors import ClusterError, ClusterGoneError, CollapsarError, OptionError
 
 WAIT_SECONDS = 30  # for workers to arrive
+TICK, LOOK = 0.5, 10.0  # seconds between two looks at a result, and between two at the cluster
+EVERYWHERE = 600.0  # seconds for what all workers do, such as compiling
 
 # Design: stealing moves soft-pinned tasks; Dask's own spilling pickles, so it is off.
 _SETTINGS = {
@@ -28,6 +33,7 @@ _SETTINGS = {
     "distributed.worker.memory.terminate": 1.0,  # of the limit, under which plans stay
     "distributed.worker.memory.pause": False,  # nothing that a sweep waits for would free memory
     "distributed.comm.timeouts.connect": "10s",
+    "distributed.scheduler.worker-ttl": "60s",  # a process that says nothing for so long is gone
     "distributed.admin.tick.limit": "60s",
 }
 
@@ -41,10 +47,19 @@ class DaskExecutor:
         Connected; closed with the executor.
     cluster : distributed.LocalCluster, optional
         A cluster of our own, closed too.
+    watch : Watch, optional
+        Judges what goes on while results are waited for.
+    reach : callable, optional
+        Connects to the same scheduler again.
     """
 
-    def __init__(self, client: Any, cluster: Any = None) -> None:
-        self._client, self._cluster = client, cluster
+    keeps_history = True
+
+    def __init__(
+        self, client: Any, cluster: Any = None, watch: Watch | None = None, reach: Callable[[], Any] | None = None
+    ) -> None:
+        self._client, self._cluster, self._reach = client, cluster, reach
+        self._watch = watch or Watch(PATIENCE, lambda text: None)  # noqa: ARG005
         self._token = uuid.uuid4().hex[:8]
         self._submitted = 0
         self._addresses: list[str] = []
@@ -60,7 +75,7 @@ class DaskExecutor:
     @property
     def workers(self) -> int:
         """Threads of all workers."""
-        return self._slots
+        return max(self._slots, 1)
 
     @property
     def homes(self) -> int:
@@ -93,17 +108,90 @@ class DaskExecutor:
             where = {"workers": [self._addresses[home % len(self._addresses)]], "allow_other_workers": True}
         key = f"{name}-{self._token}-{self._submitted}"
         # First come, first served: by itself, Dask would make all sweeps before it adds what they changed.
-        return self._client.submit(function, *args, key=key, pure=False, priority=-self._submitted, **where)
+        with _cluster_errors():
+            return self._client.submit(function, *args, key=key, pure=False, priority=-self._submitted, **where)
 
     def collect(self, futures: Sequence[Any]) -> list[Any]:
-        """Bring results here."""
+        """Bring results here, and look meanwhile whether the cluster still moves."""
         with _cluster_errors():
-            return list(self._client.gather(list(futures)))
+            waiting = self._ask(self._client.gather(list(futures), asynchronous=True))
+            began = looked = time.monotonic()
+            try:
+                while True:
+                    try:
+                        return list(waiting.result(timeout=TICK))
+                    except TimeoutError:
+                        if waiting.done():  # it was the cluster's own
+                            raise
+                    now = time.monotonic()
+                    if now - looked >= min(LOOK, self._watch.patience / 4):
+                        if looked == began:
+                            self._watch.begin()
+                        looked = now
+                        self._look_around()
+            finally:
+                waiting.cancel()
+
+    def _ask(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
+
+    def _look_around(self) -> None:
+        """Ask the scheduler how it goes, and give up workers that show no sign of life."""
+        try:
+            asked = self._ask(self._client.run_on_scheduler(_signs, asynchronous=True))
+            counter, found = asked.result(timeout=LOOK)
+        except TimeoutError as error:
+            self._watch.silent(_first_line(error))
+            return
+        if sorted(found) != self._addresses:
+            self._look()
+        for address in self._watch.look(counter, {name: WorkerSign(*sign) for name, sign in found.items()}):
+            self._give_up(address)
+
+    def _give_up(self, address: str) -> None:
+        """Have a worker's tasks done by others, and start it anew if it is ours."""
+        self._watch.notice(f"worker {address} is given up; others do its work")
+        with contextlib.suppress(TimeoutError):
+            self._ask(self._client.run_on_scheduler(_remove, address, asynchronous=True)).result(timeout=LOOK)
+        for nanny in list(self._cluster.workers.values()) if self._cluster is not None else []:
+            if getattr(nanny, "worker_address", None) == address and nanny.process is not None:
+                nanny.process.process.kill()  # its nanny starts another
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once in each worker process."""
         with _cluster_errors():
-            return list(self._client.run(function, *args).values())
+            asked = self._ask(self._client.run(function, *args, asynchronous=True))
+            return list(asked.result(timeout=max(self._watch.patience, EVERYWHERE)).values())
+
+    def recover(self, error: ClusterError) -> None:
+        """Reach the scheduler again, if it is another by now, and wait for a worker."""
+        deadline = time.monotonic() + self._watch.patience
+        while True:
+            try:
+                asked = self._ask(self._client.run_on_scheduler(_signs, asynchronous=True))
+                _, found = asked.result(timeout=min(LOOK, self._watch.patience))
+                if found:
+                    break
+                reason = "it has no workers"
+            except Exception as failure:  # a client that has lost its scheduler raises what it likes
+                reason = _first_line(failure)
+                self._connect()
+            if time.monotonic() > deadline:
+                raise ClusterGoneError(
+                    f"the cluster cannot be reached again within {self._watch.patience:.0f} s ({reason}) after: {error}"
+                ) from error
+            time.sleep(TICK)
+        self._token = uuid.uuid4().hex[:8]
+        self._look()
+
+    def _connect(self) -> None:
+        """Try to reach the scheduler with a new client; one of our own that is gone is gone."""
+        if self._reach is None:
+            return
+        with contextlib.suppress(Exception):
+            client = self._reach()
+            old, self._client = self._client, client
+            old.close(timeout=1)
 
     def close(self) -> None:
         """Close the client, and the cluster if it is ours."""
@@ -112,6 +200,21 @@ class DaskExecutor:
         if self._cluster is not None:
             with contextlib.suppress(Exception):
                 self._cluster.close(timeout=5)
+
+
+def _signs(dask_scheduler: Any) -> tuple[int, dict[str, tuple[float, float, bool, tuple[str, ...]]]]:
+    """Return how much has happened so far, and what is known of each worker; Dask hands over its scheduler."""
+    now = time.time()
+    found = {}
+    for address, worker in dask_scheduler.workers.items():
+        tasks = tuple(str(task.key) for task in list(worker.processing)[:1])
+        processor = float((worker.metrics or {}).get("cpu", 0.0))
+        found[address] = (max(now - worker.last_seen, 0.0), processor, worker.status.name == "paused", tasks)
+    return dask_scheduler.transition_counter, found
+
+
+async def _remove(address: str, dask_scheduler: Any) -> None:
+    await dask_scheduler.remove_worker(address, stimulus_id="collapsar-given-up", safe=True, close=True)
 
 
 def _sent(dask_worker: Any) -> int:
@@ -127,12 +230,17 @@ def _cluster_errors() -> Any:
         distributed.KilledWorker,
         distributed.CancelledError,
         distributed.comm.CommClosedError,
+        distributed.client.ClosedClientError,
         TimeoutError,
     ) as error:
-        raise ClusterError(f"the cluster lost work that cannot be repeated: {error}") from error
+        if isinstance(error, ClusterError):
+            raise
+        raise ClusterError(f"the cluster lost work that cannot be repeated: {_first_line(error)}") from error
 
 
-def start_cluster(workers: int | None = None, memory: int | None = None) -> Executor:
+def start_cluster(
+    workers: int | None = None, memory: int | None = None, tls: TLS | None = None, watch: Watch | None = None
+) -> Executor:
     """Start a Dask cluster of worker processes on this machine.
 
     Parameters
@@ -141,6 +249,10 @@ def start_cluster(workers: int | None = None, memory: int | None = None) -> Exec
         How many; by default one a processor.
     memory : int, optional
         Bytes that each may hold; one that holds more is started anew. By default its share of the machine's.
+    tls : TLS, optional
+        Certificates, if messages shall be encrypted.
+    watch : Watch, optional
+        Judges what goes on while results are waited for.
 
     Returns
     -------
@@ -158,6 +270,7 @@ def start_cluster(workers: int | None = None, memory: int | None = None) -> Exec
             dashboard_address="127.0.0.1:8787",
             silence_logs=logging.CRITICAL,
             preload=["collapsar.pipeline.preload"],
+            **({} if tls is None else {"security": _security(tls), "protocol": "tls://"}),
         )
     prompt = _Prompt()
     cluster.scheduler.add_plugin(prompt)
@@ -165,7 +278,14 @@ def start_cluster(workers: int | None = None, memory: int | None = None) -> Exec
         prompt.add_worker(cluster.scheduler, worker)
     client = distributed.Client(cluster)
     client.scheduler_comm.interval = PROMPT
-    return DaskExecutor(client, cluster)
+    return DaskExecutor(client, cluster, watch)
+
+
+def _security(tls: TLS) -> Any:
+    """Let every part of a cluster show the same certificate, and speak to none that has no such one."""
+    parts = ("scheduler", "worker", "client")
+    files = {f"tls_{part}_{kind}": getattr(tls, kind) for part in parts for kind in ("cert", "key")}
+    return distributed.Security(tls_ca_file=tls.ca, require_encryption=True, **files)
 
 
 class _Prompt(distributed.SchedulerPlugin):  # type: ignore[misc]
@@ -178,7 +298,7 @@ class _Prompt(distributed.SchedulerPlugin):  # type: ignore[misc]
             scheduler.stream_comms[worker].interval = PROMPT
 
 
-def reach_cluster(address: str, workers: int) -> Executor:
+def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Watch | None = None) -> Executor:
     """Reach a Dask cluster that runs elsewhere.
 
     Parameters
@@ -187,6 +307,10 @@ def reach_cluster(address: str, workers: int) -> Executor:
         Of its scheduler.
     workers : int
         How many workers to wait for.
+    tls : TLS, optional
+        Certificates, if its messages are encrypted.
+    watch : Watch, optional
+        Judges what goes on while results are waited for.
 
     Returns
     -------
@@ -197,11 +321,21 @@ def reach_cluster(address: str, workers: int) -> Executor:
     ------
     ClusterError
         The scheduler cannot be reached, or has too few workers.
+    OptionError
+        The address and the certificates do not go together.
     """
-    try:
+    if (tls is not None) != address.startswith("tls://"):
+        needs = "--tls-ca, --tls-cert and --tls-key" if tls is None else "an address that begins with tls://"
+        raise OptionError(f"--scheduler {address}: expected {needs}")
+
+    def reach() -> Any:
+        security = {} if tls is None else {"security": _security(tls)}
         with dask.config.set(_SETTINGS):
-            client = distributed.Client(address, timeout=10)
-    except (OSError, ValueError, TimeoutError) as error:
+            return distributed.Client(address, timeout=10, set_as_default=False, **security)
+
+    try:
+        client = reach()
+    except (OSError, ValueError, TimeoutError, RuntimeError) as error:
         raise ClusterError(f"{address}: the scheduler cannot be reached ({_first_line(error)})") from None
     try:
         client.wait_for_workers(workers, timeout=WAIT_SECONDS)
@@ -213,7 +347,7 @@ def reach_cluster(address: str, workers: int) -> Executor:
             f"`dask worker {address}`"
         ) from None
     try:
-        return DaskExecutor(client)
+        return DaskExecutor(client, None, watch, reach)
     except CollapsarError:
         client.close(timeout=5)
         raise

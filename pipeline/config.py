@@ -79,11 +79,24 @@ class Limits:
 
 
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
-RUN_NAMES = ("family", "seed", "heldout", "scheduler", "workers", "memory", "scratch", *LIMIT_NAMES)
+RUN_NAMES = (
+    "family",
+    "seed",
+    "heldout",
+    "scheduler",
+    "workers",
+    "memory",
+    "scratch",
+    "checkpoint_every",
+    "patience",
+    *LIMIT_NAMES,
+)
 KINDS = {str: "a string", int: "a whole number", float: "a number"}
 RUN_KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("family", "heldout", "scheduler", "stop_on", "scratch", "schedule"), (str,)),
     **dict.fromkeys(("seed", "workers", "iterations", "score_every", "local_sweeps", "passes", "batch_shards"), (int,)),
+    "checkpoint_every": (int,),
+    "patience": (float, int),
     "tolerance": (float, int),
     "memory": (str, int),
 }

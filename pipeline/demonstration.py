@@ -12,11 +12,11 @@ import numpy as np
 from collapsar.pipeline.describing import Topic, topics
 from collapsar.pipeline.docstrings import docstring_source
 from collapsar.pipeline.fitting import Sink, fit
+from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.folder import Folder, ensure_free
 from collapsar.storage.ingest import Cuts, ingest
 from collapsar.storage.manifest import Manifest
-from collapsar.storage.model import Model
 from collapsar.storage.split import split_corpus
 from collapsar.workers.contract import load_sweeps
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.opening import Model
 from collapsar.storage.errors import OptionError
-from collapsar.storage.model import Model
 
 
 @dataclass(frozen=True)

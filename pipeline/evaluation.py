@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from collapsar.pipeline.alignment import HeldoutReference, align
-from collapsar.pipeline.executor import Executor, open_executor
+from collapsar.pipeline.executor import TLS, Executor, open_executor
 from collapsar.pipeline.loop import mean_score
+from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError, OptionError
-from collapsar.storage.model import Model
 from collapsar.storage.shard import Shard
 from collapsar.storage.split import split_documents
 from collapsar.workers import tasks
@@ -61,6 +61,7 @@ def evaluate(
     seed: int = 0,
     scheduler: str = "threads",
     workers: int | None = None,
+    tls: TLS | None = None,
 ) -> Evaluation:
     """Score a model on held-out tokens of its own documents, or on unseen documents.
 
@@ -77,6 +78,8 @@ def evaluate(
     scheduler : str, optional
         As for `fit`.
     workers : int, optional
+        As for `fit`.
+    tls : TLS, optional
         As for `fit`.
 
     Returns
@@ -97,7 +100,7 @@ def evaluate(
     corpus = Corpus(heldout if heldout is not None else unseen)  # type: ignore[arg-type]
     corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     held = align(model.record.shards, corpus, model.folder.url) if heldout is not None else None
-    executor = open_executor(scheduler, workers)
+    executor = open_executor(scheduler, workers, tls=tls)
     try:
         blocks = load_blocks(model, executor)
         submitted = (

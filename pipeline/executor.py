@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
-from collapsar.storage.errors import OptionError
+from collapsar.storage.errors import AbsentError, ClusterError, OptionError
 
+PATIENCE = 300.0  # seconds without a sign of life after which a worker, or a cluster without workers, is given up
 SCHEDULERS = "threads, local, serial or an address such as tcp://host:8786"
 
 
@@ -43,8 +45,48 @@ class Executor(Protocol):
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once in each worker process there is, and wait."""
 
+    @property
+    def keeps_history(self) -> bool:
+        """Whether it remembers how each result came about, to make it again; so long as anyone holds the result."""
+
+    def recover(self, error: ClusterError) -> None:
+        """Make ready to go on after work was lost.
+
+        Parameters
+        ----------
+        error : ClusterError
+            What was raised.
+
+        Raises
+        ------
+        ClusterGoneError
+            There is nothing left to go on with.
+        """
+
     def close(self) -> None:
         """Stop what was started."""
+
+
+@dataclass(frozen=True)
+class TLS:
+    """Files of certificates by which the parts of a cluster know one another, in PEM.
+
+    Attributes
+    ----------
+    ca : str
+        Of the authority that has signed the others.
+    cert, key : str
+        Of this side, and its private key.
+    """
+
+    ca: str
+    cert: str
+    key: str
+
+    def __post_init__(self) -> None:
+        for name, path in (("ca", self.ca), ("cert", self.cert), ("key", self.key)):
+            if not Path(path).is_file():
+                raise AbsentError(f"--tls-{name}: {path}: no such file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +101,7 @@ class SerialExecutor:
     homes = 1
     dashboard = None
     memory = None
+    keeps_history = False
 
     def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:  # noqa: ARG002
         """Run a task now."""
@@ -81,6 +124,9 @@ class SerialExecutor:
         """Run a function once."""
         return [function(*args)]
 
+    def recover(self, error: ClusterError) -> None:
+        """Nothing is lost within a process."""
+
     def close(self) -> None:
         """Nothing was started."""
 
@@ -93,7 +139,15 @@ def check_scheduler(scheduler: str, workers: int | None) -> None:
         raise OptionError(f"--scheduler: expected {SCHEDULERS}, found {scheduler!r}")
 
 
-def open_executor(scheduler: str = "threads", workers: int | None = None, memory: int | None = None) -> Executor:
+def open_executor(
+    scheduler: str = "threads",
+    workers: int | None = None,
+    memory: int | None = None,
+    *,
+    tls: TLS | None = None,
+    patience: float = PATIENCE,
+    notice: Callable[[str], None] = lambda text: None,  # noqa: ARG005
+) -> Executor:
     """Start or reach what runs the tasks.
 
     Parameters
@@ -106,6 +160,12 @@ def open_executor(scheduler: str = "threads", workers: int | None = None, memory
         ``serial`` takes it and runs one task after another.
     memory : int, optional
         Bytes that each worker process of ``local`` may hold; by default its share of the machine's.
+    tls : TLS, optional
+        Certificates for a cluster whose messages are encrypted.
+    patience : float, optional
+        Seconds after which a worker that shows no sign of life, or a cluster without workers, is given up.
+    notice : callable, optional
+        Told in a line what befalls the cluster.
 
     Returns
     -------
@@ -120,13 +180,19 @@ def open_executor(scheduler: str = "threads", workers: int | None = None, memory
         `workers` is less than 1, or the scheduler is none of these.
     """
     check_scheduler(scheduler, workers)
+    if tls is not None and scheduler in ("serial", "threads"):
+        raise OptionError(f"--tls-ca: expected a cluster (--scheduler local or tls://...), found {scheduler}")
     if scheduler == "serial":
         return SerialExecutor()
     if scheduler == "threads":
         from collapsar.pipeline.threads import ThreadExecutor
 
-        return ThreadExecutor(workers or len(os.sched_getaffinity(0)))
+        return ThreadExecutor(workers or len(os.sched_getaffinity(0)), notice)
     # Dask takes half a second to import, which a fit in threads need not wait for.
     from collapsar.pipeline.cluster import reach_cluster, start_cluster
+    from collapsar.pipeline.watching import Watch
 
-    return start_cluster(workers, memory) if scheduler == "local" else reach_cluster(scheduler, workers or 1)
+    watch = Watch(patience, notice)
+    if scheduler == "local":
+        return start_cluster(workers, memory, tls, watch)
+    return reach_cluster(scheduler, workers or 1, tls, watch)

@@ -1,4 +1,4 @@
-"""Fitting a model: from a corpus and options to a run with its events and its model."""
+"""Fitting a model: from a corpus and options to a run with its events, its checkpoints and its model."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from collapsar.pipeline.alignment import HeldoutReference, align
 from collapsar.pipeline.checkpointing import CheckpointKeeper
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
-from collapsar.pipeline.contract import FamilyConfig, Summary, load_family
-from collapsar.pipeline.executor import Executor, open_executor
+from collapsar.pipeline.contract import Summary, load_family
+from collapsar.pipeline.executor import PATIENCE, TLS, Executor, open_executor
 from collapsar.pipeline.keeping import documents_of, keep_model
-from collapsar.pipeline.loop import Progress, run
+from collapsar.pipeline.loop import run
+from collapsar.pipeline.opening import Model
 from collapsar.pipeline.planning import Place, Plan, cuts, place_of, plan
+from collapsar.pipeline.requests import Request, differing_versions, fingerprint, taken_up
 from collapsar.pipeline.sizes import parse_size
-from collapsar.pipeline.state import Problem, State
+from collapsar.pipeline.state import Problem, Progress
 from collapsar.pipeline.stochastic import run_stochastic, settled
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import CollapsarError, OptionError
+from collapsar.storage.errors import ClusterError, CollapsarError, LockedError, OptionError
 from collapsar.storage.folder import ensure_free
-from collapsar.storage.model import Model
+from collapsar.storage.lock import RunLock
+from collapsar.storage.model import RECORD as MODEL_RECORD
+from collapsar.storage.model import StoredModel
 from collapsar.storage.run import Run
 from collapsar.storage.shard import Shard
 from collapsar.workers import buffers, tasks
@@ -42,56 +46,9 @@ from collapsar.workers.delta import Arrays
 from collapsar.workers.kernels.compile import warm
 from collapsar.workers.streams import Stream
 
-VERSIONS = ("collapsar", "dask", "distributed", "numba", "numpy", "pyarrow", "zarr")
+DONE = ("iterations", "tolerance")  # why a run is at its end
 
 Sink = Callable[[dict[str, Any]], None]
-
-
-@dataclass(frozen=True)
-class Request:
-    """All that a fit was asked for.
-
-    Attributes
-    ----------
-    corpus : Corpus
-        What to fit.
-    heldout : Corpus or None
-        What to score.
-    family : str
-        The family's name.
-    config : FamilyConfig
-        Its options.
-    limits : Limits
-        When to end.
-    seed : int
-        Seed of all random numbers.
-    """
-
-    corpus: Corpus
-    heldout: Corpus | None
-    family: str
-    config: FamilyConfig
-    limits: Limits
-    seed: int
-
-    def __post_init__(self) -> None:
-        if type(self.seed) is not int:
-            raise OptionError(f"--seed: expected a whole number, found {self.seed!r}")
-        if self.limits.stop_on == "score" and self.heldout is None:
-            raise OptionError("--stop-on score needs a held-out corpus (--heldout)")
-
-    def record(self) -> dict[str, Any]:
-        """Return what `run.json` shall say."""
-        heldout = self.heldout
-        return {
-            "family": self.family,
-            "options": self.config.model_dump(mode="json"),
-            "limits": asdict(self.limits),
-            "seed": self.seed,
-            "corpus": {"url": self.corpus.folder.address, "digest": self.corpus.manifest.digest},
-            "heldout": heldout and {"url": heldout.folder.address, "digest": heldout.manifest.digest},
-            "versions": {name: version(name) for name in VERSIONS} | {"python": platform.python_version()},
-        }
 
 
 def fit(
@@ -105,6 +62,9 @@ def fit(
     workers: int | None = None,
     memory: str | int | None = None,
     scratch: str | None = None,
+    checkpoint_every: int | None = None,
+    patience: float = PATIENCE,
+    tls: TLS | None = None,
     sinks: Sequence[Sink] = (),
     **options: Any,
 ) -> Model:
@@ -132,6 +92,12 @@ def fit(
         has left, or what the cluster says.
     scratch : str, optional
         Folder, on each machine its own, for local states that do not fit into memory; by default the system's.
+    checkpoint_every : int, optional
+        Iterations between two checkpoints; by default one a minute, fewer where they would take over 5% of the time.
+    patience : float, optional
+        Seconds after which a worker that shows no sign of life, or a cluster without workers, is given up.
+    tls : TLS, optional
+        Certificates for a cluster whose messages are encrypted.
     sinks : sequence of callable, optional
         Told each event, a dict, as `events.jsonl` gets it.
     **options
@@ -150,26 +116,346 @@ def fit(
     CollapsarError
         An input or option is wrong, or the cluster is lost. Nothing is left behind if no iteration was finished.
     KeyboardInterrupt
-        The fit was stopped. As after an error, the model of the last whole iteration is kept.
+        The fit was stopped. As after an error, the last whole iteration is kept as a checkpoint; see `resume`.
     """
     limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
     config = make_config(family, options)
     target = Run(out)
     ensure_free(target.folder)
     request = Request(Corpus(corpus), None if heldout is None else Corpus(heldout), family, config, limits, seed)
-    heldouts = _aligned(request)
-    here = scheduler in ("threads", "serial", "local")
-    if here:
-        place = place_of(scheduler, workers, memory, scratch, target.folder.path if target.folder.local else None)
-        planned = plan(request.corpus, family, config, place, stochastic=limits.schedule == "stochastic")
+    where = Where(scheduler, workers, memory, scratch, checkpoint_every, patience, tls)
+    return _Fit(request, target, where, sinks).run()
+
+
+def resume(
+    run: str | os.PathLike[str],
+    *,
+    corpus: str | os.PathLike[str] | None = None,
+    heldout: str | os.PathLike[str] | None = None,
+    scheduler: str = "threads",
+    workers: int | None = None,
+    memory: str | int | None = None,
+    scratch: str | None = None,
+    checkpoint_every: int | None = None,
+    patience: float = PATIENCE,
+    tls: TLS | None = None,
+    sinks: Sequence[Sink] = (),
+    **options: Any,
+) -> Model:
+    """Go on with a run from its latest checkpoint that is whole, or from its record where there is none.
+
+    The result is, bit for bit, that of a run that was never stopped.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of the run.
+    corpus, heldout : str or path-like, optional
+        Where its corpora lie by now, if they were moved.
+    scheduler, workers, memory, scratch, checkpoint_every, patience, tls, sinks
+        As for `fit`; they may differ from before.
+    **options
+        ``iterations``, ``tolerance``, ``stop_on``, ``score_every`` and ``passes`` may differ from before; what would
+        change the model may not.
+
+    Returns
+    -------
+    Model
+        The finished model.
+
+    Raises
+    ------
+    LockedError
+        Another process works on the run.
+    OptionError
+        An option would change the model.
+    DamagedError
+        A file of the run is damaged, and there is no older checkpoint.
+    CollapsarError
+        As for `fit`.
+    """
+    target = Run(run)
+    target.record()
+    with target.lock as lock:
+        request, record = taken_up(target, corpus, heldout, options)
+        if is_done(target, request):
+            return Model(run)
+        target.rewrite(record)
+        where = Where(scheduler, workers, memory, scratch, checkpoint_every, patience, tls)
+        return _Fit(request, target, where, sinks, lock).run()
+
+
+def is_done(target: Run, request: Request) -> bool:
+    """Say whether there is nothing more to do for a run.
+
+    Parameters
+    ----------
+    target : Run
+        The run.
+    request : Request
+        What it is asked for now.
+
+    Returns
+    -------
+    bool
+        Whether its model stands, and is what is asked for.
+
+    Raises
+    ------
+    OptionError
+        It has more iterations than are asked for.
+    """
+    planned = request.limits.planned(len(request.corpus.manifest.shards))
+    latest = target.checkpoints.candidates()[0][:1]
+    if latest and latest[0] > planned:
+        raise OptionError(f"--iterations {planned}: the run has made {latest[0]} already; name more, or a new run")
+    if not target.model.exists(MODEL_RECORD):
+        return False
+    model = StoredModel(target.model.url)
+    if latest and latest[0] != model.record.iterations:
+        return False
+    last: dict[str, Any] = next((event for event in reversed(target.events()) if event.get("event") == "end"), {})
+    unchanged = target.record()["limits"] == asdict(request.limits)
+    return last.get("reason") in DONE and (model.record.iterations == planned or unchanged)
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a fit runs and what it may take there; see `fit`."""
+
+    scheduler: str = "threads"
+    workers: int | None = None
+    memory: str | int | None = None
+    scratch: str | None = None
+    checkpoint_every: int | None = None
+    patience: float = PATIENCE
+    tls: TLS | None = None
+
+    def __post_init__(self) -> None:
+        every = self.checkpoint_every
+        if every is not None and (type(every) is not int or every < 1):
+            raise OptionError(f"--checkpoint-every: expected a whole number of 1 or more, found {every!r}")
+        if not self.patience > 0:
+            raise OptionError(f"--patience: expected seconds above 0, found {self.patience!r}")
+
+    @property
+    def here(self) -> bool:
+        """Whether what a place may hold is known before anything is started."""
+        return self.scheduler in ("threads", "serial", "local")
+
+    def open(self, notice: Callable[[str], None]) -> Executor:
+        """Start or reach what runs the tasks."""
+        memory = None if self.memory is None else parse_size(self.memory)
+        return open_executor(self.scheduler, self.workers, memory, tls=self.tls, patience=self.patience, notice=notice)
+
+
+class _Fit:
+    """A fit on its way: new, or a run that is taken up again by whoever holds its lock."""
+
+    def __init__(
+        self, request: Request, target: Run, where: Where, sinks: Sequence[Sink], lock: RunLock | None = None
+    ) -> None:
+        self._request, self._target, self._where, self._sinks = request, target, where, sinks
+        self._lock, self._resumed = lock, lock is not None
+        self._begun = lock is not None  # whether the run's folder is there
+
+    def run(self) -> Model:
+        """Load, compile, run the loop and keep what it ends with."""
+        heldouts = _aligned(self._request)
+        planned = self._plan(None) if self._where.here else None
+        began = time.perf_counter()
+        executor = self._where.open(self._notice)
+        try:
+            cluster = {
+                "scheduler": self._where.scheduler,
+                "workers": executor.workers,
+                "dashboard": executor.dashboard,
+                "start_seconds": time.perf_counter() - began,
+            }
+            opening = [_first("cluster", **cluster)]
+            _tell(self._sinks, opening[0])
+            planned = planned or self._plan(executor)
+            with _memory(executor), _scratch(planned, executor) as folder:
+                problem, globals_ = self._problem(heldouts, executor, folder)
+                opening += [self._compiled(executor, globals_, planned), self._start(planned)]
+                with self._held():
+                    return self._loop(problem, executor, globals_, opening)
+        finally:
+            executor.close()
+
+    def _plan(self, executor: Executor | None) -> Plan:
+        """Foresee what the fit takes; raise `CapacityError` if it does not fit."""
+        where, request, folder = self._where, self._request, self._target.folder
+        if executor is None:
+            out = folder.path if folder.local else None
+            place = place_of(where.scheduler, where.workers, where.memory, where.scratch, out)
+        else:
+            place = _place_there(where.scheduler, executor, where.memory, where.scratch)
+        planned = plan(request.corpus, request.family, request.config, place, stochastic=request.stochastic)
         planned.require()
-    with _executor(scheduler, workers, memory, sinks) as (executor, event):
-        if not here:
-            there = _place_there(scheduler, executor, memory, scratch)
-            planned = plan(request.corpus, family, config, there, stochastic=limits.schedule == "stochastic")
-            planned.require()
-        with _memory(executor), _scratch(planned, executor) as folder:
-            return _fit(request, heldouts, target, executor, planned, folder, [event], sinks)
+        return planned
+
+    def _problem(
+        self, heldouts: list[HeldoutReference], executor: Executor, scratch: str | None
+    ) -> tuple[Problem, Arrays]:
+        """Read the shards to where they will be swept, and make the first globals."""
+        request = self._request
+        family, manifest = load_family(request.family), request.corpus.manifest
+        sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
+        summary = Summary(*sizes, stochastic=request.stochastic)
+        footprint = family.footprint(summary, request.config)
+        reserve = 0.0 if summary.stochastic else footprint.pair
+        stream = Stream(request.seed)
+
+        def load() -> tuple[list[Any], list[Any]]:
+            return _load(request, heldouts, executor, scratch, reserve)
+
+        shards, held = load()
+        blocks = cuts(summary.words, footprint)
+        parts = (request.family, family, request.config, shards, held, blocks, stream, scratch)
+        problem = Problem(*parts, request.limits.local_sweeps, load)
+        return problem, family.initialise(summary, request.config, stream.at(purpose="initialise"))
+
+    def _compiled(self, executor: Executor, globals_: Arrays, planned: Plan) -> dict[str, Any]:
+        began = time.perf_counter()
+        executor.everywhere(_warm, self._request.family, globals_, planned.on_disk)
+        return _first("compile", compile_seconds=time.perf_counter() - began)
+
+    def _start(self, planned: Plan) -> dict[str, Any]:
+        manifest = self._request.corpus.manifest
+        return _first(
+            "start",
+            family=self._request.family,
+            documents=manifest.documents,
+            tokens=manifest.tokens,
+            words=manifest.vocabulary.words,
+            shards=len(manifest.shards),
+            iterations=self._request.limits.planned(len(manifest.shards)),
+            planned=planned.record(),
+        )
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the run's folder: make a new one, and remove it again if an error comes before the first iteration."""
+        if self._resumed:
+            yield
+            return
+        self._target.create(self._request.record())
+        self._begun = True
+        with self._target.lock as self._lock:
+            try:
+                yield
+            except Exception:
+                if not any(event.get("event") == "iteration" for event in self._target.events()):
+                    self._begun = False
+                    self._target.folder.remove()
+                raise
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        self._target.tell(event)
+        _tell(self._sinks, event)
+
+    def _notice(self, text: str) -> None:
+        """Say in a line what befell the run: to whoever watches, and in its journal."""
+        event = _first("notice", text=text)
+        if self._begun:
+            self._note(event)
+        _tell(self._sinks, event)
+
+    def _owned(self) -> None:
+        """Raise `LockedError` if another process has taken the run over."""
+        if self._lock is not None:
+            self._lock.require()
+
+    def _note(self, event: dict[str, Any]) -> None:
+        here = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "process": os.getpid(),
+            "host": platform.node(),
+        }
+        with contextlib.suppress(CollapsarError):  # a journal that cannot be written shall not end the run
+            self._target.note({**here, **event})
+
+    def _open(self, opening: list[dict[str, Any]]) -> None:
+        """Tell how it begins; the events of a run that goes on from a checkpoint stay as they were."""
+        target = self._target
+        target.clean()
+        for event in opening:
+            self._note(event)
+        if self._resumed and any(target.checkpoints.candidates()):
+            for event in opening[1:]:
+                _tell(self._sinks, event)
+            differing = differing_versions(target.record())
+            if differing:
+                self._notice(
+                    f"other versions than the run began with ({', '.join(differing)}): other bits may come out"
+                )
+            return
+        target.cut_events(0)
+        target.tell(opening[0])
+        for event in opening[1:]:
+            self._tell(event)
+
+    def _loop(self, problem: Problem, executor: Executor, globals_: Arrays, opening: list[dict[str, Any]]) -> Model:
+        """Run the loop, tell of it, and keep what it ends with, also when it is stopped or fails."""
+        self._open(opening)
+        limits = self._request.limits
+        keeper = CheckpointKeeper(
+            self._target,
+            executor,
+            problem,
+            fingerprint(self._request.record()),
+            with_locals=not self._request.stochastic,
+            every=self._where.checkpoint_every,
+            owned=self._owned,
+            notice=self._notice,
+        )
+        elapsed = 0.0
+        try:
+            schedule = run_stochastic if self._request.stochastic else run
+            for found in schedule(problem, executor, globals_, limits, keeper):
+                progress = found[1]
+                del found  # or the state would be held until the next is there
+                self._tell(_event(progress))
+                elapsed = progress.elapsed
+            return self._finish(problem, executor, keeper, elapsed)
+        except (KeyboardInterrupt, Exception) as stopped:  # whatever it was, what is fitted so far shall not be lost
+            self._stop(keeper, elapsed, stopped)
+            raise
+
+    def _finish(self, problem: Problem, executor: Executor, keeper: CheckpointKeeper, elapsed: float) -> Model:
+        """Keep the last state, as a checkpoint and as the model."""
+        if keeper.last is None:
+            raise RuntimeError("the loop gave no state")
+        keeper.finish()
+        state = settled(problem, executor, keeper.last.state)
+        keep_model(self._target.model, self._request.corpus, self._request.config, problem, executor, state)
+        early = state.iteration < self._request.limits.planned(len(problem.shards))
+        end = {"event": "end", "iteration": state.iteration, "elapsed": elapsed, "reason": DONE[early]}
+        self._tell({**end, **_usage(executor, state.iteration)})
+        return Model(self._target.folder.url)
+
+    def _stop(self, keeper: CheckpointKeeper, elapsed: float, stopped: BaseException) -> None:
+        """Keep the last whole iteration as a checkpoint, if the workers that hold it are still there, and say so."""
+        reason = "interrupt" if isinstance(stopped, KeyboardInterrupt) else "error"
+        traceback.clear_frames(stopped.__traceback__)  # they hold sweeps that wait: the checkpoint would come after
+        iteration = keeper.kept
+        if keeper.last is not None and not isinstance(stopped, (ClusterError, LockedError)):
+            reached = keeper.last.state.iteration
+            _tell(self._sinks, {"event": "keeping", "iteration": reached, "elapsed": elapsed, "reason": reason})
+            try:
+                iteration = keeper.finish()
+            except Exception as error:
+                self._notice(f"iteration {reached} could not be kept: {error}")
+        end = {"event": "end", "iteration": iteration or 0, "elapsed": elapsed, "reason": reason}
+        self._note(end)
+        with contextlib.suppress(CollapsarError):
+            self._target.tell(end)
+        _tell(self._sinks, end)
+
+
+def _first(name: str, **fields: Any) -> dict[str, Any]:
+    return {"event": name, "iteration": 0, "elapsed": 0.0, **fields}
 
 
 def _place_there(scheduler: str, executor: Executor, memory: str | int | None, scratch: str | None) -> Place:
@@ -213,73 +499,6 @@ def _aligned(request: Request) -> list[HeldoutReference]:
     return align(documents_of(request.corpus), request.heldout, request.corpus.url)
 
 
-@contextlib.contextmanager
-def _executor(
-    scheduler: str, workers: int | None, memory: str | int | None, sinks: Sequence[Sink]
-) -> Iterator[tuple[Executor, dict[str, Any]]]:
-    began = time.perf_counter()
-    executor = open_executor(scheduler, workers, None if memory is None else parse_size(memory))
-    try:
-        event = {
-            "event": "cluster",
-            "iteration": 0,
-            "elapsed": 0.0,
-            "scheduler": scheduler,
-            "workers": executor.workers,
-            "dashboard": executor.dashboard,
-            "start_seconds": time.perf_counter() - began,
-        }
-        for sink in sinks:
-            sink(event)
-        yield executor, event
-    finally:
-        executor.close()
-
-
-def _fit(
-    request: Request,
-    heldouts: list[HeldoutReference],
-    target: Run,
-    executor: Executor,
-    planned: Plan,
-    scratch: str | None,
-    events: list[dict[str, Any]],
-    sinks: Sequence[Sink],
-) -> Model:
-    family = load_family(request.family)
-    manifest = request.corpus.manifest
-    summary = Summary(
-        manifest.documents,
-        manifest.vocabulary.words,
-        manifest.tokens,
-        manifest.pairs,
-        stochastic=request.limits.schedule == "stochastic",
-    )
-    stream = Stream(request.seed)
-    globals_ = family.initialise(summary, request.config, stream.at(purpose="initialise"))
-    footprint = family.footprint(summary, request.config)
-    problem = Problem(
-        request.family,
-        family,
-        request.config,
-        *_load(request, heldouts, executor, scratch, 0.0 if summary.stochastic else footprint.pair),
-        cuts(summary.words, footprint),
-        stream,
-        scratch,
-        request.limits.local_sweeps,
-    )
-    began = time.perf_counter()
-    executor.everywhere(_warm, request.family, globals_, planned.on_disk)
-    compiled = {"event": "compile", "iteration": 0, "elapsed": 0.0, "compile_seconds": time.perf_counter() - began}
-    with _folder(target, request.record()) as tell:
-        for event in events:
-            target.tell(event)
-        listeners = [tell, *sinks]
-        _tell(listeners, compiled)
-        _tell(listeners, {**_opening(request), "planned": planned.record()})
-        return _iterate(request, problem, executor, globals_, target, listeners)
-
-
 def _load(
     request: Request, heldouts: list[HeldoutReference], executor: Executor, scratch: str | None, reserve: float
 ) -> tuple[list[Any], list[Any]]:
@@ -309,85 +528,6 @@ def _warm(family: str, globals: Arrays, lean: bool) -> int:
     """Compile what every sweep needs, and say whether memory is short."""
     buffers.pool.lean = lean
     return warm(load_sweeps(family).kernels(globals))
-
-
-@contextlib.contextmanager
-def _folder(target: Run, record: dict[str, Any]) -> Iterator[Sink]:
-    """Make the run's folder, and remove it if it fails before the first iteration is told."""
-    whole = False
-
-    def tell(event: dict[str, Any]) -> None:
-        nonlocal whole
-        target.tell(event)
-        whole = whole or (event["event"] == "iteration" and event["iteration"] > 0)
-
-    target.create(record)
-    try:
-        yield tell
-    except BaseException:
-        if not whole:
-            target.folder.remove()
-        raise
-
-
-def _opening(request: Request) -> dict[str, Any]:
-    manifest = request.corpus.manifest
-    return {
-        "event": "start",
-        "iteration": 0,
-        "elapsed": 0.0,
-        "family": request.family,
-        "documents": manifest.documents,
-        "tokens": manifest.tokens,
-        "words": manifest.vocabulary.words,
-        "shards": len(manifest.shards),
-        "iterations": request.limits.planned(len(manifest.shards)),
-    }
-
-
-def _iterate(
-    request: Request, problem: Problem, executor: Executor, globals_: Any, target: Run, listeners: list[Sink]
-) -> Model:
-    """Run the loop, tell of it, and keep the model that it ends with, also when it is stopped or fails."""
-    keeper = CheckpointKeeper(target.checkpoints, executor, problem)
-    state: State | None = None
-    elapsed, reason = 0.0, "iterations"
-
-    def reached(current: State) -> None:
-        nonlocal state
-        state = current
-
-    stopped: BaseException | None = None
-    try:
-        schedule = run_stochastic if request.limits.schedule == "stochastic" else run
-        for found in schedule(problem, executor, globals_, request.limits, keeper, reached):
-            progress = found[1]
-            del found  # or the state would be held until the next is there
-            _tell(listeners, _event(progress))
-            elapsed = progress.elapsed
-        if state is not None and state.iteration < request.limits.planned(len(problem.shards)):
-            reason = "tolerance"
-    except KeyboardInterrupt as interrupt:
-        reason, stopped = "interrupt", interrupt
-    except Exception as error:  # whatever it was, what is fitted so far shall not be lost with it
-        reason, stopped = "error", error
-    if state is None or state.iteration < 1:
-        raise stopped or RuntimeError("the loop gave no state")
-    if stopped is not None:
-        traceback.clear_frames(stopped.__traceback__)  # they hold sweeps that wait: the model would come after
-        _tell(listeners, {"event": "keeping", "iteration": state.iteration, "elapsed": elapsed, "reason": reason})
-    try:
-        state = settled(problem, executor, state)
-        keep_model(target.model, request.corpus, request.config, problem, executor, state)
-    except Exception:
-        if stopped is None:
-            raise
-        raise stopped from None  # the first error is the one to tell
-    end = {"event": "end", "iteration": state.iteration, "elapsed": elapsed, "reason": reason}
-    _tell(listeners, {**end, **_usage(executor, state.iteration)})
-    if stopped is not None:
-        raise stopped
-    return Model(target.folder.url)
 
 
 def _usage(executor: Executor, iterations: int) -> dict[str, Any]:

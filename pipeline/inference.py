@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collapsar.pipeline.evaluation import load_blocks
-from collapsar.pipeline.executor import open_executor
+from collapsar.pipeline.executor import TLS, open_executor
+from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import OccupiedError, OptionError
 from collapsar.storage.folder import File
-from collapsar.storage.model import Model
 from collapsar.storage.progress import Counting, silent
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
@@ -35,6 +35,7 @@ def infer(
     seed: int = 0,
     scheduler: str = "threads",
     workers: int | None = None,
+    tls: TLS | None = None,
     progress: Counting = silent,
 ) -> int:
     """Write the topic proportions of documents.
@@ -54,7 +55,7 @@ def infer(
         Proportions below are left out; what is left out is one minus the sum.
     seed : int, optional
         For families that draw random numbers.
-    scheduler, workers : optional
+    scheduler, workers, tls : optional
         As for `fit`.
     progress : callable, optional
         Told the number of documents written so far.
@@ -80,8 +81,8 @@ def infer(
     target = File(out)
     if target.exists():
         raise OccupiedError(f"{out}: exists already; name a new file or remove this one")
-    seen = documents.manifest.digest == model.record.corpus and bool(model.record.shards)
-    executor = open_executor(scheduler, workers)
+    seen = documents.manifest.digest == model.record.corpus and model.fitted
+    executor = open_executor(scheduler, workers, tls=tls)
     written = 0
     try:
         blocks = [] if seen else load_blocks(model, executor)

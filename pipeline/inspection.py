@@ -6,12 +6,12 @@ import os
 from typing import Any
 
 from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import MANIFEST
 from collapsar.storage.model import RECORD as MODEL_RECORD
-from collapsar.storage.model import Model
 from collapsar.storage.run import RECORD as RUN_RECORD
 from collapsar.storage.run import Run
 

@@ -7,7 +7,7 @@ from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.state import Problem, State
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import ClusterError
-from collapsar.storage.folder import Folder, created
+from collapsar.storage.folder import Folder, replaced
 from collapsar.storage.model import ModelRecord, ModelWriter, ShardDocuments
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
@@ -23,7 +23,7 @@ def documents_of(corpus: Corpus) -> list[ShardDocuments]:
 def keep_model(
     place: Folder, corpus: Corpus, config: FamilyConfig, problem: Problem, executor: Executor, state: State
 ) -> None:
-    """Write a state as a finished model: it is there whole or not at all.
+    """Write a state as a finished model: it is there whole or not at all, in place of an older one.
 
     Parameters
     ----------
@@ -45,15 +45,15 @@ def keep_model(
     ClusterError
         The state is lost, or the workers do not write to the driver's storage.
     """
-    with created(place) as folder:
+    with replaced(place) as folder:
         writer = ModelWriter(folder)
         written = [
             executor.submit(write_block, writer, number, problem.name, block, state.globals)
             for number, block in enumerate(state.blocks)
         ]
         written += [executor.submit(write_shard, writer, number, swept) for number, swept in enumerate(state.swept)]
-        writer.write_globals(state.globals)
-        missing = [part for part in executor.collect(written) if not folder.exists(part)]
+        parts = dict([writer.write_globals(state.globals), *executor.collect(written)])
+        missing = [part for part in parts if not folder.exists(part)]
         if missing:
             raise ClusterError(
                 f"{place.url}: the workers wrote {missing[0]} to a storage of their own; expected a folder that the "
@@ -68,15 +68,16 @@ def keep_model(
             vocabulary=manifest.vocabulary,
             blocks=problem.cuts,
             shards=tuple(documents_of(corpus)),
+            parts=parts,
         )
         writer.finish(record, corpus.vocabulary)
 
 
-def write_block(writer: ModelWriter, number: int, family: str, block: tasks.Block, globals: Arrays) -> str:
-    """Write a block of the vocabulary where it lies, and say what was written."""
+def write_block(writer: ModelWriter, number: int, family: str, block: tasks.Block, globals: Arrays) -> tuple[str, str]:
+    """Write a block of the vocabulary where it lies; return the name of the part and its digest."""
     return writer.write_block(number, load_sweeps(family).finish(block.rows, globals))
 
 
-def write_shard(writer: ModelWriter, number: int, swept: tasks.Swept) -> str:
-    """Write what a model keeps of a shard's local state where it lies, and say what was written."""
+def write_shard(writer: ModelWriter, number: int, swept: tasks.Swept) -> tuple[str, str]:
+    """Write what a model keeps of a shard's local state where it lies; return the name of the part and its digest."""
     return writer.write_shard(number, swept.local)

@@ -83,9 +83,12 @@ class RunView:
             text = f"iteration {event['iteration']}/{self._total}  {event['elapsed']:.1f} s  {_figures(event)}"
             self._console.print(text, markup=False)
 
+    def _notice(self, event: dict[str, Any]) -> None:
+        self._console.print(event["text"], markup=False)
+
     def _keeping(self, event: dict[str, Any]) -> None:
         self.close()
-        text = f"keeping the model of iteration {event['iteration']}; interrupt again to stop at once"
+        text = f"keeping iteration {event['iteration']}; interrupt again to stop at once"
         self._console.print(text, markup=False)
 
     def _back(self, event: dict[str, Any]) -> None:

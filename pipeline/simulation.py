@@ -95,7 +95,7 @@ def simulate(
     names = [f"w{number:0{len(str(words - 1))}d}" for number in range(words)]
     with created(Folder(corpus)) as folder:
         truth, writer = ModelWriter(folder / "truth"), CorpusWriter(folder, words)
-        cuts = _write_topics(truth, topics, globals_, words)
+        cuts, parts = _write_topics(truth, topics, globals_, words)
         for place, first in enumerate(range(0, documents, size)):
             ids = numbered_ids(first + 1, min(size, documents - first))
             drawn, table = _draw_shard(drawing, topics, globals_, ids, tokens, stream.at(place=place))
@@ -104,17 +104,19 @@ def simulate(
             del drawn, table  # before the next shard's are made
             progress(first + len(ids))
         manifest = writer.finish(names)
-        _finish_truth(truth, family, config, manifest, names, cuts)
+        _finish_truth(truth, family, config, manifest, names, cuts, parts)
     return manifest
 
 
-def _write_topics(truth: ModelWriter, topics: Arrays, globals_: Arrays, words: int) -> tuple[int, ...]:
-    """Write the drawn topics and the globals of the truth; return the blocks of the vocabulary, which are dense."""
-    truth.write_globals(globals_)
+def _write_topics(
+    truth: ModelWriter, topics: Arrays, globals_: Arrays, words: int
+) -> tuple[tuple[int, ...], dict[str, str]]:
+    """Write the drawn topics and the globals of the truth; return the blocks of the vocabulary and the digests."""
+    parts = [truth.write_globals(globals_)]
     cuts = (*range(0, words, max(BLOCK_CELLS // topics["tokens"].size, 1)), words)
     for number, (low, high) in enumerate(pairwise(cuts)):
-        truth.write_block(number, {"word_topic": expected_counts(topics, low, high)})
-    return cuts
+        parts.append(truth.write_block(number, {"word_topic": expected_counts(topics, low, high)}))
+    return cuts, dict(parts)
 
 
 def _draw_shard(
@@ -161,6 +163,7 @@ def _finish_truth(
     manifest: Manifest,
     names: list[str],
     cuts: tuple[int, ...],
+    parts: dict[str, str],
 ) -> None:
     """Write the record that makes a model of the truth; it has not seen any document."""
     record = ModelRecord(
@@ -171,6 +174,7 @@ def _finish_truth(
         vocabulary=VocabularyRecord(file=FILE, words=len(names), sha256="0" * 64, words_sha256=words_digest(names)),
         blocks=cuts,
         shards=(),
+        parts=parts,
     )
     nothing = np.zeros(len(names), dtype=np.int64)
     truth.finish(record, Vocabulary(names, nothing, nothing))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from collapsar.pipeline.contract import Family, FamilyConfig
@@ -23,7 +23,7 @@ class Problem:
         Its half on the driver.
     config : FamilyConfig
         Its options.
-    shards, heldout : sequence of futures
+    shards, heldout : list of futures
         The shards, and the held-out pairs of their documents; no held-out ones where there is no such corpus.
     cuts : tuple of int
         First words of the blocks of the vocabulary and, last, its size.
@@ -33,17 +33,25 @@ class Problem:
         Folder, of each machine its own, where local states lie on disk; None where they stay in memory.
     local_sweeps : int
         How often a shard is swept before its delta is reduced.
+    load : callable, optional
+        Submits the reading of shards and held-out pairs, for when they are lost.
     """
 
     name: str
     family: Family
     config: FamilyConfig
-    shards: Sequence[Any]
-    heldout: Sequence[Any]
+    shards: list[Any]
+    heldout: list[Any]
     cuts: tuple[int, ...]
     stream: Stream
     scratch: str | None = None
     local_sweeps: int = 1
+    load: Callable[[], tuple[list[Any], list[Any]]] | None = None
+
+    def reload(self) -> None:
+        """Read the shards again, in place: whoever held them is gone."""
+        if self.load is not None:
+            self.shards[:], self.heldout[:] = self.load()
 
     def home(self, shard: int, homes: int) -> int:
         """Return which of some homes a shard lives in: neighbours live together, as they are added first."""
@@ -74,3 +82,48 @@ class State:
     globals: Arrays
     blocks: list[Any]
     swept: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What one iteration told.
+
+    Attributes
+    ----------
+    iteration : int
+        1 for the first; 0 for the start.
+    elapsed : float
+        Seconds since the start began; of a run that was resumed, without the time between.
+    change : float or None
+        Share of the tokens that moved between topics.
+    score : float or None
+        Mean log probability of a held-out token, in nats.
+    figures : dict
+        The family's hyperparameters and, where it has one, the ``objective``.
+    seconds : dict
+        Where the iteration's time went, a worker's mean: ``kernel`` (sweeps), ``reduce`` (sums and folding), ``score``,
+        the driver's ``update``, and ``wait`` for the rest.
+    lost : str
+        Why the loop went back to this iteration; empty as a rule.
+    """
+
+    iteration: int
+    elapsed: float
+    change: float | None
+    score: float | None
+    figures: dict[str, float]
+    seconds: dict[str, float]
+    lost: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """Return what a checkpoint remembers of it."""
+        return {name: value for name, value in asdict(self).items() if name not in ("score", "lost")}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A state with what there is to tell of it, but for its score, and the figures that were told before."""
+
+    state: State
+    progress: Progress
+    previous: dict[str, float]

@@ -7,27 +7,17 @@ topics held fixed. So a good model stands after one pass, however large the corp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from collapsar.pipeline.checkpointing import Keeper
+from collapsar.pipeline.checkpointing import Keeper, NoKeeper
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.executor import Executor
-from collapsar.pipeline.loop import (
-    LOSSES,
-    Progress,
-    blank_state,
-    is_settled,
-    lost,
-    mean_score,
-    require_finite,
-    shares,
-    submit_scores,
-)
-from collapsar.pipeline.state import Problem, State
-from collapsar.storage.errors import ClusterError
+from collapsar.pipeline.loop import Loop, submit_scores
+from collapsar.pipeline.rounds import require_finite
+from collapsar.pipeline.state import Kept, Problem, Progress, State
 from collapsar.workers import tasks
 from collapsar.workers.delta import Arrays
 
@@ -57,21 +47,14 @@ def minibatches(problem: Problem, size: int, number: int) -> list[list[int]]:
 
 
 def run_stochastic(
-    problem: Problem,
-    executor: Executor,
-    globals: Arrays,
-    limits: Limits,
-    keeper: Keeper | None = None,  # noqa: ARG001
-    reached: Callable[[State], None] | None = None,
+    problem: Problem, executor: Executor, globals: Arrays, limits: Limits, keeper: Keeper | None = None
 ) -> Iterator[tuple[State, Progress]]:
     """Run the iterations, a minibatch each, giving the state after each; see `collapsar.pipeline.loop.run`.
 
-    No checkpoints are kept: after work that is lost for good it begins anew.
-
     Parameters
     ----------
-    problem, executor, globals, limits, keeper, reached
-        As for `collapsar.pipeline.loop.run`; the keeper is not asked.
+    problem, executor, globals, limits, keeper
+        As for `collapsar.pipeline.loop.run`.
 
     Yields
     ------
@@ -80,40 +63,50 @@ def run_stochastic(
     progress : Progress
         What to tell.
     """
-    began, losses = time.perf_counter(), 0
-    state, clock = replace(blank_state(problem, executor, globals), iteration=0), began
-    previous: dict[str, float] = {}
-    plan = [one for number in range(limits.passes) for one in minibatches(problem, limits.batch_shards, number)]
-    ends = set(accumulate(len(minibatches(problem, limits.batch_shards, number)) for number in range(limits.passes)))
-    last = min(len(plan), limits.iterations or len(plan))
-    while state.iteration < last:
-        try:
-            chosen = plan[state.iteration]
-            state, told, updating = _step(problem, executor, state, chosen)
-            due = state.iteration % limits.score_every == 0 if limits.score_every else state.iteration in ends
-            scores: Sequence[tasks.Score] = []
-            if problem.heldout and (due or state.iteration == last):
-                state = settled(problem, executor, state)
-                scores = executor.collect(submit_scores(problem, executor, state))
-        except ClusterError as error:
-            losses += 1
-            if losses == LOSSES:
-                raise
-            state = replace(blank_state(problem, executor, globals), iteration=0)
-            yield state, lost(state, time.perf_counter() - began, error)
-            continue
-        if reached is not None:
-            reached(state)
-        losses, now = 0, time.perf_counter()
-        figures = problem.family.figures(state.globals)
-        seconds = shares(told, executor.workers, now - clock, updating, sum(one.seconds for one in scores))
-        clock, score = now, mean_score(scores)
-        moved = told.number(problem.family.CHANGE) / max(float(state.globals["corpus_tokens"]), 1.0)
-        progress = Progress(state.iteration, now - began, moved, score, figures, seconds)
-        yield state, progress
-        if is_settled(progress, previous, limits):
-            return
-        previous = {**previous, **figures, **({"score": score} if score is not None else {})}
+    return StochasticLoop(problem, executor, globals, limits, keeper or NoKeeper()).run()
+
+
+class StochasticLoop(Loop):
+    """The iterations of the stochastic schedule.
+
+    Parameters
+    ----------
+    problem, executor, globals, limits, keeper
+        As for `collapsar.pipeline.loop.run`.
+    """
+
+    def __init__(self, problem: Problem, executor: Executor, globals: Arrays, limits: Limits, keeper: Keeper) -> None:
+        super().__init__(problem, executor, globals, limits, keeper)
+        passes = [minibatches(problem, limits.batch_shards, number) for number in range(limits.passes)]
+        self._plan = [one for part in passes for one in part]
+        self._ends = set(accumulate(len(part) for part in passes))
+        self._last = min(len(self._plan), limits.iterations or len(self._plan))
+
+    def blank(self, globals: Arrays) -> State:
+        """Return the state before anything has been seen; there is no start to sweep."""
+        return replace(super().blank(globals), iteration=0)
+
+    def ended(self, state: State) -> bool:
+        """Say whether all minibatches are done."""
+        return state.iteration >= self._last
+
+    def advance(self) -> Progress:
+        """Step on the next minibatch, and score what has come of it where that is due."""
+        state, progress, again = self.taken()
+        if progress is None:
+            state, told, updating = _step(self.problem, self.executor, state, self._plan[state.iteration])
+            progress = self.told(state, told, self.problem.family.figures(state.globals), updating)
+            moved = told.number(self.problem.family.CHANGE) / max(float(state.globals["corpus_tokens"]), 1.0)
+            progress = replace(progress, change=moved)
+            state = self.keeper.keep(Kept(state, progress, self.previous))
+        every, scores = self.limits.score_every, list[tasks.Score]()
+        due = state.iteration % every == 0 if every else state.iteration in self._ends
+        if self.problem.heldout and (due or state.iteration == self._last):
+            state = settled(self.problem, self.executor, state)
+            scores = self.executor.collect(submit_scores(self.problem, self.executor, state))
+            self.keeper.hold(Kept(state, progress, self.previous))
+        self.state = state
+        return self.scored(progress, scores, again=again)
 
 
 def _step(problem: Problem, executor: Executor, state: State, chosen: list[int]) -> tuple[State, Any, float]:

@@ -8,6 +8,10 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from collapsar.storage.errors import ClusterError
+
+LONG = 300.0  # seconds without the end of a task, after which that is said
+
 
 class _Task:
     """A task, and what stands for its result: who lets go of it before it has begun takes it back."""
@@ -61,14 +65,18 @@ class ThreadExecutor:
     ----------
     threads : int
         How many.
+    notice : callable, optional
+        Told in a line when nothing has come to its end for long.
     """
 
     homes = 1
     dashboard = None
     memory = None
+    keeps_history = False
 
-    def __init__(self, threads: int) -> None:
-        self.workers = threads
+    def __init__(self, threads: int, notice: Callable[[str], None] = lambda text: None) -> None:  # noqa: ARG005
+        self.workers, self._notice = threads, notice
+        self._done = 0
         self._change = threading.Condition()
         self._ready: list[tuple[int, weakref.ref[_Task]]] = []
         self._submitted, self._closed, self._ended = 0, False, False
@@ -111,6 +119,7 @@ class ThreadExecutor:
             task.run()
             with self._change:
                 task.done = True
+                self._done += 1
                 for reference in task.dependents:
                     dependent = reference()
                     if dependent is not None:
@@ -124,13 +133,17 @@ class ThreadExecutor:
 
     def collect(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for results, in order; what a task raised is raised as soon as it is known."""
+        before, still = -1, 0.0
         with self._change:
             while not all(future.done for future in futures):
                 if any(future.error is not None for future in futures):
                     break
                 if self._ended:  # nothing more will come
                     raise RuntimeError("the executor is closed")
-                self._change.wait()
+                if not self._change.wait(LONG) and self._done == before:
+                    still += LONG
+                    self._notice(f"no task has come to its end for {still:.0f} s")
+                before = self._done
         for future in futures:
             if future.error is not None:
                 raise future.error
@@ -143,6 +156,9 @@ class ThreadExecutor:
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once: there is one process."""
         return [function(*args)]
+
+    def recover(self, error: ClusterError) -> None:
+        """Nothing is lost within a process."""
 
     def close(self) -> None:
         """Let the tasks that run come to their end, and begin no other."""

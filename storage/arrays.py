@@ -1,21 +1,31 @@
-"""Named arrays on disk, as Zarr v3 groups: no pickles, one writer a group."""
+"""Named arrays on disk, as Zarr v3 groups with the digest of each file: no pickles, one writer a group."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+import hashlib
+import math
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import zarr
+import zarr.abc.store
+import zarr.codecs
 import zarr.errors
-from zarr.storage import FsspecStore
 
-from collapsar.storage.errors import AbsentError, DamagedError
+from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError
 from collapsar.storage.folder import Folder
+from collapsar.storage.records import dump, parse_record
 
 CHUNK_BYTES = 16 << 20
+MOST_CHUNK_BYTES = 1 << 30  # of a group that another program may have written
+DIGESTS = "digests.json"
+KIND = "collapsar-arrays"
+VERSION = 2
+_CODECS = (zarr.codecs.BytesCodec, zarr.codecs.ZstdCodec)  # plain numbers, and their compression
 
 
 class Rows(Protocol):
@@ -33,12 +43,90 @@ class Rows(Protocol):
         """Return rows, given a slice; the whole, given an ellipsis."""
 
 
-def _store(folder: Folder) -> Any:
-    return folder.path if folder.local else FsspecStore.from_url(folder.url)
+class DigestStore(zarr.abc.store.Store):
+    """A Zarr store in a folder that knows the SHA-256 of each of its files.
+
+    What it reads is what the digests say, or an error; what is not among them is not there. What it writes it adds to
+    them, over whatever lay there before.
+
+    Parameters
+    ----------
+    folder : Folder
+        Where the files lie.
+    files : dict of str to str
+        Digest of each file.
+    read_only : bool
+        Whether nothing can be written.
+    """
+
+    supports_writes = True
+    supports_deletes = True
+    supports_listing = True
+
+    def __init__(self, folder: Folder, files: dict[str, str], *, read_only: bool) -> None:
+        super().__init__(read_only=read_only)
+        self.folder, self.files = folder, files
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DigestStore) and other.folder.url == self.folder.url
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of a file that its digest is right for."""
+        try:
+            data = self.folder.read(key)
+        except AbsentError:
+            raise DamagedError(f"{self.folder.url}/{key}", "the file is missing") from None
+        if hashlib.sha256(data).hexdigest() != self.files[key]:
+            raise DamagedError(f"{self.folder.url}/{key}", "the bytes do not have their digest; the file is damaged")
+        return data
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        """Read a file; none that has no digest."""
+        if key not in self.files:
+            return None
+        if byte_range is not None:
+            raise NotImplementedError("digests are of whole files")
+        return prototype.buffer.from_bytes(await asyncio.to_thread(self.read, key))
+
+    async def get_partial_values(self, prototype: Any, key_ranges: Iterable[tuple[str, Any]]) -> list[Any]:
+        """Read several files."""
+        return [await self.get(key, prototype, span) for key, span in key_ranges]
+
+    async def exists(self, key: str) -> bool:
+        """Tell whether a file has a digest."""
+        return key in self.files
+
+    async def set(self, key: str, value: Any) -> None:
+        """Write a file."""
+        data = memoryview(value.as_numpy_array()).cast("B")
+        self.files[key] = await asyncio.to_thread(self.folder.write, key, data)
+
+    async def delete(self, key: str) -> None:
+        """Forget a file."""
+        self.files.pop(key, None)
+
+    async def list(self) -> AsyncIterator[str]:
+        """Name all files."""
+        for key in sorted(self.files):
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Name the files that begin so."""
+        for key in sorted(self.files):
+            if key.startswith(prefix):
+                yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Name what lies directly in a folder."""
+        start = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
+        for name in sorted({key[len(start) :].split("/")[0] for key in self.files if key.startswith(start)}):
+            yield name
 
 
-def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool = True) -> None:
-    """Write arrays as one Zarr group, replacing what was there; a piece of `CHUNK_BYTES` at a time.
+def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool = True) -> str:
+    """Write arrays as one Zarr group, over what was there; a piece of `CHUNK_BYTES` at a time.
 
     Parameters
     ----------
@@ -48,14 +136,27 @@ def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool =
         What to write; chunks are cut along the first axis.
     compress : bool, optional
         Whether chunks are compressed: smaller, and several times slower to write.
+
+    Returns
+    -------
+    str
+        The digest of all that was written: by it, `read_arrays` finds any damage.
+
+    Raises
+    ------
+    StoreError
+        The disk is full, or the store fails.
     """
-    group = zarr.open_group(_store(folder), mode="w", zarr_format=3)
+    store = DigestStore(folder, {}, read_only=False)
+    group = zarr.open_group(store, mode="w", zarr_format=3)
     for name, values in arrays.items():
         options: dict[str, Any] = {} if compress else {"compressors": None}
         chunks = _chunks(values.shape, values.dtype)
+        options["config"] = {"write_empty_chunks": True}  # a chunk that is missing is a damage, not zeros
         array = group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=chunks, **options)
         for piece in _pieces(values.shape, chunks):
             array[piece] = np.asarray(values[piece], order="C")
+    return folder.write(DIGESTS, dump({"format": KIND, "version": VERSION, "files": store.files}))
 
 
 def _chunks(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...]:
@@ -71,13 +172,15 @@ def _pieces(shape: tuple[int, ...], chunks: tuple[int, ...]) -> list[Any]:
     return [slice(first, first + chunks[0]) for first in range(0, shape[0], chunks[0])] if shape else [...]
 
 
-def read_arrays(folder: Folder) -> dict[str, npt.NDArray[Any]]:
+def read_arrays(folder: Folder, digest: str | None = None) -> dict[str, npt.NDArray[Any]]:
     """Read all arrays of a Zarr group.
 
     Parameters
     ----------
     folder : Folder
         The group's folder.
+    digest : str, optional
+        As `write_arrays` returned it; by default what lies there is checked only against what lies beside it.
 
     Returns
     -------
@@ -89,18 +192,18 @@ def read_arrays(folder: Folder) -> dict[str, npt.NDArray[Any]]:
     AbsentError
         There is no such folder.
     DamagedError
-        It is not a Zarr group, or an array cannot be read.
+        It is not such a group, or a file of it is missing or damaged.
     """
-    return {name: pieces[...] for name, pieces in open_arrays(folder).items()}
+    return {name: pieces[...] for name, pieces in open_arrays(folder, digest).items()}
 
 
-def open_arrays(folder: Folder) -> dict[str, StoredRows]:
+def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRows]:
     """Open all arrays of a Zarr group, to be read piece by piece.
 
     Parameters
     ----------
-    folder : Folder
-        The group's folder.
+    folder, digest
+        As for `read_arrays`.
 
     Returns
     -------
@@ -112,13 +215,71 @@ def open_arrays(folder: Folder) -> dict[str, StoredRows]:
     AbsentError
         There is no such folder.
     DamagedError
-        It is not a Zarr group.
+        It is not such a group.
     """
-    if not folder.exists():
-        raise AbsentError(f"{folder.url}: no such folder of arrays")
+    store = _opened(folder, digest)
     with _damage(folder):
-        group = zarr.open_group(_store(folder), mode="r", zarr_format=3)
-        return {name: StoredRows(folder, array) for name, array in group.arrays()}
+        group = zarr.open_group(store, mode="r", zarr_format=3)
+        found = dict(group.arrays())
+    for name, array in found.items():
+        _require_plain(store, name, array)
+    return {name: StoredRows(folder, array) for name, array in found.items()}
+
+
+def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
+    """Read all files of a group, but make nothing of them.
+
+    Parameters
+    ----------
+    folder, digest
+        As for `read_arrays`.
+
+    Returns
+    -------
+    list of str
+        What is broken, each beginning with the file; empty where all is well.
+    """
+    try:
+        store = _opened(folder, digest)
+    except CollapsarError as error:
+        return [str(error)]
+    broken = []
+    for key in store.files:
+        try:
+            store.read(key)
+        except CollapsarError as error:
+            broken.append(str(error))
+    return broken
+
+
+def _opened(folder: Folder, digest: str | None) -> DigestStore:
+    path = f"{folder.url}/{DIGESTS}"
+    try:
+        data = folder.read(DIGESTS)
+    except AbsentError:
+        if digest is None and not folder.exists():
+            raise AbsentError(f"{folder.url}: no such folder of arrays") from None
+        raise DamagedError(path, "the file is missing") from None
+    if digest is not None and hashlib.sha256(data).hexdigest() != digest:
+        raise DamagedError(path, "the bytes do not have their digest; the file is damaged")
+    files = parse_record(data, path, KIND, VERSION, oldest=2).get("files")
+    if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
+        raise DamagedError(path, "expected a digest for each file", "field 'files'")
+    return DigestStore(folder, files, read_only=True)
+
+
+def _require_plain(store: DigestStore, name: str, array: Any) -> None:
+    """Refuse what `write_arrays` does not write: types that are pickled, chunks that are missing or too large."""
+    path = f"{store.folder.url}/{name}"
+    codecs = getattr(array.metadata, "codecs", ())
+    if array.dtype.kind not in "biuf" or not all(isinstance(codec, _CODECS) for codec in codecs):
+        raise DamagedError(path, "expected an array of plain numbers")
+    if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
+        raise DamagedError(path, f"expected chunks of at most {MOST_CHUNK_BYTES} bytes")
+    wanted = math.prod(-(-size // chunk) for size, chunk in zip(array.shape, array.chunks, strict=True))
+    found = sum(key.startswith(f"{name}/c") for key in store.files)
+    if found != wanted:
+        raise DamagedError(path, f"expected {wanted} chunks, found {found}")
 
 
 class StoredRows:
@@ -151,5 +312,7 @@ def _damage(folder: Folder) -> Iterator[None]:
     """Tell what Zarr raises for a folder that is damaged as `DamagedError`."""
     try:
         yield
+    except CollapsarError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise DamagedError(folder.url, f"expected a Zarr group of arrays ({error})") from None

@@ -1,24 +1,53 @@
-"""Checkpoints on disk: ``checkpoints/<iteration>/`` with Zarr groups, and `latest.json`, replaced last.
+"""Checkpoints on disk: ``checkpoints/<iteration>/`` with Zarr groups and, last, `checkpoint.json` with their digests.
 
-Readers follow only `latest.json`: a checkpoint that was cut short is never looked at.
+`latest.json` names the latest one, and is replaced last: what was cut short is never looked at.
+The one before stays, in case that the latest is damaged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy.typing as npt
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
 
-from collapsar.storage.arrays import Rows, StoredRows, open_arrays, read_arrays, write_arrays
-from collapsar.storage.errors import AbsentError, DamagedError
+from collapsar.storage.arrays import Rows, StoredRows, check_arrays, open_arrays, read_arrays, write_arrays
+from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.records import dump, read_record
 
-LATEST = "latest.json"
+LATEST, RECORD = "latest.json", "checkpoint.json"
 KIND = "collapsar-checkpoint"
-VERSION = 1
+VERSION = 2
 KEPT = 2
+
+Count = Annotated[int, Field(ge=0)]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class CheckpointRecord(BaseModel):
+    """What `checkpoint.json` says.
+
+    ``run`` is the digest of all that makes the run's model what it is; ``parts`` the digests of the arrays; ``blocks``
+    the first words of the blocks of the vocabulary and, last, its size; ``events`` the size in bytes and the digest of
+    `events.jsonl` before the iteration was told; ``progress`` what there is to tell of it, but for its score, and
+    ``previous`` the figures before it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: str = KIND
+    version: int = VERSION
+    iteration: Count
+    run: Digest
+    parts: dict[str, Digest]
+    blocks: tuple[Count, ...]
+    shards: Count
+    events: tuple[Count, Digest]
+    progress: dict[str, Any]
+    previous: dict[str, float]
 
 
 class Checkpoint:
@@ -33,17 +62,44 @@ class Checkpoint:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
 
-    def write(self, part: str, arrays: Mapping[str, Rows]) -> None:
-        """Write a part, such as ``globals``, ``rows/00000`` or ``locals/00000``."""
-        write_arrays(self.folder / part, arrays, compress=False)
+    def write(self, part: str, arrays: Mapping[str, Rows]) -> str:
+        """Write a part, such as ``globals``, ``rows/00000`` or ``locals/00000``; return its digest."""
+        return write_arrays(self.folder / part, arrays, compress=False)
 
-    def read(self, part: str) -> dict[str, npt.NDArray[Any]]:
+    def read(self, part: str, digest: str) -> dict[str, npt.NDArray[Any]]:
         """Read a part."""
-        return read_arrays(self.folder / part)
+        return read_arrays(self.folder / part, digest)
 
-    def open(self, part: str) -> dict[str, StoredRows]:
+    def open(self, part: str, digest: str) -> dict[str, StoredRows]:
         """Open the arrays of a part, to be read piece by piece."""
-        return open_arrays(self.folder / part)
+        return open_arrays(self.folder / part, digest)
+
+    def check(self, part: str, digest: str) -> list[str]:
+        """Read a part and say what is broken of it."""
+        return check_arrays(self.folder / part, digest)
+
+    def record(self) -> CheckpointRecord:
+        """Read what the checkpoint says of itself.
+
+        Returns
+        -------
+        CheckpointRecord
+            Its record.
+
+        Raises
+        ------
+        DamagedError
+            The record is missing or damaged.
+        """
+        path = f"{self.folder.url}/{RECORD}"
+        try:
+            return CheckpointRecord.model_validate(read_record(self.folder, RECORD, KIND, VERSION, oldest=2))
+        except AbsentError:
+            raise DamagedError(path, "the file is missing") from None
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise DamagedError(path, first["msg"], f"field '{where}'") from None
 
 
 class Checkpoints:
@@ -62,22 +118,30 @@ class Checkpoints:
         """Return the checkpoint of an iteration, whether it is there or not."""
         return Checkpoint(self.folder / f"{iteration:08d}")
 
-    def publish(self, iteration: int) -> None:
+    def publish(self, record: CheckpointRecord) -> None:
         """Make a checkpoint that is whole the latest, and remove all but the last two.
 
         Parameters
         ----------
-        iteration : int
-            The iteration that it holds.
+        record : CheckpointRecord
+            What it holds.
         """
+        iteration = record.iteration
+        self.at(iteration).folder.write(RECORD, dump(record.model_dump(mode="json")))
         self.folder.write(LATEST, dump({"format": KIND, "version": VERSION, "iteration": iteration}))
-        kept = sorted(name for name in self.folder.names() if name.isdigit() and int(name) <= iteration)[-KEPT:]
-        for name in self.folder.names():
-            if name.isdigit() and name not in kept:
-                (self.folder / name).remove()
+        kept = [number for number in self._numbers() if number <= iteration][-KEPT:]
+        for number in self._numbers():
+            if number not in kept:
+                self.at(number).folder.remove()
+
+    def discard(self, iteration: int) -> None:
+        """Remove what was written of a checkpoint that could not be finished."""
+        place = self.at(iteration).folder
+        if not place.exists(RECORD):
+            place.remove()
 
     def latest(self) -> int | None:
-        """Return the iteration of the latest whole checkpoint; None where there is none.
+        """Return the iteration of the latest checkpoint; None where there is none.
 
         Returns
         -------
@@ -90,7 +154,7 @@ class Checkpoints:
             `latest.json` does not name one.
         """
         try:
-            record = read_record(self.folder, LATEST, KIND, VERSION)
+            record = read_record(self.folder, LATEST, KIND, VERSION, oldest=2)
         except AbsentError:
             return None
         iteration = record.get("iteration")
@@ -99,3 +163,28 @@ class Checkpoints:
                 f"{self.folder.url}/{LATEST}", f"expected a number, found {iteration!r}", "field 'iteration'"
             )
         return iteration
+
+    def candidates(self) -> tuple[list[int], list[str]]:
+        """List the checkpoints that were finished once, the latest first, and what is wrong with `latest.json`.
+
+        Returns
+        -------
+        iterations : list of int
+            Up to the one that `latest.json` names; where that is missing or damaged, all that have a record.
+        broken : list of str
+            What is wrong with `latest.json`; as a rule empty.
+        """
+        finished = [number for number in self._numbers() if self.at(number).folder.exists(RECORD)]
+        broken = []
+        try:
+            latest = self.latest()
+        except CollapsarError as error:
+            latest, broken = None, [str(error)]
+        if latest is None:
+            if finished and not broken:
+                broken = [f"{self.folder.url}/{LATEST}: the file is missing"]
+            return finished[::-1], broken
+        return sorted({latest, *(number for number in finished if number <= latest)}, reverse=True), broken
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(name) for name in self.folder.names() if name.isdigit())

@@ -60,6 +60,18 @@ class ClusterError(CollapsarError, ConnectionError):
     """The scheduler or its workers cannot be reached, or were lost."""
 
 
+class ClusterGoneError(ClusterError):
+    """There is nothing left of the cluster to go on with."""
+
+
+class StoreError(CollapsarError, OSError):
+    """A store cannot be read or written: it is full, it is not allowed, or it fails again and again."""
+
+
+class LockedError(CollapsarError, BlockingIOError):
+    """Another process works on the run, or has taken it over."""
+
+
 class CapacityError(CollapsarError, MemoryError):
     """What was asked for needs more memory or disk than there is."""
 

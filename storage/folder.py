@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError
+from collapsar.storage.local import append, copy_whole, write_whole
+from collapsar.storage.patience import patiently
+
+T = TypeVar("T")
 
 
 class Folder:
@@ -59,9 +64,19 @@ class Folder:
     def _at(self, name: str) -> str:
         return f"{self._path}/{self._inside(name)}"
 
+    def _do(self, name: str, operation: Callable[[], T]) -> T:
+        return patiently(f"{self.url}/{name}" if name else self.url, operation)
+
     def exists(self, name: str = "") -> bool:
         """Tell whether the folder, or the file or folder `name` in it, is there."""
-        return bool(self._fs.exists(self._at(name) if name else self._path))
+        path = self._at(name) if name else self._path
+        self._refresh()
+        return self._do(name, lambda: bool(self._fs.exists(path)))
+
+    def _refresh(self) -> None:
+        """Forget listings: other processes write to the same store."""
+        if not self.local:
+            self._fs.invalidate_cache()
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file.
@@ -80,14 +95,44 @@ class Folder:
         ------
         AbsentError
             The file is not there.
+        StoreError
+            The store fails.
         """
+        path = self._at(name)
         try:
-            return cast(bytes, self._fs.cat_file(self._at(name)))
+            return self._do(name, lambda: cast(bytes, self._fs.cat_file(path)))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise AbsentError(f"{self.url}/{name}: no such file") from None
 
-    def write(self, name: str, data: bytes) -> str:
+    def write(self, name: str, data: bytes | memoryview) -> str:
         """Write a file whole: a reader sees the old bytes or the new ones, never a part.
+
+        Parameters
+        ----------
+        name : str
+            The file's name inside the folder; folders on the way are made.
+        data : bytes or memoryview
+            What the file shall hold.
+
+        Returns
+        -------
+        str
+            The SHA-256 of the data in hexadecimal.
+
+        Raises
+        ------
+        StoreError
+            The disk is full, or the store fails.
+        """
+        target = self._at(name)
+        if self.local:
+            self._do(name, lambda: write_whole(Path(target), data, replace=True))
+        else:
+            self._do(name, lambda: self._fs.pipe_file(target, bytes(data)))
+        return hashlib.sha256(data).hexdigest()
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that is not there yet; of several writers one succeeds (on object stores a conditional put).
 
         Parameters
         ----------
@@ -98,36 +143,59 @@ class Folder:
 
         Returns
         -------
-        str
-            The SHA-256 of the data in hexadecimal.
+        bool
+            Whether it was written; if not, there is one already.
+
+        Raises
+        ------
+        StoreError
+            The disk is full, or the store fails.
         """
         target = self._at(name)
-        if self.local:
-            path = Path(target)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-            try:
-                with part.open("wb") as handle:
-                    handle.write(data)
-                    handle.flush()
-                    os.fsync(handle.fileno())
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
-        else:
-            self._fs.pipe_file(target, data)
-        return hashlib.sha256(data).hexdigest()
+        try:
+            if self.local:
+                self._do(name, lambda: write_whole(Path(target), data, replace=False))
+            else:
+                self._do(name, lambda: self._put_new(target, data))
+        except FileExistsError:
+            # A put that was tried again may have met itself.
+            return self.read(name) == data
+        return True
+
+    def _put_new(self, target: str, data: bytes) -> None:
+        try:
+            self._fs.pipe_file(target, data, mode="create")
+        except OSError as error:
+            if "PreconditionFailed" in str(error) or "pre-conditions" in str(error):
+                raise FileExistsError(target) from None
+            raise
 
     def append(self, name: str, data: bytes) -> None:
         """Add to the end of a file; a store that cannot append gets the file put again."""
         target = self._at(name)
         if self.local:
-            Path(target).parent.mkdir(parents=True, exist_ok=True)
-            with Path(target).open("ab") as handle:
-                handle.write(data)
+            self._do(name, lambda: append(Path(target), data))
         else:
-            old = self._fs.cat_file(target) if self._fs.exists(target) else b""
-            self._fs.pipe_file(target, old + data)
+            old = self.read(name) if self.exists(name) else b""
+            self.write(name, old + data)
+
+    def cut(self, name: str, size: int) -> None:
+        """Leave the first `size` bytes of a file; one that is not longer stays as it is."""
+        if not self.exists(name):
+            return
+        if self.local:
+            if Path(self._at(name)).stat().st_size > size:
+                self._do(name, lambda: os.truncate(self._at(name), size))
+        elif len(data := self.read(name)) > size:
+            self.write(name, data[:size])
+
+    def delete(self, name: str) -> None:
+        """Remove a file; nothing happens where there is none."""
+        path = self._at(name)
+        try:
+            self._do(name, lambda: self._fs.rm_file(path))
+        except FileNotFoundError:
+            return
 
     def open(self, name: str) -> IO[bytes]:
         """Open a file for reading."""
@@ -135,24 +203,30 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return the sorted names of the files and folders directly inside; none where there is no such folder."""
-        if not self.exists():
+        self._refresh()
+        try:
+            found = self._do("", lambda: list(self._fs.ls(self._path, detail=False)))
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(str(path).rstrip("/").rsplit("/", 1)[-1] for path in self._fs.ls(self._path, detail=False))
+        return sorted(
+            {str(path).rstrip("/").rsplit("/", 1)[-1] for path in found} - {self._path.rsplit("/", 1)[-1], ""}
+        )
 
     def is_folder(self) -> bool:
         """Tell whether this is a folder."""
-        return bool(self._fs.isdir(self._path))
+        return self._do("", lambda: bool(self._fs.isdir(self._path)))
 
     def make(self) -> None:
         """Make the folder and those above it."""
-        self._fs.makedirs(self._path, exist_ok=True)
+        self._do("", lambda: self._fs.makedirs(self._path, exist_ok=True))
 
     def remove(self) -> None:
         """Remove the folder with all that it holds; nothing happens where there is none."""
         if self.local:
             shutil.rmtree(self._path, ignore_errors=True)
-        elif self._fs.exists(self._path):
-            self._fs.rm(self._path, recursive=True)
+        elif self.exists():
+            with contextlib.suppress(FileNotFoundError):
+                self._do("", lambda: self._fs.rm(self._path, recursive=True))
 
     @property
     def address(self) -> str:
@@ -164,7 +238,8 @@ class Folder:
         """The folder's path in its own file system; for a local folder a plain path."""
         return self._path
 
-    def _rename(self, target: Folder) -> None:
+    def rename(self, target: Folder) -> None:
+        """Give a local folder another name; nothing may have that one."""
         Path(self._path).rename(target._path)
 
 
@@ -184,21 +259,14 @@ class File:
 
     def exists(self) -> bool:
         """Tell whether there is something already."""
-        return bool(self._fs.exists(self._path))
+        return patiently(self._path, lambda: bool(self._fs.exists(self._path)))
 
     def put(self, source: Path) -> None:
         """Copy a local file there, piece by piece; a local target is there whole or not at all."""
-        if not isinstance(self._fs, LocalFileSystem):
-            self._fs.put_file(str(source), self._path)
-            return
-        target = Path(self._path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-        try:
-            shutil.copyfile(source, part)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        if isinstance(self._fs, LocalFileSystem):
+            patiently(self._path, lambda: copy_whole(source, Path(self._path)))
+        else:
+            patiently(self._path, lambda: self._fs.put_file(str(source), self._path))
 
 
 def ensure_free(folder: Folder) -> None:
@@ -252,7 +320,40 @@ def created(folder: Folder) -> Iterator[Folder]:
         yield place
         if place is not folder:
             ensure_free(folder)
-            place._rename(folder)
+            place.rename(folder)
     except BaseException:
         place.remove()
         raise
+
+
+@contextmanager
+def replaced(folder: Folder) -> Iterator[Folder]:
+    """Make a folder that is there whole or not at all, in place of the one that may be there.
+
+    Parameters
+    ----------
+    folder : Folder
+        The folder to make; see `created`. On stores other than local ones, what was there goes first.
+
+    Yields
+    ------
+    Folder
+        Where to write.
+    """
+    if not folder.local:
+        folder.remove()
+    if not folder.exists():
+        with created(folder) as place:
+            yield place
+        return
+    path = Path(folder.path)
+    new, old = (Folder(str(path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part"))) for _ in range(2))
+    new.make()
+    try:
+        yield new
+        folder.rename(old)
+        new.rename(folder)
+    except BaseException:
+        new.remove()
+        raise
+    old.remove()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated, Any
 
 import pydantic
@@ -10,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
-from collapsar.storage.records import dump, read_record
+from collapsar.storage.records import digest_of, dump, read_record
 
 MANIFEST = "manifest.json"
 KIND = "collapsar-corpus"
-VERSION = 1
+VERSION = 2
 
 Count = Annotated[int, Field(ge=0)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -80,7 +79,7 @@ class Manifest(BaseModel):
     @property
     def digest(self) -> str:
         """SHA-256 of the manifest, and so of the corpus: the manifest holds the digest of every file."""
-        return hashlib.sha256(dump(self.model_dump())).hexdigest()
+        return digest_of(self.model_dump())
 
 
 def read_manifest(folder: Folder) -> Manifest:

@@ -20,9 +20,10 @@ from collapsar.storage.vocabulary import Vocabulary, read_vocabulary
 
 RECORD = "model.json"
 KIND = "collapsar-model"
-VERSION = 1
+VERSION = 2
 
 Count = Annotated[int, Field(ge=0)]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class ShardDocuments(BaseModel):
@@ -38,7 +39,8 @@ class ModelRecord(BaseModel):
     """What `model.json` says.
 
     ``blocks`` are the first words of the blocks of the vocabulary and, last, its size; ``shards`` the
-    documents of each training shard, none for a model that was not fitted but drawn.
+    documents of each training shard, none for a model that was not fitted but drawn; ``parts`` the digests of groups
+    of arrays, such as ``globals`` and ``rows/00000``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,6 +54,7 @@ class ModelRecord(BaseModel):
     vocabulary: VocabularyRecord
     blocks: tuple[Count, ...]
     shards: tuple[ShardDocuments, ...]
+    parts: dict[str, Digest]
 
 
 class ModelWriter:
@@ -66,21 +69,20 @@ class ModelWriter:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
 
-    def write_globals(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write the globals."""
-        write_arrays(self.folder / "globals", arrays)
+    def write_globals(self, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
+        """Write the globals; return the name of the part and its digest."""
+        return self._write("globals", arrays)
 
-    def write_block(self, number: int, rows: Mapping[str, npt.NDArray[Any]]) -> str:
-        """Write the rows of one block of the vocabulary; return the name of what was written."""
-        name = f"rows/{number:05d}"
-        write_arrays(self.folder / name, rows)
-        return name
+    def write_block(self, number: int, rows: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
+        """Write the rows of one block of the vocabulary; return the name of the part and its digest."""
+        return self._write(f"rows/{number:05d}", rows)
 
-    def write_shard(self, number: int, local: Mapping[str, npt.NDArray[Any]]) -> str:
-        """Write what a model keeps of a local state, the arrays named ``document...``; return its name."""
-        name = f"documents/{number:05d}"
-        write_arrays(self.folder / name, {key: values for key, values in local.items() if key.startswith("document")})
-        return name
+    def write_shard(self, number: int, local: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
+        """Write what a model keeps of a local state; return the name of the part and its digest."""
+        return self._write(f"documents/{number:05d}", kept_of(local))
+
+    def _write(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
+        return name, write_arrays(self.folder / name, arrays)
 
     def finish(self, record: ModelRecord, vocabulary: Vocabulary) -> None:
         """Write the vocabulary and the record, from which readers start."""
@@ -88,7 +90,12 @@ class ModelWriter:
         self.folder.write(RECORD, dump(record.model_copy(update={"vocabulary": written}).model_dump()))
 
 
-class Model:
+def kept_of(local: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Take what a model keeps of a local state: the arrays named ``document...``."""
+    return {name: local[name] for name in local if name.startswith("document")}
+
+
+class StoredModel:
     """A finished model.
 
     Parameters
@@ -122,20 +129,15 @@ class Model:
                 raise AbsentError(f"{given.url}: the run has no model yet; it is still going on, or it was stopped")
             raise AbsentError(f"{given.url}: neither a run nor a model, there is no {RECORD}")
         self.folder = found
-        try:
-            self.record = ModelRecord.model_validate(read_record(found, RECORD, KIND, VERSION))
-        except pydantic.ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise DamagedError(f"{found.url}/{RECORD}", first["msg"], f"field '{where}'") from None
+        self.record = read_model_record(found)
 
     def __repr__(self) -> str:
-        return f"Model({self.folder.url!r})"
+        return f"{type(self).__name__}({self.folder.url!r})"
 
     @cached_property
     def globals(self) -> dict[str, npt.NDArray[Any]]:
         """The globals."""
-        return read_arrays(self.folder / "globals")
+        return self._read("globals")
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -149,8 +151,41 @@ class Model:
 
     def rows(self, block: int) -> dict[str, npt.NDArray[Any]]:
         """Read the rows of one block of the vocabulary."""
-        return read_arrays(self.folder / f"rows/{block:05d}")
+        return self._read(f"rows/{block:05d}")
 
     def documents(self, shard: int) -> dict[str, npt.NDArray[Any]]:
         """Read what is kept of one training shard's local state."""
-        return read_arrays(self.folder / f"documents/{shard:05d}")
+        return self._read(f"documents/{shard:05d}")
+
+    def _read(self, part: str) -> dict[str, npt.NDArray[Any]]:
+        if part not in self.record.parts:
+            raise DamagedError(f"{self.folder.url}/{RECORD}", f"there is no {part}", "field 'parts'")
+        return read_arrays(self.folder / part, self.record.parts[part])
+
+
+def read_model_record(folder: Folder) -> ModelRecord:
+    """Read and check the record of a model.
+
+    Parameters
+    ----------
+    folder : Folder
+        The model's folder.
+
+    Returns
+    -------
+    ModelRecord
+        What it says.
+
+    Raises
+    ------
+    AbsentError
+        There is none.
+    DamagedError
+        It does not hold what its format asks for.
+    """
+    try:
+        return ModelRecord.model_validate(read_record(folder, RECORD, KIND, VERSION, oldest=2))
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DamagedError(f"{folder.url}/{RECORD}", first["msg"], f"field '{where}'") from None

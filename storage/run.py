@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 from collapsar.storage.checkpoint import Checkpoints
-from collapsar.storage.errors import AbsentError, DamagedError
+from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError
 from collapsar.storage.folder import Folder, ensure_free
+from collapsar.storage.lock import RunLock
 from collapsar.storage.records import dump, read_record
 
 RECORD, EVENTS, MODEL, CHECKPOINTS = "run.json", "events.jsonl", "model", "checkpoints"
+LOCK, JOURNAL = "lock", "journal.jsonl"
 KIND = "collapsar-run"
-VERSION = 1
+VERSION = 2
 
 
 class Run:
@@ -38,8 +42,17 @@ class Run:
         """The run's checkpoints."""
         return Checkpoints(self.folder / CHECKPOINTS)
 
+    def exists(self) -> bool:
+        """Tell whether there is such a run."""
+        return self.folder.exists(RECORD)
+
+    @property
+    def lock(self) -> RunLock:
+        """The lock of whoever works on the run."""
+        return RunLock(self.folder / LOCK)
+
     def create(self, record: dict[str, Any]) -> None:
-        """Make the folder and write `run.json`.
+        """Make the folder and write `run.json`; of two who try at once, one succeeds.
 
         Parameters
         ----------
@@ -53,7 +66,12 @@ class Run:
         """
         ensure_free(self.folder)
         self.folder.make()
-        self.folder.write(RECORD, dump({"format": KIND, "version": VERSION, **record}))
+        if not self.folder.create(RECORD, dump({"format": KIND, "version": VERSION, **record})):
+            raise OccupiedError(f"{self.folder.url}: another process has just made it; name a new folder")
+
+    def rewrite(self, record: dict[str, Any]) -> None:
+        """Replace `run.json`."""
+        self.folder.write(RECORD, dump({**record, "format": KIND, "version": VERSION}))
 
     def record(self) -> dict[str, Any]:
         """Read `run.json`.
@@ -72,7 +90,17 @@ class Run:
         """
         if not self.folder.exists(RECORD):
             raise AbsentError(f"{self.folder.url}: not a run, it has no {RECORD}")
-        return read_record(self.folder, RECORD, KIND, VERSION)
+        return read_record(self.folder, RECORD, KIND, VERSION, oldest=2)
+
+    def clean(self) -> None:
+        """Remove what a process that died has left half done."""
+        for name in self.folder.names():
+            if name.startswith(".") and name.endswith(".part"):
+                (self.folder / name).remove()
+
+    def note(self, event: dict[str, Any]) -> None:
+        """Append to `journal.jsonl` what befell the run, which is no part of its result."""
+        self.folder.append(JOURNAL, (json.dumps(event, allow_nan=False) + "\n").encode())
 
     def tell(self, event: dict[str, Any]) -> None:
         """Append an event to `events.jsonl`."""
@@ -85,10 +113,46 @@ class Run:
         *whole, _ = self.folder.read(EVENTS).split(b"\n")
         found = []
         for number, line in enumerate(whole, start=1):
+            path, where = f"{self.folder.url}/{EVENTS}", f"line {number}"
             try:
-                found.append(json.loads(line))
-            except ValueError as error:
-                raise DamagedError(
-                    f"{self.folder.url}/{EVENTS}", f"expected JSON ({error})", f"line {number}"
-                ) from None
+                event = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise DamagedError(path, f"expected JSON ({error})", where) from None
+            if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+                raise DamagedError(path, "expected an event", where)
+            found.append(event)
         return found
+
+    def events_mark(self) -> tuple[int, str]:
+        """Return the size in bytes of `events.jsonl` and its SHA-256."""
+        data = self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
+        return len(data), hashlib.sha256(data).hexdigest()
+
+    def cut_events(self, size: int) -> None:
+        """Leave the first `size` bytes of the events."""
+        self.folder.cut(EVENTS, size)
+
+    def check_events(self, size: int, digest: str, notice: Callable[[str], None]) -> list[str]:
+        """Say what is broken of the first `size` bytes of the events.
+
+        Parameters
+        ----------
+        size, digest : int and str
+            As `events_mark` returned them once.
+        notice : callable
+            Told if the file is missing: events are history, without which a run can go on.
+
+        Returns
+        -------
+        list of str
+            Empty where all is well.
+        """
+        path = f"{self.folder.url}/{EVENTS}"
+        if not self.folder.exists(EVENTS):
+            if size:
+                notice(f"{path}: the file is missing; going on without the events before")
+            return []
+        data = self.folder.read(EVENTS)[:size]
+        if len(data) == size and hashlib.sha256(data).hexdigest() == digest:
+            return []
+        return [f"{path}: the bytes do not have their digest; the file is damaged (without it, the run can go on)"]

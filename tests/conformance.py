@@ -20,9 +20,7 @@ from collapsar.pipeline.executor import SerialExecutor
 from collapsar.pipeline.loop import run
 from collapsar.pipeline.state import Problem
 from collapsar.pipeline.stochastic import run_stochastic, settled
-from collapsar.storage.checkpoint import Checkpoints
 from collapsar.storage.errors import ClusterError, OptionError
-from collapsar.storage.folder import Folder
 from collapsar.storage.run import Run
 from collapsar.storage.shard import Shard
 from collapsar.workers import tasks
@@ -218,19 +216,17 @@ class Conformance:
         limits = Limits(iterations=5)
         whole = [state for state, _ in run(problem, executor, globals_, limits)][-1]
         for kept in (1, 3):
-            keeper = CheckpointKeeper(
-                Checkpoints(Folder(tmp_path / str(kept))), executor, problem, seconds=0.0, share=1e9
-            )
+            keeper = CheckpointKeeper(Run(tmp_path / str(kept)), executor, problem, every=1)
             first = list(run(problem, executor, globals_, Limits(iterations=kept), keeper))
-            assert keeper.back(problem).iteration == kept
+            assert keeper.back(problem).state.iteration == kept
             then = list(run(problem, executor, globals_, limits, keeper))
-            assert [state.iteration for state, _ in [*first, *then]] == [0, *range(1, 6)]
+            assert [state.iteration for state, _ in [*first, *then]] == [0, *range(1, kept + 1), *range(kept, 6)]
             assert state_bits(then[-1][0]) == state_bits(whole)
 
     def test_lost_work__is_done_again_with_the_same_bits(self, small, options, tmp_path):
         problem, executor, globals_ = problem_of(small[0], self.family, options)
         whole = [state for state, _ in run(problem, executor, globals_, Limits(iterations=6))][-1]
-        keeper = CheckpointKeeper(Checkpoints(Folder(tmp_path / "c")), executor, problem, seconds=0.0, share=1e9)
+        keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, every=1)
         for every in (3, 4):
             found = list(
                 run(

@@ -82,6 +82,8 @@ def load(reference: ShardReference, scratch: str | None = None, reserve: float =
         The shard.
     """
     shard = widened(reference.load(), reference.words)
+    if scratch is not None:
+        buffers.pool.lean = True  # memory is short; also for a worker that came later than the others
     pa.default_memory_pool().release_unused()  # what decompressing took; it would be kept for ever
     if scratch is None and reserve:
         buffers.pool.reserve([int(reserve * shard.pairs)] * 2)

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from collapsar.pipeline.commands.options import add_json, add_scheduler, print_json
+from collapsar.pipeline.commands.options import add_json, add_scheduler, print_json, tls_of
 
 HELP = "score a model on held-out tokens or unseen documents"
 
@@ -39,6 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
         scheduler=arguments.scheduler,
         workers=arguments.workers,
+        tls=tls_of(arguments),
     )
     if arguments.json:
         print_json(asdict(found))

@@ -1,26 +1,40 @@
 """Fit a model to a corpus, and write a run.
 
 A run is a folder: run.json (what was asked for), events.jsonl (a line an
-iteration) and, at the end, model/. Ctrl-C ends a fit early and keeps the model
-of the last whole iteration. A held-out corpus is scored after each iteration
-and steers nothing, unless --stop-on score is given.
+iteration), checkpoints/ and, at the end, model/. Ctrl-C ends a fit early and
+keeps the last whole iteration; --resume goes on from there, also after a crash,
+with the result that it would have had. A held-out corpus is scored after each
+iteration and steers nothing, unless --stop-on score is given.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from collapsar.pipeline.commands.options import add_family, add_json, add_memory, add_scheduler, gather, print_json
+from collapsar.pipeline.commands.options import (
+    add_family,
+    add_json,
+    add_memory,
+    add_scheduler,
+    gather,
+    gather_again,
+    print_json,
+    tls_of,
+)
 from collapsar.pipeline.config import ITERATIONS, RUN_NAMES, Limits
+from collapsar.storage.errors import OptionError
 
 HELP = "fit a model family to a corpus"
 EPILOG = """examples:
   collapsar fit train run --family hdp --topics 200 --heldout heldout
   collapsar fit train run --family lda --topics 120 --iterations 100 --alpha 0.05 --learn '["alpha"]'
   collapsar fit train run --config fit.toml --scheduler tcp://scheduler:8786
+  collapsar fit --resume run
+  collapsar fit --resume run --iterations 500 --scheduler local --workers 4
 
 A configuration file holds the same names at its top level:
   family = "hdp"
@@ -31,8 +45,14 @@ A configuration file holds the same names at its top level:
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the command's options."""
     default = Limits()
-    parser.add_argument("corpus", metavar="CORPUS", help="folder of the corpus")
-    parser.add_argument("out", metavar="RUN", help="folder to make")
+    parser.add_argument("corpus", nargs="?", metavar="CORPUS", help="folder of the corpus")
+    parser.add_argument("out", nargs="?", metavar="RUN", help="folder to make")
+    parser.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on with a run, as its run.json has it, from its last whole checkpoint; CORPUS and --heldout only where "
+        "they were moved, other options only to say anew when it ends or where it runs",
+    )
     add_family(parser, argv)
     parser.add_argument("--config", metavar="FILE.toml", help="options by name; flags and --set go over it")
     parser.add_argument(
@@ -59,8 +79,14 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         "--score-every", type=int, metavar="N", help="iterations between two scores (default: 1, or a pass)"
     )
     _add_schedule(parser, default)
-    add_scheduler(parser, "threads")
+    add_scheduler(parser, "threads", patience=True)
     add_memory(parser)
+    parser.add_argument(
+        "--checkpoint-every",
+        type=int,
+        metavar="N",
+        help="iterations between two checkpoints (default: one a minute, or fewer so that they take 5%% of the time)",
+    )
     parser.set_defaults(scheduler=None)  # so that a configuration file can name it
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     add_json(parser)
@@ -94,30 +120,63 @@ def _add_schedule(parser: argparse.ArgumentParser, default: Limits) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Fit, and say what came of it."""
-    family, options = gather(arguments, [name for name in RUN_NAMES if name != "family"])
-    from collapsar.pipeline.fitting import fit  # loads the compiler: not before the options are known to be right
-    from collapsar.pipeline.progress import RunView, counted
+    names = [name for name in RUN_NAMES if name != "family"]
+    if arguments.resume is None:
+        if arguments.corpus is None or arguments.out is None:
+            raise OptionError("expected CORPUS and RUN, the folder to make; or --resume RUN")
+        family, options = gather(arguments, names)
+        place = arguments.out
+    else:
+        if arguments.out is not None:
+            raise OptionError(f"--resume {arguments.resume}: expected no folder to make, found {arguments.out}")
+        family, options = gather_again(arguments, names)
+        place = arguments.resume
+    options["tls"] = tls_of(arguments)
+    from collapsar.pipeline.fitting import fit, resume  # load the compiler: not before the options are right
+    from collapsar.pipeline.progress import RunView
 
     view = RunView()
     events: list[dict[str, Any]] = []
+    sinks: list[Callable[[dict[str, Any]], None]] = [events.append, *([] if arguments.quiet else [view])]
     try:
-        fit(
-            arguments.corpus,
-            arguments.out,
-            family=family,
-            sinks=[events.append, *([] if arguments.quiet else [view])],
-            **options,
-        )
-    except KeyboardInterrupt:
-        if events and events[-1]["event"] == "end":
-            print(f"{arguments.out}: the model of iteration {events[-1]['iteration']} was kept", file=sys.stderr)
+        if arguments.resume is None:
+            fit(arguments.corpus, place, family=str(family), sinks=sinks, **options)
+        else:
+            options.update({} if family is None else {"family": family})
+            resume(place, corpus=arguments.corpus, sinks=sinks, **options)
+    except BaseException:
+        view.close()
+        _say_how_to_resume(place, events)
         raise
     finally:
         view.close()
-    last: dict[str, Any] = next((event for event in reversed(events) if event["event"] == "iteration"), {})
+    _say_what_came(arguments, place, events)
+
+
+def _say_how_to_resume(place: str, events: list[dict[str, Any]]) -> None:
+    """Say it where there is a run to go on with."""
+    from collapsar.storage.run import Run
+
+    if not any(event["event"] == "end" for event in events) or not Run(place).exists():
+        return
+    kept = events[-1]["iteration"]
+    text = f"iteration {kept} is kept" if kept else "no checkpoint was kept; it would start again"
+    print(f"{place}: {text}; go on with `collapsar fit --resume {shlex.quote(place)}`", file=sys.stderr)
+
+
+def _say_what_came(arguments: argparse.Namespace, place: str, events: list[dict[str, Any]]) -> None:
+    from collapsar.pipeline.progress import counted
+    from collapsar.storage.run import Run
+
+    done = not events  # nothing was left to do
+    told = Run(place).events() if done else events
+    last: dict[str, Any] = next((event for event in reversed(told) if event["event"] == "iteration"), {})
     if arguments.json:
-        print_json({**last, "run": arguments.out})
+        print_json({**last, "run": place})
+        return
+    if done:
+        print(f"{place}: the run is at its end; name more --iterations to go on, or see `collapsar topics {place}`")
         return
     score = f", score {last['score']:.4f} nats a held-out token" if "score" in last else ""
-    done = f"{counted(last['iteration'], 'iteration')} in {last['elapsed']:.1f} s{score}"
-    print(f"{arguments.out}: {done}; see `collapsar topics {arguments.out}`")
+    text = f"{counted(last['iteration'], 'iteration')} in {last['elapsed']:.1f} s{score}"
+    print(f"{place}: {text}; see `collapsar topics {place}`")

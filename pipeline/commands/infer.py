@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from collapsar.pipeline.commands.options import add_scheduler
+from collapsar.pipeline.commands.options import add_scheduler, tls_of
 
 HELP = "write topic proportions of documents, seen or unseen"
 
@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
             seed=arguments.seed,
             scheduler=arguments.scheduler,
             workers=arguments.workers,
+            tls=tls_of(arguments),
             progress=progress,
         )
     print(f"{arguments.out}: proportions of {written:,} documents")

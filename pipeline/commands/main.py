@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 import signal
 import sys
 import warnings
@@ -80,6 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.debug:
             raise
         return _fail(error)
+    except MemoryError:
+        if arguments.debug:
+            raise
+        return _fail("memory ran out; `collapsar estimate` says what a fit takes, --memory lets it keep more on disk")
     except OSError as error:
         if arguments.debug:
             raise
@@ -109,6 +114,9 @@ _interrupts: list[int] = []
 
 
 def _interrupted(number: int, frame: object) -> None:  # noqa: ARG001
-    """SIGTERM ends a command as Ctrl-C does."""
+    """SIGTERM ends a command as Ctrl-C does; the second time, at once: nothing on disk is ever half replaced."""
     _interrupts.append(number)
+    if len(_interrupts) > 1:
+        os.write(2, b"collapsar: stopped at once\n")
+        os._exit(130)
     raise KeyboardInterrupt

@@ -13,7 +13,9 @@ from typing import Any, Literal, get_args, get_origin
 
 from collapsar.pipeline.config import RUN_NAMES, parse_setting, read_config
 from collapsar.pipeline.contract import family_names, load_family
-from collapsar.storage.errors import OptionError, suggestion
+from collapsar.pipeline.executor import PATIENCE, TLS
+from collapsar.storage.errors import CollapsarError, OptionError, suggestion
+from collapsar.storage.run import Run
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -53,8 +55,8 @@ def command_parser(**kwargs: Any) -> argparse.ArgumentParser:
     return _Parser(**kwargs)
 
 
-def add_scheduler(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add ``--scheduler`` and ``--workers``."""
+def add_scheduler(parser: argparse.ArgumentParser, default: str, *, patience: bool = False) -> None:
+    """Add ``--scheduler``, ``--workers``, the certificates, and ``--patience`` where it is wanted."""
     group = parser.add_argument_group("where it runs")
     group.add_argument(
         "--scheduler",
@@ -67,6 +69,50 @@ def add_scheduler(parser: argparse.ArgumentParser, default: str) -> None:
     group.add_argument(
         "--workers", type=int, metavar="N", help="workers to start (default: one a processor), or to wait for"
     )
+    group.add_argument(
+        "--tls-ca",
+        metavar="FILE",
+        help="certificate of the authority, for a cluster whose messages are encrypted (tls://..., or local)",
+    )
+    group.add_argument("--tls-cert", metavar="FILE", help="this side's certificate")
+    group.add_argument("--tls-key", metavar="FILE", help="its private key")
+    if patience:
+        group.add_argument(
+            "--patience",
+            type=float,
+            metavar="S",
+            help="seconds after which a worker without a sign of life is given up, and a cluster that does not answer "
+            f"(default: {PATIENCE:.0f})",
+        )
+
+
+def tls_of(arguments: argparse.Namespace) -> TLS | None:
+    """Return the certificates that were named.
+
+    Parameters
+    ----------
+    arguments : argparse.Namespace
+        Of a parser with `add_scheduler`.
+
+    Returns
+    -------
+    TLS or None
+        None where none was.
+
+    Raises
+    ------
+    OptionError
+        Only some of them were.
+    AbsentError
+        One is not there.
+    """
+    named = {name: getattr(arguments, f"tls_{name}") for name in ("ca", "cert", "key")}
+    missing = [name for name, path in named.items() if path is None]
+    if len(missing) == len(named):
+        return None
+    if missing:
+        raise OptionError(f"--tls-{missing[0]} is required: --tls-ca, --tls-cert and --tls-key belong together")
+    return TLS(**named)
 
 
 def add_memory(parser: argparse.ArgumentParser) -> None:
@@ -128,11 +174,15 @@ def _named_family(argv: Sequence[str]) -> str | None:
     ahead = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     ahead.add_argument("--family", nargs="?")
     ahead.add_argument("--config", nargs="?")
+    ahead.add_argument("--resume", nargs="?")
     found, _ = ahead.parse_known_args(list(argv))
     family = found.family
     if family is None and found.config is not None:
         with contextlib.suppress(OSError, ValueError):  # what is wrong with the file is said when it is used
             family = tomllib.loads(Path(found.config).read_text(encoding="utf-8")).get("family")
+    if family is None and found.resume is not None:
+        with contextlib.suppress(CollapsarError):
+            family = Run(found.resume).record().get("family")
     return family if family in family_names() else None
 
 
@@ -214,3 +264,32 @@ def gather(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[str, di
     options.update(given)
     options.update({name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None})
     return family, options
+
+
+def gather_again(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[str | None, dict[str, Any]]:
+    """Put together what is said of a run that is resumed: as `gather`, but nothing must be said.
+
+    Parameters
+    ----------
+    arguments, names
+        As for `gather`.
+
+    Returns
+    -------
+    family : str or None
+        The family, if it was named again.
+    options : dict
+        Options that were said.
+
+    Raises
+    ------
+    OptionError
+        An option has no such name.
+    InputError
+        The configuration file is wrong.
+    """
+    chosen = arguments.family
+    recorded = Run(arguments.resume).record().get("family")
+    arguments.family = chosen or recorded
+    family, options = gather(arguments, names)
+    return (family if family != recorded else None), options

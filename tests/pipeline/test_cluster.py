@@ -13,9 +13,7 @@ from collapsar.pipeline.cluster import DaskExecutor
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.executor import open_executor
 from collapsar.pipeline.loop import run
-from collapsar.storage.checkpoint import Checkpoints
 from collapsar.storage.errors import ClusterError, OptionError
-from collapsar.storage.folder import Folder
 from collapsar.storage.run import Run
 from tests.conformance import problem_of
 
@@ -53,7 +51,7 @@ def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
     executor = open_executor(clusters(2))
     try:
         problem, _, globals_ = problem_of(small[0], "lda", {"topics": 3}, executor=executor)
-        keeper = CheckpointKeeper(Checkpoints(Folder(tmp_path / "c")), executor, problem, seconds=0.0, share=1e9)
+        keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, seconds=0.0, share=1e9)
         held = []
         for state, _ in run(problem, executor, globals_, Limits(iterations=20), keeper):
             if state.iteration in (5, 20):

@@ -1,13 +1,12 @@
-import json
-
 import numpy as np
 import pytest
 
 from collapsar.storage.arrays import read_arrays, write_arrays
-from collapsar.storage.checkpoint import Checkpoints
+from collapsar.storage.checkpoint import CheckpointRecord, Checkpoints
 from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError
 from collapsar.storage.folder import Folder
-from collapsar.storage.model import Model
+from collapsar.storage.model import StoredModel
+from collapsar.storage.records import dump
 from collapsar.storage.run import Run
 
 ARRAYS = {
@@ -37,7 +36,7 @@ def test_arrays__that_are_not_there_or_damaged(tmp_path):
     with pytest.raises(AbsentError):
         read_arrays(Folder(tmp_path / "none"))
     (tmp_path / "other").mkdir()
-    with pytest.raises(DamagedError, match="expected a Zarr group"):
+    with pytest.raises(DamagedError, match="digests.json: the file is missing"):
         read_arrays(Folder(tmp_path / "other"))
 
 
@@ -45,7 +44,7 @@ def test_run__keeps_its_record_and_events(tmp_path):
     run = Run(tmp_path / "run")
     assert run.events() == []
     run.create({"family": "lda"})
-    assert run.record() == {"format": "collapsar-run", "version": 1, "family": "lda"}
+    assert run.record() == {"format": "collapsar-run", "version": 2, "family": "lda"}
     for number in range(3):
         run.tell({"event": "iteration", "iteration": number})
     with (tmp_path / "run/events.jsonl").open("a") as handle:
@@ -63,21 +62,35 @@ def test_run__keeps_its_record_and_events(tmp_path):
 def test_run__without_a_model_says_so(tmp_path):
     Run(tmp_path / "run").create({})
     with pytest.raises(AbsentError, match="the run has no model yet"):
-        Model(tmp_path / "run")
+        StoredModel(tmp_path / "run")
+
+
+def recorded(checkpoint, iteration):
+    digest = checkpoint.write("globals", {"x": np.array(iteration)})
+    return CheckpointRecord(
+        iteration=iteration, run="0" * 64, parts={"globals": digest}, blocks=(0, 1), shards=0, events=(0, "0" * 64),
+        progress={}, previous={},
+    )  # fmt: skip
 
 
 def test_checkpoints__keep_the_last_two_and_ignore_what_was_not_published(tmp_path):
     checkpoints = Checkpoints(Folder(tmp_path / "checkpoints"))
     assert checkpoints.latest() is None
+    assert checkpoints.candidates() == ([], [])
     for iteration in (3, 10, 20):
-        checkpoints.at(iteration).write("globals", {"x": np.array(iteration)})
-        checkpoints.publish(iteration)
-    checkpoints.at(25).write("globals", {"x": np.array(25)})  # cut short before it was published
+        checkpoints.publish(recorded(checkpoints.at(iteration), iteration))
+    recorded(checkpoints.at(25), 25)  # cut short before it was published
     assert checkpoints.latest() == 20
     names = [name for name in checkpoints.folder.names() if name != "latest.json"]
     assert names == ["00000010", "00000020", "00000025"]
-    assert checkpoints.at(20).read("globals")["x"] == 20
-    path = tmp_path / "checkpoints/latest.json"
-    path.write_text(json.dumps({"format": "collapsar-checkpoint", "version": 1, "iteration": "x"}))
+    assert checkpoints.candidates() == ([20, 10], [])
+    found = checkpoints.at(20)
+    assert found.read("globals", found.record().parts["globals"])["x"] == 20
+    checkpoints.folder.write("latest.json", dump({"format": "collapsar-checkpoint", "version": 2, "iteration": "x"}))
     with pytest.raises(DamagedError, match="field 'iteration'"):
         checkpoints.latest()
+    assert checkpoints.candidates()[0] == [20, 10]
+    assert "latest.json" in checkpoints.candidates()[1][0]
+    checkpoints.discard(25)
+    checkpoints.discard(20)  # is whole: stays
+    assert [name for name in checkpoints.folder.names() if name != "latest.json"] == ["00000010", "00000020"]
