@@ -18,7 +18,7 @@ import zarr.errors
 
 from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError
 from collapsar.storage.folder import Folder
-from collapsar.storage.records import dump, parse_record
+from collapsar.storage.records import checked, dump, parse_record
 
 CHUNK_BYTES = 16 << 20
 MOST_CHUNK_BYTES = 1 << 30  # of a group that another program may have written
@@ -262,7 +262,7 @@ def _opened(folder: Folder, digest: str | None) -> DigestStore:
         raise DamagedError(path, "the file is missing") from None
     if digest is not None and hashlib.sha256(data).hexdigest() != digest:
         raise DamagedError(path, "the bytes do not have their digest; the file is damaged")
-    files = parse_record(data, path, KIND, VERSION, oldest=2).get("files")
+    files = checked(parse_record(data, path, KIND, VERSION, oldest=2), path).get("files")
     if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
         raise DamagedError(path, "expected a digest for each file", "field 'files'")
     return DigestStore(folder, files, read_only=True)

@@ -52,9 +52,9 @@ class Folder:
 
     def __truediv__(self, name: str) -> Folder:
         """Return the folder `name` inside this one."""
-        return Folder(f"{self.url}/{self._inside(name)}")
+        return Folder(f"{self.url}/{self.inside(name)}")
 
-    def _inside(self, name: str) -> str:
+    def inside(self, name: str) -> str:
         """Refuse a name that would leave the folder: names come out of manifests that anyone may have written."""
         parts = name.split("/")
         if not name or "\\" in name or ":" in name or any(part in ("", ".", "..") for part in parts):
@@ -62,7 +62,7 @@ class Folder:
         return name
 
     def _at(self, name: str) -> str:
-        return f"{self._path}/{self._inside(name)}"
+        return f"{self._path}/{self.inside(name)}"
 
     def _do(self, name: str, operation: Callable[[], T]) -> T:
         return patiently(f"{self.url}/{name}" if name else self.url, operation)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
-from collapsar.storage.records import digest_of, dump, read_record
+from collapsar.storage.records import DIGEST, checked, digest_of, dump, parse_record
 
 MANIFEST = "manifest.json"
 KIND = "collapsar-corpus"
@@ -102,10 +102,15 @@ def read_manifest(folder: Folder) -> Manifest:
     DamagedError
         A field is missing, unknown or of another kind.
     """
-    record: dict[str, Any] = read_record(folder, MANIFEST, KIND, VERSION)
+    path = f"{folder.url}/{MANIFEST}"
+    record = parse_record(folder.read(MANIFEST), path, KIND, VERSION)
     try:
-        return Manifest.model_validate(record)
+        manifest = Manifest.model_validate({name: value for name, value in record.items() if name != DIGEST})
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise DamagedError(f"{folder.url}/{MANIFEST}", first["msg"], f"field '{where}'" if where else "") from None
+        raise DamagedError(path, first["msg"], f"field '{where}'" if where else "") from None
+    for file in (manifest.vocabulary.file, *(row.file for row in manifest.shards)):
+        folder.inside(file)
+    checked(record, path)  # last, as what is wrong with a field says more
+    return manifest

@@ -53,11 +53,12 @@ def read_record(folder: Folder, name: str, kind: str, version: int, oldest: int 
     DamagedError
         It is not JSON, of another format, of an unknown version, or not what its digest says.
     """
-    return parse_record(folder.read(name), f"{folder.url}/{name}", kind, version, oldest)
+    path = f"{folder.url}/{name}"
+    return checked(parse_record(folder.read(name), path, kind, version, oldest), path)
 
 
 def parse_record(data: bytes, path: str, kind: str, version: int, oldest: int = 1) -> dict[str, Any]:
-    """Check the bytes of a record; see `read_record`.
+    """Read the bytes of a record, whose digest is still to be checked; see `read_record`.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ def parse_record(data: bytes, path: str, kind: str, version: int, oldest: int = 
     Returns
     -------
     dict
-        The record, without its digest.
+        The record, with its digest.
 
     Raises
     ------
@@ -86,13 +87,36 @@ def parse_record(data: bytes, path: str, kind: str, version: int, oldest: int = 
     if type(given) is not int or not oldest <= given <= version:
         known = f"versions {oldest} to {version}" if oldest < version else f"version {version}"
         raise DamagedError(path, f"{given!r} is unknown; this release reads {known}", "field 'version'")
-    if given == 1:
+    return record
+
+
+def checked(record: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return a record without its digest, which must be right.
+
+    Parameters
+    ----------
+    record : dict
+        As `parse_record` gave it.
+    path : str
+        The file's name, for errors.
+
+    Returns
+    -------
+    dict
+        The rest.
+
+    Raises
+    ------
+    DamagedError
+        The digest is not that of the rest.
+    """
+    if record["version"] == 1:
         return record
-    said = record.pop(DIGEST, None)
+    rest = {name: value for name, value in record.items() if name != DIGEST}
     try:
-        found = digest_of(record)
+        found = digest_of(rest)
     except (ValueError, RecursionError) as error:
         raise DamagedError(path, f"expected JSON ({error})") from None
-    if found != said:
+    if found != record.get(DIGEST):
         raise DamagedError(path, "what it says does not have the digest that it names; the file is damaged")
-    return record
+    return rest

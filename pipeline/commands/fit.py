@@ -26,7 +26,6 @@ from collapsar.pipeline.commands.options import (
     tls_of,
 )
 from collapsar.pipeline.config import ITERATIONS, RUN_NAMES, Limits
-from collapsar.storage.errors import OptionError
 
 HELP = "fit a model family to a corpus"
 EPILOG = """examples:
@@ -50,8 +49,8 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--resume",
         metavar="RUN",
-        help="go on with a run, as its run.json has it, from its last whole checkpoint; CORPUS and --heldout only where "
-        "they were moved, other options only to say anew when it ends or where it runs",
+        help="go on with a run, as its run.json has it, from its last whole checkpoint; CORPUS and --heldout only "
+        "where they were moved, other options only to say anew when it ends or where it runs",
     )
     add_family(parser, argv)
     parser.add_argument("--config", metavar="FILE.toml", help="options by name; flags and --set go over it")
@@ -87,6 +86,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         metavar="N",
         help="iterations between two checkpoints (default: one a minute, or fewer so that they take 5%% of the time)",
     )
+    parser.set_defaults(usage=parser.error)
     parser.set_defaults(scheduler=None)  # so that a configuration file can name it
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     add_json(parser)
@@ -122,13 +122,14 @@ def run(arguments: argparse.Namespace) -> None:
     """Fit, and say what came of it."""
     names = [name for name in RUN_NAMES if name != "family"]
     if arguments.resume is None:
-        if arguments.corpus is None or arguments.out is None:
-            raise OptionError("expected CORPUS and RUN, the folder to make; or --resume RUN")
+        missing = [name for name, given in (("CORPUS", arguments.corpus), ("RUN", arguments.out)) if given is None]
+        if missing:
+            arguments.usage(f"the following arguments are required: {', '.join(missing)}")
         family, options = gather(arguments, names)
         place = arguments.out
     else:
         if arguments.out is not None:
-            raise OptionError(f"--resume {arguments.resume}: expected no folder to make, found {arguments.out}")
+            arguments.usage(f"--resume {arguments.resume}: expected no folder to make, found {arguments.out}")
         family, options = gather_again(arguments, names)
         place = arguments.resume
     options["tls"] = tls_of(arguments)

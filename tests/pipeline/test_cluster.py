@@ -105,7 +105,7 @@ def test_a_worker_that_runs_in_another_folder__finds_and_writes_the_same_files(s
 def test_workers_that_write_elsewhere__are_found_out(small, tmp_path, monkeypatch):
     from collapsar.storage.model import ModelWriter
 
-    monkeypatch.setattr(ModelWriter, "write_block", lambda self, number, rows: f"rows/{number:05d}")
+    monkeypatch.setattr(ModelWriter, "write_block", lambda self, number, rows: (f"rows/{number:05d}", "0" * 64))
     with pytest.raises(ClusterError, match="expected a folder that the driver and all workers share"):
         fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=2, scheduler="serial")
     assert not (tmp_path / "run/model").exists()

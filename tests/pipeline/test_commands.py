@@ -176,8 +176,9 @@ def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, 
     code, _, err = command(capsys, *words)
     assert code == 1
     assert "Traceback" not in err
-    assert "keeping the model of iteration 4" in err
+    assert "keeping iteration 4" in err
     assert str(error.args[-1]) in err.splitlines()[-1]
+    assert f"iteration 4 is kept; go on with `collapsar fit --resume {tmp_path / 'run'}`" in err
     end = Run(tmp_path / "run").events()[-1]
     assert (end["event"], end["reason"], end["iteration"]) == ("end", "error", 4)
     assert command(capsys, "topics", tmp_path / "run")[0] == 0
@@ -330,7 +331,7 @@ def test_damaged_shard__is_named_and_leaves_no_run(capsys, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.xdist_group("clusters")
-def test_interrupt__keeps_the_model_of_the_last_whole_iteration(small, tmp_path, number):
+def test_interrupt__keeps_the_last_whole_iteration(small, tmp_path, number):
     run = tmp_path / "run"
     words = ["fit", small[0], run, "--family", "hdp", "--iterations", 1_000_000, "--workers", 2, "--topics", 5]
     process = subprocess.Popen(
@@ -347,5 +348,5 @@ def test_interrupt__keeps_the_model_of_the_last_whole_iteration(small, tmp_path,
     end = Run(run).events()[-1]
     assert end["reason"] == "interrupt"
     assert main(["topics", str(run)]) == 0
-    assert f"the model of iteration {end['iteration']} was kept" in err
+    assert f"iteration {end['iteration']} is kept; go on with `collapsar fit --resume {run}`" in err
     assert Corpus(small[0]).manifest.documents == 60

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsar.pipeline.loop import _Sums
 from collapsar.pipeline.planning import GROUP
+from collapsar.pipeline.rounds import _Sums
 from collapsar.workers import tasks
 
 

@@ -362,11 +362,11 @@ def test_interrupt__of_who_waits_leaves_an_executor_that_goes_on(opened, monkeyp
     running = executor.submit(gate.wait, PATIENCE)
     wait, calls = executor._change.wait, []
 
-    def interrupted():
+    def interrupted(timeout=None):
         if threading.current_thread() is threading.main_thread() and not calls:
             calls.append(1)
             raise KeyboardInterrupt
-        return wait()
+        return wait(timeout)
 
     monkeypatch.setattr(executor._change, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, DamagedError, MismatchError, OccupiedError
 from collapsar.storage.folder import Folder, created
+from collapsar.storage.records import dump
 from collapsar.storage.shard import LABELS, Documents, Shard, merge_segments
 from collapsar.storage.writer import CorpusWriter
 from tests.conftest import write_corpus
@@ -106,7 +107,8 @@ def corpus(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 2}, "field 'version': 2 is unknown; this release reads versions 1 to 1"),
+        ({"version": 3}, "field 'version': 3 is unknown; this release reads versions 1 to 2"),
+        ({"fields": {"title": "string"}}, "does not have the digest that it names"),
         ({"format": "other"}, "field 'format': expected 'collapsar-corpus'"),
         ({"tokens": 5}, "the shards' tokens do not add up"),
         ({"tokens": "many"}, "field 'tokens'"),
@@ -132,7 +134,7 @@ def test_manifest__cannot_lead_out_of_its_folder(corpus, name):
     manifest["shards"][0]["file"] = name
     (corpus / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(DamagedError, match="would leave the folder"):
-        Corpus(corpus).references[0].documents()
+        Corpus(corpus)
 
 
 def test_a_flipped_bit__is_found(corpus):
@@ -151,7 +153,8 @@ def test_word_ids_outside_the_vocabulary__are_refused_even_with_the_right_digest
     path = write_corpus(tmp_path / "c", [{0: 1, 5: 2}], 6)
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["vocabulary"]["words"] = 5
-    (path / "manifest.json").write_text(json.dumps(manifest))
+    del manifest["sha256"]
+    (path / "manifest.json").write_bytes(dump(manifest))
     with pytest.raises(DamagedError, match="expected word ids from 0 to 4"):
         Corpus(path).references[0].load()
 
