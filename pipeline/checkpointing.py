@@ -101,12 +101,13 @@ class CheckpointKeeper:
         self._seconds, self._wait, self._share = seconds, seconds, share
         self._owned, self._notice = owned, notice
         self._last, self._iteration = time.monotonic(), 0
-        self._origin = run.events_mark()[0]
+        self._origin = self._told = run.events_size()
         self.last: Kept | None = None
 
     def keep(self, kept: Kept) -> State:
         """Hold a state, and keep it if it is time to; the history of its tasks is then cut, as they load it."""
         self.hold(kept)
+        self._told = self._run.events_size()  # what was told before this iteration
         if not kept.state.iteration or not self._due(kept.state.iteration):
             return kept.state
         began = time.monotonic()
@@ -180,7 +181,7 @@ class CheckpointKeeper:
             parts=parts,
             blocks=self._problem.cuts,
             shards=len(self._problem.shards),
-            events=self._run.events_mark(),
+            events=(self._told, self._run.events_digest(self._told)),
             progress=kept.progress.record(),
             previous=kept.previous,
         )
@@ -212,7 +213,8 @@ class CheckpointKeeper:
             if record is not None and not faults:
                 for text in broken:
                     self._notice(f"{text}; going on from the checkpoint of iteration {iteration}")
-                self._run.cut_events(record.events[0])
+                self._told = record.events[0]
+                self._run.cut_events(self._told)
                 self._iteration, self._last = iteration, time.monotonic()
                 progress = Progress(score=None, **record.progress)
                 self.last = Kept(self._loaded(record), progress, dict(record.previous))

@@ -6,6 +6,7 @@ The one before stays, in case that the latest is damaged.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from collapsar.storage.arrays import Rows, StoredRows, check_arrays, open_arrays, read_arrays, write_arrays
-from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError
+from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError, StoreError
 from collapsar.storage.folder import Folder
 from collapsar.storage.records import dump, read_record
 
@@ -132,13 +133,15 @@ class Checkpoints:
         kept = [number for number in self._numbers() if number <= iteration][-KEPT:]
         for number in self._numbers():
             if number not in kept:
-                self.at(number).folder.remove()
+                with contextlib.suppress(StoreError):  # it does no harm; the next time, perhaps
+                    self.at(number).folder.remove()
 
     def discard(self, iteration: int) -> None:
         """Remove what was written of a checkpoint that could not be finished."""
         place = self.at(iteration).folder
-        if not place.exists(RECORD):
-            place.remove()
+        with contextlib.suppress(StoreError):  # it does no harm, and there is an error to tell already
+            if not place.exists(RECORD):
+                place.remove()
 
     def latest(self) -> int | None:
         """Return the iteration of the latest checkpoint; None where there is none.

@@ -15,7 +15,7 @@ from typing import IO, Any, TypeVar, cast
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError
+from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError, StoreError
 from collapsar.storage.local import append, copy_whole, write_whole
 from collapsar.storage.patience import patiently
 
@@ -322,7 +322,8 @@ def created(folder: Folder) -> Iterator[Folder]:
             ensure_free(folder)
             place.rename(folder)
     except BaseException:
-        place.remove()
+        with contextlib.suppress(StoreError):  # the first error is the one to tell
+            place.remove()
         raise
 
 

@@ -31,6 +31,7 @@ class Run:
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self.folder = Folder(url)
+        self._size: int | None = None  # of the events, as far as this object knows
 
     @property
     def model(self) -> Folder:
@@ -104,7 +105,10 @@ class Run:
 
     def tell(self, event: dict[str, Any]) -> None:
         """Append an event to `events.jsonl`."""
-        self.folder.append(EVENTS, (json.dumps(event, allow_nan=False) + "\n").encode())
+        data, size = (json.dumps(event, allow_nan=False) + "\n").encode(), self.events_size()
+        self._size = None
+        self.folder.append(EVENTS, data)
+        self._size = size + len(data)
 
     def events(self) -> list[dict[str, Any]]:
         """Read the events so far, oldest first; a last line that is still being written is left out."""
@@ -123,13 +127,20 @@ class Run:
             found.append(event)
         return found
 
-    def events_mark(self) -> tuple[int, str]:
-        """Return the size in bytes of `events.jsonl` and its SHA-256."""
+    def events_size(self) -> int:
+        """Return the size in bytes of `events.jsonl`, which nobody else writes meanwhile."""
+        if self._size is None:
+            self._size = len(self.folder.read(EVENTS)) if self.folder.exists(EVENTS) else 0
+        return self._size
+
+    def events_digest(self, size: int) -> str:
+        """Return the SHA-256 of the first `size` bytes of `events.jsonl`."""
         data = self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
-        return len(data), hashlib.sha256(data).hexdigest()
+        return hashlib.sha256(data[:size]).hexdigest()
 
     def cut_events(self, size: int) -> None:
         """Leave the first `size` bytes of the events."""
+        self._size = None
         self.folder.cut(EVENTS, size)
 
     def check_events(self, size: int, digest: str, notice: Callable[[str], None]) -> list[str]:
@@ -138,7 +149,7 @@ class Run:
         Parameters
         ----------
         size, digest : int and str
-            As `events_mark` returned them once.
+            As `events_size` and `events_digest` returned them once.
         notice : callable
             Told if the file is missing: events are history, without which a run can go on.
 

@@ -1,0 +1,188 @@
+"""Histories: a fit on the simulated cluster, begun again as often as its driver dies, until it ends.
+
+``python -m tests.chaos.histories 0 10000`` runs those seeds, and ``... 4711`` replays one and tells what befell it.
+"""
+
+import contextlib
+import logging
+import sys
+import time
+from dataclasses import dataclass
+from unittest import mock
+
+import fsspec
+
+from collapsar.pipeline import Model, fit, resume
+from collapsar.pipeline.executor import SerialExecutor
+from collapsar.pipeline.inspection import info
+from collapsar.storage import lock, patience
+from collapsar.storage.errors import ClusterError, CollapsarError, StoreError
+from collapsar.storage.run import Run
+from tests.chaos.fate import LASTING, DriverCrash, Fate, FaultyFileSystem
+from tests.chaos.simulated import SimulatedExecutor
+from tests.conformance import bits
+from tests.conftest import planted_rows, write_corpus
+
+fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
+
+RUN = "faulty://run"
+SESSIONS = 60
+KINDS = (
+    {"family": "lda", "topics": 3},
+    {"family": "hdp", "topics": 4},
+    {"family": "lda", "topics": 3, "order": 2, "learn": ["alpha", "beta"]},
+    {"family": "hdp", "topics": 3, "responsibilities": "dense"},
+    {"family": "lda", "topics": 3, "schedule": "stochastic", "passes": 2, "batch_shards": 1},
+)
+TIMES = ("elapsed", "seconds", "start_seconds", "compile_seconds", "dashboard", "planned", "workers")
+TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_an_iteration")
+
+
+def prepare():
+    """Write the corpora into the store, which holds nothing else then."""
+    FaultyFileSystem.fate = None
+    FaultyFileSystem.store.clear()
+    write_corpus("faulty://corpus/train", planted_rows(1, documents=24), 30, shard_tokens=330)
+    write_corpus("faulty://corpus/heldout", planted_rows(2, documents=24), 30, shard_tokens=300)
+    return dict(FaultyFileSystem.store)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a history ended with: the model's bits, and the events but for times and for going back."""
+
+    bits: list
+    events: list
+
+
+def ended():
+    """What lies in the store now."""
+    model = Model(RUN)
+    told = [event for event in Run(RUN).events() if event["event"] != "back"]
+    events = [{name: value for name, value in event.items() if name not in TIMES} for event in told]
+    return Ended(bits(model, len(model.record.shards)), events)
+
+
+def options_of(fate):
+    """The fit that a seed tries."""
+    kind = KINDS[int(fate.draw("options") * len(KINDS))]
+    return {**kind, "iterations": 5 if "schedule" not in kind else 7, "seed": 3}
+
+
+def calm(base, options):
+    """What a fit comes to when nothing happens."""
+    reset(base)
+    with mock.patch("collapsar.pipeline.fitting.open_executor", lambda *_, **__: SerialExecutor()):
+        fit("faulty://corpus/train", RUN, heldout="faulty://corpus/heldout", **options)
+    return ended()
+
+
+def reset(base):
+    FaultyFileSystem.fate = None
+    FaultyFileSystem.store.clear()
+    FaultyFileSystem.store.update(base)
+    FaultyFileSystem.pseudo_dirs[:] = [""]
+
+
+@contextlib.contextmanager
+def unhurried():
+    """No pauses between tries; and a driver that is gone is dead, though its process is this one."""
+    with mock.patch.object(patience, "pause", lambda seconds: None), mock.patch.object(lock, "_lives", lambda *_: False):
+        yield
+
+
+def live(base, seed):
+    """Live through a history, and return what it ended with and its fate."""
+    reset(base)
+    fate = Fate(seed)
+    options = options_of(fate)
+    ends = {name: options.pop(name) for name in ("iterations",)}
+    while True:
+        assert fate.session < SESSIONS, "it does not come to an end"
+        FaultyFileSystem.fate = fate
+        homes = 1 + int(fate.draw("homes", fate.session) * 4)
+        every = 1 + int(fate.draw("every", fate.session) * 4)
+        opened = mock.patch(
+            "collapsar.pipeline.fitting.open_executor",
+            lambda *_, **__: SimulatedExecutor(fate, homes),  # noqa: B023 - called within this round
+        )
+        try:
+            with unhurried(), opened:
+                if "/run/run.json" in FaultyFileSystem.store:
+                    resume(RUN, checkpoint_every=every)
+                else:
+                    begin(options, ends, every)
+            FaultyFileSystem.fate = None
+            return ended(), fate
+        except (DriverCrash, KeyboardInterrupt):
+            fate.faults.append("the driver ends")
+        except CollapsarError as error:
+            require_called_for(error, fate)
+        FaultyFileSystem.fate = None
+        if "/run/run.json" in FaultyFileSystem.store:
+            info(RUN)  # what stands can be read
+        fate.again()
+
+
+def begin(options, ends, every):
+    train, heldout = "faulty://corpus/train", "faulty://corpus/heldout"
+    remnants = [path for path in FaultyFileSystem.store if path.startswith("/run/")]
+    for path in remnants:  # a driver that died before its first record, or whose run could not be removed
+        del FaultyFileSystem.store[path]
+    FaultyFileSystem.pseudo_dirs[:] = [""]
+    fit(train, RUN, heldout=heldout, checkpoint_every=every, **options, **ends)
+
+
+def require_called_for(error, fate):
+    """A clear error may end a session only if its faults call for that one."""
+    fate.faults.append(f"session {fate.session}: {type(error).__name__}: {error}")
+    if isinstance(error, StoreError):
+        assert fate.lasting is not None or fate.rates["store"] > 0.1, error
+        if fate.lasting is not None:
+            assert LASTING[fate.lasting] in str(error), error
+        return
+    assert isinstance(error, ClusterError), error
+    assert any(kind in fault for fault in fate.faults for kind in ("scheduler", "task", "gone")), error
+
+
+def check(base, known, seed):
+    """Live through a seed's history; it must end as the undisturbed one."""
+    options = options_of(Fate(seed))
+    name = repr(options)
+    if name not in known:
+        known[name] = calm(base, options)
+    found, fate = live(base, seed)
+    assert found.bits == known[name].bits, "other bits"
+    assert found.events == known[name].events, "other events"
+    return fate
+
+
+def main(words):
+    """Run seeds, and say which fail."""
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    base, known, failed, faults, sessions = prepare(), {}, [], 0, 0
+    first, last = int(words[0]), int(words[1]) if len(words) > 1 else int(words[0]) + 1
+    step = int(words[2]) if len(words) > 2 else 1
+    began = time.monotonic()
+    for number, seed in enumerate(range(first, last, step), start=1):
+        try:
+            fate = check(base, known, seed)
+        except Exception as error:
+            failed.append(seed)
+            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
+            if last == first + 1:
+                raise
+            continue
+        faults, sessions = faults + len(fate.faults), sessions + fate.session + 1
+        if last == first + 1:
+            print("\n".join(fate.faults))
+        if number % 500 == 0:
+            print(f"{number} histories, {time.monotonic() - began:.0f} s, {len(failed)} failed", flush=True)
+    print(f"{number - len(failed)} passed, {len(failed)} failed; {faults} faults, {sessions} lives of the driver")
+    if failed:
+        print(f"replay one with: python -m tests.chaos.histories {failed[0]}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,207 @@
+"""A simulated cluster: an executor whose workers, tasks, store and driver fail as a seed has it."""
+
+import pickle
+import weakref
+from itertools import count
+
+import numpy as np
+
+from collapsar.storage.errors import ClusterError, ClusterGoneError
+from collapsar.workers.delta import Delta
+from collapsar.workers.tasks import Block, Swept
+from tests.chaos.fate import DriverCrash
+
+MOST = 3  # workers that may die at a task before it is given up, as Dask does
+
+
+class Future:
+    """A task and what stands for its result; it remembers how it came about."""
+
+    def __init__(self, number, function, args, home):
+        self.number, self.function, self.args, self.home = number, function, args, home
+        self.worker = self.value = self.error = None
+        self.deaths = 0
+
+    @property
+    def done(self):
+        return self.worker is not None or self.error is not None
+
+    def needs(self):
+        return list(_futures(self.args))
+
+
+def _futures(arg):
+    if isinstance(arg, Future):
+        yield arg
+    elif isinstance(arg, (list, tuple)) and not isinstance(arg, str):
+        for one in arg:
+            yield from _futures(one)
+
+
+def frozen(value):
+    """Make all arrays of a result read-only: whoever changes one in place is found out."""
+    if isinstance(value, np.ndarray):
+        value.setflags(write=False)
+    elif isinstance(value, dict):
+        for one in value.values():
+            frozen(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            frozen(one)
+    elif isinstance(value, Swept):
+        frozen(dict(value.local))
+        frozen(value.delta)
+    elif isinstance(value, Block):
+        frozen(dict(value.rows))
+        frozen(value.told)
+    elif isinstance(value, Delta):
+        frozen({name: part.values for name, part in value.parts.items()})
+    return value
+
+
+def bits(value):
+    """What a result is, but for the time that it took."""
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    if isinstance(value, dict):
+        return [(name, bits(one)) for name, one in sorted(value.items())]
+    if isinstance(value, Swept):
+        return bits(dict(value.local)), bits(value.delta)
+    if isinstance(value, Block):
+        return value.low, value.high, bits(dict(value.rows)), bits(value.told)
+    if isinstance(value, Delta):
+        return bits({name: part.values for name, part in value.parts.items()}), bits(dict(value.ids))
+    return None
+
+
+class SimulatedExecutor:
+    """Runs tasks in an order of its own on workers that forget, die and come back."""
+
+    dashboard = None
+    memory = None
+    keeps_history = True
+
+    def __init__(self, fate, homes):
+        self.fate, self.workers, self.homes = fate, homes, homes
+        self._names = count()
+        self._alive = [next(self._names) for _ in range(homes)]
+        self._waiting = []  # weak: what nobody holds any more is not run
+        self._submitted = self._steps = 0
+        self._lost = False  # the scheduler, and all that it knew
+
+    def submit(self, function, *args, home=None):
+        self._step("submit")
+        self._submitted += 1
+        future = Future(self._submitted, function, args, home)
+        if self._lost:
+            future.error = ClusterError("the scheduler is gone")
+        self._waiting.append(weakref.ref(future))
+        return future
+
+    def _step(self, what):
+        fate = self.fate
+        self._steps += 1
+        if fate.dead:
+            raise DriverCrash
+        if fate.happens("crash", 0.006, what, self._steps):
+            fate.dead = True
+            raise DriverCrash
+        if fate.happens("interrupt", 0.005, what, self._steps):
+            raise KeyboardInterrupt
+
+    def collect(self, futures):
+        futures = list(futures)
+        while True:
+            self._step("collect")
+            if self._lost:
+                raise ClusterError("the scheduler is gone")
+            failed = [future for future in futures if future.error is not None]
+            if failed:
+                raise failed[0].error
+            if all(future.done for future in futures):
+                return [pickle.loads(pickle.dumps(future.value)) for future in futures]
+            if self.fate.happens("scheduler", 0.003, self._steps):
+                self._lost = True
+                continue
+            if self.fate.happens("lose", 0.03, self._steps):
+                self._lose(self._alive[int(self.fate.draw("who", self._steps) * len(self._alive))])
+            self._run(self._choose(futures))
+
+    def _lose(self, worker):
+        """A worker dies with all that it holds, and another comes."""
+        self._alive[self._alive.index(worker)] = next(self._names)
+        for reference in self._waiting:
+            future = reference()
+            if future is not None and future.worker == worker:
+                future.worker = future.value = None
+
+    def _choose(self, futures):
+        """A task that can begin, of all that somebody waits for: whatever was submitted first need not come first."""
+        self._waiting = [reference for reference in self._waiting if reference() is not None]
+        ready, seen, stack = [], set(), [*futures, *(reference() for reference in self._waiting)]
+        while stack:
+            future = stack.pop()
+            if future is None or future.number in seen or future.done:
+                continue
+            seen.add(future.number)
+            needs = [need for need in future.needs() if not need.done]
+            failed = next((need.error for need in future.needs() if need.error is not None), None)
+            if failed is not None:
+                future.error = failed
+                return None
+            if needs:
+                stack += needs
+            else:
+                ready.append(future)
+        ready.sort(key=lambda future: future.number)
+        return ready[int(self.fate.draw("next", self._steps) ** 2 * len(ready))]
+
+    def _run(self, future):
+        if future is None:
+            return
+        here = future.home is not None and self.fate.draw("home", self._steps) < 0.8
+        place = future.home % self.homes if here else int(self.fate.draw("place", self._steps) * self.homes)
+        worker, name = self._alive[place], future.function.__name__
+        if self.fate.happens("task", 0.05, name, self._steps):  # it takes the worker with it
+            self._lose(worker)
+            future.deaths += 1
+            if future.deaths > MOST:
+                future.error = ClusterError(f"{name} has killed {MOST} workers")
+            return
+        args = [self._opened(arg, worker) for arg in future.args]
+        try:
+            value = frozen(future.function(*args))
+            if self.fate.happens("duplicate", 0.1, name, self._steps):
+                value, before = frozen(future.function(*args)), value
+                assert bits(before) == bits(value), f"{name} is not a function of its arguments"
+        except Exception as error:
+            future.error = error
+            return
+        future.worker, future.value = worker, value
+        if self.fate.happens("lose", 0.01, "result", self._steps):
+            future.worker = future.value = None
+
+    def _opened(self, arg, worker):
+        """What a task is given: from another worker or from the driver, it is a copy."""
+        if isinstance(arg, Future):
+            return arg.value if arg.worker == worker else frozen(pickle.loads(pickle.dumps(arg.value)))
+        if isinstance(arg, list):
+            return [self._opened(one, worker) for one in arg]
+        return pickle.loads(pickle.dumps(arg))
+
+    def moved(self):
+        return 0
+
+    def everywhere(self, function, *args):
+        return [function(*args)]
+
+    def recover(self, error):
+        self._step("recover")
+        if self.fate.happens("gone", 0.3, self._steps):
+            raise ClusterGoneError(f"the cluster cannot be reached again after: {error}")
+        self._lost = False
+        self._alive = [next(self._names) for _ in range(self.homes)]
+        self._waiting = []
+
+    def close(self):
+        pass
