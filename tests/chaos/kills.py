@@ -1,0 +1,184 @@
+"""Real kills: a fit on a real cluster whose workers, scheduler and driver are killed at random, and started again.
+
+``python -m tests.chaos.kills 100`` goes on until so many have been killed; each run must end with the bits of one that nobody
+touched.
+"""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from collapsar.pipeline import Model, fit, simulate
+from tests.conformance import bits
+
+PATIENCE = 240  # seconds after which a run hangs
+FITS = (
+    {"family": "lda", "topics": 5, "iterations": 60},
+    {"family": "hdp", "topics": 8, "iterations": 60},
+)
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+class Supervised:
+    """A cluster of processes that are started again when they die, as a service manager would."""
+
+    def __init__(self, workers, folder):
+        self.address, self.folder = f"tcp://127.0.0.1:{free_port()}", folder
+        self.scheduler, self.workers = None, [None] * workers
+        self.keep()
+
+    def keep(self):
+        """Start what is not running."""
+        port = self.address.rpartition(":")[2]
+        if self.scheduler is None or self.scheduler.poll() is not None:
+            words = ["scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard"]
+            self.scheduler = self._start(words)
+        for number, worker in enumerate(self.workers):
+            if worker is None or worker.poll() is not None:
+                words = ["worker", self.address, "--nthreads", "1", "--no-dashboard", "--death-timeout", "20"]
+                self.workers[number] = self._start([*words, "--local-directory", str(self.folder)])
+
+    def _start(self, words):
+        # A session of its own, so that it and its children can be found and ended together.
+        return subprocess.Popen([sys.executable, "-m", "dask", *words], start_new_session=True, **QUIET)
+
+    def victims(self):
+        """What can be killed: the scheduler, the nannies, and the workers that these have started."""
+        found = [("scheduler", self.scheduler.pid)]
+        for nanny in self.workers:
+            found.append(("nanny", nanny.pid))
+            with contextlib.suppress(psutil.NoSuchProcess):
+                children = psutil.Process(nanny.pid).children(recursive=True)
+                found += [("worker", child.pid) for child in children if "spawn_main" in " ".join(child.cmdline())]
+        return found
+
+    def close(self):
+        for process in [*self.workers, self.scheduler]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for child in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        child.kill()
+            process.wait()
+
+
+class Driver:
+    """The command, begun anew with --resume when it has ended before the run has."""
+
+    def __init__(self, corpus, run, scheduler, options):
+        self.run, self.where = run, ["--scheduler", scheduler, "--checkpoint-every", "4", "--patience", "30", "--quiet"]
+        self.first = ["fit", str(corpus), str(run)]
+        for name, value in options.items():
+            self.first += [f"--{name}", str(value)]
+        self.process, self.starts, self.said = None, 0, []
+
+    def keep(self):
+        """Start it, if it does not run; tell whether it has ended well."""
+        if self.process is not None:
+            code = self.process.poll()
+            if code is None:
+                return False
+            self.said.append(f"{code}: {self.process.stderr.read().decode().strip()[-300:]}")
+            if code == 0:
+                return True
+        words = ["fit", "--resume", str(self.run)] if (self.run / "run.json").exists() else self.first
+        if words is self.first and self.run.exists():
+            shutil.rmtree(self.run)  # it was killed before it had written down what it was to do
+        self.starts += 1
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "collapsar.pipeline", *words, *self.where],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        return False
+
+    def close(self):
+        if self.process is not None and self.process.poll() is None:
+            for child in psutil.Process(self.process.pid).children(recursive=True):
+                child.kill()
+            self.process.kill()
+            self.process.wait()
+
+
+def live(corpus, place, options, generator, kills, local):
+    """One run under fire: how many were killed, by kind, and the model's bits."""
+    cluster = None if local else Supervised(2, place)
+    driver = Driver(corpus, place / "run", "local" if local else cluster.address, options)
+    killed, began = {}, time.monotonic()
+    following = began + 4 + generator.random() * 4
+    try:
+        while not driver.keep():
+            if cluster is not None:
+                cluster.keep()
+            now = time.monotonic()
+            if now - began > PATIENCE:
+                raise AssertionError(f"it hangs; {driver.starts} starts, {killed}; {driver.said}")
+            if now >= following and sum(killed.values()) < kills:
+                kind, process = generator.choice(victims(cluster, driver))
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+                    killed[kind] = killed.get(kind, 0) + 1
+                following = now + generator.random() * (3 if kind != "driver" else 6)
+            time.sleep(0.05)
+    finally:
+        driver.close()
+        if cluster is not None:
+            cluster.close()
+    model = Model(place / "run")
+    return killed, bits(model, len(model.record.shards)), driver
+
+
+def victims(cluster, driver):
+    """What can be killed: the driver as often as anything else."""
+    found = [] if cluster is None else cluster.victims()
+    if driver.process is not None and driver.process.poll() is None:
+        children = psutil.Process(driver.process.pid).children(recursive=True) if cluster is None else []
+        found += [("worker", one.pid) for one in children if "spawn_main" in " ".join(one.cmdline())]
+        found += [("driver", driver.process.pid)] * max(len(found) // 4, 1)
+    return found or [("driver", driver.process.pid)]
+
+
+def main(words):
+    """Kill until so many were killed."""
+    wanted, seed = int(words[0]), int(words[1]) if len(words) > 1 else 0
+    place = Path(tempfile.mkdtemp(prefix="collapsar-kills-"))
+    generator, counted, different, runs = random.Random(seed), {}, 0, 0
+    try:
+        corpus = place / "corpus"
+        simulate(corpus, family="lda", documents=300, words=200, tokens=60, topics=5, shard_tokens=3000)
+        expected = [bits(fit(corpus, place / f"calm{n}", **one), 6) for n, one in enumerate(FITS)]
+        while sum(counted.values()) < wanted:
+            number = runs % len(FITS)
+            folder = place / f"{runs}"
+            folder.mkdir()
+            left = wanted - sum(counted.values())
+            killed, found, driver = live(corpus, folder, FITS[number], generator, min(left, 6), runs % 3 == 2)
+            runs += 1
+            different += found != expected[number]
+            for kind, times in killed.items():
+                counted[kind] = counted.get(kind, 0) + times
+            print(f"run {runs}: {killed}, {driver.starts} starts, {'same' if found == expected[number] else 'OTHER'} bits", flush=True)
+            shutil.rmtree(folder)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    print(f"{sum(counted.values())} killed ({counted}) in {runs} runs; 0 lost, 0 hung, {different} different")
+    print(f"{runs - different} passed, {different} failed")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
