@@ -1,7 +1,7 @@
 """What a run is: configuration, model families, the loop, progress, evaluation and the commands.
 
-The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `topics`, `evaluate`, `infer` and `info` do
-what the commands of the same names do, `resume` what ``fit --resume`` does, and `Model` opens what `fit` made.
+The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `topics`, `evaluate`, `infer`, `info` and
+`verify` do what the commands of the same names do, `resume` what ``fit --resume`` does; `Model` opens what `fit` made.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from collapsar.pipeline.opening import Model
     from collapsar.pipeline.planning import Plan, estimate
     from collapsar.pipeline.simulation import simulate
+    from collapsar.pipeline.verifying import Findings, verify
     from collapsar.storage.corpus import Corpus
 
 _HOMES = {
     "Corpus": "collapsar.storage.corpus",
     "Evaluation": "collapsar.pipeline.evaluation",
+    "Findings": "collapsar.pipeline.verifying",
     "Model": "collapsar.pipeline.opening",
     "Topic": "collapsar.pipeline.describing",
     "Plan": "collapsar.pipeline.planning",
@@ -39,12 +41,14 @@ _HOMES = {
     "simulate": "collapsar.pipeline.simulation",
     "split": "collapsar.pipeline.intake",
     "topics": "collapsar.pipeline.describing",
+    "verify": "collapsar.pipeline.verifying",
 }
 
 __all__ = [
     "TLS",
     "Corpus",
     "Evaluation",
+    "Findings",
     "Model",
     "Plan",
     "Topic",
@@ -58,6 +62,7 @@ __all__ = [
     "simulate",
     "split",
     "topics",
+    "verify",
 ]
 
 

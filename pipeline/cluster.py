@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import time
 import uuid
@@ -214,7 +215,9 @@ def _signs(dask_scheduler: Any) -> tuple[int, dict[str, tuple[float, float, bool
 
 
 async def _remove(address: str, dask_scheduler: Any) -> None:
-    await dask_scheduler.remove_worker(address, stimulus_id="collapsar-given-up", safe=True, close=True)
+    named = inspect.signature(dask_scheduler.remove_worker).parameters
+    said = {"expected" if "expected" in named else "safe": True}  # no task is to blame; other releases say it otherwise
+    await dask_scheduler.remove_worker(address, stimulus_id="collapsar-given-up", **said)
 
 
 def _sent(dask_worker: Any) -> int:

@@ -108,13 +108,15 @@ class RunView:
 
 
 @contextmanager
-def counting(what: str) -> Iterator[Any]:
-    """Show how many documents have gone by, in a terminal; say nothing elsewhere.
+def counting(what: str, unit: str = "documents") -> Iterator[Any]:
+    """Show how many documents, or what else, have gone by, in a terminal; say nothing elsewhere.
 
     Parameters
     ----------
     what : str
         What is being done.
+    unit : str, optional
+        What is counted.
 
     Yields
     ------
@@ -126,4 +128,4 @@ def counting(what: str) -> Iterator[Any]:
         yield silent
         return
     with console.status(what) as status:
-        yield lambda documents: status.update(f"{what}: {documents:,} documents")
+        yield lambda number: status.update(f"{what}: {number:,} {unit}")

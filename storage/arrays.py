@@ -258,7 +258,7 @@ def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
     """
     try:
         store = _opened(folder, digest)
-    except CollapsarError as error:
+    except (AbsentError, DamagedError) as error:
         return [str(error)]
     broken = []
     for key in store.files:
@@ -266,7 +266,7 @@ def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
             continue  # was read as it was opened
         try:
             store.read(key)
-        except CollapsarError as error:
+        except (AbsentError, DamagedError) as error:
             broken.append(str(error))
     return broken
 

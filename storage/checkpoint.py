@@ -15,7 +15,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from collapsar.storage.arrays import Rows, StoredRows, check_arrays, open_arrays, read_arrays, write_arrays
-from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError, StoreError
+from collapsar.storage.errors import AbsentError, DamagedError, StoreError
 from collapsar.storage.folder import Folder
 from collapsar.storage.records import dump, read_record
 
@@ -181,13 +181,19 @@ class Checkpoints:
         broken = []
         try:
             latest = self.latest()
-        except CollapsarError as error:
+        except DamagedError as error:  # not what a store says that fails
             latest, broken = None, [str(error)]
         if latest is None:
             if finished and not broken:
                 broken = [f"{self.folder.url}/{LATEST}: the file is missing"]
             return finished[::-1], broken
         return sorted({latest, *(number for number in finished if number <= latest)}, reverse=True), broken
+
+    def unfinished(self) -> list[str]:
+        """Name the records that are missing of checkpoints before the latest one, which were finished once."""
+        latest = max(self.candidates()[0], default=0)
+        places = [self.at(number).folder for number in self._numbers() if number < latest]
+        return [f"{place.url}/{RECORD}" for place in places if not place.exists(RECORD)]
 
     def _numbers(self) -> list[int]:
         return sorted(int(name) for name in self.folder.names() if name.isdigit())

@@ -270,6 +270,17 @@ def proportions(local: Arrays, parameters: Parameters) -> npt.NDArray[np.float64
     return theta
 
 
+def lengths(local: Arrays) -> npt.NDArray[np.float64]:
+    """Return the tokens that a local state expects of each document in all, shape (documents,)."""
+    if "document_lists" not in local:
+        whole: npt.NDArray[np.float64] = np.asarray(local["document_topic"], dtype=np.float64).sum(axis=1)
+        return whole
+    lists = np.asarray(local["document_lists"])
+    running = np.concatenate([[0.0], np.cumsum(np.asarray(local["document_counts"], dtype=np.float64))])
+    found: npt.NDArray[np.float64] = running[lists[1:]] - running[lists[:-1]] + np.asarray(local["document_rest"])
+    return found
+
+
 def pair_probability(
     heldout: Shard, local: Arrays, rows: Arrays, totals: npt.NDArray[np.float64], parameters: Parameters
 ) -> Arrays:

@@ -77,6 +77,9 @@ class Sweeps(Protocol):
     def infer(self, local: Arrays, globals: Arrays) -> Arrays:
         """Give the documents' ``document_topic`` proportions."""
 
+    def lengths(self, local: Arrays) -> Arrays:
+        """Give ``document_tokens``, the tokens that a local state expects of each document: as many as it has."""
+
 
 def family_module(name: str) -> str:
     """Return the stem of a family's two files: its name with ``-`` written ``_``."""

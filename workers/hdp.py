@@ -154,3 +154,8 @@ def infer(local: Arrays, globals: Arrays) -> Arrays:
     """Give the documents' proportions theta_dk = (E[alpha] E[pi_k] + E[n_dk]) / (E[alpha] + n_d)."""
     empty = {"word_tables": np.zeros(0)}
     return {"document_topic": collapsed.proportions(local, predicting(empty, globals))}
+
+
+def lengths(local: Arrays) -> Arrays:
+    """Give the tokens that are expected of each document in all."""
+    return {"document_tokens": collapsed.lengths(local)}

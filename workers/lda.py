@@ -107,3 +107,8 @@ def infer(local: Arrays, globals: Arrays) -> Arrays:
     """Give the documents' proportions theta_dk = (a_k + E[n_dk]) / (A + n_d)."""
     empty = {"word_topic": np.zeros((0, 0)), "word_tables": np.zeros(0)}
     return {"document_topic": collapsed.proportions(local, parameters(empty, globals))}
+
+
+def lengths(local: Arrays) -> Arrays:
+    """Give the tokens that are expected of each document in all."""
+    return {"document_tokens": collapsed.lengths(local)}

@@ -121,6 +121,7 @@ def _add_schedule(parser: argparse.ArgumentParser, default: Limits) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Fit, and say what came of it."""
     names = [name for name in RUN_NAMES if name != "family"]
+    family: str | None
     if arguments.resume is None:
         missing = [name for name, given in (("CORPUS", arguments.corpus), ("RUN", arguments.out)) if given is None]
         if missing:

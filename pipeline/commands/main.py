@@ -15,7 +15,7 @@ from importlib.metadata import version
 from collapsar.pipeline.commands.options import command_parser
 from collapsar.storage.errors import CapacityError, CollapsarError
 
-COMMANDS = ("ingest", "split", "estimate", "fit", "topics", "evaluate", "infer", "simulate", "info", "demo")
+COMMANDS = ("ingest", "split", "estimate", "fit", "topics", "evaluate", "infer", "simulate", "info", "verify", "demo")
 
 DESCRIPTION = """\
 Bayesian topic models on corpora that outgrow one machine.
@@ -66,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, _interrupted)
     _interrupts.clear()
     warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)  # of a dashboard: it takes another
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what a user shall know, the commands say themselves
+    for library in ("distributed", "asyncio"):  # what a user shall know, the commands say themselves
+        logging.getLogger(library).setLevel(logging.CRITICAL)
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         arguments = _parser(words).parse_args(words)

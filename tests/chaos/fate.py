@@ -110,6 +110,14 @@ class FaultyFileSystem(MemoryFileSystem):
         super()._rm(path) if path in self.store else super().rm_file(path)
         self.meet("removed", path)
 
+    def rm(self, path, recursive=False, maxdepth=None):
+        path = self._strip_protocol(path)
+        self.meet("remove", path)
+        for found in [one for one in self.store if one == path or one.startswith(f"{path}/")]:
+            del self.store[found]  # many at once, as an object store does it
+        self.pseudo_dirs[:] = [one for one in self.pseudo_dirs if one != path and not one.startswith(f"{path}/")]
+        self.meet("removed", path)
+
     def exists(self, path, **kwargs):
         path = self._strip_protocol(path)
         self.meet("exists", path)

@@ -171,7 +171,10 @@ def main(words):
             different += found != expected[number]
             for kind, times in killed.items():
                 counted[kind] = counted.get(kind, 0) + times
-            print(f"run {runs}: {killed}, {driver.starts} starts, {'same' if found == expected[number] else 'OTHER'} bits", flush=True)
+            print(
+                f"run {runs}: {killed}, {driver.starts} starts, {'same' if found == expected[number] else 'OTHER'} bits",
+                flush=True,
+            )
             shutil.rmtree(folder)
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,315 @@
+"""Checking what lies on disk: digests of all files, and what must be true of what they hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsar.pipeline.opening import Model
+from collapsar.pipeline.requests import fingerprint
+from collapsar.storage.arrays import check_arrays
+from collapsar.storage.checkpoint import RECORD as CHECKPOINT_RECORD
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import AbsentError, CollapsarError
+from collapsar.storage.folder import Folder
+from collapsar.storage.manifest import MANIFEST
+from collapsar.storage.model import RECORD as MODEL_RECORD
+from collapsar.storage.progress import Counting, silent
+from collapsar.storage.run import CHECKPOINTS, EVENTS, Run
+from collapsar.storage.run import RECORD as RUN_RECORD
+from collapsar.storage.shard import Documents, Shard, merge_segments
+from collapsar.storage.vocabulary import words_digest
+from collapsar.workers import tasks
+from collapsar.workers.contract import load_sweeps
+from collapsar.workers.delta import Arrays, Delta
+
+CLOSE = 1e-3  # of a count or a probability: what sums in single precision may be off by
+SAMPLE, CELLS = 5, 2_000_000  # documents of a shard whose words' probabilities are summed, and their cells at most
+
+
+@dataclass
+class Findings:
+    """What a check has found.
+
+    Attributes
+    ----------
+    kind : str
+        ``corpus``, ``run``, ``checkpoint`` or ``model``.
+    broken : list of str
+        What is broken, each beginning with the file; empty where all is well.
+    parts : int
+        How many shards, groups of arrays and records were read.
+    notes : list of str
+        What could not be checked, and why.
+    """
+
+    kind: str
+    broken: list[str] = field(default_factory=list)
+    parts: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Findings:
+    """Check a corpus, a run, a checkpoint or a model against its digests and invariants.
+
+    Of a corpus: every file has its digest, and documents, pairs, tokens and the vocabulary's counts add up. Of a model
+    and of each checkpoint: every file has its digest, expected counts are conserved (each document's and each word's
+    add up to its tokens), and probabilities sum to one. Of a run: also its record and its events.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder.
+    progress : callable, optional
+        Told the number of parts read so far.
+
+    Returns
+    -------
+    Findings
+        What is broken.
+
+    Raises
+    ------
+    AbsentError
+        There is nothing, or nothing of ours.
+    """
+    folder = Folder(path)
+    if not folder.exists():
+        raise AbsentError(f"{folder.url}: no such folder")
+    for name, kind, check in (
+        (MANIFEST, "corpus", _corpus),
+        (RUN_RECORD, "run", _run),
+        (CHECKPOINT_RECORD, "checkpoint", _model),
+        (MODEL_RECORD, "model", _model),
+    ):
+        if folder.exists(name):
+            found = Findings(kind)
+            for fault in check(folder, found):
+                if fault:
+                    found.broken.append(fault)
+                found.parts += 1
+                progress(found.parts)
+            return found
+    raise AbsentError(
+        f"{folder.url}: neither a corpus, a run nor a model; it has no {MANIFEST}, {RUN_RECORD} or {MODEL_RECORD}"
+    )
+
+
+def _corpus(folder: Folder, found: Findings) -> Iterator[str]:
+    """Give what is broken of a corpus, an empty text for each part that is not."""
+    try:
+        corpus = Corpus(folder.url)
+    except CollapsarError as error:
+        yield str(error)
+        return
+    words = corpus.manifest.vocabulary.words
+    documents, tokens = np.zeros(words, dtype=np.int64), np.zeros(words, dtype=np.int64)
+    whole = True
+    for reference in corpus.references:
+        try:
+            part = reference.documents()
+        except CollapsarError as error:
+            whole = False
+            yield str(error)
+            continue
+        merged = merge_segments(part)
+        documents += np.bincount(merged.words, minlength=words)
+        np.add.at(tokens, merged.words, merged.counts)
+        yield _shard_fault(f"{folder.url}/{reference.record.file}", part, merged, reference.record.ids_sha256)
+    path = f"{folder.url}/{corpus.manifest.vocabulary.file}"
+    try:
+        vocabulary = corpus.vocabulary
+    except CollapsarError as error:
+        yield str(error)
+        return
+    yield (
+        ""
+        if words_digest(vocabulary.words) == corpus.manifest.vocabulary.words_sha256
+        else (f"{path}: the words do not have the digest of the manifest")
+    )
+    if whole and not (np.array_equal(vocabulary.documents, documents) and np.array_equal(vocabulary.tokens, tokens)):
+        yield f"{path}: the words' numbers of documents and tokens are not those of the shards"
+    if folder.exists(f"truth/{MODEL_RECORD}"):
+        yield from _model(folder / "truth", found)
+
+
+def _shard_fault(path: str, part: Documents, merged: Documents, ids: str) -> str:
+    if part.ids_sha256() != ids:
+        return f"{path}: the documents' ids do not have the digest of the manifest"
+    starts = np.zeros(merged.words.size + 1, dtype=bool)
+    starts[merged.offsets] = True
+    if merged.words.size and not (np.diff(merged.words) > 0)[~starts[1:-1]].all():
+        return f"{path}: expected each word once in a document or segment, in ascending order"
+    return ""
+
+
+def _run(folder: Folder, found: Findings) -> Iterator[str]:
+    run = Run(folder.url)
+    try:
+        record = run.record()
+        expected = fingerprint(record)
+    except (CollapsarError, KeyError, TypeError) as error:
+        yield str(error) if isinstance(error, CollapsarError) else f"{folder.url}/{RUN_RECORD}: expected {error}"
+        return
+    yield from _events(run)
+    iterations, broken = run.checkpoints.candidates()
+    yield from [*broken, *(f"{text}: the file is missing" for text in run.checkpoints.unfinished())]
+    for iteration in iterations:
+        place = run.checkpoints.at(iteration)
+        try:
+            kept = place.record()
+        except CollapsarError as error:
+            yield str(error)
+            continue
+        if kept.run != expected:
+            yield f"{place.folder.url}: it is not of the model that run.json describes"
+            continue
+        faults = run.check_events(*kept.events, found.notes.append)
+        yield faults[0] if faults else ""
+        yield from _model(place.folder, found)
+    if run.model.exists(MODEL_RECORD):
+        yield from _model(run.model, found)
+    elif run.model.exists():
+        yield f"{run.model.url}/{MODEL_RECORD}: the file is missing"
+
+
+def _events(run: Run) -> Iterator[str]:
+    try:
+        told: list[Any] = [event.get("iteration") for event in run.events() if event["event"] == "iteration"]
+    except CollapsarError as error:
+        yield str(error)
+        return
+    sound = all(isinstance(number, int) for number in told)
+    steps = sound and all(later == earlier + 1 for earlier, later in pairwise(told))
+    yield "" if steps else f"{run.folder.url}/{EVENTS}: expected iterations one after another"
+
+
+def _model(folder: Folder, found: Findings) -> Iterator[str]:
+    """Give what is broken of a model or a checkpoint."""
+    try:
+        model = Model(folder.url)
+    except AbsentError as error:  # of a checkpoint whose corpus has moved, the files at least
+        found.notes.append(f"{error}; only digests were checked")
+        yield from _parts_of_checkpoint(folder)
+        return
+    except CollapsarError as error:
+        yield str(error)
+        return
+    whole = True
+    for part, digest in sorted(model.record.parts.items()):
+        place = part if not folder.exists(CHECKPOINT_RECORD) else part.replace("documents/", "locals/")
+        faults = check_arrays(folder / place, digest)
+        whole = whole and not faults
+        yield from faults or [""]
+    if whole:
+        try:
+            yield from _invariants(model, found)
+        except CollapsarError as error:
+            yield str(error)
+        except (KeyError, ValueError, IndexError) as error:  # arrays of other names or shapes than the family's
+            yield f"{folder.url}: expected the arrays of family '{model.record.family}' ({error!r})"
+
+
+def _parts_of_checkpoint(folder: Folder) -> Iterator[str]:
+    from collapsar.storage.checkpoint import Checkpoint
+
+    place = Checkpoint(folder)
+    try:
+        parts = place.record().parts
+    except CollapsarError as error:
+        yield str(error)
+        return
+    for part, digest in sorted(parts.items()):
+        yield from place.check(part, digest) or [""]
+
+
+def _invariants(model: Model, found: Findings) -> Iterator[str]:
+    """Give what is not true of a model that must be: that counts are conserved, and that probabilities sum to one."""
+    url = model.folder.url
+    blocks = [tasks.Block(low, high, model.rows(number), Delta()) for number, (low, high) in enumerate(model.blocks)]
+    for number, block in enumerate(blocks):
+        sound = all(np.isfinite(values).all() for values in block.rows.values() if values.dtype.kind == "f")
+        rows = next(iter(block.rows.values())).shape[:1] == (block.high - block.low,)
+        yield "" if sound and rows else f"{url}/rows/{number:05d}: expected a finite number for each word and topic"
+    corpus = _corpus_of(model, found)
+    conserved = corpus is not None and not bool(model.globals.get("stochastic", False))
+    if conserved and corpus is not None:
+        yield from _word_tokens(model, blocks, corpus.vocabulary.tokens)
+    if not model.fitted:
+        return
+    for number in range(len(model.record.shards)):
+        shard = corpus.references[number].load() if corpus is not None else None
+        yield _document_fault(model, blocks, number, shard)
+
+
+def _corpus_of(model: Model, found: Findings) -> Corpus | None:
+    """Find the training corpus beside the run, to recount; none for a model by itself."""
+    above = model.folder.address.rsplit("/", 2 if model.folder.address.rsplit("/", 2)[1] == CHECKPOINTS else 1)[0]
+    run = Run(above)
+    try:
+        corpus = Corpus(run.record()["corpus"]["url"])
+    except CollapsarError as error:
+        found.notes.append(f"{model.folder.url}: counts were not compared with a corpus ({error})")
+        return None
+    if corpus.manifest.digest == model.record.corpus:
+        return corpus
+    found.notes.append(f"{corpus.url}: is no longer the corpus of {above}; counts were not compared")
+    return None
+
+
+def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np.int64]) -> Iterator[str]:
+    for number, block in enumerate(blocks):
+        if "word_topic" not in block.rows:
+            continue
+        true = tokens[block.low : block.high]
+        expected = np.asarray(block.rows["word_topic"], dtype=np.float64).sum(axis=1)
+        wrong = np.abs(expected - true) > CLOSE * np.maximum(true, 1)
+        word = int(np.argmax(wrong))
+        fault = f"word {block.low + word} has {true[word]} tokens, over its topics {expected[word]:.3f}"
+        path = f"{model.folder.url}/rows/{number:05d}"
+        yield f"{path}: expected counts are not conserved: {fault}" if wrong.any() else ""
+
+
+def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard: Shard | None) -> str:
+    """Say what is wrong with what is kept of a shard's documents."""
+    half, local = load_sweeps(model.record.family), model.documents(number)
+    path, documents = f"{model.folder.url}: documents/{number:05d}", model.record.shards[number].documents
+    theta = half.infer(local, model.globals)["document_topic"]
+    if theta.shape[0] != documents:
+        return f"{path}: expected {documents} documents, found {theta.shape[0]}"
+    if not (np.isfinite(theta).all() and (theta >= 0).all() and (theta.sum(axis=1) < 1 + CLOSE).all()):
+        return f"{path}: expected proportions that sum to one at most"
+    if shard is not None:
+        tokens = half.lengths(local)["document_tokens"]
+        wrong = np.abs(tokens - shard.lengths) > CLOSE * np.maximum(shard.lengths, 1)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            return (
+                f"{path}: expected counts are not conserved: document {at} has {shard.lengths[at]} tokens, over its "
+                f"topics {tokens[at]:.3f}"
+            )
+    return _probability_fault(model, blocks, local, documents, path)
+
+
+def _probability_fault(model: Model, blocks: list[tasks.Block], local: Arrays, documents: int, path: str) -> str:
+    """Sum the probabilities of all words in the first few documents."""
+    words = blocks[-1].high
+    some = min(SAMPLE, documents, max(CELLS // words, 1))
+    offsets = np.minimum(np.arange(documents + 1, dtype=np.int64), some) * words
+    every = np.arange(words, dtype=np.int32)
+    probe = Shard(0, offsets, every, np.tile(every, some), np.ones(some * words, dtype=np.int32))
+    if not probe.pairs:
+        return ""
+    rows = tasks.gather(blocks, every, whole=True)
+    table: dict[str, Any] = dict(load_sweeps(model.record.family).predict(probe, local, rows, model.globals))
+    sums = table["probability"].reshape(some, words).sum(axis=1)
+    furthest = sums[np.argmax(np.abs(sums - 1.0))]
+    if abs(furthest - 1.0) < CLOSE:
+        return ""
+    return f"{path}: expected the words' probabilities to sum to one, found {furthest:.6f}"
