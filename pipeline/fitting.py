@@ -29,7 +29,6 @@ from collapsar.pipeline.loop import run
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.planning import Place, Plan, cuts, place_of, plan
 from collapsar.pipeline.requests import Request, differing_versions, fingerprint, taken_up
-from collapsar.pipeline.sizes import parse_size
 from collapsar.pipeline.state import Problem, Progress
 from collapsar.pipeline.stochastic import run_stochastic, settled
 from collapsar.storage.corpus import Corpus
@@ -40,6 +39,7 @@ from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.model import StoredModel
 from collapsar.storage.run import Run
 from collapsar.storage.shard import Shard
+from collapsar.storage.sizes import parse_size
 from collapsar.workers import buffers, tasks
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays

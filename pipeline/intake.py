@@ -45,7 +45,8 @@ def ingest(
     progress : callable, optional
         Told the number of documents written so far.
     **reading
-        ``vocabulary``, ``id_field``, ``text_field``, ``stop_words``.
+        ``vocabulary``, ``id_field``, ``text_field``, ``stop_words``, and ``max_decompressed``, the bytes that may come
+        out of each compressed file (by default 200 times its size, and at least 256 MB).
 
     Returns
     -------

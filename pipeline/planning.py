@@ -17,10 +17,10 @@ import psutil
 from collapsar.pipeline.config import make_config
 from collapsar.pipeline.contract import FamilyConfig, Footprint, Summary, load_family
 from collapsar.pipeline.executor import check_scheduler
-from collapsar.pipeline.sizes import parse_size, size
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CapacityError
 from collapsar.storage.manifest import Manifest
+from collapsar.storage.sizes import parse_size, size
 from collapsar.workers import buffers
 from collapsar.workers.tasks import NEARLY_ALL
 

@@ -202,6 +202,11 @@ def _model(folder: Folder, found: Findings) -> Iterator[str]:
         yield str(error)
         return
     whole = True
+    if not folder.exists(CHECKPOINT_RECORD):
+        try:
+            yield "" if len(model.vocabulary) == model.record.vocabulary.words else f"{folder.url}: too few words"
+        except CollapsarError as error:
+            yield str(error)
     for part, digest in sorted(model.record.parts.items()):
         place = part if not folder.exists(CHECKPOINT_RECORD) else part.replace("documents/", "locals/")
         faults = check_arrays(folder / place, digest)

@@ -128,7 +128,10 @@ class Folder:
         if self.local:
             self._do(name, lambda: write_whole(Path(target), data, replace=True))
         else:
-            self._do(name, lambda: self._fs.pipe_file(target, bytes(data)))
+            try:
+                self._do(name, lambda: self._fs.pipe_file(target, bytes(data)))
+            except FileNotFoundError as error:
+                raise StoreError(f"{self.url}/{name}: cannot be written ({error})") from None
         return hashlib.sha256(data).hexdigest()
 
     def create(self, name: str, data: bytes) -> bool:

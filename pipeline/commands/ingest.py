@@ -13,6 +13,7 @@ from collapsar.pipeline.commands.options import add_json, print_json
 from collapsar.pipeline.intake import ingest
 from collapsar.pipeline.progress import counted, counting
 from collapsar.storage.readers import FORMATS
+from collapsar.storage.sizes import parse_size
 
 HELP = "read files into a corpus"
 EPILOG = (
@@ -51,6 +52,11 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         metavar="N",
         help="tokens of a shard (default: an eighth of the corpus, between 100,000 and 2,000,000)",
     )
+    parser.add_argument(
+        "--max-decompressed",
+        metavar="SIZE",
+        help="what may come out of each compressed file, such as 20GB (default: 200 times its size, at least 256MB)",
+    )
     text = parser.add_argument_group("text and jsonl")
     text.add_argument(
         "--id", default="id", metavar="FIELD", dest="id_field", help="field of the document's id (default: id)"
@@ -64,6 +70,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
 
 def run(arguments: argparse.Namespace) -> None:
     """Ingest, and say what came of it."""
+    limit = arguments.max_decompressed
     with counting("ingesting") as progress:
         manifest = ingest(
             arguments.sources,
@@ -76,6 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
             id_field=arguments.id_field,
             text_field=arguments.text_field,
             stop_words=arguments.stop_words,
+            max_decompressed=None if limit is None else parse_size(limit, "--max-decompressed"),
             progress=progress,
         )
     if arguments.json:

@@ -37,10 +37,10 @@ class LDACSource:
     """
 
     def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
-        self.name, self._first_id = path, first_id
-        with reading(path), open_input(path) as handle:
+        self.name, self._first_id, self._limit = path, first_id, options.max_decompressed
+        with reading(path), open_input(path, options.max_decompressed) as handle:
             handle.read(1)
-        self._words = vocabulary_beside(path, ["vocab.txt"], options.vocabulary)
+        self._words = vocabulary_beside(path, ["vocab.txt"], options)
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""
@@ -50,7 +50,7 @@ class LDACSource:
         """Read the documents, in portions of about a million pairs."""
         rows: list[npt.NDArray[np.int64]] = []
         waiting, written = 0, 0
-        with reading(self.name), open_input(self.name) as handle:
+        with reading(self.name), open_input(self.name, self._limit) as handle:
             for line, text in enumerate(handle, start=1):
                 rows.append(self._parse(text, line))
                 waiting += rows[-1].shape[1]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Protocol, cast
+from typing import IO, Any, Protocol, cast
 
 import fsspec
 
 from collapsar.storage.errors import AbsentError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.shard import Documents
+from collapsar.storage.sizes import size
 from collapsar.storage.vocabulary import read_words
 
 INT32_MAX = 2**31 - 1
+RATIO, LEAST_LIMIT = 200, 1 << 28  # text shrinks to a tenth, not to less than this; small files may hold 256 MB
+EMPTY, FEW = 20, 50_000  # empty documents for each pair, and pairs that any number of documents may lack
 
 
 class Source(Protocol):
@@ -42,49 +46,113 @@ class ReadOptions:
         Fields of JSON lines that hold the document's id and text.
     stop_words : str
         ``english`` or ``none``.
+    max_decompressed : int or None
+        Bytes that may come out of each compressed file; see `open_input`.
     """
 
     vocabulary: str | None = None
     id_field: str = "id"
     text_field: str = "text"
     stop_words: str = "english"
+    max_decompressed: int | None = None
 
 
-def open_input(path: str) -> IO[bytes]:
+def open_input(path: str, limit: int | None = None) -> IO[bytes]:
     """Open a file at any fsspec URL for reading, decompressed as its name says.
 
     Parameters
     ----------
     path : str
         Local path or URL.
+    limit : int, optional
+        Bytes that may come out of a compressed file; by default `RATIO` times its size, and at least `LEAST_LIMIT`.
 
     Returns
     -------
     file
-        Binary, at its beginning.
+        Binary, at its beginning. Reading beyond the limit raises `InputError`.
 
     Raises
     ------
     AbsentError
         There is no such file.
+    InputError
+        It is a folder, may not be read, or is packed in a way that is not known.
     """
     try:
-        return cast(IO[bytes], fsspec.open(path, "rb", compression="infer").open())
+        opened = fsspec.open(path, "rb", compression="infer")
+        handle = cast(IO[bytes], opened.open())
+        if opened.compression is None:
+            return handle
+        allowed = max(LEAST_LIMIT, RATIO * int(opened.fs.size(opened.path) or 0)) if limit is None else limit
     except (FileNotFoundError, NotADirectoryError):
         raise AbsentError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise InputError(path, "expected a file, found a folder") from None
     except PermissionError:
         raise InputError(path, "may not be read (permission denied)") from None
+    except ValueError as error:
+        raise InputError(path, f"cannot be decompressed ({error})") from None
+    return cast(IO[bytes], io.BufferedReader(_Limited(handle, path, allowed), 1 << 20))
 
 
-def read_vocabulary_file(path: str) -> list[str]:
+class _Limited(io.RawIOBase):
+    """A file of which no more than so many bytes are read: a small compressed file can hold any number."""
+
+    def __init__(self, handle: IO[bytes], path: str, limit: int) -> None:
+        self._handle, self._path, self._left, self._limit = handle, path, limit, limit
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self._handle.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError(
+                self._path,
+                f"more than {size(self._limit)} come out of the compressed file, as of one that is made to fill "
+                "memory and disk; if it is to be trusted, raise the limit (--max-decompressed)",
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._handle.close()
+        super().close()
+
+
+def require_plausible(path: str, documents: int, pairs: int, where: str) -> None:
+    """Refuse a number of documents that no file of so many pairs would have: each would be held, though empty.
+
+    Parameters
+    ----------
+    path, where : str
+        The file, and what in it says so.
+    documents, pairs : int
+        What it says.
+
+    Raises
+    ------
+    InputError
+        Nearly all of a great many documents would be empty.
+    """
+    if documents > EMPTY * (pairs + FEW):
+        raise InputError(
+            path, f"expected about as many documents as its {pairs} pairs can fill, found {documents}", where
+        )
+
+
+def read_vocabulary_file(path: str, limit: int | None = None) -> list[str]:
     """Read a file with one word a line.
 
     Parameters
     ----------
     path : str
         Local path or URL.
+    limit : int, optional
+        As for `open_input`.
 
     Returns
     -------
@@ -98,11 +166,11 @@ def read_vocabulary_file(path: str) -> list[str]:
     InputError
         A line is empty or repeated.
     """
-    with reading(path), open_input(path) as handle:
+    with reading(path), open_input(path, limit) as handle:
         return read_words(path, handle.read())
 
 
-def vocabulary_beside(path: str, names: list[str], given: str | None) -> list[str]:
+def vocabulary_beside(path: str, names: list[str], options: ReadOptions) -> list[str]:
     """Read the vocabulary that is given, or else the first of `names` that lies beside a source.
 
     Parameters
@@ -111,8 +179,8 @@ def vocabulary_beside(path: str, names: list[str], given: str | None) -> list[st
         The source.
     names : list of str
         Names under which corpora of its format carry their vocabulary.
-    given : str or None
-        The file that the user named.
+    options : ReadOptions
+        With the file that the user named, if any.
 
     Returns
     -------
@@ -124,13 +192,14 @@ def vocabulary_beside(path: str, names: list[str], given: str | None) -> list[st
     InputError
         None is given and none is there.
     """
-    if given is not None:
-        return read_vocabulary_file(given)
+    limit = options.max_decompressed
+    if options.vocabulary is not None:
+        return read_vocabulary_file(options.vocabulary, limit)
     head, _, _ = path.rpartition("/")
     folder = Folder(head or ".")
     for name in names:
         if folder.exists(name):
-            return read_vocabulary_file(f"{head}/{name}" if head else name)
+            return read_vocabulary_file(f"{head}/{name}" if head else name, limit)
     looked = f" (none of {', '.join(names)} lies beside it)" if names else ""
     raise InputError(path, f"expected a vocabulary; name one with --vocabulary FILE{looked}")
 
@@ -155,7 +224,8 @@ class reading:  # noqa: N801 - used as a statement: `with reading(path):`
         import lzma
         import zlib
 
-        if isinstance(error, (EOFError, zlib.error, lzma.LZMAError)):
+        damage = (EOFError, zlib.error, lzma.LZMAError)
+        if isinstance(error, damage) or type(error).__name__ == "ZstdError":
             raise InputError(self.path, f"the compressed file is cut short or damaged ({error})") from None
         if isinstance(error, OSError) and type(error).__name__ in ("BadGzipFile", "OSError"):
             raise InputError(self.path, f"cannot be read ({error})") from None

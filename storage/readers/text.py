@@ -116,7 +116,7 @@ class TextSource:
     @cached_property
     def _words(self) -> list[str]:
         if self._options.vocabulary is not None:
-            return read_vocabulary_file(self._options.vocabulary)
+            return read_vocabulary_file(self._options.vocabulary, self._options.max_decompressed)
         words: set[str] = set()
         for text in self._all():
             for section in text.sections:
@@ -182,7 +182,7 @@ def texts_of_files(path: str, options: ReadOptions) -> Iterator[Text]:
     path : str
         File or folder.
     options : ReadOptions
-        Not used: a file has no fields.
+        How much may come out of a compressed file.
 
     Yields
     ------
@@ -196,7 +196,7 @@ def texts_of_files(path: str, options: ReadOptions) -> Iterator[Text]:
     """
     folder = Folder(path)
     if not folder.is_folder():
-        yield Text(path.rsplit("/", 1)[-1], (_decoded(path),))
+        yield Text(path.rsplit("/", 1)[-1], (_decoded(path, options),))
         return
     for name in folder.names():
         if name.startswith("."):
@@ -206,11 +206,11 @@ def texts_of_files(path: str, options: ReadOptions) -> Iterator[Text]:
             for below in texts_of_files(inner, options):
                 yield replace(below, id=f"{name}/{below.id}")
         else:
-            yield Text(name, (_decoded(inner),))
+            yield Text(name, (_decoded(inner, options),))
 
 
-def _decoded(path: str) -> str:
-    with reading(path), open_input(path) as handle:
+def _decoded(path: str, options: ReadOptions) -> str:
+    with reading(path), open_input(path, options.max_decompressed) as handle:
         data = handle.read()
     try:
         return data.decode("utf-8-sig")
@@ -226,7 +226,7 @@ def texts_of_lines(path: str, options: ReadOptions) -> Iterator[Text]:
     path : str
         The file.
     options : ReadOptions
-        Names of the two fields.
+        Names of the two fields, and how much may come out of a compressed file.
 
     Yields
     ------
@@ -238,7 +238,7 @@ def texts_of_lines(path: str, options: ReadOptions) -> Iterator[Text]:
     InputError
         A line is not such an object.
     """
-    with open_input(path) as handle:
+    with open_input(path, options.max_decompressed) as handle:
         for line, data in enumerate(handle, start=1):
             if not data.strip():
                 continue

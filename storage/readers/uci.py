@@ -14,7 +14,14 @@ import pyarrow as pa
 import pyarrow.csv
 
 from collapsar.storage.errors import InputError
-from collapsar.storage.readers.source import INT32_MAX, ReadOptions, open_input, reading, vocabulary_beside
+from collapsar.storage.readers.source import (
+    INT32_MAX,
+    ReadOptions,
+    open_input,
+    reading,
+    require_plausible,
+    vocabulary_beside,
+)
 from collapsar.storage.shard import Documents
 from collapsar.storage.writer import numbered_ids
 
@@ -41,14 +48,15 @@ class UCISource:
     """
 
     def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
-        self.name, self._first_id = path, first_id
-        with reading(path), open_input(path) as handle:
+        self.name, self._first_id, self._limit = path, first_id, options.max_decompressed
+        with reading(path), open_input(path, options.max_decompressed) as handle:
             self._shape = tuple(self._header(handle.readline(), line) for line in range(3))
         if self._shape[0] > INT32_MAX or self._shape[1] > INT32_MAX:
             raise InputError(path, f"expected at most {INT32_MAX} documents and words", "header")
+        require_plausible(path, self._shape[0], self._shape[2], "line 1")
         stem = path.rsplit("/", 1)[-1].removeprefix("docword.").removesuffix(".gz").removesuffix(".txt")
         names = [f"vocab.{'.'.join(stem.split('.')[:n])}.txt" for n in range(stem.count(".") + 1, 0, -1)]
-        self._words = vocabulary_beside(path, names, options.vocabulary)
+        self._words = vocabulary_beside(path, names, options)
         if len(self._words) != self._shape[1]:
             raise InputError(
                 path, f"the header names {self._shape[1]} words, the vocabulary has {len(self._words)}", "line 2"
@@ -56,7 +64,7 @@ class UCISource:
 
     def _header(self, text: bytes, line: int) -> int:
         value = text.strip()
-        if not value.isdigit():
+        if not value.isdigit() or len(value) > 18:
             raise InputError(
                 self.name,
                 f"expected {HEADER[line]}, found {_shown(text)}; is this a UCI bag of words?",
@@ -72,7 +80,7 @@ class UCISource:
         """Read the documents, in portions of some megabytes."""
         written, pairs = 0, 0  # documents given out, pairs read
         rest: npt.NDArray[np.int64] = np.zeros((3, 0), dtype=np.int64)
-        with reading(self.name), open_input(self.name) as handle:
+        with reading(self.name), open_input(self.name, self._limit) as handle:
             for _ in range(3):
                 handle.readline()
             while block := handle.read(BLOCK):
@@ -88,6 +96,7 @@ class UCISource:
                 rest = np.concatenate([rest, rows], axis=1)
                 done = int(rest[0, -1]) - 1 if rest.size else written  # the last document may go on
                 cut = int(np.searchsorted(rest[0], done, side="right"))
+                require_plausible(self.name, done, pairs, f"line {pairs + 3}")
                 if done > written:
                     yield self._documents(rest[:, :cut], written, done)
                     rest, written = rest[:, cut:], done
