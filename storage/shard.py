@@ -18,6 +18,9 @@ from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import ShardRecord
 
+# What Arrow raises for bytes that are no Parquet file of ours.
+FAULTS = (pa.ArrowException, KeyError, ValueError, TypeError, OSError, OverflowError, MemoryError, RuntimeError)
+MOST_COLUMN = 4 << 30  # bytes; shards are cut far below
 LABELS = pa.list_(pa.struct([pa.field("field", pa.string()), pa.field("value", pa.string())]))
 EXTRAS = {"title": pa.string(), "labels": LABELS, "segments": pa.list_(pa.int32())}
 
@@ -240,13 +243,71 @@ def read_documents(folder: Folder, record: ShardRecord, vocabulary_words: int) -
     data = folder.read(record.file)
     if hashlib.sha256(data).hexdigest() != record.sha256:
         raise DamagedError(path, "the bytes do not have the digest of the manifest; the file is damaged")
+    return decode(data, record, vocabulary_words, path)
+
+
+def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -> Documents:
+    """Read the bytes of a shard's file, which may be anybody's.
+
+    Parameters
+    ----------
+    data : bytes
+        All of the file.
+    record, vocabulary_words
+        As for `read_documents`.
+    path : str
+        The file's name, for errors.
+
+    Returns
+    -------
+    Documents
+        All columns of the file.
+
+    Raises
+    ------
+    DamagedError
+        They are not a shard as the manifest has it.
+    """
     try:
-        table = pq.ParquetFile(pa.BufferReader(data)).read().combine_chunks()
-        documents = _documents_of(table)
-    except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        require_cells(file.metadata, record.documents, record.pairs, path)
+        documents = _documents_of(file.read().combine_chunks())
+    except DamagedError:
+        raise
+    except FAULTS as error:
         raise DamagedError(path, f"expected a shard of documents ({error})") from None
     _check(documents, record, vocabulary_words, path)
     return documents
+
+
+def require_cells(metadata: pq.FileMetaData, rows: int, pairs: int, path: str) -> None:
+    """Refuse a Parquet file that would unfold to more than it says elsewhere: few bytes can stand for any number.
+
+    Parameters
+    ----------
+    metadata : pyarrow.parquet.FileMetaData
+        Of the file.
+    rows, pairs : int
+        Rows of the file, and entries of its lists, that are expected.
+    path : str
+        The file's name, for errors.
+
+    Raises
+    ------
+    DamagedError
+        It has other rows, or columns of far more entries.
+    """
+    if metadata.num_rows != rows:
+        raise DamagedError(path, f"expected {rows} rows, found {metadata.num_rows}")
+    for group in range(metadata.num_row_groups):
+        columns = metadata.row_group(group)
+        for number in range(columns.num_columns):
+            column = columns.column(number)
+            listed = column.path_in_schema.split(".")[0] in ("words", "counts", "segments")
+            if listed and column.num_values > rows + pairs:
+                raise DamagedError(path, f"expected {pairs} pairs, found {column.num_values} values")
+            if column.total_uncompressed_size > MOST_COLUMN:
+                raise DamagedError(path, f"a column of {column.total_uncompressed_size} bytes is not one of a shard")
 
 
 def _documents_of(table: pa.Table) -> Documents:
@@ -259,6 +320,10 @@ def _documents_of(table: pa.Table) -> Documents:
     other = np.asarray(counts.offsets, dtype=np.int64) if len(counts) else np.zeros(1, dtype=np.int64)
     if not np.array_equal(offsets - offsets[0], other - other[0]):
         raise ValueError("words and counts are lists of other lengths")
+    if any(column(name).null_count or column(name).flatten().null_count for name in ("words", "counts")):
+        raise ValueError("words or counts are missing")
+    if not pa.types.is_string(table.schema.field("id").type) or column("id").null_count:
+        raise ValueError("expected an id for each document")
     return Documents(
         ids=column("id"),
         offsets=offsets - offsets[0],

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from collapsar.storage.errors import DamagedError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import VocabularyRecord
+from collapsar.storage.shard import FAULTS
 
 FILE = "vocabulary.parquet"
 
@@ -80,17 +81,49 @@ def read_vocabulary(folder: Folder, record: VocabularyRecord) -> Vocabulary:
     data = folder.read(record.file)
     if hashlib.sha256(data).hexdigest() != record.sha256:
         raise DamagedError(path, "the bytes do not have the digest of the manifest; the file is damaged")
+    return parse_vocabulary(data, record.words, path)
+
+
+def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
+    """Read the bytes of a vocabulary's file, which may be anybody's.
+
+    Parameters
+    ----------
+    data : bytes
+        All of the file.
+    words : int
+        How many words the manifest has.
+    path : str
+        The file's name, for errors.
+
+    Returns
+    -------
+    Vocabulary
+        The words and their counts.
+
+    Raises
+    ------
+    DamagedError
+        They are not a vocabulary of so many words.
+    """
     try:
-        table = pq.ParquetFile(pa.BufferReader(data)).read()
+        file = pq.ParquetFile(pa.BufferReader(data))
+        if file.metadata.num_rows != words:
+            raise DamagedError(path, f"{file.metadata.num_rows} words, where the manifest has {words}")
+        table = file.read()
+        if any(column.null_count for column in table.columns) or not pa.types.is_string(
+            table.schema.field("word").type
+        ):
+            raise ValueError("a word or a number is missing")
         vocabulary = Vocabulary(
             table.column("word").to_pylist(),
             np.asarray(table.column("documents"), dtype=np.int64),
             np.asarray(table.column("tokens"), dtype=np.int64),
         )
-    except (pa.ArrowException, KeyError, ValueError) as error:
+    except DamagedError:
+        raise
+    except FAULTS as error:
         raise DamagedError(path, f"expected the columns word, documents, tokens ({error})") from None
-    if len(vocabulary) != record.words:
-        raise DamagedError(path, f"{len(vocabulary)} words, where the manifest has {record.words}")
     return vocabulary
 
 

@@ -70,7 +70,8 @@ class MatrixSource:
                 matrix = scipy.sparse.load_npz(handle)
             else:
                 self._require_sound_header(data)
-                matrix = mmread(handle)
+                # SciPy reads beyond a last line that ends in a blank (segmentation fault, SciPy 1.17).
+                matrix = mmread(io.BytesIO(data.rstrip() + b"\n"))
             if hasattr(matrix, "check_format"):
                 matrix.check_format(full_check=True)  # what indexes memory is looked at first
         except (zlib.error, struct.error, MemoryError, NotImplementedError, RuntimeError, *_FAULTS) as error:

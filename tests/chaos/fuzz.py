@@ -1,0 +1,49 @@
+"""Readers under a coverage-guided fuzzer (atheris): whatever the bytes, a clear error or a result, in bounded memory.
+
+``python -m tests.chaos.fuzz READER RUNS`` mutates small files of a reader's format; a case that is found is written to the
+folder ``build/fuzz`` and belongs into ``tests/storage/test_hostile.py``.
+"""
+
+import contextlib
+import io
+import os
+import resource
+import sys
+import tempfile
+from pathlib import Path
+
+MEMORY = 4 << 30  # bytes of address space over what is used at the start
+
+
+def main(words):
+    """Fuzz one reader."""
+    import atheris
+
+    name, runs = words[0], int(words[1])
+    with atheris.instrument_imports(include=["collapsar.storage", "zipfile", "json"]):
+        from tests.chaos.readers import READERS, seeds_of, try_reader
+    if name not in READERS:
+        sys.exit(f"expected one of {', '.join(READERS)}, found {name}")
+    corpus = Path(tempfile.mkdtemp(prefix="collapsar-fuzz-"))
+    found = Path("build/fuzz") / name
+    found.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(seeds_of(name)):
+        (corpus / f"seed{number}").write_bytes(data)
+    place = Path(tempfile.mkdtemp(prefix="collapsar-fuzz-place-"))
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
+
+    def one(data):
+        with contextlib.redirect_stderr(io.StringIO()):
+            try_reader(name, data, place)
+
+    options = [f"-runs={runs}", "-max_len=4096", "-timeout=20", "-rss_limit_mb=6000", f"-artifact_prefix={found}/"]
+    options += ["-print_final_stats=1", "-verbosity=0", f"-seed={os.environ.get('FUZZ_SEED', '1')}"]
+    atheris.Setup(["fuzz", *options, str(corpus)], one)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit("expected READER RUNS")
+    main(sys.argv[1:])

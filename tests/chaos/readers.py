@@ -1,0 +1,175 @@
+"""Every reader of the project, as a function of the bytes of one file: what hypothesis and the fuzzer try."""
+
+import gzip
+import io
+import json
+import shutil
+
+import numpy as np
+import scipy.sparse
+
+from collapsar.pipeline.config import read_config
+from collapsar.storage.arrays import DIGESTS, check_arrays, read_arrays, write_arrays
+from collapsar.storage.checkpoint import RECORD as CHECKPOINT
+from collapsar.storage.checkpoint import Checkpoint
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import CollapsarError
+from collapsar.storage.folder import Folder
+from collapsar.storage.ingest import ingest
+from collapsar.storage.manifest import ShardRecord
+from collapsar.storage.model import RECORD as MODEL
+from collapsar.storage.model import StoredModel
+from collapsar.storage.readers import ReadOptions, open_source
+from collapsar.storage.records import dump
+from collapsar.storage.run import Run
+from collapsar.storage.shard import decode, encode
+from collapsar.storage.vocabulary import parse_vocabulary, read_words
+from tests.strategies import documents_of
+
+WORDS = b"apple\nbread\ncheese\n"
+GOOD = {
+    "uci": b"2\n3\n3\n1 1 2\n1 3 1\n2 2 5\n",
+    "ldac": b"2 0:2 2:1\n1 1:5\n0\n",
+    "mtx": b"%%MatrixMarket matrix coordinate integer general\n% a comment\n2 3 3\n1 1 2\n1 3 1\n2 2 5\n",
+    "text": b"apple bread apple cheese\n",
+    "jsonl": b'{"id": "a", "text": "apple bread"}\n{"id": 2, "text": "cheese"}\n',
+}
+NAMES = {"uci": "docword.x.txt", "ldac": "x.ldac", "mtx": "x.mtx", "npz": "x.npz", "text": "x.txt", "jsonl": "x.jsonl"}
+MATRIX = scipy.sparse.csr_matrix(np.array([[2, 0, 1], [0, 5, 0]]))
+
+
+def _npz(matrix, **options):
+    sink = io.BytesIO()
+    scipy.sparse.save_npz(sink, matrix, **options)
+    return sink.getvalue()
+
+
+def _shard():
+    return encode(documents_of([{0: 2, 2: 1}, {1: 5}, {}]))
+
+
+def seeds_of(name):
+    """Small whole files of a reader's format."""
+    if name in GOOD:
+        return [GOOD[name]]
+    if name.endswith("-gz"):
+        return [gzip.compress(GOOD[name[:-3]], mtime=0)]
+    return {
+        "npz": lambda: [_npz(MATRIX), _npz(MATRIX.tocoo(), compressed=False), _npz(MATRIX.tocsc())],
+        "vocabulary": lambda: [WORDS],
+        "shard": lambda: [_shard()],
+        "vocabulary-table": lambda: [_table()],
+        "manifest": lambda: [_manifest()],
+        "run": lambda: [dump({"format": "collapsar-run", "version": 2, "family": "lda"})],
+        "events": lambda: [b'{"event": "iteration", "iteration": 1}\n{"event": "end", "iteration": 1}\n'],
+        "checkpoint": lambda: [_checkpoint()],
+        "model": lambda: [_model()],
+        "arrays": lambda: [json.dumps({"a": [1.5, 2.5]}).encode()],
+        "config": lambda: [b'family = "lda"\ntopics = 3\niterations = 5\n'],
+    }[name]()
+
+
+def _table():
+    from collapsar.storage.vocabulary import Vocabulary
+
+    folder = Folder("memory://seed-vocabulary")
+    Vocabulary(["a", "b"], np.array([1, 2]), np.array([2, 3])).write(folder)
+    return folder.read("vocabulary.parquet")
+
+
+def _manifest():
+    row = {"file": "documents/part-00000.parquet", "documents": 1, "pairs": 1, "tokens": 1, "sha256": "0" * 64}
+    return dump({
+        "format": "collapsar-corpus", "version": 2, "documents": 1, "pairs": 1, "tokens": 1, "fields": {},
+        "vocabulary": {"file": "vocabulary.parquet", "words": 1, "sha256": "0" * 64, "words_sha256": "0" * 64},
+        "shards": [{**row, "ids_sha256": "0" * 64}],
+    })  # fmt: skip
+
+
+def _checkpoint():
+    return dump({
+        "format": "collapsar-checkpoint", "version": 2, "iteration": 3, "run": "0" * 64, "parts": {"globals": "0" * 64},
+        "blocks": [0, 3], "shards": 1, "events": [10, "0" * 64], "progress": {"iteration": 3}, "previous": {"score": -7.0},
+    })  # fmt: skip
+
+
+def _model():
+    return dump({
+        "format": "collapsar-model", "version": 2, "family": "lda", "options": {}, "iterations": 3, "corpus": "0" * 64,
+        "vocabulary": {"file": "vocabulary.parquet", "words": 3, "sha256": "0" * 64, "words_sha256": "0" * 64},
+        "blocks": [0, 3], "shards": [], "parts": {"globals": "0" * 64},
+    })  # fmt: skip
+
+
+def _source(name, data, place):
+    """Ingest a file; nothing may be left if it is refused, and what is made must be whole."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    kind, _, packed = name.partition("-")
+    path = place / (NAMES[kind] + (".gz" if packed else ""))
+    path.write_bytes(data)
+    (place / "words").write_bytes(WORDS)
+    options = ReadOptions(vocabulary=str(place / "words"), stop_words="none")
+    try:
+        ingest(open_source([str(path)], None, options), place / "corpus")
+    except CollapsarError:
+        assert sorted(one.name for one in place.iterdir()) == sorted([path.name, "words"]), "it left something behind"
+        raise
+    corpus = Corpus(place / "corpus")
+    for reference in corpus.references:
+        reference.documents()
+
+
+def _put(name, data, place):
+    place.mkdir(exist_ok=True)
+    (place / name).write_bytes(data)
+    return Folder(place)
+
+
+def _arrays(data, place):
+    """A group whose `zarr.json` anybody may have written, with digests that are right."""
+    shutil.rmtree(place, ignore_errors=True)
+    folder = Folder(place)
+    write_arrays(folder, {"a": np.arange(3.0)}, compress=False)
+    import hashlib
+
+    record = json.loads((place / DIGESTS).read_text())
+    (place / "a/zarr.json").write_bytes(data)
+    record["files"]["a/zarr.json"] = hashlib.sha256(data).hexdigest()
+    del record["sha256"]
+    (place / DIGESTS).write_bytes(dump(record))
+    check_arrays(folder)
+    read_arrays(folder)
+
+
+RECORD = ShardRecord(file="x", documents=3, pairs=3, tokens=8, sha256="0" * 64, ids_sha256="0" * 64)
+READERS = {
+    **{name: lambda data, place, name=name: _source(name, data, place) for name in (*GOOD, "npz")},
+    **{f"{name}-gz": lambda data, place, name=f"{name}-gz": _source(name, data, place) for name in ("uci", "jsonl")},
+    "vocabulary": lambda data, place: read_words("words", data),
+    "shard": lambda data, place: decode(data, RECORD, 3, "x"),
+    "vocabulary-table": lambda data, place: parse_vocabulary(data, 2, "x"),
+    "manifest": lambda data, place: Corpus(_put("manifest.json", data, place).path),
+    "run": lambda data, place: Run(_put("run.json", data, place).path).record(),
+    "events": lambda data, place: Run(_put("events.jsonl", data, place).path).events(),
+    "checkpoint": lambda data, place: Checkpoint(_put(CHECKPOINT, data, place)).record(),
+    "model": lambda data, place: StoredModel(_put(MODEL, data, place).path),
+    "arrays": _arrays,
+    "config": lambda data, place: _config(data, place),
+}
+
+
+def _config(data, place):
+    _put("fit.toml", data, place)
+    read_config(str(place / "fit.toml"), None)
+
+
+def try_reader(name, data, place):
+    """Read bytes as a reader's; only our own errors may come out."""
+    try:
+        READERS[name](data, place)
+    except CollapsarError as error:
+        if not str(error):
+            raise RuntimeError("an error without words") from error
+        return False
+    return True
