@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import logging
 import os
@@ -61,7 +62,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         0 if all went well, 1 on an error, 130 if it was interrupted. Wrong usage exits with 2.
     """
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `collapsar topics RUN | head` is no error
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(signal.SIGINT, _interrupted)
     _interrupts.clear()
@@ -75,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(error)
     try:
         result: int = arguments.handler(arguments) or 0
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("collapsar: interrupted", file=sys.stderr)
         return 130
@@ -82,6 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.debug:
             raise
         return _fail(error)
+    except BrokenPipeError:
+        # `collapsar topics RUN | head` is no error. (The signal itself must stay ignored: it would end a driver whose
+        # scheduler has died.) What is still to be written goes nowhere.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except MemoryError:
         if arguments.debug:
             raise

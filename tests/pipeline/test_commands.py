@@ -16,7 +16,7 @@ from tests.conftest import write_corpus
 
 @pytest.fixture(autouse=True)
 def _restore_signals():
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in handlers.items():
         signal.signal(number, handler)
@@ -350,3 +350,17 @@ def test_interrupt__keeps_the_last_whole_iteration(small, tmp_path, number):
     assert main(["topics", str(run)]) == 0
     assert f"iteration {end['iteration']} is kept; go on with `collapsar fit --resume {run}`" in err
     assert Corpus(small[0]).manifest.documents == 60
+
+
+def test_output_that_nobody_reads_on__is_no_error(small, tmp_path):
+    run = fitted(tmp_path, small, "--iterations", 1)
+    command_ = f"{sys.executable} -m collapsar.pipeline topics {run} --words 30 | head -c 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command_], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert done.stdout.split()[-1][-3:] in ("141", "0")
+
+
+def test_a_command__leaves_the_signal_of_broken_pipes_ignored(capsys):
+    """A driver whose scheduler has died writes to a socket that is closed; it would end without a word."""
+    assert command(capsys, "info", "none")[0] == 1
+    assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN

@@ -1,0 +1,84 @@
+"""Clusters whose messages are encrypted: only who shows a certificate of the authority takes part."""
+
+import subprocess
+from pathlib import Path
+
+import distributed
+import pytest
+
+from collapsar.pipeline import TLS, Model, fit
+from collapsar.pipeline.cluster import _security
+from collapsar.pipeline.commands.main import main
+from collapsar.pipeline.executor import open_executor
+from collapsar.storage.errors import AbsentError, ClusterError, OptionError
+from tests.conformance import bits
+
+pytestmark = pytest.mark.xdist_group("clusters")
+SCRIPT = Path(__file__).parents[2] / "deploy/make-test-certificates"
+
+
+def certificates(folder):
+    subprocess.run([SCRIPT, folder], check=True, capture_output=True)
+    return TLS(str(folder / "ca.pem"), str(folder / "cert.pem"), str(folder / "key.pem"))
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    return certificates(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def cluster(tls):
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None,
+        protocol="tls://", security=_security(tls),
+    ) as cluster:  # fmt: skip
+        yield cluster.scheduler_address
+
+
+def test_with_the_certificate__a_fit_has_the_same_bits(small, tmp_path, tls, cluster):
+    assert cluster.startswith("tls://127.0.0.1:")
+    options = {"family": "lda", "topics": 3, "iterations": 2}
+    expected = bits(fit(small[0], tmp_path / "calm", **options), 5)
+    words = ["fit", small[0], str(tmp_path / "run"), "--scheduler", cluster, "--quiet"]
+    words += [part for name, value in options.items() for part in (f"--{name}", str(value))]
+    words += ["--tls-ca", tls.ca, "--tls-cert", tls.cert, "--tls-key", tls.key]
+    assert main(words) == 0
+    assert bits(Model(tmp_path / "run"), 5) == expected
+
+
+def test_a_client_without_the_certificate__is_turned_away(cluster, tmp_path, monkeypatch):
+    monkeypatch.setitem(_settings(), "distributed.comm.timeouts.connect", "3s")
+    with pytest.raises(OptionError, match="expected --tls-ca, --tls-cert and --tls-key"):
+        open_executor(cluster)
+    plain = cluster.replace("tls://", "tcp://")
+    with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
+        open_executor(plain)
+    with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
+        open_executor(cluster, tls=certificates(tmp_path / "others"))  # of another authority
+
+
+def _settings():
+    from collapsar.pipeline import cluster
+
+    return cluster._SETTINGS
+
+
+def test_a_local_cluster__speaks_tls_if_asked(small, tmp_path, tls):
+    executor = open_executor("local", 1, tls=tls)
+    try:
+        assert executor._client.scheduler.address.startswith("tls://127.0.0.1:")
+        assert executor.collect([executor.submit(abs, -3)]) == [3]
+    finally:
+        executor.close()
+
+
+def test_wrong_options__are_clear_errors(tls, tmp_path, capsys):
+    with pytest.raises(AbsentError, match="--tls-key: /none: no such file"):
+        TLS(tls.ca, tls.cert, "/none")
+    with pytest.raises(OptionError, match="expected an address that begins with tls://"):
+        open_executor("tcp://127.0.0.1:1", tls=tls)
+    with pytest.raises(OptionError, match="expected a cluster"):
+        open_executor("threads", tls=tls)
+    assert main(["evaluate", "run", "--unseen", "c", "--tls-ca", tls.ca]) == 1
+    assert "--tls-cert is required: --tls-ca, --tls-cert and --tls-key belong together" in capsys.readouterr().err
