@@ -258,6 +258,7 @@ class _Fit:
         self._request, self._target, self._where, self._sinks = request, target, where, sinks
         self._lock, self._resumed = lock, lock is not None
         self._begun = lock is not None  # whether the run's folder is there
+        self._folder: str | None = None  # for scratch files
 
     def run(self) -> Model:
         """Load, compile, run the loop and keep what it ends with."""
@@ -276,18 +277,21 @@ class _Fit:
             _tell(self._sinks, opening[0])
             planned = planned or self._plan(executor)
             with _memory(executor), _scratch(planned, executor) as folder:
+                self._folder = folder
                 problem, globals_ = self._problem(heldouts, executor, folder)
                 opening += [self._compiled(executor, globals_, planned), self._start(planned)]
                 with self._held():
                     return self._loop(problem, executor, globals_, opening)
         finally:
             executor.close()
+            if self._folder is not None:  # what tasks that were still running have left behind on this machine
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     def _plan(self, executor: Executor | None) -> Plan:
         """Foresee what the fit takes; raise `CapacityError` if it does not fit."""
         where, request, folder = self._where, self._request, self._target.folder
         if executor is None:
-            out = folder.path if folder.local else None
+            out = folder.path if folder.local and not self._resumed else None  # its checkpoints are there already
             place = place_of(where.scheduler, where.workers, where.memory, where.scratch, out)
         else:
             place = _place_there(where.scheduler, executor, where.memory, where.scratch)

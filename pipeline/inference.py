@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +17,9 @@ from collapsar.pipeline.evaluation import load_blocks
 from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
-from collapsar.storage.errors import OccupiedError, OptionError
+from collapsar.storage.errors import CollapsarError, OccupiedError, OptionError, StoreError
 from collapsar.storage.folder import File
+from collapsar.storage.patience import FULL
 from collapsar.storage.progress import Counting, silent
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
@@ -88,7 +91,7 @@ def infer(
         blocks = [] if seen else load_blocks(model, executor)
         with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
             part = Path(place) / "part.parquet"
-            with pq.ParquetWriter(part, SCHEMA, compression="zstd") as writer:
+            with _no_space(place), pq.ParquetWriter(part, SCHEMA, compression="zstd") as writer:
                 references = documents.references
                 window = 2 * executor.workers  # shards on their way: bounded, however many there are
                 for first in range(0, len(references), window):
@@ -104,6 +107,17 @@ def infer(
     finally:
         executor.close()
     return written
+
+
+@contextmanager
+def _no_space(place: str) -> Iterator[None]:
+    """Say which disk is full, which Arrow does not."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, CollapsarError) or error.errno not in FULL:
+            raise
+        raise StoreError(f"{place}: no space is left on the disk") from error
 
 
 def _proportions(

@@ -21,6 +21,11 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def plain(text: str) -> str:
+    """Return a text without what would steer a terminal: words and labels are anybody's."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
 def _figures(event: dict[str, Any]) -> str:
     """Say an iteration's figures in a few words, the score first."""
     shown = [("score", "{:.4f}"), ("objective", "{:.1f}"), ("change", "{:.2e}"), ("topics_99", "{:.0f} topics")]

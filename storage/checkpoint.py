@@ -130,7 +130,8 @@ class Checkpoints:
         iteration = record.iteration
         self.at(iteration).folder.write(RECORD, dump(record.model_dump(mode="json")))
         self.folder.write(LATEST, dump({"format": KIND, "version": VERSION, "iteration": iteration}))
-        kept = [number for number in self._numbers() if number <= iteration][-KEPT:]
+        whole = [number for number in self._numbers() if self.at(number).folder.exists(RECORD)]
+        kept = [number for number in whole if number <= iteration][-KEPT:]
         for number in self._numbers():
             if number not in kept:
                 with contextlib.suppress(StoreError):  # it does no harm; the next time, perhaps

@@ -25,7 +25,7 @@ def write_whole(path: Path, data: bytes | memoryview, *, replace: bool) -> None:
         part.unlink(missing_ok=True)
 
 
-def append(path: Path, data: bytes) -> None:
+def append(path: Path, data: bytes | memoryview) -> None:
     """Append to a local file, all or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as handle:

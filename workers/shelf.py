@@ -10,11 +10,15 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from collapsar.storage.local import append
+from collapsar.storage.patience import patiently
 
 Array = npt.NDArray[Any]
 
@@ -111,15 +115,14 @@ class ShelfWriter:
     """
 
     def __init__(self, scratch: str) -> None:
-        Path(scratch).mkdir(parents=True, exist_ok=True)
-        self._folder = Path(tempfile.mkdtemp(prefix="shelf-", dir=scratch))
+        self._folder = patiently(scratch, lambda: _made(scratch))
         self._shapes: dict[str, tuple[str, tuple[int, ...]]] = {}
 
     def add(self, arrays: Mapping[str, Array]) -> None:
         """Append the rows of arrays to those written so far."""
         for name, values in arrays.items():
-            with (self._folder / name).open("ab") as file:
-                np.ascontiguousarray(values).tofile(file)
+            data = np.ascontiguousarray(values).view(np.uint8).data if values.ndim and values.size else values.tobytes()
+            patiently(str(self._folder / name), partial(append, self._folder / name, data))
             _, before = self._shapes.get(name, ("", (0,)))
             shape = (before[0] + values.shape[0], *values.shape[1:]) if values.ndim else ()
             self._shapes[name] = (values.dtype.str, shape)
@@ -127,6 +130,11 @@ class ShelfWriter:
     def finish(self) -> Shelf:
         """Return the shelf."""
         return Shelf(self._folder, self._shapes)
+
+
+def _made(scratch: str) -> Path:
+    Path(scratch).mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix="shelf-", dir=scratch))
 
 
 def part(arrays: Mapping[str, Array], name: str, first: int, last: int) -> Array:

@@ -26,10 +26,11 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
 def run(arguments: argparse.Namespace) -> None:
     """Run the demonstration and print its table."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from collapsar.pipeline.demonstration import demonstrate
-    from collapsar.pipeline.progress import RunView
+    from collapsar.pipeline.progress import RunView, plain
 
     console = Console()
     print("reading docstrings of the standard library and of the packages installed here", flush=True)
@@ -43,8 +44,8 @@ def run(arguments: argparse.Namespace) -> None:
     for use in found:
         if use.topic.share < 0.001:
             continue
-        words = " ".join(word for word, _ in use.topic.words)
-        packages = ", ".join(f"{name} {share:.0%}" for name, share in use.labels)
+        words = escape(plain(" ".join(word for word, _ in use.topic.words)))
+        packages = escape(plain(", ".join(f"{name} {share:.0%}" for name, share in use.labels)))
         table.add_row(str(use.topic.id), f"{use.topic.share:.1%}", words, packages)
     Console(width=width).print(table)
     print(f"all of it lies in {arguments.folder}; try `collapsar info {arguments.folder}/run`")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from collapsar.pipeline.commands.options import command_parser
+from collapsar.pipeline.progress import plain
 from collapsar.storage.errors import CapacityError, CollapsarError
 
 COMMANDS = ("ingest", "split", "estimate", "fit", "topics", "evaluate", "infer", "simulate", "info", "verify", "demo")
@@ -112,7 +113,7 @@ def _fail(error: object) -> int:
     text, table = str(error), ""
     if isinstance(error, CapacityError):  # whose table is of no use in one line
         text, _, table = text.partition("\n")
-    print(f"collapsar: error: {' '.join(text.split())}", file=sys.stderr)
+    print(f"collapsar: error: {plain(' '.join(text.split()))}", file=sys.stderr)
     if table:
         print(table, file=sys.stderr)
     return 1

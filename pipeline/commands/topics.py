@@ -22,6 +22,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
 def run(arguments: argparse.Namespace) -> None:
     """Print the topics."""
     from collapsar.pipeline.describing import topics
+    from collapsar.pipeline.progress import plain
 
     found = topics(arguments.run, arguments.words)
     if arguments.json:
@@ -37,4 +38,4 @@ def run(arguments: argparse.Namespace) -> None:
         )
         return
     for topic in found:
-        print(f"{topic.id:5d} {topic.share:8.3%}  {' '.join(word for word, _ in topic.words)}")
+        print(f"{topic.id:5d} {topic.share:8.3%}  {plain(' '.join(word for word, _ in topic.words))}")
