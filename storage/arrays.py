@@ -22,7 +22,7 @@ from collapsar.storage.records import checked, dump, parse_record
 
 CHUNK_BYTES = 16 << 20
 MOST_CHUNK_BYTES = 1 << 30  # of a group that another program may have written
-DIGESTS = "digests.json"
+DIGESTS, NUMBERS = "digests.json", "numbers-"
 KIND = "collapsar-arrays"
 VERSION = 2
 _CODECS = (zarr.codecs.BytesCodec, zarr.codecs.ZstdCodec)  # plain numbers, and their compression
@@ -144,6 +144,9 @@ def _is_said(key: str) -> bool:
 def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool = True) -> str:
     """Write arrays as one Zarr group, over what was there; a piece of `CHUNK_BYTES` at a time.
 
+    Arrays of no dims, single numbers, lie together in an array for each type, whose names are an attribute of the group:
+    a file for each would take longer than all the rest of a small checkpoint.
+
     Parameters
     ----------
     folder : Folder
@@ -165,7 +168,14 @@ def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool =
     """
     store = DigestStore(folder, {}, read_only=False)
     group = zarr.open_group(store, mode="w", zarr_format=3)
+    numbers: dict[str, list[str]] = {}
     for name, values in arrays.items():
+        if not values.shape:
+            numbers.setdefault(values.dtype.str[1:], []).append(name)
+    packed = {f"{NUMBERS}{kind}": np.array([arrays[name][...] for name in names]) for kind, names in numbers.items()}
+    if numbers:
+        group.attrs[NUMBERS] = numbers
+    for name, values in {**packed, **{name: values for name, values in arrays.items() if values.shape}}.items():
         options: dict[str, Any] = {} if compress else {"compressors": None}
         chunks = _chunks(values.shape, values.dtype)
         options["config"] = {"write_empty_chunks": True}  # a chunk that is missing is a damage, not zeros
@@ -237,10 +247,25 @@ def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRo
     store = _opened(folder, digest)
     with _damage(folder):
         group = zarr.open_group(store, mode="r", zarr_format=3)
-        found = dict(group.arrays())
+        found, named = dict(group.arrays()), group.attrs.get(NUMBERS, {})
     for name, array in found.items():
         _require_plain(store, name, array)
-    return {name: StoredRows(folder, array) for name, array in found.items()}
+    opened = {name: StoredRows(folder, array) for name, array in found.items()}
+    numbers: dict[str, StoredRows] = {}
+    for name in [name for name in opened if name.startswith(NUMBERS)]:
+        rows, names = opened.pop(name), _names(folder, named, name.removeprefix(NUMBERS))
+        if rows.shape != (len(names),):
+            raise DamagedError(f"{folder.url}/{name}", f"expected {len(names)} numbers, found {rows.shape}")
+        values = rows[...]
+        numbers.update({one: StoredRows(folder, values[place]) for place, one in enumerate(names)})
+    return {**opened, **numbers}
+
+
+def _names(folder: Folder, named: Any, kind: str) -> list[str]:
+    names = named.get(kind) if isinstance(named, dict) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise DamagedError(f"{folder.url}/zarr.json", "expected the names of the numbers", f"attribute '{NUMBERS}'")
+    return names
 
 
 def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
@@ -308,8 +333,8 @@ class StoredRows:
     ----------
     folder : Folder
         The group's folder.
-    array : zarr.Array
-        The array.
+    array : zarr.Array or numpy scalar
+        The array, or a single number.
     """
 
     def __init__(self, folder: Folder, array: Any) -> None:
@@ -323,7 +348,7 @@ class StoredRows:
 
     def pieces(self) -> Iterator[npt.NDArray[Any]]:
         """Read it a chunk at a time; an array of no rows is one piece."""
-        yield from (self[piece] for piece in _pieces(self.shape, self._array.chunks) or [...])
+        yield from (self[piece] for piece in (_pieces(self.shape, self._array.chunks) if self.shape else []) or [...])
 
 
 @contextlib.contextmanager
