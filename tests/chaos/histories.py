@@ -42,8 +42,8 @@ def prepare():
     """Write the corpora into the store, which holds nothing else then."""
     FaultyFileSystem.fate = None
     FaultyFileSystem.store.clear()
-    write_corpus("faulty://corpus/train", planted_rows(1, documents=24), 30, shard_tokens=330)
-    write_corpus("faulty://corpus/heldout", planted_rows(2, documents=24), 30, shard_tokens=300)
+    write_corpus("faulty://corpus/train", planted_rows(1, documents=16, words=20), 20, shard_tokens=330)
+    write_corpus("faulty://corpus/heldout", planted_rows(2, documents=16, words=20), 20, shard_tokens=300)
     return dict(FaultyFileSystem.store)
 
 
@@ -66,7 +66,7 @@ def ended():
 def options_of(fate):
     """The fit that a seed tries."""
     kind = KINDS[int(fate.draw("options") * len(KINDS))]
-    return {**kind, "iterations": 5 if "schedule" not in kind else 7, "seed": 3}
+    return {**kind, "iterations": 4 if "schedule" not in kind else 7, "seed": 3}
 
 
 def calm(base, options):
@@ -102,7 +102,7 @@ def live(base, seed):
         assert fate.session < SESSIONS, "it does not come to an end"
         FaultyFileSystem.fate = fate
         homes = 1 + int(fate.draw("homes", fate.session) * 4)
-        every = 1 + int(fate.draw("every", fate.session) * 4)
+        every = 1 + int(fate.draw("every", fate.session) * 5)
         cluster = SimulatedExecutor(fate, homes)
         opened = mock.patch("collapsar.pipeline.fitting.open_executor", return_value=cluster)
         try:
