@@ -11,7 +11,8 @@ import numpy as np
 
 from collapsar.pipeline.describing import Topic, topics
 from collapsar.pipeline.docstrings import docstring_source
-from collapsar.pipeline.fitting import Sink, fit
+from collapsar.pipeline.events import Sink
+from collapsar.pipeline.fitting import fit
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.folder import Folder, ensure_free

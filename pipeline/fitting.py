@@ -3,52 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import platform
-import resource
 import shutil
-import sys
-import tempfile
 import time
 import traceback
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from collapsar.pipeline.alignment import HeldoutReference, align
 from collapsar.pipeline.checkpointing import CheckpointKeeper
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
 from collapsar.pipeline.contract import Summary, load_family
-from collapsar.pipeline.executor import PATIENCE, TLS, Executor, open_executor
+from collapsar.pipeline.events import Sink, event_of, first, tell, usage
+from collapsar.pipeline.executor import PATIENCE, TLS, Executor
 from collapsar.pipeline.keeping import documents_of, keep_model
 from collapsar.pipeline.loop import run
 from collapsar.pipeline.opening import Model
-from collapsar.pipeline.planning import Place, Plan, cuts, place_of, plan
-from collapsar.pipeline.requests import Request, differing_versions, fingerprint, taken_up
-from collapsar.pipeline.state import Problem, Progress
+from collapsar.pipeline.placing import Where, freed_memory, place_there, scratch_folder
+from collapsar.pipeline.planning import Plan, cuts, place_of, plan
+from collapsar.pipeline.requests import DONE, Request, differing_versions, fingerprint, is_done, taken_up
+from collapsar.pipeline.state import Problem
 from collapsar.pipeline.stochastic import run_stochastic, settled
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import ClusterError, CollapsarError, LockedError, OptionError
+from collapsar.storage.errors import ClusterError, CollapsarError, LockedError
 from collapsar.storage.folder import ensure_free
 from collapsar.storage.lock import RunLock
-from collapsar.storage.model import RECORD as MODEL_RECORD
-from collapsar.storage.model import StoredModel
 from collapsar.storage.run import Run
 from collapsar.storage.shard import Shard
-from collapsar.storage.sizes import parse_size
 from collapsar.workers import buffers, tasks
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays
 from collapsar.workers.kernels.compile import warm
 from collapsar.workers.streams import Stream
-
-DONE = ("iterations", "tolerance")  # why a run is at its end
-
-Sink = Callable[[dict[str, Any]], None]
 
 
 def fit(
@@ -185,70 +173,6 @@ def resume(
         return _Fit(request, target, where, sinks, lock).run()
 
 
-def is_done(target: Run, request: Request) -> bool:
-    """Say whether there is nothing more to do for a run.
-
-    Parameters
-    ----------
-    target : Run
-        The run.
-    request : Request
-        What it is asked for now.
-
-    Returns
-    -------
-    bool
-        Whether its model stands, and is what is asked for.
-
-    Raises
-    ------
-    OptionError
-        It has more iterations than are asked for.
-    """
-    planned = request.limits.planned(len(request.corpus.manifest.shards))
-    latest = target.checkpoints.candidates()[0][:1]
-    if latest and latest[0] > planned:
-        raise OptionError(f"--iterations {planned}: the run has made {latest[0]} already; name more, or a new run")
-    if not target.model.exists(MODEL_RECORD):
-        return False
-    model = StoredModel(target.model.url)
-    if latest and latest[0] != model.record.iterations:
-        return False
-    last: dict[str, Any] = next((event for event in reversed(target.events()) if event.get("event") == "end"), {})
-    unchanged = target.record()["limits"] == asdict(request.limits)
-    return last.get("reason") in DONE and (model.record.iterations == planned or unchanged)
-
-
-@dataclass(frozen=True)
-class Where:
-    """Where a fit runs and what it may take there; see `fit`."""
-
-    scheduler: str = "threads"
-    workers: int | None = None
-    memory: str | int | None = None
-    scratch: str | None = None
-    checkpoint_every: int | None = None
-    patience: float = PATIENCE
-    tls: TLS | None = None
-
-    def __post_init__(self) -> None:
-        every = self.checkpoint_every
-        if every is not None and (type(every) is not int or every < 1):
-            raise OptionError(f"--checkpoint-every: expected a whole number of 1 or more, found {every!r}")
-        if not self.patience > 0:
-            raise OptionError(f"--patience: expected seconds above 0, found {self.patience!r}")
-
-    @property
-    def here(self) -> bool:
-        """Whether what a place may hold is known before anything is started."""
-        return self.scheduler in ("threads", "serial", "local")
-
-    def open(self, notice: Callable[[str], None]) -> Executor:
-        """Start or reach what runs the tasks."""
-        memory = None if self.memory is None else parse_size(self.memory)
-        return open_executor(self.scheduler, self.workers, memory, tls=self.tls, patience=self.patience, notice=notice)
-
-
 class _Fit:
     """A fit on its way: new, or a run that is taken up again by whoever holds its lock."""
 
@@ -273,10 +197,10 @@ class _Fit:
                 "dashboard": executor.dashboard,
                 "start_seconds": time.perf_counter() - began,
             }
-            opening = [_first("cluster", **cluster)]
-            _tell(self._sinks, opening[0])
+            opening = [first("cluster", **cluster)]
+            tell(self._sinks, opening[0])
             planned = planned or self._plan(executor)
-            with _memory(executor), _scratch(planned, executor) as folder:
+            with freed_memory(executor), scratch_folder(planned, executor) as folder:
                 self._folder = folder
                 problem, globals_ = self._problem(heldouts, executor, folder)
                 opening += [self._compiled(executor, globals_, planned), self._start(planned)]
@@ -294,7 +218,7 @@ class _Fit:
             out = folder.path if folder.local and not self._resumed else None  # its checkpoints are there already
             place = place_of(where.scheduler, where.workers, where.memory, where.scratch, out)
         else:
-            place = _place_there(where.scheduler, executor, where.memory, where.scratch)
+            place = place_there(where.scheduler, executor, where.memory, where.scratch)
         planned = plan(request.corpus, request.family, request.config, place, stochastic=request.stochastic)
         planned.require()
         return planned
@@ -323,11 +247,11 @@ class _Fit:
     def _compiled(self, executor: Executor, globals_: Arrays, planned: Plan) -> dict[str, Any]:
         began = time.perf_counter()
         executor.everywhere(_warm, self._request.family, globals_, planned.on_disk)
-        return _first("compile", compile_seconds=time.perf_counter() - began)
+        return first("compile", compile_seconds=time.perf_counter() - began)
 
     def _start(self, planned: Plan) -> dict[str, Any]:
         manifest = self._request.corpus.manifest
-        return _first(
+        return first(
             "start",
             family=self._request.family,
             documents=manifest.documents,
@@ -357,14 +281,14 @@ class _Fit:
 
     def _tell(self, event: dict[str, Any]) -> None:
         self._target.tell(event)
-        _tell(self._sinks, event)
+        tell(self._sinks, event)
 
     def _notice(self, text: str) -> None:
         """Say in a line what befell the run: to whoever watches, and in its journal."""
-        event = _first("notice", text=text)
+        event = first("notice", text=text)
         if self._begun:
             self._note(event)
-        _tell(self._sinks, event)
+        tell(self._sinks, event)
 
     def _owned(self) -> None:
         """Raise `LockedError` if another process has taken the run over."""
@@ -388,7 +312,7 @@ class _Fit:
             self._note(event)
         if self._resumed and any(target.checkpoints.candidates()):
             for event in opening[1:]:
-                _tell(self._sinks, event)
+                tell(self._sinks, event)
             differing = differing_versions(target.record())
             if differing:
                 self._notice(
@@ -420,7 +344,7 @@ class _Fit:
             for found in schedule(problem, executor, globals_, limits, keeper):
                 progress = found[1]
                 del found  # or the state would be held until the next is there
-                self._tell(_event(progress))
+                self._tell(event_of(progress))
                 elapsed = progress.elapsed
             return self._finish(problem, executor, keeper, elapsed)
         except (KeyboardInterrupt, Exception) as stopped:  # whatever it was, what is fitted so far shall not be lost
@@ -436,7 +360,7 @@ class _Fit:
         keep_model(self._target.model, self._request.corpus, self._request.config, problem, executor, state)
         early = state.iteration < self._request.limits.planned(len(problem.shards))
         end = {"event": "end", "iteration": state.iteration, "elapsed": elapsed, "reason": DONE[early]}
-        self._tell({**end, **_usage(executor, state.iteration)})
+        self._tell({**end, **usage(executor, state.iteration)})
         return Model(self._target.folder.url)
 
     def _stop(self, keeper: CheckpointKeeper, elapsed: float, stopped: BaseException) -> None:
@@ -446,7 +370,7 @@ class _Fit:
         iteration = keeper.kept
         if keeper.last is not None and not isinstance(stopped, (ClusterError, LockedError)):
             reached = keeper.last.state.iteration
-            _tell(self._sinks, {"event": "keeping", "iteration": reached, "elapsed": elapsed, "reason": reason})
+            tell(self._sinks, {"event": "keeping", "iteration": reached, "elapsed": elapsed, "reason": reason})
             try:
                 iteration = keeper.finish()
             except Exception as error:
@@ -455,45 +379,7 @@ class _Fit:
         self._note(end)
         with contextlib.suppress(CollapsarError):
             self._target.tell(end)
-        _tell(self._sinks, end)
-
-
-def _first(name: str, **fields: Any) -> dict[str, Any]:
-    return {"event": name, "iteration": 0, "elapsed": 0.0, **fields}
-
-
-def _place_there(scheduler: str, executor: Executor, memory: str | int | None, scratch: str | None) -> Place:
-    limit = parse_size(memory) if memory is not None else executor.memory or math.inf
-    threads = max(executor.workers // executor.homes, 1)
-    return Place(scheduler, executor.homes, threads, float(limit), scratch or tempfile.gettempdir())
-
-
-@contextlib.contextmanager
-def _memory(executor: Executor) -> Iterator[None]:
-    """Give back, in the end, the memory that workers have fetched ahead."""
-    try:
-        yield
-    finally:
-        with contextlib.suppress(Exception):
-            executor.everywhere(_release)
-
-
-def _release() -> None:
-    buffers.pool.release()
-
-
-@contextlib.contextmanager
-def _scratch(planned: Plan, executor: Executor) -> Iterator[str | None]:
-    """Name a folder for scratch files that no other run has, if one is needed, and remove it on all machines."""
-    if not planned.on_disk:
-        yield None
-        return
-    folder = str(Path(planned.place.scratch).absolute() / f"collapsar-{uuid.uuid4().hex[:12]}")
-    try:
-        yield folder
-    finally:
-        with contextlib.suppress(Exception):
-            executor.everywhere(shutil.rmtree, folder, True)
+        tell(self._sinks, end)
 
 
 def _aligned(request: Request) -> list[HeldoutReference]:
@@ -532,42 +418,3 @@ def _warm(family: str, globals: Arrays, lean: bool) -> int:
     """Compile what every sweep needs, and say whether memory is short."""
     buffers.pool.lean = lean
     return warm(load_sweeps(family).kernels(globals))
-
-
-def _usage(executor: Executor, iterations: int) -> dict[str, Any]:
-    """Return what the run took: bytes moved between workers, and the peak memory of the processes."""
-    try:
-        peaks = executor.everywhere(_peak_memory)
-        moved = executor.moved()
-    except CollapsarError:  # a cluster that is gone cannot say
-        return {}
-    own = [] if executor.homes == 1 and executor.dashboard is None else [_peak_memory()]
-    each = moved / (iterations + 1)  # the start is one too
-    return {
-        "moved_bytes": moved,
-        "moved_bytes_an_iteration": each,
-        "worker_peak_bytes": peaks,
-        "driver_peak_bytes": own[0] if own else 0,
-    }
-
-
-def _peak_memory() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def _event(progress: Progress) -> dict[str, Any]:
-    event: dict[str, Any] = {"event": "iteration", "iteration": progress.iteration, "elapsed": progress.elapsed}
-    if progress.lost:
-        return {**event, "event": "back", "reason": progress.lost}
-    if progress.iteration == 0:
-        event["event"] = "started"
-    if progress.score is not None:
-        event["score"] = progress.score
-    if progress.change is not None:
-        event["change"] = progress.change
-    return {**event, **progress.figures, "seconds": progress.seconds}
-
-
-def _tell(listeners: Sequence[Sink], event: dict[str, Any]) -> None:
-    for listener in listeners:
-        listener(event)

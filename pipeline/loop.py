@@ -40,12 +40,10 @@ def run(
         Keeps states, and gives one back at the beginning and when work is lost that Dask cannot do again. The iteration
         of a state that it gives back is told again.
 
-    Yields
-    ------
-    state : State
-        To go on from, or to keep as a model.
-    progress : Progress
-        What to tell.
+    Returns
+    -------
+    iterator of (State, Progress)
+        After each iteration: the state, to go on from or to keep as a model, and what to tell.
 
     Raises
     ------

@@ -13,11 +13,14 @@ from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
 from collapsar.pipeline.contract import FamilyConfig
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
+from collapsar.storage.model import RECORD as MODEL_RECORD
+from collapsar.storage.model import StoredModel
 from collapsar.storage.records import digest_of
 from collapsar.storage.run import RECORD, Run
 
 VERSIONS = ("collapsar", "dask", "distributed", "numba", "numpy", "pyarrow", "zarr")
 BITS = ("collapsar", "numba", "numpy", "python")  # whose other versions may give other bits
+DONE = ("iterations", "tolerance")  # why a run is at its end
 # When a run ends and what is told of it may change as it is resumed; what its states are may not.
 SHAPING = ("schedule", "local_sweeps", "batch_shards")
 
@@ -173,3 +176,37 @@ def differing_versions(record: Mapping[str, Any]) -> list[str]:
     began = record.get("versions", {})
     now = {name: version(name) for name in VERSIONS} | {"python": platform.python_version()}
     return [f"{name} {now[name]} instead of {began.get(name)}" for name in BITS if began.get(name) != now[name]]
+
+
+def is_done(target: Run, request: Request) -> bool:
+    """Say whether there is nothing more to do for a run.
+
+    Parameters
+    ----------
+    target : Run
+        The run.
+    request : Request
+        What it is asked for now.
+
+    Returns
+    -------
+    bool
+        Whether its model stands, and is what is asked for.
+
+    Raises
+    ------
+    OptionError
+        It has more iterations than are asked for.
+    """
+    planned = request.limits.planned(len(request.corpus.manifest.shards))
+    latest = target.checkpoints.candidates()[0][:1]
+    if latest and latest[0] > planned:
+        raise OptionError(f"--iterations {planned}: the run has made {latest[0]} already; name more, or a new run")
+    if not target.model.exists(MODEL_RECORD):
+        return False
+    model = StoredModel(target.model.url)
+    if latest and latest[0] != model.record.iterations:
+        return False
+    last: dict[str, Any] = next((event for event in reversed(target.events()) if event.get("event") == "end"), {})
+    unchanged = target.record()["limits"] == asdict(request.limits)
+    return last.get("reason") in DONE and (model.record.iterations == planned or unchanged)

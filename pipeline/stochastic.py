@@ -56,12 +56,10 @@ def run_stochastic(
     problem, executor, globals, limits, keeper
         As for `collapsar.pipeline.loop.run`.
 
-    Yields
-    ------
-    state : State
-        To go on from, or to keep as a model.
-    progress : Progress
-        What to tell.
+    Returns
+    -------
+    iterator of (State, Progress)
+        After each iteration: the state, to go on from or to keep as a model, and what to tell.
     """
     return StochasticLoop(problem, executor, globals, limits, keeper or NoKeeper()).run()
 

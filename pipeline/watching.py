@@ -37,7 +37,7 @@ class WorkerSign:
 class Watch:
     """Judges what the scheduler says while the driver waits.
 
-    Parameters
+    Attributes
     ----------
     patience : float
         Seconds without a sign of life after which a worker is given up, and a cluster where nothing moves.

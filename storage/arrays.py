@@ -144,7 +144,7 @@ def _is_said(key: str) -> bool:
 def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool = True) -> str:
     """Write arrays as one Zarr group, over what was there; a piece of `CHUNK_BYTES` at a time.
 
-    Arrays of no dims, single numbers, lie together in an array for each type, whose names are an attribute of the group:
+    Arrays of no dims, single numbers, lie together, an array for each type, whose names are an attribute of the group:
     a file for each would take longer than all the rest of a small checkpoint.
 
     Parameters

@@ -128,10 +128,12 @@ def require_plausible(path: str, documents: int, pairs: int, where: str) -> None
 
     Parameters
     ----------
-    path, where : str
-        The file, and what in it says so.
+    path : str
+        The file.
     documents, pairs : int
         What it says.
+    where : str
+        What in it says so.
 
     Raises
     ------

@@ -72,7 +72,7 @@ def options_of(fate):
 def calm(base, options):
     """What a fit comes to when nothing happens."""
     reset(base)
-    with mock.patch("collapsar.pipeline.fitting.open_executor", return_value=SerialExecutor()):
+    with mock.patch("collapsar.pipeline.placing.open_executor", return_value=SerialExecutor()):
         fit("faulty://corpus/train", RUN, heldout="faulty://corpus/heldout", **options)
     return ended()
 
@@ -104,7 +104,7 @@ def live(base, seed):
         homes = 1 + int(fate.draw("homes", fate.session) * 4)
         every = 1 + int(fate.draw("every", fate.session) * 5)
         cluster = SimulatedExecutor(fate, homes)
-        opened = mock.patch("collapsar.pipeline.fitting.open_executor", return_value=cluster)
+        opened = mock.patch("collapsar.pipeline.placing.open_executor", return_value=cluster)
         try:
             with unhurried(), opened:
                 if "/run/run.json" in FaultyFileSystem.store:

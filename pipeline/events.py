@@ -1,0 +1,60 @@
+"""Events: what a run tells, as dicts of plain values."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.state import Progress
+from collapsar.storage.errors import CollapsarError
+
+Sink = Callable[[dict[str, Any]], None]
+
+
+def usage(executor: Executor, iterations: int) -> dict[str, Any]:
+    """Return what the run took: bytes moved between workers, and the peak memory of the processes."""
+    try:
+        peaks = executor.everywhere(_peak_memory)
+        moved = executor.moved()
+    except CollapsarError:  # a cluster that is gone cannot say
+        return {}
+    own = [] if executor.homes == 1 and executor.dashboard is None else [_peak_memory()]
+    each = moved / (iterations + 1)  # the start is one too
+    return {
+        "moved_bytes": moved,
+        "moved_bytes_an_iteration": each,
+        "worker_peak_bytes": peaks,
+        "driver_peak_bytes": own[0] if own else 0,
+    }
+
+
+def _peak_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def event_of(progress: Progress) -> dict[str, Any]:
+    """Return what is told of an iteration."""
+    event: dict[str, Any] = {"event": "iteration", "iteration": progress.iteration, "elapsed": progress.elapsed}
+    if progress.lost:
+        return {**event, "event": "back", "reason": progress.lost}
+    if progress.iteration == 0:
+        event["event"] = "started"
+    if progress.score is not None:
+        event["score"] = progress.score
+    if progress.change is not None:
+        event["change"] = progress.change
+    return {**event, **progress.figures, "seconds": progress.seconds}
+
+
+def first(name: str, **fields: Any) -> dict[str, Any]:
+    """Return an event before the first iteration."""
+    return {"event": name, "iteration": 0, "elapsed": 0.0, **fields}
+
+
+def tell(listeners: Sequence[Sink], event: dict[str, Any]) -> None:
+    """Tell all who listen."""
+    for listener in listeners:
+        listener(event)

@@ -1,0 +1,83 @@
+"""Where a fit runs, what it may take there, and what it gives back in the end."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from collapsar.pipeline.executor import PATIENCE, TLS, Executor, open_executor
+from collapsar.pipeline.planning import Place, Plan
+from collapsar.storage.errors import OptionError
+from collapsar.storage.sizes import parse_size
+from collapsar.workers import buffers
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a fit runs and what it may take there; see `fit`."""
+
+    scheduler: str = "threads"
+    workers: int | None = None
+    memory: str | int | None = None
+    scratch: str | None = None
+    checkpoint_every: int | None = None
+    patience: float = PATIENCE
+    tls: TLS | None = None
+
+    def __post_init__(self) -> None:
+        every = self.checkpoint_every
+        if every is not None and (type(every) is not int or every < 1):
+            raise OptionError(f"--checkpoint-every: expected a whole number of 1 or more, found {every!r}")
+        if not self.patience > 0:
+            raise OptionError(f"--patience: expected seconds above 0, found {self.patience!r}")
+
+    @property
+    def here(self) -> bool:
+        """Whether what a place may hold is known before anything is started."""
+        return self.scheduler in ("threads", "serial", "local")
+
+    def open(self, notice: Callable[[str], None]) -> Executor:
+        """Start or reach what runs the tasks."""
+        memory = None if self.memory is None else parse_size(self.memory)
+        return open_executor(self.scheduler, self.workers, memory, tls=self.tls, patience=self.patience, notice=notice)
+
+
+def place_there(scheduler: str, executor: Executor, memory: str | int | None, scratch: str | None) -> Place:
+    """Say what a cluster that runs elsewhere may hold."""
+    limit = parse_size(memory) if memory is not None else executor.memory or math.inf
+    threads = max(executor.workers // executor.homes, 1)
+    return Place(scheduler, executor.homes, threads, float(limit), scratch or tempfile.gettempdir())
+
+
+@contextlib.contextmanager
+def freed_memory(executor: Executor) -> Iterator[None]:
+    """Give back, in the end, the memory that workers have fetched ahead."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):
+            executor.everywhere(_release)
+
+
+def _release() -> None:
+    buffers.pool.release()
+
+
+@contextlib.contextmanager
+def scratch_folder(planned: Plan, executor: Executor) -> Iterator[str | None]:
+    """Name a folder for scratch files that no other run has, if one is needed, and remove it on all machines."""
+    if not planned.on_disk:
+        yield None
+        return
+    folder = str(Path(planned.place.scratch).absolute() / f"collapsar-{uuid.uuid4().hex[:12]}")
+    try:
+        yield folder
+    finally:
+        with contextlib.suppress(Exception):
+            executor.everywhere(shutil.rmtree, folder, True)
