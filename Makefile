@@ -8,12 +8,20 @@ WORKERS ?= 2
 PAIRS ?= 200000
 TOPICS ?= 128
 
-.PHONY: demo test lint types contracts check bench clean help
+HISTORIES ?= 10000
+KILLS ?= 100
+FUZZ ?= 100000
+READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
+	model arrays config
+
+.PHONY: demo test lint types contracts check bench chaos fuzz clean help
 
 help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, print topics"
 	@echo "make test       all tests, also with the compiler off"
 	@echo "make lint types contracts    the other checks; .ci/run makes them all"
+	@echo "make chaos      HISTORIES=$(HISTORIES) simulated clusters and KILLS=$(KILLS) kills of real processes: no run may be lost"
+	@echo "make fuzz       every reader, FUZZ=$(FUZZ) inputs each"
 	@echo "make bench      the kernels' speed, and fits beside other libraries: a table and a plot in build/bench;"
 	@echo "                TRAIN=... HELDOUT=... name corpora, TOPICS, ITERATIONS, ALPHA, ROUNDS, PEERS, FAMILIES the rest"
 
@@ -61,6 +69,19 @@ bench: $(BENCH_READY)
 		$(call option,TRAIN,train) $(call option,HELDOUT,heldout) $(call option,ITERATIONS,iterations) \
 		$(call option,ALPHA,alpha) $(call option,ROUNDS,rounds) $(call option,PEERS,peers) \
 		$(call option,FAMILIES,families) $(call option,OUT,out)
+
+# A failing seed replays with: python -m tests.chaos.histories SEED
+chaos: $(READY)
+	for part in $$(seq 0 $$(($(WORKERS) - 1))); do \
+		$(BIN)/python -m tests.chaos.histories $$part $(HISTORIES) $(WORKERS) & pids="$$pids $$!"; \
+	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $${failed:-0}
+	$(BIN)/python -m tests.chaos.kills $(KILLS)
+
+# What is found is written to build/fuzz/READER.
+fuzz: $(READY)
+	for reader in $(READERS); do \
+		echo "== $$reader"; $(BIN)/python -m tests.chaos.fuzz $$reader $(FUZZ) || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

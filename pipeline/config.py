@@ -173,7 +173,7 @@ def read_config(path: str, family: str | None) -> dict[str, Any]:
         raise AbsentError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(path, f"expected TOML ({error})") from None
     options = {name.replace("-", "_"): value for name, value in found.items()}
     chosen = family or options.get("family")
@@ -216,6 +216,6 @@ def parse_setting(text: str) -> tuple[str, Any]:
         raise OptionError(f"--set: expected name=VALUE, found {text!r}")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         parsed = value
     return name.strip().replace("-", "_"), parsed

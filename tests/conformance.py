@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from collapsar.pipeline import Corpus, evaluate, fit, infer, simulate, split, topics
+from collapsar.pipeline import Corpus, evaluate, fit, infer, resume, simulate, split, topics, verify
 from collapsar.pipeline.checkpointing import CheckpointKeeper, NoKeeper
 from collapsar.pipeline.config import Limits, make_config
 from collapsar.pipeline.contract import Summary, load_family
@@ -33,6 +33,9 @@ from tests.strategies import documents_of
 
 MANY = 140  # topics: more than a document begins with all of
 STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
+# What an event says of its time and place, which a run that was resumed says otherwise.
+TIMES = ("elapsed", "seconds", "start_seconds", "compile_seconds", "dashboard", "planned", "workers")
+TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_an_iteration")
 EXECUTORS = [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("processes", 3)]
 
 
@@ -239,6 +242,32 @@ class Conformance:
             )
             assert state_bits(found[-1][0]) == state_bits(whole)
             assert any(progress.lost for _, progress in found)
+
+    def test_a_stopped_run__is_resumed_to_the_same_bits_and_events(self, small, options, tmp_path):
+        self.check_resumed(small, {**options, "iterations": 6}, tmp_path)
+
+    def test_a_stopped_stochastic_run__is_resumed_to_the_same_bits_and_events(self, small, steps, tmp_path):
+        self.check_resumed(small, {**steps, **STEPS, "iterations": 6}, tmp_path)
+
+    def check_resumed(self, small, options, tmp_path):
+        """Stopped in the middle, as by Ctrl-C, and then gone on with elsewhere."""
+
+        def sink(event):
+            if event["event"] == "iteration" and event["iteration"] == 4:
+                raise KeyboardInterrupt
+
+        given = {"family": self.family, "heldout": small[1], "seed": 5, **options}
+        whole = fit(small[0], tmp_path / "whole", **given)
+        with pytest.raises(KeyboardInterrupt):
+            fit(small[0], tmp_path / "run", sinks=[sink], checkpoint_every=3, **given)
+        found = resume(tmp_path / "run", scheduler="serial")
+        assert bits(found, 5) == bits(whole, 5)
+        told = [
+            [{name: value for name, value in event.items() if name not in TIMES} for event in Run(run).events()]
+            for run in (tmp_path / "run", tmp_path / "whole")
+        ]
+        assert told[0] == told[1]
+        assert verify(tmp_path / "run").broken == []
 
     def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options):
         _, whole = states(small[0], self.family, options, 4)

@@ -20,7 +20,7 @@ from collapsar.storage.errors import ClusterError, CollapsarError, StoreError
 from collapsar.storage.run import Run
 from tests.chaos.fate import LASTING, DriverCrash, Fate, FaultyFileSystem
 from tests.chaos.simulated import SimulatedExecutor
-from tests.conformance import bits
+from tests.conformance import TIMES, bits
 from tests.conftest import planted_rows, write_corpus
 
 fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
@@ -34,8 +34,6 @@ KINDS = (
     {"family": "hdp", "topics": 3, "responsibilities": "dense"},
     {"family": "lda", "topics": 3, "schedule": "stochastic", "passes": 2, "batch_shards": 1},
 )
-TIMES = ("elapsed", "seconds", "start_seconds", "compile_seconds", "dashboard", "planned", "workers")
-TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_an_iteration")
 
 
 def prepare():

@@ -18,8 +18,7 @@ from collapsar.storage.errors import (
     OptionError,
 )
 from collapsar.storage.run import Run
-from tests.chaos.histories import TIMES
-from tests.conformance import bits
+from tests.conformance import TIMES, bits
 from tests.conftest import planted_rows, write_corpus
 
 OPTIONS = {"family": "hdp", "topics": 4, "iterations": 8}
