@@ -213,6 +213,7 @@ class CheckpointKeeper:
             if record is not None and not faults:
                 for text in broken:
                     self._notice(f"{text}; going on from the checkpoint of iteration {iteration}")
+                self._run.checkpoints.go_back(iteration)
                 self._told = record.events[0]
                 self._run.cut_events(self._told)
                 self._iteration, self._last = iteration, time.monotonic()

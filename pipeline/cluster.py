@@ -140,13 +140,14 @@ class DaskExecutor:
         """Ask the scheduler how it goes, and give up workers that show no sign of life."""
         try:
             asked = self._ask(self._client.run_on_scheduler(_signs, asynchronous=True))
-            counter, found = asked.result(timeout=LOOK)
+            counter, found, stranded = asked.result(timeout=LOOK)
         except TimeoutError as error:
             self._watch.silent(_first_line(error))
             return
         if sorted(found) != self._addresses:
             self._look()
-        for address in self._watch.look(counter, {name: WorkerSign(*sign) for name, sign in found.items()}):
+        signs = {name: WorkerSign(*sign) for name, sign in found.items()}
+        for address in self._watch.look(counter, signs, stranded):
             self._give_up(address)
 
     def _give_up(self, address: str) -> None:
@@ -170,7 +171,7 @@ class DaskExecutor:
         while True:
             try:
                 asked = self._ask(self._client.run_on_scheduler(_signs, asynchronous=True))
-                _, found = asked.result(timeout=min(LOOK, self._watch.patience))
+                _, found, _ = asked.result(timeout=min(LOOK, self._watch.patience))
                 if found:
                     break
                 reason = "it has no workers"
@@ -203,15 +204,15 @@ class DaskExecutor:
                 self._cluster.close(timeout=5)
 
 
-def _signs(dask_scheduler: Any) -> tuple[int, dict[str, tuple[float, float, bool, tuple[str, ...]]]]:
-    """Return how much has happened so far, and what is known of each worker; Dask hands over its scheduler."""
+def _signs(dask_scheduler: Any) -> tuple[int, dict[str, tuple[float, float, bool, tuple[str, ...]]], int]:
+    """Return how much has happened, what is known of each worker, and how many tasks have none; Dask hands us it."""
     now = time.time()
     found = {}
     for address, worker in dask_scheduler.workers.items():
         tasks = tuple(str(task.key) for task in list(worker.processing)[:1])
         processor = float((worker.metrics or {}).get("cpu", 0.0))
         found[address] = (max(now - worker.last_seen, 0.0), processor, worker.status.name == "paused", tasks)
-    return dask_scheduler.transition_counter, found
+    return dask_scheduler.transition_counter, found, len(getattr(dask_scheduler, "unrunnable", ()))
 
 
 async def _remove(address: str, dask_scheduler: Any) -> None:

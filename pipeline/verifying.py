@@ -159,7 +159,9 @@ def _run(folder: Folder, found: Findings) -> Iterator[str]:
         return
     yield from _events(run)
     iterations, broken = run.checkpoints.candidates()
-    yield from [*broken, *(f"{text}: the file is missing" for text in run.checkpoints.unfinished())]
+    yield from broken
+    # A driver that died may have been about to remove it.
+    found.notes += [f"{text}: the file is missing; a later checkpoint stands" for text in run.checkpoints.unfinished()]
     for iteration in iterations:
         place = run.checkpoints.at(iteration)
         try:

@@ -51,13 +51,14 @@ class Watch:
     _warned: set[str] = field(default_factory=set)
     _moved: float = 0.0
     _counter: int = -1
+    _stranded: int = 0
 
     def begin(self) -> None:
         """Begin to wait."""
         self._alive.clear()
-        self._moved, self._counter = time.monotonic(), -1
+        self._moved, self._counter, self._stranded = time.monotonic(), -1, 0
 
-    def look(self, counter: int, workers: Mapping[str, WorkerSign]) -> list[str]:
+    def look(self, counter: int, workers: Mapping[str, WorkerSign], stranded: int = 0) -> list[str]:
         """Judge what the scheduler says.
 
         Parameters
@@ -66,6 +67,9 @@ class Watch:
             How much has happened to tasks so far.
         workers : mapping of str to WorkerSign
             The workers by address.
+        stranded : int, optional
+            Tasks that the scheduler knows no worker for. Where all workers were lost, Dask leaves those that had a home
+            among them so, also when others have come.
 
         Returns
         -------
@@ -78,6 +82,9 @@ class Watch:
             Nothing moves, and no worker is to blame.
         """
         now = time.monotonic()
+        self._stranded = self._stranded + 1 if stranded and workers else 0
+        if self._stranded > 1:
+            raise ClusterError("all workers were lost, with all that they held")
         if counter != self._counter or any(sign.processor > BUSY and sign.tasks for sign in workers.values()):
             self._counter, self._moved = counter, now
         stuck = [address for address, sign in sorted(workers.items()) if self._is_stuck(address, sign, now)]

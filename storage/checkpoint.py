@@ -129,13 +129,31 @@ class Checkpoints:
         """
         iteration = record.iteration
         self.at(iteration).folder.write(RECORD, dump(record.model_dump(mode="json")))
-        self.folder.write(LATEST, dump({"format": KIND, "version": VERSION, "iteration": iteration}))
+        self._name(iteration)
         whole = [number for number in self._numbers() if self.at(number).folder.exists(RECORD)]
         kept = [number for number in whole if number <= iteration][-KEPT:]
         for number in self._numbers():
             if number not in kept:
                 with contextlib.suppress(StoreError):  # it does no harm; the next time, perhaps
                     self.at(number).folder.remove()
+
+    def go_back(self, iteration: int) -> None:
+        """Make an older checkpoint the latest, and remove those after it: they are damaged, and so told otherwise."""
+        later = [number for number in self._numbers() if number > iteration]
+        if later or self._named() != iteration:
+            self._name(iteration)
+        for number in later:
+            with contextlib.suppress(StoreError):
+                self.at(number).folder.remove()
+
+    def _named(self) -> int | None:
+        try:
+            return self.latest()
+        except DamagedError:
+            return None
+
+    def _name(self, iteration: int) -> None:
+        self.folder.write(LATEST, dump({"format": KIND, "version": VERSION, "iteration": iteration}))
 
     def discard(self, iteration: int) -> None:
         """Remove what was written of a checkpoint that could not be finished."""

@@ -1,19 +1,25 @@
 """Dask beneath the loop: lost workers, remote schedulers, and bounded work for the scheduler."""
 
+import os
+import signal
+import subprocess
+import sys
+import textwrap
 import time
 from pathlib import Path
 
 import distributed
 import numpy as np
+import psutil
 import pytest
 
-from collapsar.pipeline import Model, fit
+from collapsar.pipeline import Model, fit, resume
 from collapsar.pipeline.checkpointing import CheckpointKeeper
 from collapsar.pipeline.cluster import DaskExecutor
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.executor import open_executor
 from collapsar.pipeline.loop import run
-from collapsar.storage.errors import ClusterError, OptionError
+from collapsar.storage.errors import ClusterError, ClusterGoneError, OptionError
 from collapsar.storage.run import Run
 from tests.conformance import problem_of
 
@@ -118,3 +124,92 @@ def test_one_shard_more_workers__runs(tmp_path, small, clusters):
     model = fit(corpus, tmp_path / "run", family="lda", topics=2, iterations=3, scheduler=clusters(3))
     assert rows(model).sum() == pytest.approx(7, rel=1e-6)
     assert rows(Model(tmp_path / "run")).shape == (2, 2)
+
+
+def eat(flag):
+    """Take more memory than a worker may, the first time."""
+    if not Path(flag).exists():
+        Path(flag).touch()
+        eaten = np.ones(150_000_000)
+        time.sleep(20)
+        return float(eaten[0])
+    return 2.0
+
+
+def test_a_worker_whose_memory_runs_out__is_started_anew_and_its_task_done_again(tmp_path):
+    executor = open_executor("local", 1, 500_000_000)
+    try:
+        assert executor.collect([executor.submit(eat, str(tmp_path / "eaten"))]) == [2.0]
+    finally:
+        executor.close()
+    assert (tmp_path / "eaten").exists()
+
+
+def workers_of_ours():
+    return [
+        child.pid
+        for child in psutil.Process().children(recursive=True)
+        if "spawn_main" in " ".join(child.cmdline()) and "collapsar" not in " ".join(child.cmdline())
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["one hangs", "all are killed"])
+def test_workers_that_hang_or_are_gone__are_replaced_and_no_bit_changes(small, tmp_path, number):
+    options = {"family": "hdp", "topics": 5, "iterations": 12}
+    expected = rows(fit(small[0], tmp_path / "calm", **options))
+    before, told = set(workers_of_ours()), []
+
+    def disturb(event):
+        told.append(event)
+        if event["event"] == "iteration" and event["iteration"] == 5:
+            ours = sorted(set(workers_of_ours()) - before)
+            assert len(ours) >= 2
+            for process in ours if number == signal.SIGKILL else ours[:1]:
+                os.kill(process, number)
+
+    model = fit(
+        small[0],
+        tmp_path / "run",
+        scheduler="local",
+        workers=2,
+        patience=8.0 if number == signal.SIGSTOP else 40.0,
+        sinks=[disturb],
+        **options,
+    )
+    np.testing.assert_array_equal(rows(model), expected)
+    if number == signal.SIGSTOP:
+        said = [event["text"] for event in told if event["event"] == "notice"]
+        assert any("shows no sign of life" in text for text in said)
+        assert any("is given up; others do its work" in text for text in said)
+
+
+def test_a_scheduler_that_is_gone_for_good__is_a_clear_error_in_time(small, tmp_path):
+    script = "import distributed, time\n" + textwrap.dedent("""
+        if __name__ == "__main__":
+            cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
+            print(cluster.scheduler_address, flush=True)
+            time.sleep(300)
+    """)
+    (tmp_path / "cluster.py").write_text(script)
+    process = subprocess.Popen([sys.executable, tmp_path / "cluster.py"], stdout=subprocess.PIPE, text=True)
+    address = process.stdout.readline().strip()
+
+    def kill(event):
+        if event["event"] == "iteration" and event["iteration"] == 3:
+            process.kill()
+
+    try:
+        with pytest.raises(ClusterGoneError, match="the cluster cannot be reached again within 4 s"):
+            fit(
+                small[0], tmp_path / "run", family="lda", topics=3, iterations=500, scheduler=address, patience=4.0,
+                sinks=[kill], checkpoint_every=2,
+            )  # fmt: skip
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert Run(tmp_path / "run").checkpoints.latest() >= 2
+    resume(tmp_path / "run", iterations=10)
+    np.testing.assert_array_equal(
+        rows(Model(tmp_path / "run")), rows(fit(small[0], tmp_path / "calm", family="lda", topics=3, iterations=10))
+    )

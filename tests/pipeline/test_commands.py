@@ -8,6 +8,7 @@ import time
 import pyarrow.parquet as pq
 import pytest
 
+from collapsar.pipeline import verify
 from collapsar.pipeline.commands.main import COMMANDS, main
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.run import Run
@@ -364,3 +365,40 @@ def test_a_command__leaves_the_signal_of_broken_pipes_ignored(capsys):
     """A driver whose scheduler has died writes to a socket that is closed; it would end without a word."""
     assert command(capsys, "info", "none")[0] == 1
     assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
+
+
+@pytest.mark.xdist_group("clusters")
+def test_a_second_interrupt__stops_at_once_and_damages_nothing(small, tmp_path):
+    run = tmp_path / "run"
+    words = [
+        "fit",
+        small[0],
+        run,
+        "--family",
+        "lda",
+        "--topics",
+        200,
+        "--iterations",
+        1_000_000,
+        "--checkpoint-every",
+        1,
+    ]
+    for pause in (0.0, 0.02, 0.1):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "collapsar.pipeline", *map(str, words)], stderr=subprocess.PIPE, text=True
+        )
+        deadline = time.monotonic() + 90
+        before = Run(run).checkpoints.latest() or 0
+        while time.monotonic() < deadline and (Run(run).checkpoints.latest() or 0) < before + 3:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        time.sleep(pause)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+        assert time.monotonic() - began < 5
+        found = verify(run)
+        assert found.broken == []
+        words = ["fit", "--resume", run, "--checkpoint-every", 1]
+    assert main(["fit", "--resume", str(run), "--iterations", str(Run(run).checkpoints.latest() + 1), "--quiet"]) == 0
