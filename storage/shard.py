@@ -19,7 +19,17 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import ShardRecord
 
 # What Arrow raises for bytes that are no Parquet file of ours.
-FAULTS = (pa.ArrowException, KeyError, ValueError, TypeError, OSError, OverflowError, MemoryError, RuntimeError)
+FAULTS = (
+    pa.ArrowException,
+    KeyError,
+    ValueError,
+    TypeError,
+    OSError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    AttributeError,
+)
 MOST_BYTES = 8 << 30  # of a shard; they are cut far below
 LABELS = pa.list_(pa.struct([pa.field("field", pa.string()), pa.field("value", pa.string())]))
 EXTRAS = {"title": pa.string(), "labels": LABELS, "segments": pa.list_(pa.int32())}
@@ -291,6 +301,8 @@ def _documents_of(table: pa.Table) -> Documents:
         return chunked.chunk(0) if chunked.num_chunks == 1 else pa.array([], type=chunked.type)
 
     words, counts = column("words"), column("counts")
+    if not all(pa.types.is_list(one.type) and pa.types.is_integer(one.type.value_type) for one in (words, counts)):
+        raise ValueError("expected lists of whole numbers as words and counts")
     offsets = np.asarray(words.offsets, dtype=np.int64) if len(words) else np.zeros(1, dtype=np.int64)
     other = np.asarray(counts.offsets, dtype=np.int64) if len(counts) else np.zeros(1, dtype=np.int64)
     if not np.array_equal(offsets - offsets[0], other - other[0]):
