@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import importlib
 import logging
@@ -66,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(signal.SIGINT, _interrupted)
     _interrupts.clear()
+    atexit.unregister(_ended)
+    atexit.register(_ended)
     warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)  # of a dashboard: it takes another
     for library in ("distributed", "asyncio"):  # what a user shall know, the commands say themselves
         logging.getLogger(library).setLevel(logging.CRITICAL)
@@ -120,6 +123,13 @@ def _fail(error: object) -> int:
 
 
 _interrupts: list[int] = []
+
+
+def _ended() -> None:
+    """Let no signal kill what has ended: the interpreter's last steps would put the system's handlers back."""
+    if _interrupts:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _interrupted(number: int, frame: object) -> None:  # noqa: ARG001
