@@ -34,6 +34,8 @@ class Summary:
         Whether shards are swept in minibatches.
     lengths : numpy.ndarray of int64, shape (documents of a shard,), or None
         Pairs of each of some documents, where they have been looked at: what a state takes may grow unevenly with them.
+    iterations : int
+        Sweeps that are planned; 0 where that is not known.
     """
 
     documents: int
@@ -42,6 +44,7 @@ class Summary:
     pairs: int = 0
     stochastic: bool = False
     lengths: npt.NDArray[np.int64] | None = None
+    iterations: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,10 @@ class Family(Protocol):
         """Say what the state of a fit takes."""
 
     def update(self, globals: Arrays, delta: Delta, config: Any, stream: Stream) -> Arrays:
-        """Make the next globals from a round's sums; a positive ``another_round`` asks for one more sweep."""
+        """Make the next globals from a round's sums; a positive ``another_round`` asks for one more sweep.
+
+        With a positive ``unsettled`` the run does not end before its iterations, however little changes.
+        """
 
     def objective(self, globals: Arrays, delta: Delta) -> dict[str, float]:
         """Give named figures of the state just swept, before `update`; ``objective`` is the stopping rule's."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.shard import Shard
-from collapsar.workers import dense, listed
+from collapsar.workers import dense, listed, moves
 from collapsar.workers import rows as rows_
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels import active, active_second, assign, lists, predict, stochastic, words
@@ -34,6 +34,7 @@ def kernels(globals: Arrays) -> list[Kernel[..., Any]]:
     if globals["moments"]:
         named += [words.word_tables, words.topic_totals]
     if globals["active"]:
+        named += moves.KERNELS if "held_share" in globals else ()
         named += [*listed.KERNELS, active_second.sweep_active_second if order == 2 else active.sweep_active]
         named += [lists.listed_tables] if tables else []
         return [*named, *([lists.listed_moments] if globals["moments"] else [])]
@@ -78,13 +79,19 @@ def start(shard: Shard, topics: int, stream: Stream, globals: Arrays) -> tuple[A
     """
     moments = bool(globals["moments"])
     if globals["active"]:
+        shard = moves.counting(shard, globals)
         most, every = int(globals["most_active"]), int(globals["start_every"])
         return listed.start(shard, topics, stream, moments, most, every)
     return dense.start(shard, topics, stream, moments=moments)
 
 
 def sweep(
-    shard: Shard, local: Arrays, rows: Arrays, totals: npt.NDArray[np.float64], parameters: Parameters
+    shard: Shard,
+    local: Arrays,
+    rows: Arrays,
+    totals: npt.NDArray[np.float64],
+    parameters: Parameters,
+    globals: Arrays | None = None,
 ) -> tuple[Arrays, Delta]:
     """Pass once over a shard by the zeroth- or second-order update.
 
@@ -100,6 +107,8 @@ def sweep(
         E[n_k] and V[n_k].
     parameters : Parameters
         For the updates.
+    globals : Arrays, optional
+        Where topics may merge, split and go: say what moves, and what is asked for (`moves.blank_globals`).
 
     Returns
     -------
@@ -111,7 +120,9 @@ def sweep(
     """
     began = time.perf_counter()
     if parameters.listing is not None:
-        local, delta = listed.sweep(shard, local, rows, parameters)
+        now = globals or {}
+        moving, judge, shard = moves.moving(shard, now), moves.Judge(shard, now), moves.counting(shard, now)
+        local, delta = listed.sweep(shard, local, rows, parameters, moving, judge)
         more = _document_sums(shard, parameters, None, np.zeros(2))
         return local, Delta({**delta.parts, **more}, delta.ids, {"kernel": time.perf_counter() - began})
     new, parts, tables, sums = dense.sweep(shard, local, rows, totals, parameters)
@@ -162,7 +173,7 @@ def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays
     return {**rows, **moved}, after
 
 
-def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[Arrays, Delta]:
+def fold(block: Arrays, delta: Delta, parameters: Parameters, globals: Arrays | None = None) -> tuple[Arrays, Delta]:
     """Add the rows of a delta to a block of the vocabulary.
 
     Parameters
@@ -173,6 +184,8 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[Arrays, D
         Changes; its word ids count from the block's first word.
     parameters : Parameters
         For the updates, as this iteration's sweeps used them.
+    globals : Arrays, optional
+        As for `sweep`.
 
     Returns
     -------
@@ -185,6 +198,8 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[Arrays, D
     """
     if parameters.listing is not None:
         after, parts = listed.fold(block, delta, parameters)
+        if globals and int(globals.get("ask", 0)) == 1:
+            parts.update(moves.products(_counts(after, parameters, folded=True)))
     else:
         after, parts = dense.fold(block, delta)
     if parameters.moments:

@@ -96,7 +96,7 @@ def sweep(
     stream: Stream,
 ) -> tuple[Arrays, Delta]:
     """Pass once over a shard; ``tables`` is E[s_k] and ``log_eta`` is sum_d E[log eta_d]."""
-    return collapsed.sweep(shard, local, rows, globals["topic_moments"], updating(rows, globals))
+    return collapsed.sweep(shard, local, rows, globals["topic_moments"], updating(rows, globals), globals)
 
 
 def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
@@ -116,7 +116,7 @@ def blend(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
 
 def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     """Add the rows of a delta; ``tau_*`` are the sums over words of q(tau)'s divergence from its prior."""
-    after, given = collapsed.fold(block, delta, updating(block, globals))
+    after, given = collapsed.fold(block, delta, updating(block, globals), globals)
     tau = _tau(block, globals)
     if tau is None:
         return after, given

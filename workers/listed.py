@@ -25,6 +25,8 @@ from collapsar.workers import buffers
 from collapsar.workers.choosing import WHOLE, carry, choose
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.kernels import active, active_second, background, lists
+from collapsar.workers.kernels.active import NONE
+from collapsar.workers.moves import Judge, Moving
 from collapsar.workers.parameters import Parameters
 from collapsar.workers.portions import Floats, Gathering, Ints, Portion, Steps, portions, starts_of
 from collapsar.workers.rows import Rows, counted, listing_of
@@ -134,13 +136,24 @@ def _moments(arrays: Vector) -> dict[str, Part]:
     return {name: change(values, "word", "topic") for name, values in zip(names, arrays, strict=True)}
 
 
-def sweep(shard: Shard, local: Arrays, rows: Arrays, parameters: Parameters) -> tuple[Arrays, Delta]:
+def sweep(
+    shard: Shard,
+    local: Arrays,
+    rows: Arrays,
+    parameters: Parameters,
+    moving: Moving | None = None,
+    judge: Judge | None = None,
+) -> tuple[Arrays, Delta]:
     """Pass once over a shard; every few sweeps, choose the documents' lists anew before.
 
     Parameters
     ----------
     shard, local, rows, parameters
         As for `collapsed.sweep`.
+    moving : Moving, optional
+        Moves of topics to carry out before.
+    judge : Judge, optional
+        Adds up, before, what moves are decided by.
 
     Returns
     -------
@@ -150,31 +163,32 @@ def sweep(shard: Shard, local: Arrays, rows: Arrays, parameters: Parameters) -> 
         As of `collapsed.sweep`.
     """
     age, prior = int(local["age"]) + 1, parameters.topics
-    choosing = _choosing(age, prior.size)
+    relisting = moving is not None or _choosing(age, prior.size)
+    choose_, carry_ = (choose, carry) if moving is None else (moving.choose, moving.carry)
     working = Rows(rows, parameters)
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
     moved = np.zeros((2, *working.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
+    for portion in portions(shard, local) if judge is not None and judge.ask else ():
+        judge.see(portion, working, parameters)
     # Lists are chosen by the rows as they were, so that all may be chosen first; on disk, that would read it all twice.
-    ahead = choosing and not isinstance(local, Shelf)
-    chosen = [choose(portion, working, parameters) for portion in portions(shard, local)] if ahead else []
-    after = Gathering(shard, local, chosen, same=not choosing)
+    ahead = relisting and not isinstance(local, Shelf)
+    chosen = [choose_(portion, working, parameters) for portion in portions(shard, local)] if ahead else []
+    after = Gathering(shard, local, chosen, same=not relisting)
     for number, before in enumerate(portions(shard, local)):
         portion = before
-        if choosing:
-            portion = carry(before, working, chosen[number] if ahead else choose(before, working, parameters))
+        if relisting:
+            portion = carry_(before, working, chosen[number] if ahead else choose_(before, working, parameters))
         new = _sweep(portion, working, parameters, _power(age, parameters), after.blank(portion))
         where = new.lists, new.topic, new.starts, new.share
         if parameters.tables:
             lists.listed_tables(new.offsets, new.counts, *where, new.count, new.rest, prior, tables, grown)
         if parameters.moments:
-            given, old = (
-                (new.offsets, new.position, new.counts),
-                (before.lists, before.topic, before.starts, before.share),
-            )
-            lists.listed_moments(*given, *old, -1.0, moved[0], moved[1])
-            lists.listed_moments(*given, *where, 1.0, moved[0], moved[1])
+            given, counts = (new.offsets, new.position), before.counts if moving is None else moving.before(before)
+            old = before.lists, before.topic, before.starts, before.share
+            lists.listed_moments(*given, counts, *old, -1.0, moved[0], moved[1])
+            lists.listed_moments(*given, new.counts, *where, 1.0, moved[0], moved[1])
         after.add(new)
-    parts = working.changes()
+    parts = {**working.changes(), **(judge.parts() if judge is not None else {})}
     if parameters.moments:
         parts.update(_moments(moved))
     if parameters.tables:
@@ -322,7 +336,7 @@ def document_topic(local: Arrays, prior: Vector) -> Vector:
     starts, topics = local["document_lists"], local["document_topics"]
     owner = np.repeat(np.arange(starts.size - 1), np.diff(starts))
     left = prior.sum() - np.bincount(owner, weights=prior[topics], minlength=starts.size - 1)
-    some = (left > 0.0) & (np.diff(starts) < prior.size)
+    some = (left > NONE * prior.sum()) & (np.diff(starts) < prior.size)
     growth = np.where(some, local["document_rest"] / np.where(some, left, 1.0), 0.0)
     counts: Vector = growth[:, np.newaxis] * prior
     counts[owner, topics] = local["document_counts"]

@@ -52,7 +52,8 @@ def listing(globals: Arrays, topics: npt.NDArray[np.float64], total: float) -> L
         most=int(globals["most_active"]),
         every=int(globals["start_every"]),
         flatten=float(globals["flatten"]),
-        momentum=float(globals["momentum"]) if counted.any() else 0.0,  # the start is no movement
+        # The start is no movement, and what topics hand over when they merge would go on and on.
+        momentum=float(globals["momentum"]) if counted.any() and not globals.get("moving", False) else 0.0,
         totals=globals["topic_ahead"],
         even=float(globals["spread_even"]),
         weight=globals["spread_weight"],

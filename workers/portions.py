@@ -45,6 +45,8 @@ class Portion:
         Background tokens.
     share : numpy.ndarray of uint16, shape (responsibilities,)
         q in steps of 2^-15: pair by pair, in the order of the document's list.
+    document, pair : int
+        Numbers, in the shard, of the first document and pair.
     """
 
     offsets: Ints
@@ -55,6 +57,8 @@ class Portion:
     count: Floats
     rest: Floats
     share: Steps
+    document: int = 0
+    pair: int = 0
 
     @property
     def starts(self) -> Ints:
@@ -107,6 +111,8 @@ def portions(shard: Shard, local: Arrays) -> Iterator[Portion]:
             part(local, "document_counts", *listed),
             part(local, "document_rest", first, last),
             part(local, "pair_shares", int(starts[first]), int(starts[last])),
+            first,
+            low,
         )
 
 

@@ -13,9 +13,11 @@ import numpy.typing as npt
 from pydantic import Field
 from scipy.special import betaln, digamma, gammaln
 
-from collapsar.pipeline import collapsed, drawing
+from collapsar.pipeline import collapsed, drawing, moves
 from collapsar.pipeline.contract import Description, Footprint, Summary
+from collapsar.storage.errors import OptionError
 from collapsar.storage.shard import Documents
+from collapsar.workers import moves as shard_moves
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hdp import predicting, updating
 from collapsar.workers.streams import Stream
@@ -33,7 +35,7 @@ Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]
 class Config(collapsed.ActiveConfig, title="hierarchical Dirichlet process, collapsed variational inference (CV-HDP)"):
     """Options of the family."""
 
-    topics: int = Field(100, ge=1, le=65_535, description="truncation K: the most topics there can be")
+    topics: int = Field(200, ge=1, le=65_535, description="truncation K: the most topics there can be")
     alpha_shape: float = Field(
         4.0, gt=0, description="shape of alpha's Gamma prior; alpha: concentration of a document"
     )
@@ -54,6 +56,11 @@ class Config(collapsed.ActiveConfig, title="hierarchical Dirichlet process, coll
         ge=0,
         description="first sweeps, while topics have not parted yet, over which what is learned stays at its start; "
         "by itself 15 with order 0 and, as in the paper, 0 with order 2",
+    )
+    moves: bool | None = Field(
+        None,
+        description="whether topics that are no use are merged with others or deleted, as 5% of the tokens, held out "
+        "of the counts meanwhile, judge; by itself so with active responsibilities and 100 iterations or more",
     )
     learn: tuple[Learned, ...] = Field(
         ("alpha", "gamma", "pi"),
@@ -96,7 +103,22 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "tau_total": np.array(0.0),
         "topic_moments": np.zeros((2, config.topics)),
         "topic_log_absent": np.zeros(config.topics),
+        **_moves(summary, config, stream),
     }
+
+
+def _moves(summary: Summary, config: Config, stream: Stream) -> Arrays:
+    """Return the globals of merges, deletes and splits, where there are any."""
+    able = config.active and not summary.stochastic and "pi" in config.learn
+    if config.moves and not able:
+        raise OptionError(
+            "--moves true: takes active responsibilities, the batch schedule, and pi among what is learned"
+        )
+    wanted = summary.iterations >= moves.LEAST_SWEEPS if config.moves is None else config.moves
+    if not (able and wanted) or config.topics == 1:
+        return {}
+    blank = shard_moves.blank_globals(config.topics, stream.seed, moves.SHARE)
+    return {**blank, **moves.begun(blank, summary.iterations)}
 
 
 def _geometric(posterior: npt.NDArray[np.float64]) -> float:
@@ -137,10 +159,18 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     if "tokens" not in delta:  # the start's delta: nothing has been swept yet
         return after
     after["sweeps"] = globals["sweeps"] + max(delta.number("batches"), 1.0)
+    if "held_share" in globals:
+        after.update(moves.decided(globals, after, delta))
+        if float(globals["held_share"]):  # topics that are too many let alpha grow, and it blurs them
+            share = after["topic_alive"] / after["topic_alive"].sum()
+            alpha = np.array(moves.PRIOR * after["topic_alive"].sum())
+            after.update(alpha=alpha, alpha_geometric=alpha)
+            return {**after, "pi": share, "pi_geometric": np.maximum(share, 1e-200)}
     if after["sweeps"] <= globals["hold"]:
         return after
     if "pi" in config.learn:
-        after.update(_sticks(after["topic_moments"][0], delta["tables"], float(globals["gamma"])))
+        alive = globals.get("topic_alive", np.ones(config.topics, dtype=bool))
+        after.update(_sticks(after["topic_moments"][0], delta["tables"], float(globals["gamma"]), alive))
     if "gamma" in config.learn and after["stick_posterior"].size:
         sticks = after["stick_posterior"]
         log_rest = digamma(sticks[:, 1]) - digamma(sticks.sum(axis=1))
@@ -160,15 +190,18 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     return after
 
 
-def _sticks(topic: npt.NDArray[np.float64], tables: npt.NDArray[np.float64], gamma: float) -> Arrays:
-    """Return q(pt), in the order of the sticks, and E[pi] and G[pi] by the topics' ids."""
+def _sticks(
+    topic: npt.NDArray[np.float64], tables: npt.NDArray[np.float64], gamma: float, alive: npt.NDArray[np.bool_]
+) -> Arrays:
+    """Return q(pt), in the order of the sticks, and E[pi] and G[pi] by the topics' ids; those that are gone have none."""
     order = np.argsort(-topic, kind="stable")
+    order = order[alive[order]]
     s = tables[order]
     beyond = np.cumsum(s[::-1])[::-1] - s
     posterior = np.stack([1.0 + s, gamma + beyond], axis=1)
     both = posterior.sum(axis=1)
     log_stick, log_rest = digamma(posterior[:, 0]) - digamma(both), digamma(posterior[:, 1]) - digamma(both)
-    mean, geometric = np.empty_like(s), np.empty_like(s)
+    mean, geometric = np.zeros(topic.size), np.zeros(topic.size)
     rest = np.cumprod(posterior[:, 1] / both)
     mean[order] = posterior[:, 0] / both * np.concatenate([[1.0], rest[:-1]])
     geometric[order] = np.exp(log_stick + np.concatenate([[0.0], np.cumsum(log_rest)[:-1]]))
@@ -238,7 +271,11 @@ def figures(globals: Arrays) -> dict[str, float]:
     topic = np.sort(globals["topic_moments"][0])[::-1]
     holding = int(np.searchsorted(np.cumsum(topic), 0.99 * topic.sum()) + 1)
     named = {name: float(globals[name]) for name in ("alpha", "gamma", "beta")}
-    return {**named, "topics_99": float(min(holding, topic.size))}
+    named["topics_99"] = float(min(holding, topic.size))
+    if "held_share" in globals:
+        named["topics"] = float(globals["topic_alive"].sum())
+        named.update({name: float(globals[name]) for name in ("merges", "deletes", "splits")})
+    return named
 
 
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:

@@ -46,6 +46,7 @@ NEARLY = np.float32(UNIT - 0.01)  # so that rounding in float32 never makes the 
 ZERO, ONE, TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
 LEAST, TINY = np.float32(1e-12), np.float32(1e-37)
 ROUNDING = np.float32(1e-5)
+NONE = 1e-9  # of the prior; a document that lists all but so little has no background
 
 
 @kernel(I8, I4, I4, I8, U2, F4, I8, OUT_U2, OUT_F4, OUT_F4, OUT_F4_2, OUT_F8)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.workers.kernels.active import ONE, ROUNDING, STEP, UNIT, ZERO
+from collapsar.workers.kernels.active import NONE, ONE, ROUNDING, STEP, UNIT, ZERO
 from collapsar.workers.kernels.compile import (
     F4,
     F4_2,
@@ -324,7 +324,7 @@ def listed_tables(
             present, mean, spread = positive(mean, variance[j], absent[j], 1.0 - absent[j])
             if present > 0.0:
                 tables[k] += expected_tables(prior[k], present, mean, spread)
-        if size < topics and left > 0.0:
+        if size < topics and left > NONE * all_prior:
             growth = document_rest[document] / left
             grown[topics] += growth
             for j in range(size):
@@ -419,7 +419,7 @@ def listed_probability(
             left -= prior[topic[listed + j]]
             length += active_count[listed + j]
         growth = 0.0  # where all topics are listed, what truncation left over belongs to none
-        if size < topics and left > 0.0:
+        if size < topics and left > NONE * all_prior:
             growth = document_rest[document] / left
             length += document_rest[document]
         for j in range(size):

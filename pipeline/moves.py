@@ -1,0 +1,199 @@
+"""Which topics merge, are deleted or split: proposed and decided between sweeps, by tokens held out of the counts.
+
+A CV-HDP keeps all topics of its truncation. The paper (Teh, Kurihara and Welling, 2007) names splitting and merging as
+the remedy. Here a round of it takes three sweeps (`collapsar.workers.moves` says what they add up), and is judged by
+what it gains on a small share of the tokens, which count again once no round has found anything for a while.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsar.workers.delta import Arrays, Delta
+
+Vector = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Made = dict[str, npt.NDArray[Any]]
+
+SHARE = 0.1  # of the tokens, held out
+PRIOR = 0.05  # alpha pi_k of each topic meanwhile
+BEGIN, EVERY = 40, 5  # sweeps before the first round, and from one to the next
+LAST = 0.6  # of all sweeps: then the tokens count again
+LEAST_SWEEPS = 100  # of a run: with fewer, topics have no time to settle after the last round
+IDLE, FEW = 4, 0.02  # so many rounds in a row that moved less than this share of the topics end the search
+LIKE = 5  # topics most like each that it may merge with
+DELETES = 0.25  # of the topics, the smallest, may be deleted
+MOST_MERGES, MOST_DELETES = 0.2, 0.1  # of the topics, in a round
+MERGE_ERRORS, DELETE_ERRORS = 1.0, 1.0  # least gain, in standard errors of the sum
+
+
+def begun(globals: Arrays, iterations: int) -> Made:
+    """Return what the globals remember of the rounds.
+
+    Parameters
+    ----------
+    globals : Arrays
+        The family's.
+    iterations : int
+        Sweeps that are planned.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        ``moves_last`` (the sweep after which there are no rounds), ``moves_idle``, and the numbers of ``merges``,
+        ``deletes`` and ``splits`` so far.
+    """
+    counts = {name: np.array(0) for name in ("moves_idle", "merges", "deletes", "splits")}
+    return {**counts, "moves_last": np.array(int(LAST * iterations))}
+
+
+def decided(before: Arrays, after: Arrays, delta: Delta) -> Made:
+    """Take the next step of a round.
+
+    Parameters
+    ----------
+    before : Arrays
+        The globals that the sweep was made against.
+    after : Arrays
+        The globals after it, so far.
+    delta : Delta
+        What the sweep told.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        What changes of `after`.
+    """
+    if "held_share" not in before or "tokens" not in delta:
+        return {}
+    # What was to be carried out has been.
+    topics = before["topic_alive"].size
+    result: Made = {"held_before": before["held_share"], "ask": np.array(0), "moving": np.array(False)}
+    result.update(moves_into=np.arange(topics), moves_split=np.full(topics, -1))
+    if not float(before["held_share"]):
+        return result
+    sweep, ask = int(after["sweeps"]), int(before["ask"])
+    if ask == 1:
+        return {**result, **_candidates(before, after, delta)}
+    if ask == 2:
+        return {**result, **_carried_out(before, after, delta)}
+    if sweep >= int(before["moves_last"]) or int(before["moves_idle"]) >= IDLE:
+        return {**result, "held_share": np.array(0.0), "moving": np.array(True)}
+    if sweep >= BEGIN and sweep % EVERY == 0:
+        return {**result, "ask": np.array(1), **_smallest(after)}
+    return result
+
+
+def _smallest(globals: Arrays) -> Made:
+    """Name the topics that may be deleted, the smallest first."""
+    alive = np.flatnonzero(globals["topic_alive"])
+    size = globals["topic_moments"][0][alive]
+    count = min(max(int(DELETES * alive.size), 20), alive.size - 1)
+    chosen = alive[np.argsort(size, kind="stable")[:count]]
+    return {"delete_candidates": chosen, "delete_spill": np.zeros((chosen.size, globals["topic_alive"].size))}
+
+
+def _candidates(before: Arrays, after: Arrays, delta: Delta) -> Made:
+    """Name the pairs of topics that may merge: each with those whose words are most like its own."""
+    alive = np.flatnonzero(before["topic_alive"])
+    upper = delta["topic_products"][np.ix_(alive, alive)]
+    both = upper + upper.T - np.diag(np.diag(upper))
+    mean = after["topic_moments"][0][alive] / float(before["vocabulary"])
+    covariance = both - float(before["vocabulary"]) * np.outer(mean, mean)
+    deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-12))
+    alike = covariance / np.outer(deviation, deviation)
+    np.fill_diagonal(alike, -np.inf)
+    count = min(LIKE, alive.size - 1)
+    nearest = np.argsort(-alike, axis=1, kind="stable")[:, :count]
+    owner = np.repeat(np.arange(alive.size), count)
+    pairs = np.sort(np.stack([owner, nearest.ravel()]), axis=0)
+    pairs = np.unique(pairs, axis=1) if pairs.size else pairs
+    return {
+        "ask": np.array(2),
+        "merge_candidates": np.ascontiguousarray(alive[pairs]).astype(np.int64),
+        "delete_spill": delta["delete_spill"],
+    }
+
+
+@dataclass
+class _Chosen:
+    """Moves that do not concern one another."""
+
+    into: Ints
+    taken: npt.NDArray[np.bool_]
+    merges: int = 0
+    deletes: int = 0
+
+
+def _carried_out(before: Arrays, after: Arrays, delta: Delta) -> Made:
+    """Choose the moves that gain, the best first, and say what the topics are after them."""
+    alive = np.array(before["topic_alive"])
+    chosen = _Chosen(np.arange(alive.size), np.zeros(alive.size, dtype=bool))
+    _choose_merges(chosen, before, after, delta)
+    _choose_deletes(chosen, before, delta, int(alive.sum()))
+    result: Made = {
+        "merge_candidates": np.zeros((2, 0), dtype=np.int64),
+        "delete_candidates": np.zeros(0, dtype=np.int64),
+        "delete_spill": np.zeros((0, alive.size)),
+    }
+    found = chosen.merges + chosen.deletes
+    few = found <= FEW * alive.sum()
+    result["moves_idle"] = np.array(int(before["moves_idle"]) + 1 if few else 0)
+    if not found:
+        return result
+    gone = np.flatnonzero(chosen.into != np.arange(alive.size))
+    alive[gone] = False
+    result.update(moving=np.array(True), moves_into=chosen.into, topic_alive=alive)
+    result["merges"] = before["merges"] + chosen.merges
+    result["deletes"] = before["deletes"] + chosen.deletes
+    for name in ("topic_moments", "topic_ahead", "spread_weight", "pi", "pi_geometric"):
+        result[name] = _moved(after[name], gone, chosen.into)
+    return result
+
+
+def _moved(values: npt.NDArray[Any], gone: Ints, into: Ints) -> npt.NDArray[Any]:
+    """Give what topics have to those that they become."""
+    moved = np.array(values)
+    for topic in gone:
+        if into[topic] >= 0:
+            moved[..., into[topic]] += moved[..., topic]
+        moved[..., topic] = 0.0
+    return moved
+
+
+def _choose_merges(chosen: _Chosen, before: Arrays, after: Arrays, delta: Delta) -> None:
+    gain, square = delta["merge_gain"], delta["merge_square"]
+    first, second = before["merge_candidates"]
+    size = after["topic_moments"][0]
+    most = max(int(MOST_MERGES * before["topic_alive"].sum()), 1)
+    for place in np.argsort(-gain, kind="stable"):
+        if chosen.merges == most:
+            return
+        if gain[place] <= 0 or gain[place] <= MERGE_ERRORS * np.sqrt(square[place]):
+            continue
+        k, m = int(first[place]), int(second[place])
+        if chosen.taken[k] or chosen.taken[m]:
+            continue
+        if size[m] > size[k]:
+            k, m = m, k
+        chosen.taken[[k, m]] = True
+        chosen.into[m] = k
+        chosen.merges += 1
+
+
+def _choose_deletes(chosen: _Chosen, before: Arrays, delta: Delta, topics: int) -> None:
+    gain, square = delta["delete_gain"], delta["delete_square"]
+    most = max(int(MOST_DELETES * topics), 1)
+    for place in np.argsort(-gain, kind="stable"):
+        topic = int(before["delete_candidates"][place])
+        if chosen.deletes == most or topics - chosen.merges - chosen.deletes <= 1:
+            return
+        if chosen.taken[topic] or gain[place] <= DELETE_ERRORS * np.sqrt(square[place]):
+            continue
+        chosen.taken[topic] = True
+        chosen.into[topic] = -1
+        chosen.deletes += 1
