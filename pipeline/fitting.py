@@ -230,7 +230,7 @@ class _Fit:
         request = self._request
         family, manifest = load_family(request.family), request.corpus.manifest
         sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
-        summary = Summary(*sizes, stochastic=request.stochastic)
+        summary = Summary(*sizes, shards=len(manifest.shards), stochastic=request.stochastic)
         footprint = family.footprint(summary, request.config)
         reserve = 0.0 if summary.stochastic else footprint.pair
         stream = Stream(request.seed)
