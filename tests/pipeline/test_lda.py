@@ -1,7 +1,7 @@
-from tests.conformance import Conformance, drawn_from_many, reference_bits  # noqa: F401 - fixtures
+from tests.conformance import Responsibilities, drawn_from_many, reference_bits  # noqa: F401 - fixtures
 
 
-class TestLDA(Conformance):
+class TestLDA(Responsibilities):
     family = "lda"
     matrix = (
         {"topics": 4},

@@ -17,6 +17,8 @@ from tests.conftest import planted_rows, write_corpus
 FITS = (
     {"family": "lda", "topics": 3},
     {"family": "hdp", "topics": 4},
+    {"family": "gibbs-lda", "topics": 3},
+    {"family": "gibbs-hdp", "start_topics": 2},
     {"family": "hdp", "topics": 3, "responsibilities": "dense"},
     {"family": "lda", "topics": 140},
     {"family": "lda", "topics": 3, "schedule": "stochastic", "batch_shards": 2},
