@@ -45,9 +45,7 @@ def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, 
     manifest = opened.manifest
     half, config, stream = load_family(family), make_config(family, options), Stream(7)
     words = manifest.vocabulary.words
-    summary = Summary(
-        manifest.documents, words, manifest.tokens, shards=len(manifest.shards), stochastic=stochastic
-    )
+    summary = Summary(manifest.documents, words, manifest.tokens, shards=len(manifest.shards), stochastic=stochastic)
     globals_ = half.initialise(summary, config, stream)
     shards = [executor.submit(tasks.load, one, scratch) for one in opened.references]
     return Problem(family, half, config, shards, [], cuts or (0, words), stream, scratch), executor, globals_
