@@ -1,7 +1,7 @@
 """The samplers against exact posteriors of corpora small enough to enumerate, and Geweke's joint-distribution test.
 
-With a topic's mass lost or shared out instead of given back when it dies, the posterior over partitions is off by a
-total variation of 0.1: 2000 samples show 0.05.
+A sampler that loses the share of a topic that dies, or spreads it over the others instead of giving it back, gets
+chances below 1e-20 here; each test also tells neighbouring parameters apart.
 """
 
 import itertools
