@@ -1,6 +1,6 @@
 import numpy as np
 
-from tests.conformance import Conformance, drawn_from_many, reference_bits  # noqa: F401 - fixtures
+from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
 
 
 class TestGibbsHDP(Conformance):

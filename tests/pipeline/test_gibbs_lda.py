@@ -1,4 +1,4 @@
-from tests.conformance import Conformance, drawn_from_many, reference_bits  # noqa: F401 - fixtures
+from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
 
 
 class TestGibbsLDA(Conformance):

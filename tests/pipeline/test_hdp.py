@@ -1,4 +1,5 @@
-from tests.conformance import Responsibilities, drawn_from_many, reference_bits  # noqa: F401 - fixtures
+from tests.conformance import reference_bits  # noqa: F401 - fixture
+from tests.responsibilities import Responsibilities, drawn_from_many  # noqa: F401 - fixture
 
 
 class TestHDP(Responsibilities):
