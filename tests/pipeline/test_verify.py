@@ -17,9 +17,9 @@ from tests.conftest import planted_rows, write_corpus
 FITS = (
     {"family": "lda", "topics": 3},
     {"family": "hdp", "topics": 4},
+    {"family": "hdp", "topics": 3, "responsibilities": "dense"},
     {"family": "gibbs-lda", "topics": 3},
     {"family": "gibbs-hdp", "start_topics": 2},
-    {"family": "hdp", "topics": 3, "responsibilities": "dense"},
     {"family": "lda", "topics": 140},
     {"family": "lda", "topics": 3, "schedule": "stochastic", "batch_shards": 2},
 )
@@ -109,6 +109,10 @@ def double(name):
         (0, "rows/00000", lambda arrays: arrays["word_topic"].__setitem__((2, 1), np.nan), "expected a finite number"),
         (2, "documents/00001", double("document_topic"), "expected counts are not conserved: document"),
         (1, "documents/00000", double("document_counts"), "expected counts are not conserved: document"),
+        (3, "rows/00000", double("word_topic"), "expected counts are not conserved: word"),
+        (3, "globals", double("topic"), "the words' probabilities to sum to one"),
+        (4, "documents/00001", double("document_counts"), "expected counts are not conserved: document"),
+        (4, "globals", double("pi"), "expected proportions that sum to one at most"),
         (0, "globals", double("topic_moments"), "the words' probabilities to sum to one"),
         (0, "documents/00000", lambda arrays: arrays.pop("document_lists"), "expected the arrays of family 'lda'"),
     ],
