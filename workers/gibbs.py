@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collapsar.storage.errors import NumericalError
 from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
@@ -165,7 +166,9 @@ class Sweep:
     rest: Vector
 
     def widen(self, columns: int) -> None:
-        """Let there be more topics, all empty."""
+        """Let there be more topics, all empty; raise `NumericalError` if tokens could not name them."""
+        if columns > MOST:
+            raise NumericalError(f"more than {MOST} topics are asked for; take a smaller gamma or a larger beta")
         self.row = widened(self.row, columns)
         self.prior, self.totals = _longer(self.prior, columns), _longer(self.totals, columns)
 
