@@ -28,7 +28,7 @@ class Summary:
 
     Attributes
     ----------
-    documents, words, tokens, pairs : int
+    documents, words, tokens, pairs, shards : int
         Sizes of the corpus; `words` is the vocabulary's.
     stochastic : bool
         Whether shards are swept in minibatches.
@@ -42,6 +42,7 @@ class Summary:
     words: int
     tokens: int
     pairs: int = 0
+    shards: int = 1
     stochastic: bool = False
     lengths: npt.NDArray[np.int64] | None = None
     iterations: int = 0
@@ -115,10 +116,12 @@ class Family(Protocol):
     """The half of a family on the driver; ``globals`` and deltas are those of `collapsar.workers.contract`.
 
     ``CHANGE`` names the fresh number of a delta whose share of the tokens is the relative change of the expected
-    counts. ``Config.title`` says in a line what the family is.
+    counts. ``SCHEDULES`` names the schedules that it can be fitted by. ``Config.title`` says in a line what the family
+    is.
     """
 
     CHANGE: ClassVar[str]
+    SCHEDULES: ClassVar[tuple[str, ...]]
     Config: ClassVar[type[FamilyConfig]]
 
     def initialise(self, summary: Summary, config: Any, stream: Stream) -> Arrays:
@@ -184,3 +187,23 @@ def load_family(name: str) -> Family:
     if name not in family_names():
         raise OptionError(f"unknown family '{name}'{suggestion(name, family_names())}")
     return cast(Family, importlib.import_module(f"collapsar.pipeline.models.{family_module(name)}"))
+
+
+def require_schedule(family: str, schedule: str) -> None:
+    """Refuse a schedule that a family cannot be fitted by.
+
+    Parameters
+    ----------
+    family : str
+        The family's name.
+    schedule : str
+        The schedule's.
+
+    Raises
+    ------
+    OptionError
+        The family does not name it.
+    """
+    able = load_family(family).SCHEDULES
+    if schedule not in able:
+        raise OptionError(f"--schedule {schedule}: family '{family}' can be fitted by {', '.join(able)} alone")

@@ -19,6 +19,14 @@ GUIDE = 1 << 21  # at most so many places of the topics' cumulative probabilitie
 Vector = npt.NDArray[np.float64]
 
 
+def draw_sticks(topics: int, gamma: float, stream: Stream) -> Vector:
+    """Draw pi_k = v_k prod_{l<k} (1 - v_l), v_k ~ Beta(1, gamma), of topics of which the last takes the rest."""
+    sticks = stream.at(purpose="simulate sticks").generator().beta(1.0, gamma, size=topics)
+    sticks[-1] = 1.0
+    pi: Vector = sticks * np.concatenate([[1.0], np.cumprod(1.0 - sticks)[:-1]])
+    return pi
+
+
 def draw_topics(words: int, tokens: Vector, concentration: float, stream: Stream) -> Arrays:
     """Draw phi_k ~ Dir(concentration / W, ..., concentration / W) and keep the words that matter.
 

@@ -230,8 +230,9 @@ class _Fit:
         request = self._request
         family, manifest = load_family(request.family), request.corpus.manifest
         sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
-        iterations = request.limits.planned(len(manifest.shards))
-        summary = Summary(*sizes, stochastic=request.stochastic, iterations=iterations)
+        shards = len(manifest.shards)
+        iterations = request.limits.planned(shards)
+        summary = Summary(*sizes, shards=shards, stochastic=request.stochastic, iterations=iterations)
         footprint = family.footprint(summary, request.config)
         reserve = 0.0 if summary.stochastic else footprint.pair
         stream = Stream(request.seed)

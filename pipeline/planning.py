@@ -15,7 +15,7 @@ import numpy.typing as npt
 import psutil
 
 from collapsar.pipeline.config import make_config
-from collapsar.pipeline.contract import FamilyConfig, Footprint, Summary, load_family
+from collapsar.pipeline.contract import FamilyConfig, Footprint, Summary, load_family, require_schedule
 from collapsar.pipeline.executor import check_scheduler
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CapacityError
@@ -206,6 +206,7 @@ def estimate(
         What the fit takes, and what does not fit.
     """
     config, opened = make_config(family, options), Corpus(corpus)
+    require_schedule(family, schedule)
     check_scheduler(scheduler, workers)
     place = place_of(scheduler, workers, memory, scratch)
     return plan(opened, family, config, place, stochastic=schedule == "stochastic")
@@ -254,7 +255,7 @@ def plan(corpus: Corpus, family: str, config: FamilyConfig, place: Place, *, sto
     manifest = corpus.manifest
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
     words, growth, lengths = _look(corpus)
-    summary = Summary(*sizes, stochastic=stochastic, lengths=lengths)
+    summary = Summary(*sizes, shards=len(manifest.shards), stochastic=stochastic, lengths=lengths)
     footprint = load_family(family).footprint(summary, config)
     words = summary.words if words >= NEARLY_ALL * summary.words else words
     inside = _plan(manifest, footprint, place, words, growth, on_disk=False)

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
-from collapsar.pipeline.contract import FamilyConfig
+from collapsar.pipeline.contract import FamilyConfig, require_schedule
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
 from collapsar.storage.model import RECORD as MODEL_RECORD
@@ -53,6 +53,7 @@ class Request:
     seed: int
 
     def __post_init__(self) -> None:
+        require_schedule(self.family, self.limits.schedule)
         if type(self.seed) is not int:
             raise OptionError(f"--seed: expected a whole number, found {self.seed!r}")
         if self.limits.stop_on == "score" and self.heldout is None:

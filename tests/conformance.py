@@ -12,14 +12,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from collapsar.pipeline import Corpus, evaluate, fit, infer, resume, simulate, split, topics, verify
+from collapsar.pipeline import Corpus, estimate, evaluate, fit, infer, resume, topics, verify
 from collapsar.pipeline.checkpointing import CheckpointKeeper, NoKeeper
 from collapsar.pipeline.config import Limits, make_config
 from collapsar.pipeline.contract import Summary, load_family
 from collapsar.pipeline.executor import SerialExecutor
 from collapsar.pipeline.loop import run
 from collapsar.pipeline.state import Problem
-from collapsar.pipeline.stochastic import run_stochastic, settled
 from collapsar.storage.errors import ClusterError, OptionError
 from collapsar.storage.run import Run
 from collapsar.storage.shard import Shard
@@ -31,8 +30,6 @@ from collapsar.workers.streams import Stream
 from tests.conftest import planted_rows, write_corpus
 from tests.strategies import documents_of
 
-MANY = 140  # topics: more than a document begins with all of
-STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
 # What an event says of its time and place, which a run that was resumed says otherwise.
 TIMES = ("elapsed", "seconds", "start_seconds", "compile_seconds", "dashboard", "planned", "workers")
 TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_an_iteration")
@@ -45,7 +42,7 @@ def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, 
     manifest = opened.manifest
     half, config, stream = load_family(family), make_config(family, options), Stream(7)
     words = manifest.vocabulary.words
-    summary = Summary(manifest.documents, words, manifest.tokens, stochastic=stochastic)
+    summary = Summary(manifest.documents, words, manifest.tokens, shards=len(manifest.shards), stochastic=stochastic)
     globals_ = half.initialise(summary, config, stream)
     shards = [executor.submit(tasks.load, one, scratch) for one in opened.references]
     return Problem(family, half, config, shards, [], cuts or (0, words), stream, scratch), executor, globals_
@@ -55,14 +52,6 @@ def states(corpus, family, options, iterations, cuts=None):
     """The state after each iteration, run serially."""
     problem, executor, globals_ = problem_of(corpus, family, options, cuts)
     return problem, list(run(problem, executor, globals_, Limits(iterations=iterations)))
-
-
-def stepped(corpus, family, options, cuts=None, scratch=None, executor=None):
-    """The states of the stochastic schedule, the documents of the last one settled; run serially unless told."""
-    problem, serial, globals_ = problem_of(corpus, family, options, cuts, scratch=scratch, stochastic=True)
-    executor = executor or serial
-    found = list(run_stochastic(problem, executor, globals_, Limits(**STEPS)))
-    return problem, [*(state for state, _ in found[:-1]), settled(problem, executor, found[-1][0])], found
 
 
 def state_bits(state):
@@ -115,19 +104,29 @@ class Conformance:
     """The suite.
 
     `family` is the family's name, `matrix` the options that each test is repeated with; `ascends` those of them under
-    which theory says that the objective never falls; `stochastic` the options that tests of the stochastic schedule are
-    repeated with, and `drawn` those that fit a corpus whose documents are drawn from few of many topics.
+    which theory says that the objective never falls.
     """
 
     family: str
     matrix: tuple[dict, ...]
     ascends: tuple[dict, ...] = ()
-    stochastic: tuple[dict, ...] = ()
-    drawn: dict = {}  # noqa: RUF012 - never changed
+    planted_iterations = 80
+
+    def sized(self, topics):
+        """The option that asks for so many topics, or for a start from them."""
+        return {"topics": topics}
+
+    def topic_tokens(self, globals):
+        """The tokens that the globals count of each topic."""
+        return globals["topic_moments"][0]
 
     def recount(self, shard, local):
         """A shard's counts by word and topic, and of background by word, recounted from its responsibilities."""
-        if "pair_topic" in local:
+        if "token_topic" in local:
+            pair = np.repeat(np.arange(shard.pairs), shard.counts)
+            q = np.zeros((shard.pairs, int(local["token_topic"].max(initial=0)) + 1))
+            np.add.at(q, (pair, local["token_topic"]), 1.0 / shard.counts[pair])
+        elif "pair_topic" in local:
             q = local["pair_topic"].astype(np.float64)
         else:
             q = np.zeros((shard.pairs, int(local["document_topics"].max(initial=0)) + 1))
@@ -167,19 +166,16 @@ class Conformance:
                 np.testing.assert_allclose(rows["word_rest"], background, rtol=1e-6, atol=1e-9)
             else:
                 np.testing.assert_allclose(background, 0.0, atol=1e-4)
-                np.testing.assert_allclose(state.globals["topic_moments"][0], total.sum(axis=0), rtol=1e-5)
-            assert math.isclose(state.globals["topic_moments"][0].sum(), tokens, rel_tol=1e-6)
+                counted_ = self.topic_tokens(state.globals)
+                np.testing.assert_allclose(counted_[: total.shape[1]], total.sum(axis=0), rtol=1e-5)
+                np.testing.assert_array_equal(counted_[total.shape[1] :], 0.0)  # room for topics to come
+            assert math.isclose(self.topic_tokens(state.globals).sum(), tokens, rel_tol=1e-6)
             assert math.isclose(total.sum() + background.sum(), tokens, rel_tol=1e-6)
 
     @pytest.mark.parametrize("where", EXECUTORS, ids=lambda where: f"{where[0]}-{where[1]}")
     @pytest.mark.xdist_group("clusters")
     def test_bits__do_not_depend_on_the_executor(self, small, options, where, tmp_path, reference_bits, clusters):
         self.check_bits(small, options, where, tmp_path, reference_bits, clusters)
-
-    @pytest.mark.parametrize("where", EXECUTORS, ids=lambda where: f"{where[0]}-{where[1]}")
-    @pytest.mark.xdist_group("clusters")
-    def test_steps__do_not_depend_on_the_executor(self, small, steps, where, tmp_path, reference_bits, clusters):
-        self.check_bits(small, {**steps, **STEPS, "iterations": 6}, where, tmp_path, reference_bits, clusters)
 
     def check_bits(self, small, options, where, tmp_path, reference_bits, clusters):
         kind, workers = where
@@ -209,7 +205,7 @@ class Conformance:
         problem, executor, globals_ = problem_of(small[0], self.family, options)
         limits = Limits(iterations=4)
         for state, progress in run(replace(problem, local_sweeps=3), executor, globals_, limits):
-            total = state.globals["topic_moments"][0].sum()
+            total = self.topic_tokens(state.globals).sum()
             assert math.isclose(total, Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
             assert progress.iteration == state.iteration
 
@@ -245,9 +241,6 @@ class Conformance:
 
     def test_a_stopped_run__is_resumed_to_the_same_bits_and_events(self, small, options, tmp_path):
         self.check_resumed(small, {**options, "iterations": 6}, tmp_path)
-
-    def test_a_stopped_stochastic_run__is_resumed_to_the_same_bits_and_events(self, small, steps, tmp_path):
-        self.check_resumed(small, {**steps, **STEPS, "iterations": 6}, tmp_path)
 
     def check_resumed(self, small, options, tmp_path):
         """Stopped in the middle, as by Ctrl-C, and then gone on with elsewhere."""
@@ -304,22 +297,20 @@ class Conformance:
 
     def test_start__one_word_one_document_one_topic(self, tmp_path, options):
         corpus = write_corpus(tmp_path / "one", [{0: 1}], 1)
-        given = {**options, "topics": 1}
+        given = {**options, **self.sized(1)}
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=3, **given)
-        np.testing.assert_allclose(model.rows(0)["word_topic"], [[1.0]], rtol=1e-5)
+        (held,) = model.rows(0)["word_topic"]
+        np.testing.assert_allclose(held[held > 0.0], [1.0], rtol=1e-5)
 
     def test_more_topics_than_tokens__runs(self, tmp_path, options):
         corpus = write_corpus(tmp_path / "few", [{0: 1}, {}, {1: 2}], 4)
-        given = {**options, "topics": 20}
+        given = {**options, **self.sized(20)}
         fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **given)
         found = evaluate(tmp_path / "run", unseen=corpus, scheduler="serial")
         assert math.isfinite(found.score)
 
     def test_commands__read_the_model(self, small, options, tmp_path):
         self.check_commands(small, {**options, "iterations": 8}, tmp_path)
-
-    def test_commands__read_the_model_of_a_stochastic_schedule(self, small, steps, tmp_path):
-        self.check_commands(small, {**steps, **STEPS}, tmp_path)
 
     def check_commands(self, small, options, tmp_path):
         import pyarrow.parquet as pq
@@ -340,71 +331,35 @@ class Conformance:
             assert (sums > 0.3).all()
 
     def test_planted_topics__are_recovered(self, tmp_path, options):
-        self.check_planted(tmp_path, 300, {**options, "iterations": 80})
-
-    def test_planted_topics__are_recovered_in_two_passes(self, tmp_path, steps):
-        self.check_planted(tmp_path, 1500, {**steps, "schedule": "stochastic", "passes": 2})
+        self.check_planted(tmp_path, 300, {**options, "iterations": self.planted_iterations})
 
     def check_planted(self, tmp_path, documents, options):
         rows = planted_rows(5, documents=documents, words=30, topics=3, tokens=60)
         corpus = write_corpus(tmp_path / "planted", rows, 30, shard_tokens=6000)
-        given = {**options, "topics": 3, "beta": 3.0}
+        given = {**options, **self.sized(3), "beta": 3.0}
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", **given)
-        found = model.rows(0)["word_topic"] + 3.0 / 30
+        found = self.largest(model.rows(0)["word_topic"]) + 3.0 / 30
         found = found / found.sum(axis=0)
         true = np.random.default_rng(5).dirichlet(np.full(30, 0.1), size=3)
         distance = 0.5 * np.abs(found.T[:, np.newaxis] - true).sum(axis=2)
         assert sorted(distance.argmin(axis=1)) == [0, 1, 2]
         assert distance.min(axis=1).mean() < 0.1
 
-    def test_steps__conserve_counts(self, small, steps):
-        _, states_, found = stepped(small[0], self.family, steps)
-        manifest = Corpus(small[0]).manifest
-        assert [state.iteration for state in states_] == [1, 2, 3, 4, 5, 6]  # 1 + 2 + 2 shards, then 2 + 2 + 1
-        for state in states_:
-            held, counted_ = state.blocks[0].value.rows["word_topic"], state.globals["topic_moments"][0]
-            assert (held >= 0.0).all()
-            assert math.isclose(counted_.sum(), manifest.tokens, rel_tol=1e-6)
-            np.testing.assert_allclose(held.sum(axis=0, dtype=np.float64), counted_, rtol=1e-3, atol=1e-2)
-        for shard, swept in zip(manifest.shards, states_[-1].swept, strict=True):
-            assert math.isclose(swept.value.local["document_topic"].sum(dtype=np.float64), shard.tokens, rel_tol=1e-5)
-        assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
+    def largest(self, word_topic):
+        """The counts of the three topics that are planted: of all, where the family has no more."""
+        assert word_topic.shape[1] == 3
+        return word_topic
 
-    def test_steps__are_the_same_bits_wherever_states_and_blocks_lie(self, small, steps, tmp_path):
-        """On disk; in blocks of the vocabulary, each of which moves by itself; and where work was lost."""
-        whole = stepped(small[0], self.family, steps)[1][-1]
-        disk = stepped(small[0], self.family, steps, scratch=str(tmp_path / "scratch"))[1][-1]
-        assert any((tmp_path / "scratch").glob("*"))
-        assert state_bits(disk) == state_bits(whole)
-        cut = stepped(small[0], self.family, steps, cuts=(0, 7, 8, 30))[1][-1]
-        for name, values in whole.blocks[0].value.rows.items():
-            np.testing.assert_array_equal(np.concatenate([block.value.rows[name] for block in cut.blocks]), values)
-        losing = Losing(SerialExecutor(), 4)
-        _, again, found = stepped(small[0], self.family, steps, executor=losing)
-        assert losing.losses == 4
-        assert any(progress.lost for _, progress in found)
-        assert state_bits(again[-1]) == state_bits(whole)
-
-    def test_steps__are_refused_where_variances_are_asked_for(self, small, options, tmp_path):
-        _, _, globals_ = problem_of(small[0], self.family, options)
-        given = {"family": self.family, "scheduler": "serial", **STEPS, "iterations": 1, **options}
-        if globals_.get("moments"):
-            with pytest.raises(OptionError, match="--schedule stochastic"):
-                fit(small[0], tmp_path / "run", **given)
+    def test_another_schedule__is_refused_where_the_family_has_none(self, small, tmp_path):
+        for schedule in ("batch", "stochastic"):
+            if schedule in load_family(self.family).SCHEDULES:
+                continue
+            options = self.matrix[0]
+            with pytest.raises(OptionError, match=f"--schedule {schedule}: family '{self.family}'"):
+                fit(small[0], tmp_path / "run", family=self.family, schedule=schedule, **options)
+            with pytest.raises(OptionError, match=f"--schedule {schedule}"):
+                estimate(small[0], family=self.family, schedule=schedule, **options)
             assert not (tmp_path / "run").exists()
-        else:
-            assert fit(small[0], tmp_path / "run", **given).record.iterations == 1
-
-    def test_active_responsibilities__predict_as_well_as_dense_ones(self, drawn_from_many, tmp_path):
-        scores = {}
-        for kind in ("dense", "active"):
-            fit(
-                drawn_from_many[0], tmp_path / kind, family=self.family, scheduler="serial", heldout=drawn_from_many[1],
-                responsibilities=kind, topics=MANY, beta=20.0, iterations=80, score_every=20, **self.drawn,
-            )  # fmt: skip
-            scores[kind] = scores_of(tmp_path / kind)
-        assert scores["dense"][-1] > scores["dense"][0] + 0.1  # it has learned something by then
-        assert scores["active"][-1] > scores["dense"][-1] - 0.02
 
 
 class _References:
@@ -428,13 +383,3 @@ class _References:
 def reference_bits(small, tmp_path_factory):
     """Bits and scores of a serial run."""
     return _References(small, tmp_path_factory.mktemp("reference"))
-
-
-@pytest.fixture(scope="session")
-def drawn_from_many(tmp_path_factory):
-    """A training and a held-out corpus of 2000 documents that are drawn from a few of many topics each."""
-    place = tmp_path_factory.mktemp("drawn")
-    given = {"documents": 2000, "words": 500, "tokens": 80, "topics": MANY, "alpha": 0.02, "beta": 20.0}
-    simulate(place / "whole", family="lda", seed=4, shard_tokens=50_000, **given)
-    split(place / "whole", place / "train", place / "heldout", seed=1)
-    return str(place / "train"), str(place / "heldout")

@@ -57,10 +57,10 @@ class Sweeps(Protocol):
         """Give the rows and globals with which a shard sweeps once more before its delta is reduced."""
 
     def step(self, shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Delta:
-        """In the stochastic schedule: give the step of a shard that has no local state."""
+        """In the stochastic schedule, if the family has it: give the step of a shard that has no local state."""
 
     def blend(self, block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
-        """In the stochastic schedule: move a block by a minibatch's steps, and tell of it."""
+        """In the stochastic schedule, if the family has it: move a block by a minibatch's steps, and tell of it."""
 
     def fold(self, block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
         """Add the rows of a delta, whose word ids count from the block's first; give what `update` needs of words."""

@@ -178,8 +178,9 @@ def _added(
         places.append(slice(None) if all_of_it else np.searchsorted(ids[dim], own[dim]))
         shape[axis] = shape[axis] if all_of_it else ids[dim].size
     some = sum(isinstance(place, np.ndarray) for place in places)
-    if some > 1:
-        raise ValueError(f"{name!r} has ids along more than one of its dims {part.dims}; that is not supported")
+    if some > 1:  # each row's place with each column's
+        sizes = zip(places, part.values.shape, strict=False)
+        places = list(np.ix_(*(np.arange(n) if isinstance(place, slice) else place for place, n in sizes)))
     if so_far is None:
         if not some:
             return part

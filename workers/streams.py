@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,18 @@ class Stream:
         numpy.random.Generator
             Over Philox, a counter-based generator, keyed by a hash of the whole address.
         """
+        return np.random.Generator(np.random.Philox(key=int.from_bytes(self._digest(), "little")))
+
+    def key(self) -> npt.NDArray[np.uint64]:
+        """Return the key from which kernels make the stream's numbers themselves (`kernels.random`).
+
+        Returns
+        -------
+        numpy.ndarray of uint64, shape (2,)
+            The hash of the whole address.
+        """
+        return np.frombuffer(self._digest(), dtype="<u8").astype(np.uint64)
+
+    def _digest(self) -> bytes:
         address = repr((self.seed, self.purpose, self.iteration, self.place)).encode()
-        key = hashlib.blake2b(address, digest_size=16).digest()
-        return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
+        return hashlib.blake2b(address, digest_size=16).digest()

@@ -144,11 +144,12 @@ def sweep(
     shard, sweeps = opened(shard), load_sweeps(family)
     local = before.local if scratch is None else shelve(before.local, scratch)
     rows, stream = gather(blocks, shard.words), stream.at(place=shard.number)
-    local, delta = sweeps.sweep(shard, local, rows, globals, stream)
+    local, last = sweeps.sweep(shard, local, rows, globals, stream)
+    delta = last
     for number in range(1, times):
-        rows, globals = sweeps.advance(rows, delta, globals)
-        local, more = sweeps.sweep(shard, local, rows, globals, stream.at(purpose=f"again {number}"))
-        delta = delta.then(more)
+        rows, globals = sweeps.advance(rows, last, globals)  # by the last sweep alone: they have the others' changes
+        local, last = sweeps.sweep(shard, local, rows, globals, stream.at(purpose=f"again {number}"))
+        delta = delta.then(last)
     return Swept(local if scratch is None else shelve(local, scratch), delta)
 
 

@@ -23,6 +23,7 @@ from collapsar.workers.hdp import predicting, updating
 from collapsar.workers.streams import Stream
 
 CHANGE = "moved"
+SCHEDULES = ("batch", "stochastic")
 NO_ROWS: Arrays = {"word_tables": np.zeros(0)}  # where parameters are wanted that no word has
 
 # A plateau of equal topics would drive E[alpha] up and keep it there for long: on KOS, K=120, 300 sweeps of order 0
@@ -286,10 +287,7 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
 
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
     """Draw sticks and topics to simulate from, with alpha, gamma and beta at their priors' means."""
-    generator = stream.at(purpose="simulate sticks").generator()
-    sticks = generator.beta(1.0, config.gamma_shape / config.gamma_rate, size=config.topics)
-    sticks[-1] = 1.0  # the truncated model's last topic takes the rest
-    pi = sticks * np.concatenate([[1.0], np.cumprod(1.0 - sticks)[:-1]])
+    pi = drawing.draw_sticks(config.topics, config.gamma_shape / config.gamma_rate, stream)
     globals_ = dict(initialise(summary, config, stream))
     tokens = np.maximum(1e9 * pi, 1.0)
     globals_.update(pi=pi, pi_geometric=pi, beta=np.array(1e-9), moments=np.array(False), order=np.array(0))

@@ -19,6 +19,7 @@ from collapsar.workers.lda import parameters
 from collapsar.workers.streams import Stream
 
 CHANGE = "moved"
+SCHEDULES = ("batch", "stochastic")
 NO_ROWS: Arrays = {"word_tables": np.zeros(0)}  # where parameters are wanted that no word has
 LEAST = 1e-8  # smallest Dirichlet parameter that learning may reach
 

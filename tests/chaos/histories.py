@@ -33,6 +33,8 @@ KINDS = (
     {"family": "lda", "topics": 3, "order": 2, "learn": ["alpha", "beta"]},
     {"family": "hdp", "topics": 3, "responsibilities": "dense"},
     {"family": "lda", "topics": 3, "schedule": "stochastic", "passes": 2, "batch_shards": 1},
+    {"family": "gibbs-lda", "topics": 3, "learn": ["alpha"]},
+    {"family": "gibbs-hdp", "start_topics": 1, "beta": 5.0},
 )
 
 

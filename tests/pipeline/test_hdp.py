@@ -1,7 +1,8 @@
-from tests.conformance import Conformance, drawn_from_many, reference_bits  # noqa: F401 - fixtures
+from tests.conformance import reference_bits  # noqa: F401 - fixture
+from tests.responsibilities import Responsibilities, drawn_from_many  # noqa: F401 - fixture
 
 
-class TestHDP(Conformance):
+class TestHDP(Responsibilities):
     family = "hdp"
     matrix = (
         {"topics": 6},

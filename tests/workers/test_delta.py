@@ -86,6 +86,20 @@ def test_addition__aligns_ids_that_only_one_side_has():
     np.testing.assert_array_equal(both["node"], [1.0, 10.0, 2.0])
 
 
+def test_addition__aligns_rows_and_columns_that_only_one_side_has():
+    def table(words, topics, *rows):
+        ids = {"word": np.array(words), "topic": np.arange(topics)}
+        return Delta({"n": change(np.array(rows), "word", "topic"), "m": fresh(np.arange(topics), "topic")}, ids)
+
+    one, two = table([1, 4], 2, [1, 2], [3, 4]), table([0, 4], 3, [10, 20, 30], [40, 50, 60])
+    for both in (one + two, two + one):
+        np.testing.assert_array_equal(both["n"], [[10, 20, 30], [1, 2, 0], [43, 54, 60]])
+        np.testing.assert_array_equal(both["m"], [0, 2, 2])
+        np.testing.assert_array_equal(both.ids["word"], [0, 1, 4])
+        np.testing.assert_array_equal(both.ids["topic"], [0, 1, 2])
+    np.testing.assert_array_equal(one["n"], [[1, 2], [3, 4]])
+
+
 # Two sweeps, one after the other -------------------------------------------------------------------------------------
 
 

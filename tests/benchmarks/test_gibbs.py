@@ -1,0 +1,63 @@
+"""Micro-benchmarks of the Gibbs kernels, as those of `tests.benchmarks.test_kernels`."""
+
+import numpy as np
+import pytest
+
+from collapsar.workers.gibbs import padded
+from collapsar.workers.kernels.gibbs import draw_tables, list_documents, sweep_tokens, word_rising
+from collapsar.workers.streams import Stream
+from tests.benchmarks.test_kernels import MANY, ROUNDS, shard_of
+
+
+@pytest.fixture(scope="module", params=MANY)
+def sample(request):
+    """A shard, topics of its tokens, counts by word and topic, and a_k: two topics a document."""
+    generator = np.random.default_rng(0)
+    shard, topics = shard_of(generator), request.param
+    own = np.repeat(generator.integers(0, topics, (shard.documents, 2)), shard.lengths, axis=0)
+    z = own[np.arange(shard.tokens), generator.integers(0, 2, shard.tokens)].astype(np.uint16)
+    row = np.zeros((shard.words.size, padded(topics)), dtype=np.int32)
+    np.add.at(row, (np.repeat(shard.position, shard.counts), z), 1)
+    prior = np.zeros(padded(topics))
+    prior[:topics] = 0.1
+    return shard, z, row, prior
+
+
+def listed(shard, z, prior, tables):
+    lists, count = np.zeros(shard.documents + 1, dtype=np.int64), np.zeros(z.size, dtype=np.float32)
+    topic, mean = np.zeros(z.size, dtype=np.uint16), np.zeros(prior.size if tables else 0)
+    return shard.offsets, shard.counts, z, prior, lists, topic, count, mean, np.zeros(1)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1.0])
+def test_sweep_tokens(benchmark, sample, gamma):
+    shard, z, row, prior = sample
+    none, key = np.zeros(prior.size, dtype=np.int64), Stream(0).key()
+    common = (shard.offsets, shard.position, shard.counts, key, 0.1, 0.1 * len(row), gamma, none)
+
+    def again():
+        state, free = np.array([0, 0, 0, 0]), np.flatnonzero(prior == 0.0)
+        state[3] = free.size
+        moved = prior.copy(), np.ones(1), row.sum(axis=0).astype(np.float64), row.copy(), z.copy()
+        return (*common, state, free, *moved), {}
+
+    benchmark.pedantic(sweep_tokens, setup=again, rounds=ROUNDS, warmup_rounds=1)
+    benchmark.extra_info.update(tokens=shard.tokens)
+
+
+@pytest.mark.parametrize("tables", [False, True])
+def test_list_documents(benchmark, sample, tables):
+    shard, z, _, prior = sample
+    benchmark(list_documents, *listed(shard, z, prior, tables))
+
+
+def test_draw_tables(benchmark, sample):
+    shard, z, _, prior = sample
+    given = listed(shard, z, prior, False)
+    list_documents(*given)
+    size = given[4][-1]
+    benchmark(draw_tables, given[5][:size], given[6][:size], prior, Stream(0).key(), np.zeros(prior.size))
+
+
+def test_word_rising(benchmark, sample):
+    benchmark(word_rising, sample[2], 0.1, np.zeros(2))

@@ -1,0 +1,93 @@
+"""Collapsed Gibbs sampling, a token at a time, with all counts made anew for each."""
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from tests.naive.random import uniform
+
+
+def tokens_of(offsets, position, counts):
+    """Each token's document and row."""
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return np.repeat(owner, counts), np.repeat(position, counts)
+
+
+def weights(documents, words, z, token, elsewhere, prior, word_prior, total_prior):
+    """p(z = k) of a token, given all others, but for the factor that all topics share."""
+    others = np.arange(len(z)) != token
+    topics = np.arange(prior.size)
+    here = (z[others & (documents == documents[token])][:, np.newaxis] == topics).sum(axis=0)
+    word = (z[others & (words == words[token])][:, np.newaxis] == topics).sum(axis=0) + elsewhere[words[token]]
+    all_of_them = (z[others][:, np.newaxis] == topics).sum(axis=0) + elsewhere.sum(axis=0)
+    return (here + prior) * (word + word_prior) / (all_of_them + total_prior), all_of_them
+
+
+def pick(chances, number):
+    """The place of a number on [0, 1) on the line of chances."""
+    running = np.cumsum(chances)
+    return int(np.searchsorted(running, number * running[-1], side="right"))
+
+
+def sweep(offsets, position, counts, key, word_prior, total_prior, gamma, elsewhere, prior, rest, free, z):
+    """One pass; `elsewhere` are the counts of other shards, `free` the slots for new topics, the next one last.
+
+    Returns z, prior, rest and the slots that are left.
+    """
+    documents, words = tokens_of(offsets, position, counts)
+    z, prior, free, reusable = z.astype(int), prior.copy(), list(free), set(free)
+    for token in range(z.size):
+        mass, others = weights(documents, words, z, token, elsewhere, prior, word_prior, total_prior)
+        old = z[token]
+        if gamma > 0 and others[old] == 0:
+            rest, prior[old], mass[old] = rest + prior[old], 0.0, 0.0
+            if old in reusable:
+                free.append(old)
+        new = rest * word_prior / total_prior
+        k = pick(np.concatenate([[new], mass]), uniform(key, 2 * token)) - 1
+        if k < 0:
+            k = free.pop()
+            stick = 1.0 - (1.0 - uniform(key, 2 * token + 1)) ** (1.0 / gamma)
+            prior[k], rest = stick * rest, (1.0 - stick) * rest
+        z[token] = k
+    return z, prior, rest, free
+
+
+def list_documents(offsets, counts, z, prior):
+    """Each document's {topic: tokens} in the order in which they occur, E[s_k], and the log of the rising factors."""
+    documents, _ = tokens_of(offsets, np.zeros(len(counts), int), counts)
+    lists, tables, rising = [], np.zeros(prior.size), 0.0
+    for document in range(len(offsets) - 1):
+        found = {}
+        for k in z[documents == document]:
+            found[int(k)] = found.get(int(k), 0) + 1
+        lists.append(found)
+        for k, n in found.items():
+            tables[k] += prior[k] * (digamma(prior[k] + n) - digamma(prior[k]))
+            rising += gammaln(prior[k] + n) - gammaln(prior[k])
+    return lists, tables, rising
+
+
+def draw_tables(topic, count, prior, key):
+    """Tables of each topic: the first customer opens one, the next with chance a / (a + j)."""
+    tables, number = np.zeros(prior.size), 0
+    for k, n in zip(topic, count, strict=True):
+        for customer in range(int(n)):
+            strength = prior[k]
+            tables[k] += customer == 0 or uniform(key, number) < strength / (strength + customer)
+            number += 1
+    return tables
+
+
+def word_rising(row, prior):
+    """Sums of log G(b + n) / G(b) and of b (psi(b + n) - psi(b))."""
+    log_rising = gammaln(prior + row) - gammaln(prior)
+    return np.array([log_rising.sum(), (prior * (digamma(prior + row) - digamma(prior))).sum()])
+
+
+def draw_topics(offsets, position, counts, theta, phi, key):
+    """z of each token in proportion to theta phi."""
+    documents, words = tokens_of(offsets, position, counts)
+    return np.array([
+        pick(theta[d] * phi[w] + 1e-200, uniform(key, token))
+        for token, (d, w) in enumerate(zip(documents, words, strict=True))
+    ], dtype=int)  # fmt: skip

@@ -1,0 +1,14 @@
+from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+
+
+class TestGibbsLDA(Conformance):
+    family = "gibbs-lda"
+    matrix = (
+        {"topics": 4},
+        {"topics": 150},
+        {"topics": 4, "learn": ("alpha", "beta")},
+        {"topics": 3, "learn": ("asymmetric-alpha",)},
+    )
+
+    def topic_tokens(self, globals):
+        return globals["topic"]

@@ -1,0 +1,108 @@
+"""What families of dense or active responsibilities must pass beyond `tests.conformance`: also the stochastic schedule."""
+
+import math
+
+import numpy as np
+import pytest
+
+from collapsar.pipeline import Corpus, fit, simulate, split
+from collapsar.pipeline.config import Limits
+from collapsar.pipeline.executor import SerialExecutor
+from collapsar.pipeline.stochastic import run_stochastic, settled
+from collapsar.storage.errors import OptionError
+from tests.conformance import EXECUTORS, Conformance, Losing, problem_of, scores_of, state_bits
+
+MANY = 140  # topics: more than a document begins with all of
+STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
+
+
+def stepped(corpus, family, options, cuts=None, scratch=None, executor=None):
+    """The states of the stochastic schedule, the documents of the last one settled; run serially unless told."""
+    problem, serial, globals_ = problem_of(corpus, family, options, cuts, scratch=scratch, stochastic=True)
+    executor = executor or serial
+    found = list(run_stochastic(problem, executor, globals_, Limits(**STEPS)))
+    return problem, [*(state for state, _ in found[:-1]), settled(problem, executor, found[-1][0])], found
+
+
+class Responsibilities(Conformance):
+    """The suite, and more.
+
+    `stochastic` are the options that tests of the stochastic schedule are repeated with, and `drawn` those that fit a
+    corpus whose documents are drawn from few of many topics.
+    """
+
+    stochastic: tuple[dict, ...] = ()
+    drawn: dict = {}  # noqa: RUF012 - never changed
+
+    @pytest.mark.parametrize("where", EXECUTORS, ids=lambda where: f"{where[0]}-{where[1]}")
+    @pytest.mark.xdist_group("clusters")
+    def test_steps__do_not_depend_on_the_executor(self, small, steps, where, tmp_path, reference_bits, clusters):
+        self.check_bits(small, {**steps, **STEPS, "iterations": 6}, where, tmp_path, reference_bits, clusters)
+
+    def test_a_stopped_stochastic_run__is_resumed_to_the_same_bits_and_events(self, small, steps, tmp_path):
+        self.check_resumed(small, {**steps, **STEPS, "iterations": 6}, tmp_path)
+
+    def test_commands__read_the_model_of_a_stochastic_schedule(self, small, steps, tmp_path):
+        self.check_commands(small, {**steps, **STEPS}, tmp_path)
+
+    def test_planted_topics__are_recovered_in_two_passes(self, tmp_path, steps):
+        self.check_planted(tmp_path, 1500, {**steps, "schedule": "stochastic", "passes": 2})
+
+    def test_steps__conserve_counts(self, small, steps):
+        _, states_, found = stepped(small[0], self.family, steps)
+        manifest = Corpus(small[0]).manifest
+        assert [state.iteration for state in states_] == [1, 2, 3, 4, 5, 6]  # 1 + 2 + 2 shards, then 2 + 2 + 1
+        for state in states_:
+            held, counted_ = state.blocks[0].value.rows["word_topic"], self.topic_tokens(state.globals)
+            assert (held >= 0.0).all()
+            assert math.isclose(counted_.sum(), manifest.tokens, rel_tol=1e-6)
+            np.testing.assert_allclose(held.sum(axis=0, dtype=np.float64), counted_, rtol=1e-3, atol=1e-2)
+        for shard, swept in zip(manifest.shards, states_[-1].swept, strict=True):
+            assert math.isclose(swept.value.local["document_topic"].sum(dtype=np.float64), shard.tokens, rel_tol=1e-5)
+        assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
+
+    def test_steps__are_the_same_bits_wherever_states_and_blocks_lie(self, small, steps, tmp_path):
+        """On disk; in blocks of the vocabulary, each of which moves by itself; and where work was lost."""
+        whole = stepped(small[0], self.family, steps)[1][-1]
+        disk = stepped(small[0], self.family, steps, scratch=str(tmp_path / "scratch"))[1][-1]
+        assert any((tmp_path / "scratch").glob("*"))
+        assert state_bits(disk) == state_bits(whole)
+        cut = stepped(small[0], self.family, steps, cuts=(0, 7, 8, 30))[1][-1]
+        for name, values in whole.blocks[0].value.rows.items():
+            np.testing.assert_array_equal(np.concatenate([block.value.rows[name] for block in cut.blocks]), values)
+        losing = Losing(SerialExecutor(), 4)
+        _, again, found = stepped(small[0], self.family, steps, executor=losing)
+        assert losing.losses == 4
+        assert any(progress.lost for _, progress in found)
+        assert state_bits(again[-1]) == state_bits(whole)
+
+    def test_steps__are_refused_where_variances_are_asked_for(self, small, options, tmp_path):
+        _, _, globals_ = problem_of(small[0], self.family, options)
+        given = {"family": self.family, "scheduler": "serial", **STEPS, "iterations": 1, **options}
+        if globals_.get("moments"):
+            with pytest.raises(OptionError, match="--schedule stochastic"):
+                fit(small[0], tmp_path / "run", **given)
+            assert not (tmp_path / "run").exists()
+        else:
+            assert fit(small[0], tmp_path / "run", **given).record.iterations == 1
+
+    def test_active_responsibilities__predict_as_well_as_dense_ones(self, drawn_from_many, tmp_path):
+        scores = {}
+        for kind in ("dense", "active"):
+            fit(
+                drawn_from_many[0], tmp_path / kind, family=self.family, scheduler="serial", heldout=drawn_from_many[1],
+                responsibilities=kind, topics=MANY, beta=20.0, iterations=80, score_every=20, **self.drawn,
+            )  # fmt: skip
+            scores[kind] = scores_of(tmp_path / kind)
+        assert scores["dense"][-1] > scores["dense"][0] + 0.1  # it has learned something by then
+        assert scores["active"][-1] > scores["dense"][-1] - 0.02
+
+
+@pytest.fixture(scope="session")
+def drawn_from_many(tmp_path_factory):
+    """A training and a held-out corpus of 2000 documents that are drawn from a few of many topics each."""
+    place = tmp_path_factory.mktemp("drawn")
+    given = {"documents": 2000, "words": 500, "tokens": 80, "topics": MANY, "alpha": 0.02, "beta": 20.0}
+    simulate(place / "whole", family="lda", seed=4, shard_tokens=50_000, **given)
+    split(place / "whole", place / "train", place / "heldout", seed=1)
+    return str(place / "train"), str(place / "heldout")

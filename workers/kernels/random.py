@@ -1,0 +1,51 @@
+"""Random numbers inside kernels: number i of a stream is a hash of its key and i, so that any can be had alone.
+
+The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014), twice, with half of the key before each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsar.workers.kernels.compile import OUT_F8, U8, helper, i8, kernel
+
+Array = npt.NDArray[Any]
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
+_UNUSED, _UNIT = np.uint64(11), 2.0**-53
+
+
+@helper
+def _mixed(bits: Any) -> Any:
+    bits = (bits ^ (bits >> _SHIFTS[0])) * _FIRST
+    bits = (bits ^ (bits >> _SHIFTS[1])) * _SECOND
+    return bits ^ (bits >> _SHIFTS[2])
+
+
+@helper
+def uniform(key: Array, number: int) -> Any:
+    """Return a stream's number `number`, uniform on [0, 1) in steps of 2^-53."""
+    bits = _mixed(key[1] ^ _mixed(key[0] + np.uint64(number) * _STEP))
+    return np.float64(bits >> _UNUSED) * _UNIT
+
+
+@kernel(U8, i8, OUT_F8)
+def uniforms(key: Array, first: int, numbers: Array) -> None:
+    """Fill `numbers` with a stream's numbers from `first` on; twin: `naive.random.uniform`.
+
+    Parameters
+    ----------
+    key : uint64, shape (2,)
+        The stream's.
+    first : int
+        Number of the first.
+    numbers : float64, shape (n,)
+        Filled.
+    """
+    for place in range(numbers.size):
+        numbers[place] = uniform(key, first + place)
