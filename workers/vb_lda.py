@@ -5,9 +5,9 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); q(theta_d) = Dir(gamma_d), q(phi
     gamma_dk = a_k + sum_w c q,   lambda_kw = b_w + sum_d c q,
     q_dwk ~ exp( psi(gamma_dk) + psi(lambda_kw) - psi(sum_w lambda_kw) ).
 
-Responsibilities are not kept: they follow from gamma and lambda. A sweep gives its shard's E[n_kw] as a fresh total, and
-folding puts the sum over the shards in place of the counts before; what a shard changes acts from the next iteration
-on, so that the number of shards changes nothing but rounding. Of the words, sweeps see exp(psi(lambda_kw))
+Responsibilities are not kept: they follow from gamma and lambda. A sweep gives its shard's E[n_kw] as a fresh total,
+and folding puts the sum over the shards in place of the counts before; what a shard changes acts from the next
+iteration on, so that the number of shards changes nothing but rounding. Of the words, sweeps see exp(psi(lambda_kw))
 (`word_expected`); the counts stay in their block (`block_topic`).
 """
 
@@ -87,7 +87,7 @@ def start(
     Returns
     -------
     local : Arrays
-        ``document_topic``, E[n_dk], float32.
+        ``document_topic``, E[n_dk], float32; ``even``, how many sweeps are to begin from even proportions.
     delta : Delta
         Fresh ``word_topic``, E[n_kw].
 
@@ -105,16 +105,20 @@ def start(
     by_document = np.empty((shard.documents, topics), dtype=np.float32)
     by_word = buffers.empty((shard.words.size, topics), np.float64)
     mean_field.count_products(shard.offsets, shard.position, shard.counts, shares, phi, by_document, by_word)
-    return {"document_topic": by_document}, _delta(shard, by_word)
+    even = globals["even_sweeps"] if warm is None else np.zeros_like(globals["even_sweeps"])
+    return {"document_topic": by_document, "even": even}, _delta(shard, by_word)
 
 
 def _first_shares(documents: int, topics: int, generator: np.random.Generator) -> Vector:
     """Draw proportions of documents over a few random topics each, or over all if they are few."""
     first = min(FIRST, topics)
-    drawn = np.argsort(generator.random((documents, topics)), axis=1)[:, :first] if topics > FIRST else np.arange(topics)
+    drawn = (
+        np.argsort(generator.random((documents, topics)), axis=1)[:, :first] if topics > FIRST else np.arange(topics)
+    )
     shares = np.full((documents, topics), LEAST)
     shares[np.arange(documents)[:, np.newaxis], drawn] += generator.random((documents, first)) + 0.1
-    return shares / shares.sum(axis=1, keepdims=True)
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
 
 
 def _widened(given: npt.NDArray[Any], topics: int) -> Vector:
@@ -144,7 +148,8 @@ def sweep(
     shard : Shard
         The documents.
     local : Arrays
-        Each document begins from its ``document_topic``.
+        Each document begins from its ``document_topic`` or, in the first sweeps, from even proportions: else the
+        random start would hold it.
     rows : Arrays
         ``word_expected`` of the shard's words.
     globals : Arrays
@@ -155,7 +160,7 @@ def sweep(
     Returns
     -------
     local : Arrays
-        The new ``document_topic``.
+        The new one.
     delta : Delta
         Fresh ``word_topic``, ``bound_documents``, ``documents``, ``tokens``, and where a_k is learned ``log_theta``,
         sum_d E[log theta_dk], and ``occupied``, the number of documents that it is a sum over.
@@ -164,9 +169,10 @@ def sweep(
     topics = globals["alpha"].size
     log_theta = np.zeros(topics if globals["learn_alpha"] else 0)
     passes, tolerance = int(globals["document_sweeps"]), float(globals["document_tolerance"])
-    after, by_word, bound = _swept(
-        shard, local["document_topic"], rows["word_expected"], globals["topic_log"], globals, passes, tolerance, log_theta
-    )
+    even, again = int(local["even"]), bool(globals.get("again", False))
+    before = _even(shard, topics) if even > 0 and not again else local["document_topic"]
+    given = rows["word_expected"], globals["topic_log"], globals, passes, tolerance, log_theta
+    after, by_word, bound = _swept(shard, before, *given)
     parts = {
         "bound_documents": fresh(bound),
         "documents": fresh(float(shard.documents)),
@@ -175,7 +181,13 @@ def sweep(
     if log_theta.size:
         parts.update(log_theta=fresh(log_theta, "topic"), occupied=fresh(float((shard.lengths > 0).sum())))
     delta = _delta(shard, by_word, **parts)
-    return {"document_topic": after}, Delta(delta.parts, delta.ids, {"kernel": time.perf_counter() - began})
+    new = {"document_topic": after, "even": np.array(max(even - (not again), 0))}
+    return new, Delta(delta.parts, delta.ids, {"kernel": time.perf_counter() - began})
+
+
+def _even(shard: Shard, topics: int) -> npt.NDArray[np.float32]:
+    """Return E[n_dk] of even proportions."""
+    return np.repeat((shard.lengths / topics).astype(np.float32)[:, np.newaxis], topics, axis=1)
 
 
 def _swept(
@@ -210,8 +222,8 @@ def _swept(
 
 
 def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
-    """Give the rows and globals as they were: what a shard changes acts from the next iteration on."""
-    return rows, globals
+    """Give the rows as they were, as what a shard changes acts from the next iteration on; documents go on."""
+    return rows, {**globals, "again": np.array(True)}
 
 
 def step(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Delta:
@@ -271,9 +283,8 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
     counts = np.ascontiguousarray(_counted(rows)["word_topic"], dtype=np.float64)
     expected = np.empty(counts.shape)
     mean_field.fold_words(counts, np.ones(counts.shape), prior.words, expected, np.zeros(2))
-    even = np.repeat((shard.lengths / total.size).astype(np.float32)[:, np.newaxis], total.size, axis=1)
     limits, log_total = (FOLD_IN_PASSES, FOLD_IN_TOLERANCE), digamma(prior.total + total)
-    after, _, _ = _swept(shard, even, expected, log_total, globals, *limits, np.zeros(0))
+    after, _, _ = _swept(shard, _even(shard, total.size), expected, log_total, globals, *limits, np.zeros(0))
     return {"document_topic": after}
 
 

@@ -49,6 +49,13 @@ class Config(FamilyConfig, title="latent Dirichlet allocation, mean-field variat
         "0 for always all passes",
     )
 
+    even_sweeps: int = Field(
+        20,
+        ge=0,
+        description="first iterations in which documents begin from even proportions instead of where they were: else "
+        "the random start holds them; from then on the objective never falls",
+    )
+
     @field_validator("learn")
     @classmethod
     def _one_kind_each(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
@@ -68,6 +75,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "learn_alpha": np.array(bool({"alpha", "asymmetric-alpha"} & set(config.learn))),
         "document_sweeps": np.array(config.document_sweeps),
         "document_tolerance": np.array(config.document_tolerance),
+        "even_sweeps": np.array(config.even_sweeps),
         "topic_moments": np.zeros((1, config.topics)),
         "topic_log": np.full(config.topics, digamma(config.beta)),
     }

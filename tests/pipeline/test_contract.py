@@ -134,7 +134,7 @@ def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, toy, cuts)
 
 
 def test_families__are_discovered_and_an_unknown_one_is_suggested():
-    assert family_names() == ["hdp", "lda"]
+    assert family_names() == ["hdp", "lda", "vb-lda"]
     with pytest.raises(OptionError, match="did you mean 'lda'"):
         load_family("ldaa")
 

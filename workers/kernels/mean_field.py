@@ -169,17 +169,15 @@ def count_products(
 
 
 @helper
-def _add(
-    first: int, last: int, position: Array, counts: Array, weight: Array, norm: Array, row_topic: Array
-) -> float:
+def _add(first: int, last: int, position: Array, counts: Array, weight: Array, norm: Array, row_topic: Array) -> float:
     """Add a document's pairs to the rows, but for the words' weights; return sum c log norm."""
     logs = 0.0
     for pair in range(first, last):
-        row, total = row_topic[position[pair]], norm[pair - first]
+        row, total = position[pair], norm[pair - first]
         each = counts[pair] / total
         logs += counts[pair] * math.log(total)
         for k in range(weight.size):
-            row[k] += each * weight[k]
+            row_topic[row, k] += each * weight[k]
     return logs
 
 
@@ -206,14 +204,13 @@ def _pass(
     """Give a document's pairs their responsibilities; fill their sums and E[n_dk], and return how far these moved."""
     made[:] = 0.0
     for pair in range(first, last):
-        word = word_expected[position[pair]]
-        total = 0.0
+        row, total = position[pair], 0.0
         for k in range(weight.size):
-            total += weight[k] * word[k]
+            total += weight[k] * word_expected[row, k]
         norm[pair - first] = total
         each = counts[pair] / total
         for k in range(weight.size):
-            made[k] += each * word[k]
+            made[k] += each * word_expected[row, k]
     change = 0.0
     for k in range(weight.size):
         made[k] *= weight[k]
