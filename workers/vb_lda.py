@@ -162,26 +162,29 @@ def sweep(
     local : Arrays
         The new one.
     delta : Delta
-        Fresh ``word_topic``, ``bound_documents``, ``documents``, ``tokens``, and where a_k is learned ``log_theta``,
-        sum_d E[log theta_dk], and ``occupied``, the number of documents that it is a sum over.
+        Fresh ``word_topic``, ``bound_documents``, ``documents``, ``tokens``, ``even`` (the number of documents that
+        began from even proportions), and where a_k is learned ``log_theta``, sum_d E[log theta_dk], and ``occupied``,
+        the number of documents that it is a sum over.
     """
     began = time.perf_counter()
     topics = globals["alpha"].size
     log_theta = np.zeros(topics if globals["learn_alpha"] else 0)
     passes, tolerance = int(globals["document_sweeps"]), float(globals["document_tolerance"])
     even, again = int(local["even"]), bool(globals.get("again", False))
-    before = _even(shard, topics) if even > 0 and not again else local["document_topic"]
+    anew = even > 0 and not again
+    before = _even(shard, topics) if anew else local["document_topic"]
     given = rows["word_expected"], globals["topic_log"], globals, passes, tolerance, log_theta
     after, by_word, bound = _swept(shard, before, *given)
     parts = {
         "bound_documents": fresh(bound),
         "documents": fresh(float(shard.documents)),
         "tokens": fresh(float(shard.tokens)),
+        "even": fresh(float(shard.documents if even > 0 else 0)),
     }
     if log_theta.size:
         parts.update(log_theta=fresh(log_theta, "topic"), occupied=fresh(float((shard.lengths > 0).sum())))
     delta = _delta(shard, by_word, **parts)
-    new = {"document_topic": after, "even": np.array(max(even - (not again), 0))}
+    new = {"document_topic": after, "even": np.array(even - anew)}
     return new, Delta(delta.parts, delta.ids, {"kernel": time.perf_counter() - began})
 
 

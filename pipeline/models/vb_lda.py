@@ -52,8 +52,8 @@ class Config(FamilyConfig, title="latent Dirichlet allocation, mean-field variat
     even_sweeps: int = Field(
         20,
         ge=0,
-        description="first iterations in which documents begin from even proportions instead of where they were: else "
-        "the random start holds them; from then on the objective never falls",
+        description="first iterations in which documents begin from even proportions instead of where they were, "
+        "as else the random start holds them, and nothing is learned; from then on the objective never falls",
     )
 
     @field_validator("learn")
@@ -97,7 +97,8 @@ def footprint(summary: Summary, config: Config) -> Footprint:
 def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
     """Take the topics' totals and, where asked for, learn a_k and b_w.
 
-    Both maximise the bound: a_k by E[log theta_dk] of the documents that have tokens, b_w by E[log phi_kw].
+    Both maximise the bound: a_k by E[log theta_dk] of the documents that have tokens, b_w by E[log phi_kw]. They are
+    held while documents begin from even proportions, as topics that are alike would drive them up.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     beta, learn = float(globals["beta"]), set(config.learn)
     topic_log = digamma(beta + delta["topic_total"])
     after = {**globals, "topic_moments": delta["topic_total"][np.newaxis], "topic_log": topic_log}
-    if "tokens" not in delta:  # the start's delta: nothing has been swept yet
+    if "tokens" not in delta or delta.number("even") > 0:  # the start's delta, of which nothing has been swept yet
         return after
     if "log_theta" in delta and delta.number("occupied") > 0:
         logs, count = delta["log_theta"], delta.number("occupied")

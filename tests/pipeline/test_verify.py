@@ -19,6 +19,7 @@ FITS = (
     {"family": "hdp", "topics": 4},
     {"family": "hdp", "topics": 3, "responsibilities": "dense"},
     {"family": "lda", "topics": 140},
+    {"family": "vb-lda", "topics": 4},
     {"family": "lda", "topics": 3, "schedule": "stochastic", "batch_shards": 2},
 )
 
