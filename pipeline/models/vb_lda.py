@@ -140,6 +140,18 @@ def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
 
     sum_d [log B(gamma_d) - log B(a)] + sum_k [log B(lambda_k) - log B(b)] - sum c q log q, where log B(x) =
     sum_i log G(x_i) - log G(sum_i x_i); gamma and lambda being the best for q, all else of the bound cancels.
+
+    Parameters
+    ----------
+    globals : Arrays
+        As the sweep was made against.
+    delta : Delta
+        What the sweep and the folding of its rows told.
+
+    Returns
+    -------
+    dict of str to float
+        ``objective``; nothing of the start, of which no bound is made.
     """
     if "tokens" not in delta:
         return {}

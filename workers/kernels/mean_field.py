@@ -271,10 +271,8 @@ def scaled(logs: Array) -> None:
 
 @helper
 def logarithms(x: Array, work: Array, bits: Array, out: Array) -> None:
-    """Fill log x, to 1e-15, of normal numbers above 0; `bits` is a view of `work` as whole numbers.
-
-    With x = 2^e m, sqrt(1/2) <= m < sqrt(2), and f = (m - 1)/(m + 1): log m = 2 (f + f^3/3 + f^5/5 + ...).
-    """
+    """Fill log x, to 1e-15, of normal numbers above 0; `bits` is a view of `work` as whole numbers."""
+    # With x = 2^e m, sqrt(1/2) <= m < sqrt(2), and f = (m - 1)/(m + 1): log m = 2 (f + f^3/3 + f^5/5 + ...).
     for k in range(x.size):
         work[k] = x[k]
     for k in range(x.size):
@@ -304,10 +302,8 @@ def exponentials(x: Array, work: Array, bits: Array, out: Array) -> None:
 
 @helper
 def digammas(x: Array, work: Array, bits: Array, out: Array) -> None:
-    """Fill psi(x), to 1e-12, for 1e-12 <= x <= 1e30: the series at z = x + 8, less 1/x + 1/(x+1) + ... + 1/(x+7).
-
-    With y = x (x + 7), the last sum is (2x + 7) ( 1/y + 1/(y+6) + 1/(y+10) + 1/(y+12) ).
-    """
+    """Fill psi(x), to 1e-12, for 1e-12 <= x <= 1e30: the series at z = x + 8, less 1/x + 1/(x+1) + ... + 1/(x+7)."""
+    # With y = x (x + 7), the last sum is (2x + 7) ( 1/y + 1/(y+6) + 1/(y+10) + 1/(y+12) ).
     for k in range(x.size):
         work[k] = x[k] + 8.0
     logarithms(work, work, bits, out)
