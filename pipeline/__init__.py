@@ -1,7 +1,8 @@
 """What a run is: configuration, model families, the loop, progress, evaluation and the commands.
 
 The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `topics`, `evaluate`, `infer`, `info` and
-`verify` do what the commands of the same names do, `resume` what ``fit --resume`` does; `Model` opens what `fit` made.
+`verify` do what the commands of the same names do, `resume` what ``fit --resume`` does, `coherence` what ``evaluate
+--coherence`` does; `Model` opens what `fit` made.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collapsar.pipeline.cohering import Coherence, coherence
     from collapsar.pipeline.describing import Topic, topics
     from collapsar.pipeline.evaluation import Evaluation, evaluate
     from collapsar.pipeline.executor import TLS
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collapsar.storage.corpus import Corpus
 
 _HOMES = {
+    "Coherence": "collapsar.pipeline.cohering",
     "Corpus": "collapsar.storage.corpus",
     "Evaluation": "collapsar.pipeline.evaluation",
     "Findings": "collapsar.pipeline.verifying",
@@ -31,6 +34,7 @@ _HOMES = {
     "Topic": "collapsar.pipeline.describing",
     "Plan": "collapsar.pipeline.planning",
     "TLS": "collapsar.pipeline.executor",
+    "coherence": "collapsar.pipeline.cohering",
     "estimate": "collapsar.pipeline.planning",
     "evaluate": "collapsar.pipeline.evaluation",
     "fit": "collapsar.pipeline.fitting",
@@ -46,12 +50,14 @@ _HOMES = {
 
 __all__ = [
     "TLS",
+    "Coherence",
     "Corpus",
     "Evaluation",
     "Findings",
     "Model",
     "Plan",
     "Topic",
+    "coherence",
     "estimate",
     "evaluate",
     "fit",

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.opening import Model
@@ -56,6 +57,41 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     if words < 1:
         raise OptionError(f"--words: expected 1 or more, found {words}")
     model = Model(run)
+    ids, share, word, probability = describe(model, words)
+    names = model.vocabulary.words
+    return [
+        Topic(
+            int(ids[row]),
+            float(share[row]),
+            [(names[one], float(p)) for one, p in zip(word[row], probability[row], strict=True)],
+        )
+        for row in range(ids.size)
+    ]
+
+
+def describe(
+    model: Model, words: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Describe the topics of a model over the whole vocabulary.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    words : int
+        Words to give of each topic; no more than there are.
+
+    Returns
+    -------
+    ids : numpy.ndarray of int64, shape (topics,)
+        Permanent ids, the largest topic first.
+    share : numpy.ndarray of float64, shape (topics,)
+        Each one's share of the tokens.
+    word : numpy.ndarray of int64, shape (topics, words)
+        Ids of the most probable words of each, falling.
+    probability : numpy.ndarray of float64, shape (topics, words)
+        Their probabilities.
+    """
     family = load_family(model.record.family)
     found = []
     for number, (low, _) in enumerate(model.blocks):
@@ -65,12 +101,4 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     word = np.concatenate([part[2] for part in found], axis=1)
     probability = np.concatenate([part[3] for part in found], axis=1)
     top = np.argsort(-probability, axis=1, kind="stable")[:, :words]
-    names = model.vocabulary.words
-    return [
-        Topic(
-            int(ids[row]),
-            float(share[row]),
-            [(names[word[row, place]], float(probability[row, place])) for place in top[row]],
-        )
-        for row in range(ids.size)
-    ]
+    return ids, share, np.take_along_axis(word, top, axis=1), np.take_along_axis(probability, top, axis=1)

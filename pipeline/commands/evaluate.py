@@ -2,49 +2,89 @@
 
 --heldout: document completion, on held-out tokens of the training documents.
 --unseen: new documents, half of whose tokens are fitted and half scored.
+--coherence: whether the topics' words meet in documents, by themselves or beside a score.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from collapsar.pipeline.commands.options import add_json, add_scheduler, print_json, tls_of
 
-HELP = "score a model on held-out tokens or unseen documents"
+if TYPE_CHECKING:
+    from collapsar.pipeline.cohering import Coherence
+
+HELP = "score a model on held-out tokens or unseen documents, or its topics' coherence"
+SOURCES = "--heldout --unseen --coherence"
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
     """Add the command's options."""
     parser.add_argument("model", metavar="RUN", help="a run or a model")
-    which = parser.add_mutually_exclusive_group(required=True)
+    which = parser.add_mutually_exclusive_group()
     which.add_argument("--heldout", metavar="CORPUS", help="further tokens of the training documents")
     which.add_argument("--unseen", metavar="CORPUS", help="other documents, with the same vocabulary")
+    parser.add_argument(
+        "--coherence",
+        metavar="CORPUS",
+        help="documents in which the topics' words are counted, such as the training ones",
+    )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="S", help="chooses the halves of unseen documents (default: 0)"
     )
     add_scheduler(parser, "threads")
     add_json(parser)
+    parser.set_defaults(refuse=parser.error)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print the score."""
-    from collapsar.pipeline.evaluation import evaluate
+    """Print the score, the coherence, or both."""
+    scored = arguments.heldout is not None or arguments.unseen is not None
+    if not scored and arguments.coherence is None:
+        arguments.refuse(f"one of the arguments {SOURCES} is required")
+    where: dict[str, Any] = {
+        "scheduler": arguments.scheduler,
+        "workers": arguments.workers,
+        "tls": tls_of(arguments),
+    }
+    found: dict[str, Any] = {}
+    lines: list[str] = []
+    if scored:
+        from collapsar.pipeline.evaluation import evaluate
 
-    found = evaluate(
-        arguments.model,
-        heldout=arguments.heldout,
-        unseen=arguments.unseen,
-        seed=arguments.seed,
-        scheduler=arguments.scheduler,
-        workers=arguments.workers,
-        tls=tls_of(arguments),
-    )
+        score = evaluate(
+            arguments.model, heldout=arguments.heldout, unseen=arguments.unseen, seed=arguments.seed, **where
+        )
+        found.update(asdict(score))
+        lines += [f"score      {score.score:.4f} nats a token", f"perplexity {score.perplexity:.2f}"]
+        lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents", f"defined as {score.definition}"]
+    if arguments.coherence is not None:
+        from collapsar.pipeline.cohering import coherence
+
+        coherent = coherence(arguments.model, arguments.coherence, **where)
+        found["coherence"] = _record(coherent)
+        counted = sum(not math.isnan(value) for value in coherent.topic_npmi)
+        lines += [f"coherence  {coherent.npmi:.4f} (NPMI), mean of {counted:,} topics"]
+        lines += [f"diversity  {coherent.diversity:.4f}", f"counted in {coherent.documents:,} documents"]
+        lines += [f"defined as {coherent.definition}"]
     if arguments.json:
-        print_json(asdict(found))
+        print_json(found)
         return
-    print(f"score      {found.score:.4f} nats a token")
-    print(f"perplexity {found.perplexity:.2f}")
-    print(f"tokens     {found.tokens:,} in {found.documents:,} documents")
-    print(f"defined as {found.definition}")
+    print("\n".join(lines))
+
+
+def _record(found: Coherence) -> dict[str, Any]:
+    """Return what JSON can hold: null for topics that are left out."""
+    each = zip(found.topics.tolist(), found.topic_npmi.tolist(), strict=True)
+    topics = [{"id": number, "npmi": None if math.isnan(value) else value} for number, value in each]
+    return {
+        "npmi": found.npmi,
+        "diversity": found.diversity,
+        "topics": topics,
+        "documents": found.documents,
+        "definition": found.definition,
+    }

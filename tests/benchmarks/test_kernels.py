@@ -16,6 +16,7 @@ from collapsar.workers.kernels.active import begin, sweep_active
 from collapsar.workers.kernels.assign import sweep_second, sweep_zeroth
 from collapsar.workers.kernels.background import fold_rows, spread
 from collapsar.workers.kernels.lists import carry, choose
+from collapsar.workers.kernels.mean_field import fold_words, sweep_mean_field
 from collapsar.workers.kernels.predict import fold_in, pair_probability
 from collapsar.workers.kernels.stochastic import sweep_stochastic
 from collapsar.workers.kernels.words import add_counts, add_log_absent, word_tables
@@ -340,3 +341,21 @@ def test_sweep_stochastic(benchmark, state):
     benchmark.extra_info["pairs"] = shard.pairs
     np.testing.assert_allclose(found.sum(axis=1), shard.lengths, rtol=1e-4)
     np.testing.assert_allclose(totals.sum(), shard.tokens, rtol=1e-3)
+
+
+@pytest.mark.parametrize("passes", [1, 5])
+def test_sweep_mean_field(benchmark, state, passes):
+    shard, _, mean, _, documents = state
+    prior, found, rows = np.full(TOPICS, 0.1), np.empty_like(documents), np.empty_like(mean)
+    given = shard.offsets, shard.position, shard.counts, mean + 0.1, prior, np.zeros(TOPICS), documents
+    benchmark(sweep_mean_field, *given, passes, 0.0, found, rows, np.zeros(0), np.zeros(1))
+    benchmark.extra_info["pairs"] = shard.pairs
+    np.testing.assert_allclose(found.sum(axis=1), shard.lengths, rtol=1e-5)
+
+
+def test_fold_words(benchmark, state):
+    _, _, mean, _, _ = state
+    expected = np.empty_like(mean)
+    benchmark(fold_words, mean, np.ones_like(mean), np.full(len(mean), 0.1), expected, np.zeros(2))
+    benchmark.extra_info["cells"] = mean.size
+    np.testing.assert_allclose(expected.max(axis=1), 1.0)

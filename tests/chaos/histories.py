@@ -30,6 +30,7 @@ SESSIONS = 60
 KINDS = (
     {"family": "lda", "topics": 3},
     {"family": "hdp", "topics": 4},
+    {"family": "vb-lda", "topics": 3, "even_sweeps": 2},
     {"family": "lda", "topics": 3, "order": 2, "learn": ["alpha", "beta"]},
     {"family": "hdp", "topics": 3, "responsibilities": "dense"},
     {"family": "lda", "topics": 3, "schedule": "stochastic", "passes": 2, "batch_shards": 1},

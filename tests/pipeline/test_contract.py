@@ -134,7 +134,7 @@ def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, toy, cuts)
 
 
 def test_families__are_discovered_and_an_unknown_one_is_suggested():
-    assert family_names() == ["gibbs-hdp", "gibbs-lda", "hdp", "lda"]
+    assert family_names() == ["gibbs-hdp", "gibbs-lda", "hdp", "lda", "vb-lda"]
     with pytest.raises(OptionError, match="did you mean 'lda'"):
         load_family("ldaa")
 
@@ -177,8 +177,12 @@ MATRIX = {
     "hdp": OPTIONS,
     "gibbs-lda": [{"topics": 3}, {"topics": 3, "learn": ["asymmetric-alpha", "beta"]}],
     "gibbs-hdp": [{}, {"start_topics": 1}],
+    "vb-lda": [{"topics": 3}, {"topics": 3, "learn": ["beta"]}],
 }
 EACH = [pytest.param(name, options, id=f"{name}-{options}") for name in family_names() for options in MATRIX[name]]
+
+
+NOTHING = {"vb-lda": {"pair", "swept"}}  # what families take no memory for
 
 
 @pytest.mark.parametrize(("name", "options"), EACH)
@@ -208,7 +212,8 @@ def test_footprint__is_finite_and_above_zero(name):
             given = {**options, **({"topics": 50} if "topics" in options else {})}
             found = load_family(name).footprint(summary, make_config(name, given))
             assert isinstance(found, Footprint)
-            assert all(0 < value < np.inf for value in vars(found).values())
+            assert all(0 <= value < np.inf for value in vars(found).values())
+            assert {part for part, value in vars(found).items() if value == 0} == NOTHING.get(name, set())
             assert found.shown <= found.kept
 
 

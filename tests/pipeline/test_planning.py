@@ -331,7 +331,7 @@ HELD = [
     for family in ("lda", "hdp")
     for topics in (3, 40)
     for options in ({}, {"responsibilities": "dense"}, {"order": 2}, {"momentum": 0.0}, {"learn": ["beta"]})
-]
+] + [("vb-lda", {"topics": topics}) for topics in (3, 40)]
 
 
 class Recording(SerialExecutor):

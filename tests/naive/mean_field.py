@@ -1,0 +1,56 @@
+"""Mean-field updates, a document at a time, with responsibilities written out."""
+
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import digamma, gammaln, logsumexp
+
+
+def responsibilities(log_document, log_word):
+    """q ~ exp(log_document + log_word), and its logarithm; shape (pairs, topics)."""
+    logs = log_document + log_word
+    logs = logs - logsumexp(logs, axis=1, keepdims=True)
+    return np.exp(logs), logs
+
+
+def sweep(offsets, position, counts, word_expected, prior, topic_log, before, passes, tolerance):
+    """E[n_dk], E[n_kw], sum_d E[log theta_dk] and the documents' part of the bound."""
+    log_word, by_document = np.log(word_expected), np.zeros(before.shape)
+    by_word, log_theta, bound = np.zeros(word_expected.shape), np.zeros(prior.size), 0.0
+    for d, (first, last) in enumerate(pairwise(offsets)):
+        if first == last:
+            continue
+        words, count = position[first:last], counts[first:last, np.newaxis]
+        here = before[d].astype(np.float64)
+        for _ in range(passes):
+            q, logs = responsibilities(digamma(prior + here) - topic_log, log_word[words])
+            new = (count * q).sum(axis=0)
+            change, here = np.abs(new - here).mean(), new
+            if change < tolerance:
+                break
+        by_document[d] = here
+        np.add.at(by_word, words, count * q)
+        gamma = prior + here
+        log_theta += digamma(gamma) - digamma(gamma.sum())
+        bound += (count * q * (log_word[words] - logs)).sum()
+        bound += (gammaln(gamma) - gammaln(prior)).sum() - gammaln(gamma.sum()) + gammaln(prior.sum())
+    return by_document, by_word, log_theta, bound
+
+
+def products(offsets, position, counts, document_weight, word_weight):
+    """E[n_dk] and E[n_kw] of q ~ document_weight word_weight."""
+    by_document, by_word = np.zeros(document_weight.shape), np.zeros(word_weight.shape)
+    for d, (first, last) in enumerate(pairwise(offsets)):
+        q = document_weight[d] * word_weight[position[first:last]]
+        q = counts[first:last, np.newaxis] * q / q.sum(axis=1, keepdims=True)
+        by_document[d] = q.sum(axis=0)
+        np.add.at(by_word, position[first:last], q)
+    return by_document, by_word
+
+
+def fold(word_topic, word_expected, prior):
+    """exp(psi(lambda_kw)), each word's largest being one; the words' part of the bound; sum_kw psi(lambda_kw)."""
+    b = prior[:, np.newaxis]
+    logs = digamma(b + word_topic)
+    bound = (gammaln(b + word_topic) - gammaln(b) - word_topic * np.log(word_expected)).sum()
+    return np.exp(logs - logs.max(axis=1, keepdims=True)), bound, logs.sum()
