@@ -24,7 +24,7 @@ from collapsar.pipeline.contract import FamilyConfig
 from collapsar.pipeline.estimators.fitted import Fitted, in_order, stepped
 from collapsar.pipeline.estimators.matrices import as_corpus, portions, validated
 from collapsar.pipeline.estimators.running import fit_here
-from collapsar.pipeline.executor import Executor, SerialExecutor
+from collapsar.pipeline.executor import Executor, SerialExecutor, check_scheduler
 from collapsar.pipeline.fitting import fit
 from collapsar.pipeline.loop import mean_score
 from collapsar.pipeline.placing import Where
@@ -55,14 +55,9 @@ def _can_step(estimator: TopicEstimator) -> bool:
 class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the families' estimators.
 
-    A subclass names its family and, in `OPTIONS`, those of the family's options that are parameters of its own; its
-    ``__init__`` has them besides ``n_components`` and the parameters below.
-
-    Parameters
-    ----------
-    max_iter, tol, random_state, n_jobs, total_documents, fractional, shard_tokens, scheduler, workers, memory, run, \
-options
-        As for `collapsar.pipeline.estimators.CollapsedLDA`.
+    A subclass names its family and, in `OPTIONS`, those of the family's options that are parameters of its own. Its
+    ``__init__``, from whose signature scikit-learn knows the parameters, has these and those named here, and calls
+    `_take`.
     """
 
     FAMILY: ClassVar[str]
@@ -71,39 +66,28 @@ options
     STOCHASTIC: ClassVar[bool] = False  # whether there is a stochastic schedule, for `partial_fit`
 
     n_components: int
+    max_iter: int
+    tol: float
+    random_state: Any
+    n_jobs: int | None
+    total_documents: int
+    fractional: str
+    shard_tokens: int | None
+    scheduler: str
+    workers: int | None
+    memory: str | int | None
+    run: str | os.PathLike[str] | None
+    options: Mapping[str, Any] | None
+
     n_features_in_: int
     n_iter_: int
     _fitted: Fitted
     _words: list[str] | None  # of a corpus; a matrix has ``feature_names_in_`` or none
 
-    def __init__(
-        self,
-        *,
-        max_iter: int,
-        tol: float,
-        random_state: Any,
-        n_jobs: int | None,
-        total_documents: int,
-        fractional: str,
-        shard_tokens: int | None,
-        scheduler: str,
-        workers: int | None,
-        memory: str | int | None,
-        run: str | os.PathLike[str] | None,
-        options: Mapping[str, Any] | None,
-    ) -> None:
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.total_documents = total_documents
-        self.fractional = fractional
-        self.shard_tokens = shard_tokens
-        self.scheduler = scheduler
-        self.workers = workers
-        self.memory = memory
-        self.run = run
-        self.options = options
+    def _take(self, given: Mapping[str, Any]) -> None:
+        """Set the parameters as ``__init__`` was given them, which is all that it may do."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -127,13 +111,14 @@ options
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _threads(self) -> int:
+        check_scheduler(self.scheduler, self.workers)
         return (
             self.workers if self.workers is not None and self.scheduler == "threads" else effective_n_jobs(self.n_jobs)
         )
 
     # Fitting.
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002, N803
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Fit topics to documents.
 
         Parameters
@@ -159,6 +144,8 @@ options
             options, limits = self._asked()
             make_config(self.FAMILY, options)
             seed = self._seed()
+            for name in ("_fitted", "n_iter_"):  # after a fit that fails, what was fitted to other columns is not used
+                self._forget(name)
             with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
                 corpus = self._corpus_of(X, place)
                 self._keep(*self._fit(corpus, place, seed, options, limits))
@@ -181,13 +168,13 @@ options
         model = fit(corpus.folder.address, out, family=self.FAMILY, seed=seed, **where, **limits, **options)
         return Fitted.of(model, corpus.manifest.documents, corpus.manifest.tokens), model.record.iterations
 
-    def _corpus_of(self, X: Any, place: str) -> Corpus:  # noqa: N803
+    def _corpus_of(self, X: Any, place: str) -> Corpus:
         """Open or write the corpus to fit to, and remember its words."""
         corpus = as_corpus(X)
         if corpus is not None:
             self._remember(corpus)
             return corpus
-        X = validated(self, X, reset=True)  # noqa: N806
+        X = validated(self, X, reset=True)
         self._words = None
         names = getattr(self, "feature_names_in_", None)
         words = [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
@@ -216,7 +203,7 @@ options
             delattr(self, name)
 
     @available_if(_can_step)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002, N803
+    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Make one step of the stochastic schedule, on all documents of X together.
 
         Steps decay as those of ``collapsar fit --schedule stochastic`` do: X is swept in batches of 32 documents, of
@@ -272,7 +259,7 @@ options
         found: npt.NDArray[np.float64] = self._components
         return found
 
-    def transform(self, X: Any) -> npt.NDArray[np.float64]:  # noqa: N803
+    def transform(self, X: Any) -> npt.NDArray[np.float64]:
         """Fit the proportions of documents, seen or unseen, with the topics held fixed.
 
         Parameters
@@ -289,7 +276,7 @@ options
         parts = list(self._each(X, lambda number, _, documents: (self._fitted.proportions, number, documents)))
         return np.concatenate(parts) if parts else np.zeros((0, self._n_features_out))
 
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002, N803
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
         """Score unseen documents by completing them; higher is better.
 
         Proportions are fitted on a random half of each document's tokens with the topics held fixed; the score is the
@@ -317,7 +304,7 @@ options
             raise InputError("X", "no token is left to score")
         return score
 
-    def perplexity(self, X: Any, y: Any = None) -> float:  # noqa: ARG002, N803
+    def perplexity(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
         """Return the perplexity of unseen documents, exp(-score); lower is better.
 
         Parameters
@@ -334,7 +321,7 @@ options
         """
         return math.exp(-self.score(X))
 
-    def _portions_of(self, X: Any, most: int, *, reset: bool = False) -> Iterator[Documents]:  # noqa: N803
+    def _portions_of(self, X: Any, most: int, *, reset: bool = False) -> Iterator[Documents]:
         """Give the documents of a matrix or corpus in portions of so many, or shards."""
         corpus = as_corpus(X)
         if corpus is None:
@@ -355,7 +342,7 @@ options
         for reference in corpus.references:
             yield reference.documents()
 
-    def _each(self, X: Any, task: Callable[[int, int, Documents], tuple[Any, ...]]) -> Iterator[Any]:  # noqa: N803
+    def _each(self, X: Any, task: Callable[[int, int, Documents], tuple[Any, ...]]) -> Iterator[Any]:
         """Run a task on each portion of documents, by its number and that of its first document."""
 
         def submitted() -> Iterator[tuple[Any, ...]]:
@@ -371,7 +358,7 @@ options
         finally:
             executor.close()
 
-    def to_pyldavis(self, X: Any, vocabulary: Sequence[str] | None = None) -> dict[str, Any]:  # noqa: N803
+    def to_pyldavis(self, X: Any, vocabulary: Sequence[str] | None = None) -> dict[str, Any]:
         """Return what ``pyLDAvis.prepare(**...)`` takes to draw the topics.
 
         Documents and words without tokens are left out: they have no share of anything, and pyLDAvis takes logarithms.

@@ -45,8 +45,8 @@ class CollapsedLDA(TopicEstimator):
         What to do about counts that are not whole: refuse them, or take the nearest whole number. The model is one of
         tokens: there are no halves of them.
     shard_tokens : int, optional
-        Tokens of a shard, of which threads sweep one each; by default an eighth of all, between 100,000 and 2,000,000.
-        Another number gives another model, about as good.
+        Tokens of a shard, of which each thread sweeps one at a time; by default an eighth of all, between 100,000 and
+        2,000,000. Another number gives another model, about as good. A corpus has its shards.
     scheduler : str, optional
         Where `fit` runs, as for `collapsar.pipeline.fit`. A cluster elsewhere must see the documents: give it a corpus
         on a store that it sees. `transform` and `score` run in threads of this process.
@@ -110,26 +110,7 @@ class CollapsedLDA(TopicEstimator):
         run: str | os.PathLike[str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            total_documents=total_documents,
-            fractional=fractional,
-            shard_tokens=shard_tokens,
-            scheduler=scheduler,
-            workers=workers,
-            memory=memory,
-            run=run,
-            options=options,
-        )
-        self.n_components = n_components
-        self.alpha = alpha
-        self.beta = beta
-        self.learn = learn
-        self.order = order
-        self.flatten = flatten
+        self._take(locals())
 
 
 class CollapsedHDP(TopicEstimator):
@@ -200,29 +181,7 @@ options : optional
         run: str | os.PathLike[str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            total_documents=total_documents,
-            fractional=fractional,
-            shard_tokens=shard_tokens,
-            scheduler=scheduler,
-            workers=workers,
-            memory=memory,
-            run=run,
-            options=options,
-        )
-        self.n_components = n_components
-        self.alpha_shape = alpha_shape
-        self.alpha_rate = alpha_rate
-        self.gamma_shape = gamma_shape
-        self.gamma_rate = gamma_rate
-        self.beta = beta
-        self.learn = learn
-        self.order = order
-        self.flatten = flatten
+        self._take(locals())
 
 
 class VariationalLDA(TopicEstimator):
@@ -276,23 +235,7 @@ options : optional
         run: str | os.PathLike[str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            total_documents=total_documents,
-            fractional=fractional,
-            shard_tokens=shard_tokens,
-            scheduler=scheduler,
-            workers=workers,
-            memory=memory,
-            run=run,
-            options=options,
-        )
-        self.n_components = n_components
-        self.alpha = alpha
-        self.beta = beta
+        self._take(locals())
 
 
 class GibbsLDA(TopicEstimator):
@@ -346,23 +289,7 @@ options : optional
         run: str | os.PathLike[str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            total_documents=total_documents,
-            fractional=fractional,
-            shard_tokens=shard_tokens,
-            scheduler=scheduler,
-            workers=workers,
-            memory=memory,
-            run=run,
-            options=options,
-        )
-        self.n_components = n_components
-        self.alpha = alpha
-        self.beta = beta
+        self._take(locals())
 
 
 class GibbsHDP(TopicEstimator):
@@ -420,23 +347,4 @@ options : optional
         run: str | os.PathLike[str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            total_documents=total_documents,
-            fractional=fractional,
-            shard_tokens=shard_tokens,
-            scheduler=scheduler,
-            workers=workers,
-            memory=memory,
-            run=run,
-            options=options,
-        )
-        self.n_components = n_components
-        self.alpha_shape = alpha_shape
-        self.alpha_rate = alpha_rate
-        self.gamma_shape = gamma_shape
-        self.gamma_rate = gamma_rate
-        self.beta = beta
+        self._take(locals())

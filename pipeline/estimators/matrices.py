@@ -20,14 +20,14 @@ CELLS = 1 << 24  # of a dense array that are made sparse at a time
 FRACTIONAL = ("error", "round")
 
 
-def as_corpus(X: Any) -> Corpus | None:  # noqa: N803
+def as_corpus(X: Any) -> Corpus | None:
     """Open what names a corpus; None for a matrix."""
     if isinstance(X, Corpus):
         return X
     return Corpus(X) if isinstance(X, (str, os.PathLike)) else None
 
 
-def validated(estimator: Any, X: Any, *, reset: bool) -> Any:  # noqa: N803
+def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Check a matrix and, of one that is fitted to, remember its columns.
 
     Parameters
@@ -60,12 +60,12 @@ def validated(estimator: Any, X: Any, *, reset: bool) -> Any:  # noqa: N803
     return validate_data(estimator, X, reset=reset, skip_check_array=True)
 
 
-def is_dask(X: Any) -> bool:  # noqa: N803
+def is_dask(X: Any) -> bool:
     """Tell whether it is a Dask array; Dask is not imported for that."""
     return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "blocks")
 
 
-def portions(X: Any, most: int, fractional: str, name: str) -> Iterator[Documents]:  # noqa: N803
+def portions(X: Any, most: int, fractional: str, name: str) -> Iterator[Documents]:
     """Give the rows of a checked matrix as documents.
 
     Parameters
@@ -106,7 +106,7 @@ def portions(X: Any, most: int, fractional: str, name: str) -> Iterator[Document
         yield Documents.join(waiting)
 
 
-def _parts(X: Any, most: int, name: str) -> Iterator[Any]:  # noqa: N803
+def _parts(X: Any, most: int, name: str) -> Iterator[Any]:
     """Cut a matrix by rows; blocks of a Dask array are computed one after another."""
     if not is_dask(X):
         rows = most if scipy.sparse.issparse(X) else min(most, max(CELLS // X.shape[1], 1))

@@ -14,6 +14,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -33,16 +34,36 @@ COLLAPSED = [CollapsedLDA, CollapsedHDP]
 
 # Without being told to round, the estimators refuse counts that are not whole, which these checks feed them.
 FRACTIONAL = dict.fromkeys(
-    """
-    check_fit_score_takes_y check_estimators_overwrite_params check_dont_overwrite_parameters
-    check_estimators_fit_returns_self check_readonly_memmap_input check_n_features_in_after_fitting
-    check_estimators_dtypes check_dtype_object check_pipeline_consistency check_estimators_nan_inf
-    check_estimator_sparse_tag check_estimator_sparse_array check_estimator_sparse_matrix check_estimators_pickle
-    check_f_contiguous_array_estimator check_transformer_data_not_an_array check_transformer_general
-    check_transformer_preserve_dtypes check_transformer_n_iter check_methods_sample_order_invariance
-    check_methods_subset_invariance check_fit2d_1sample check_fit2d_1feature check_dict_unchanged check_fit_idempotent
-    check_fit_check_is_fitted check_n_features_in check_fit2d_predict1d
-    """.split(),
+    [
+        "check_fit_score_takes_y",
+        "check_estimators_overwrite_params",
+        "check_dont_overwrite_parameters",
+        "check_estimators_fit_returns_self",
+        "check_readonly_memmap_input",
+        "check_n_features_in_after_fitting",
+        "check_estimators_dtypes",
+        "check_dtype_object",
+        "check_pipeline_consistency",
+        "check_estimators_nan_inf",
+        "check_estimator_sparse_tag",
+        "check_estimator_sparse_array",
+        "check_estimator_sparse_matrix",
+        "check_estimators_pickle",
+        "check_f_contiguous_array_estimator",
+        "check_transformer_data_not_an_array",
+        "check_transformer_general",
+        "check_transformer_preserve_dtypes",
+        "check_transformer_n_iter",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_fit2d_1sample",
+        "check_fit2d_1feature",
+        "check_dict_unchanged",
+        "check_fit_idempotent",
+        "check_fit_check_is_fitted",
+        "check_n_features_in",
+        "check_fit2d_predict1d",
+    ],
     "the check fits to fractions, and a count of words is a whole number",
 )
 
@@ -273,20 +294,20 @@ FORMATS = {
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_fit__any_format__is_the_same(name, counts):
-    X = FORMATS[name](counts)
-    estimator = small_of(CollapsedLDA, shard_tokens=500).fit(X)
+    matrix = FORMATS[name](counts)
+    estimator = small_of(CollapsedLDA, shard_tokens=500).fit(matrix)
     expected = small_of(CollapsedLDA, shard_tokens=500).fit(counts)
     assert bits(estimator) == bits(expected)
-    assert np.array_equal(estimator.transform(X), expected.transform(counts))
-    assert estimator.score(X) == expected.score(counts)
+    assert np.array_equal(estimator.transform(matrix), expected.transform(counts))
+    assert estimator.score(matrix) == expected.score(counts)
 
 
 def test_fit__matrix_of_long_indices_and_duplicates__is_left_as_it_is(counts):
     ones = np.ones(3, dtype=np.int64)
-    X = scipy.sparse.csr_array((ones, np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 3))
-    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
-    estimator = small_of(CollapsedLDA).fit(X)
-    assert X.indices.tolist() == [2, 0, 2]
+    matrix = scipy.sparse.csr_array((ones, np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 3))
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    estimator = small_of(CollapsedLDA).fit(matrix)
+    assert matrix.indices.tolist() == [2, 0, 2]
     assert bits(estimator) == bits(small_of(CollapsedLDA).fit(np.array([[1, 0, 2]])))
 
 
@@ -297,8 +318,8 @@ def test_fit__dask_array__comes_a_row_of_blocks_at_a_time(counts):
         made.append(rows.shape[0])
         return rows
 
-    X = da.from_array(counts, chunks=(10, 30)).map_blocks(block, meta=np.zeros((0, 0), dtype=int))
-    parts = portions(validated(small_of(CollapsedLDA), X, reset=True), 10, "error", "CollapsedLDA")
+    matrix = da.from_array(counts, chunks=(10, 30)).map_blocks(block, meta=np.zeros((0, 0), dtype=int))
+    parts = portions(validated(small_of(CollapsedLDA), matrix, reset=True), 10, "error", "CollapsedLDA")
     for number, part in enumerate(parts):
         assert len(part) == 10
         assert len(made) == number + 1
@@ -333,12 +354,12 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_fit__wrong_counts__are_refused(name):
-    X, message = WRONG[name]
+    matrix, message = WRONG[name]
     with pytest.raises(ValueError, match=message):
-        small_of(CollapsedLDA).fit(X)
+        small_of(CollapsedLDA).fit(matrix)
     if name not in ("no word", "no document"):
         with pytest.raises(ValueError, match=message):
-            small_of(CollapsedLDA).partial_fit(X)
+            small_of(CollapsedLDA).partial_fit(matrix)
 
 
 def test_fit__fractions__are_rounded_when_asked_for():
@@ -372,6 +393,15 @@ def test_fit__what_is_left_of_it__is_nothing(counts, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="whole"):
         small_of(CollapsedLDA).fit(np.array([[0.5]]))
     assert not list(tmp_path.iterdir())
+
+
+def test_fit__that_fails__leaves_it_unfitted(counts):
+    estimator = small_of(CollapsedLDA).fit(counts)
+    with pytest.raises(ValueError, match="whole"):
+        estimator.fit(counts[:, :20] + 0.5)
+    with pytest.raises(NotFittedError):
+        estimator.transform(counts[:, :20])
+    assert not hasattr(estimator, "components_")
 
 
 # Steps.
