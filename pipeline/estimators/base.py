@@ -8,7 +8,6 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
 from collapsar.pipeline.contract import FamilyConfig
 from collapsar.pipeline.estimators.fitted import Fitted, in_order, stepped
-from collapsar.pipeline.estimators.matrices import as_corpus, portions, validated
+from collapsar.pipeline.estimators.matrices import as_corpus, portions, validated, written
 from collapsar.pipeline.estimators.running import fit_here
 from collapsar.pipeline.executor import Executor, SerialExecutor, check_scheduler
 from collapsar.pipeline.fitting import fit
@@ -32,12 +31,9 @@ from collapsar.pipeline.requests import Request
 from collapsar.pipeline.threads import ThreadExecutor
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, MismatchError, OptionError
-from collapsar.storage.folder import Folder, created
 from collapsar.storage.shard import Documents, Shard
 from collapsar.storage.vocabulary import words_digest
-from collapsar.storage.writer import CorpusWriter
 
-WRITTEN = 100_000  # documents at a time
 SETTLED = 512  # documents of a portion; what is drawn for a document may depend on it, so it is not the threads'
 WHERE = ("scratch", "checkpoint_every", "patience", "tls")  # of the options, what says where it runs
 NAMES = {"topics": "n_components", "iterations": "max_iter", "tolerance": "tol"}  # here, by their names elsewhere
@@ -178,15 +174,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._words = None
         names = getattr(self, "feature_names_in_", None)
         words = [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
-        with created(Folder(Path(place) / "corpus")) as folder:
-            writer = CorpusWriter(folder, len(words), self.shard_tokens)
-            for documents in portions(X, WRITTEN, self.fractional, type(self).__name__):
-                writer.add(documents)
-            try:
-                writer.finish(words)
-            except InputError as error:
-                raise InputError("X", error.expected) from None
-        return Corpus(Path(place) / "corpus")
+        return written(X, f"{place}/corpus", words, self.shard_tokens, self.fractional, type(self).__name__)
 
     def _remember(self, corpus: Corpus) -> None:
         """Remember the words of a corpus that is fitted to."""
@@ -233,7 +221,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             before = getattr(self, "_fitted", None)
             if before is None:
                 self._base_seed = self._seed()
-            documents = Documents.join(list(self._portions_of(X, WRITTEN, reset=before is None)))
+            documents = Documents.join(list(self._portions_of(X, SETTLED, reset=before is None)))
             shard = Shard.of(0, documents)
             if not shard.tokens:
                 if before is None:

@@ -12,10 +12,12 @@ from sklearn.utils.validation import check_array, validate_data
 
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, OptionError
+from collapsar.storage.folder import Folder, created
 from collapsar.storage.readers.source import INT32_MAX
 from collapsar.storage.shard import Documents
-from collapsar.storage.writer import numbered_ids
+from collapsar.storage.writer import CorpusWriter, numbered_ids
 
+WRITTEN = 100_000  # documents at a time
 CELLS = 1 << 24  # of a dense array that are made sparse at a time
 FRACTIONAL = ("error", "round")
 
@@ -104,6 +106,45 @@ def portions(X: Any, most: int, fractional: str, name: str) -> Iterator[Document
             waiting, count = [whole.slice(most, count)], count - most
     if count:
         yield Documents.join(waiting)
+
+
+def written(X: Any, folder: str, words: list[str], shard_tokens: int | None, fractional: str, name: str) -> Corpus:
+    """Write a checked matrix as a corpus.
+
+    Parameters
+    ----------
+    X : numpy.ndarray, sparse matrix in CSR or Dask array
+        As `validated` gave it.
+    folder : str
+        Where; it is made.
+    words : list of str
+        The vocabulary: names of the columns.
+    shard_tokens : int or None
+        As for `collapsar.storage.writer.CorpusWriter`.
+    fractional, name : str
+        As for `portions`.
+
+    Returns
+    -------
+    Corpus
+        Whose word j is column j.
+
+    Raises
+    ------
+    InputError
+        As for `portions`, or there is no token.
+    """
+    if shard_tokens is not None and shard_tokens < 1:
+        raise OptionError(f"shard_tokens: expected 1 or more, found {shard_tokens}")
+    with created(Folder(folder)) as made:
+        writer = CorpusWriter(made, len(words), shard_tokens)
+        for documents in portions(X, WRITTEN, fractional, name):
+            writer.add(documents)
+        try:
+            writer.finish(words)
+        except InputError as error:
+            raise InputError("X", error.expected) from None
+    return Corpus(folder)
 
 
 def _parts(X: Any, most: int, name: str) -> Iterator[Any]:

@@ -379,6 +379,7 @@ def test_fit__fractions__are_rounded_when_asked_for():
         ({"learn": ("gamma",)}, "^learn: "),
         ({"options": {"momentun": 0.5}}, "momentum"),
         ({"workers": 0}, "^workers: "),
+        ({"shard_tokens": 0}, "^shard_tokens: "),
         ({"scheduler": "nowhere"}, "^scheduler: "),
     ],
 )
