@@ -195,6 +195,8 @@ class VariationalLDA(TopicEstimator):
         Dirichlet parameter of each topic in a document.
     beta : float, optional
         Concentration of a topic over the words, of which each word has beta/W.
+    learn : tuple of str, optional
+        What is learned: ``alpha``, ``beta`` (one value for all), ``asymmetric-alpha``.
     max_iter, tol, random_state, n_jobs, total_documents, fractional, shard_tokens, scheduler, workers, memory, run, \
 options : optional
         As for `CollapsedLDA`.
@@ -214,7 +216,7 @@ options : optional
     """
 
     FAMILY = "vb-lda"
-    OPTIONS = ("alpha", "beta")
+    OPTIONS = ("alpha", "beta", "learn")
 
     def __init__(
         self,
@@ -222,6 +224,7 @@ options : optional
         *,
         alpha: float = 0.1,
         beta: float = 100.0,
+        learn: tuple[str, ...] = (),
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
         random_state: Any = None,
@@ -249,6 +252,8 @@ class GibbsLDA(TopicEstimator):
         Dirichlet parameter of each topic in a document.
     beta : float, optional
         Concentration of a topic over the words, of which each word has beta/W.
+    learn : tuple of str, optional
+        What is learned: ``alpha`` (one value for all), ``asymmetric-alpha``, ``beta``.
     max_iter, tol, random_state, n_jobs, total_documents, fractional, shard_tokens, scheduler, workers, memory, run, \
 options : optional
         As for `CollapsedLDA`.
@@ -268,7 +273,7 @@ options : optional
     """
 
     FAMILY = "gibbs-lda"
-    OPTIONS = ("alpha", "beta")
+    OPTIONS = ("alpha", "beta", "learn")
 
     def __init__(
         self,
@@ -276,6 +281,7 @@ options : optional
         *,
         alpha: float = 0.1,
         beta: float = 100.0,
+        learn: tuple[str, ...] = (),
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
         random_state: Any = None,
@@ -303,6 +309,8 @@ class GibbsHDP(TopicEstimator):
         Gamma priors on alpha, the concentration of a document, and gamma, that of the topics.
     beta : float, optional
         Concentration of a topic over the words, of which each word has beta/W.
+    learn : tuple of str, optional
+        What is learned: ``alpha``, ``gamma``.
     max_iter, tol, random_state, n_jobs, total_documents, fractional, shard_tokens, scheduler, workers, memory, run, \
 options : optional
         As for `CollapsedLDA`.
@@ -323,7 +331,7 @@ options : optional
 
     FAMILY = "gibbs-hdp"
     TOPICS = "start_topics"
-    OPTIONS = ("alpha_shape", "alpha_rate", "gamma_shape", "gamma_rate", "beta")
+    OPTIONS = ("alpha_shape", "alpha_rate", "gamma_shape", "gamma_rate", "beta", "learn")
 
     def __init__(
         self,
@@ -334,6 +342,7 @@ options : optional
         gamma_shape: float = 7.0,
         gamma_rate: float = 7.0,
         beta: float = 100.0,
+        learn: tuple[str, ...] = ("alpha", "gamma"),
         max_iter: int = ITERATIONS,
         tol: float = 0.0,
         random_state: Any = None,
