@@ -183,7 +183,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _keep(self, fitted: Fitted, iterations: int) -> None:
         self._fitted, self.n_iter_ = fitted, iterations
-        self._n_features_out = fitted.topics()
+        self._n_features_out = fitted.topics.size
         self._forget("_components")
 
     def _forget(self, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -68,10 +69,11 @@ class Fitted:
         """Size of the vocabulary."""
         return self.blocks[-1].high
 
-    def topics(self) -> int:
-        """Return the number of topics that documents have proportions of."""
+    @cached_property
+    def topics(self) -> npt.NDArray[np.int64]:
+        """Ids of the topics that there are: those of which even a document without words has a share."""
         none = Documents(pa.array([""]), np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
-        return int(self.proportions(0, none).shape[1])
+        return np.flatnonzero(self._theta(0, none)[0] > 0)
 
     def proportions(self, number: int, documents: Documents) -> npt.NDArray[np.float64]:
         """Fit proportions of documents with the topics held fixed; portion `number` addresses random numbers.
@@ -88,11 +90,14 @@ class Fitted:
         numpy.ndarray, shape (documents, topics)
             Rows sum to one: what a truncated prior gives to topics that there are none of is shared out.
         """
-        shard = Shard.of(number, documents)
-        local = tasks.settle(self.family, shard, self.blocks, self.globals, Stream(SEED, "infer"))
-        theta = np.asarray(load_sweeps(self.family).infer(local, self.globals)["document_topic"], dtype=np.float64)
+        theta = self._theta(number, documents)[:, self.topics]
         shares: npt.NDArray[np.float64] = theta / theta.sum(axis=1, keepdims=True)
         return shares
+
+    def _theta(self, number: int, documents: Documents) -> npt.NDArray[np.float64]:
+        shard = Shard.of(number, documents)
+        local = tasks.settle(self.family, shard, self.blocks, self.globals, Stream(SEED, "infer"))
+        return np.asarray(load_sweeps(self.family).infer(local, self.globals)["document_topic"], dtype=np.float64)
 
     def score(self, number: int, first: int, documents: Documents) -> tasks.Score:
         """Score one half of each document's tokens, given the other; see `collapsar.pipeline.evaluation.UNSEEN`."""
@@ -114,14 +119,15 @@ class Fitted:
         numpy.ndarray, shape (topics, words)
             Divided by its sum, a row is phi_k.
         """
-        family, found = load_family(self.family), np.zeros((self.topics(), self.words))
-        weight = np.zeros(len(found))
+        family, total = load_family(self.family), float(self.globals.get("beta", concentration))
+        rows = int(self.topics[-1]) + 1
+        found, tokens = np.full((rows, self.words), 1.0 / self.words), np.zeros(rows)  # the prior, where none are
         for block in self.blocks:
             described = family.describe(block.rows, self.globals, block.high - block.low)
             found[described.ids[:, np.newaxis], described.words + block.low] = described.probability
-            weight[described.ids] = described.share
-        total = float(self.globals.get("beta", concentration))
-        found *= (total + weight * self.tokens)[:, np.newaxis]
+            tokens[described.ids] = described.share * self.tokens
+        found *= (total + tokens)[:, np.newaxis]
+        found = found if self.topics.size == rows else found[self.topics]
         return found
 
 
