@@ -127,8 +127,7 @@ class Fitted:
             found[described.ids[:, np.newaxis], described.words + block.low] = described.probability
             tokens[described.ids] = described.share * self.tokens
         found *= (total + tokens)[:, np.newaxis]
-        found = found if self.topics.size == rows else found[self.topics]
-        return found
+        return found if self.topics.size == rows else found[self.topics]
 
 
 def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: Shard, words: int, total: int) -> Fitted:

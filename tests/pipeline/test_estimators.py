@@ -4,6 +4,7 @@ import doctest
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import dask.array as da
 import numpy as np
@@ -492,6 +493,16 @@ def test_to_pyldavis__is_what_it_takes(cls, counts):
         estimator.to_pyldavis(counts, vocabulary=names[1:])
     with pytest.raises(ValueError, match="at least one document"):
         estimator.to_pyldavis(np.zeros((1, 32)))
+
+
+def test_readme__its_example_runs(capsys):
+    blocks = (Path(__file__).parents[2] / "README.md").read_text().split("```python\n")[1:]
+    (example,) = [block.partition("```")[0] for block in blocks if "estimators" in block]
+    exec(compile(example, "README.md", "exec"), {})
+    *theta, last = capsys.readouterr().out.splitlines()
+    shares = np.array([[float(one) for one in line.strip(" []").split()] for line in theta])
+    assert shares.argmax(axis=1).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])  # ships, and bread
+    assert float(last.rpartition("]")[2]) < 0
 
 
 def test_families__each_class_is_documented():
