@@ -303,8 +303,9 @@ def test_fit__any_format__is_the_same(name, counts):
     assert estimator.score(matrix) == expected.score(counts)
 
 
-def test_fit__matrix_of_long_indices_and_duplicates__is_left_as_it_is(counts):
-    ones = np.ones(3, dtype=np.int64)
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_fit__matrix_of_long_indices_and_duplicates__is_left_as_it_is(dtype):
+    ones = np.ones(3, dtype=dtype)
     matrix = scipy.sparse.csr_array((ones, np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 3))
     matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
     estimator = small_of(CollapsedLDA).fit(matrix)
