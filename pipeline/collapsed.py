@@ -205,6 +205,35 @@ def active_globals(summary: Summary, config: ActiveConfig) -> Arrays:
     }
 
 
+def stepping(globals: Arrays, summary: Summary, config: ActiveConfig, steps: float) -> Arrays:
+    """Return globals with which the stochastic schedule goes on from a fitted model.
+
+    Parameters
+    ----------
+    globals : Arrays
+        The model's.
+    summary : Summary
+        Of the corpus that is sampled from; its counts are brought to the tokens of that.
+    config : ActiveConfig
+        The options.
+    steps : float
+        Batches that the model counts for.
+
+    Returns
+    -------
+    Arrays
+        The globals; the words' rows are to be brought to the same tokens.
+    """
+    moments = np.array(globals["topic_moments"])
+    moments *= summary.tokens / max(float(moments[0].sum()), 1.0)
+    return {
+        **globals,
+        **active_globals(summary, config),
+        "topic_moments": moments,
+        "steps": np.array(steps),
+    }
+
+
 def footprint(summary: Summary, config: ActiveConfig, *, moments: bool) -> Footprint:
     """Return what the state takes: responsibilities of 2 bytes over lists, or of 4 over all topics."""
     more = 16.0 * config.topics if moments else 0.0

@@ -202,7 +202,7 @@ class _Fit:
             planned = planned or self._plan(executor)
             with freed_memory(executor), scratch_folder(planned, executor) as folder:
                 self._folder = folder
-                problem, globals_ = self._problem(heldouts, executor, folder)
+                problem, globals_ = make_problem(self._request, heldouts, executor, folder)
                 opening += [self._compiled(executor, globals_, planned), self._start(planned)]
                 with self._held():
                     return self._loop(problem, executor, globals_, opening)
@@ -222,29 +222,6 @@ class _Fit:
         planned = plan(request.corpus, request.family, request.config, place, stochastic=request.stochastic)
         planned.require()
         return planned
-
-    def _problem(
-        self, heldouts: list[HeldoutReference], executor: Executor, scratch: str | None
-    ) -> tuple[Problem, Arrays]:
-        """Read the shards to where they will be swept, and make the first globals."""
-        request = self._request
-        family, manifest = load_family(request.family), request.corpus.manifest
-        sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
-        shards = len(manifest.shards)
-        iterations = request.limits.planned(shards)
-        summary = Summary(*sizes, shards=shards, stochastic=request.stochastic, iterations=iterations)
-        footprint = family.footprint(summary, request.config)
-        reserve = 0.0 if summary.stochastic else footprint.pair
-        stream = Stream(request.seed)
-
-        def load() -> tuple[list[Any], list[Any]]:
-            return _load(request, heldouts, executor, scratch, reserve)
-
-        shards, held = load()
-        blocks = cuts(summary.words, footprint)
-        parts = (request.family, family, request.config, shards, held, blocks, stream, scratch)
-        problem = Problem(*parts, request.limits.local_sweeps, load)
-        return problem, family.initialise(summary, request.config, stream.at(purpose="initialise"))
 
     def _compiled(self, executor: Executor, globals_: Arrays, planned: Plan) -> dict[str, Any]:
         began = time.perf_counter()
@@ -389,6 +366,48 @@ def _aligned(request: Request) -> list[HeldoutReference]:
         return []
     request.heldout.require_vocabulary_of(request.corpus.manifest.vocabulary.words_sha256, request.corpus.url)
     return align(documents_of(request.corpus), request.heldout, request.corpus.url)
+
+
+def make_problem(
+    request: Request, heldouts: list[HeldoutReference], executor: Executor, scratch: str | None
+) -> tuple[Problem, Arrays]:
+    """Read the shards to where they will be swept, and make the first globals.
+
+    Parameters
+    ----------
+    request : Request
+        What is asked for.
+    heldouts : list of HeldoutReference
+        The held-out pairs of the shards' documents; none where nothing is scored.
+    executor : Executor
+        Who runs the tasks.
+    scratch : str, optional
+        Folder for scratch files, where local states lie on disk.
+
+    Returns
+    -------
+    problem : Problem
+        What to fit.
+    globals : Arrays
+        As the family's `initialise` makes them.
+    """
+    family, manifest = load_family(request.family), request.corpus.manifest
+    sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
+    count = len(manifest.shards)
+    iterations = request.limits.planned(count)
+    summary = Summary(*sizes, shards=count, stochastic=request.stochastic, iterations=iterations)
+    footprint = family.footprint(summary, request.config)
+    reserve = 0.0 if summary.stochastic else footprint.pair
+    stream = Stream(request.seed)
+
+    def load() -> tuple[list[Any], list[Any]]:
+        return _load(request, heldouts, executor, scratch, reserve)
+
+    shards, held = load()
+    blocks = cuts(summary.words, footprint)
+    parts = (request.family, family, request.config, shards, held, blocks, stream, scratch)
+    problem = Problem(*parts, request.limits.local_sweeps, load)
+    return problem, family.initialise(summary, request.config, stream.at(purpose="initialise"))
 
 
 def _load(

@@ -92,7 +92,7 @@ class StochasticLoop(Loop):
         """Step on the next minibatch, and score what has come of it where that is due."""
         state, progress, again = self.taken()
         if progress is None:
-            state, told, updating = _step(self.problem, self.executor, state, self._plan[state.iteration])
+            state, told, updating = step(self.problem, self.executor, state, self._plan[state.iteration])
             progress = self.told(state, told, self.problem.family.figures(state.globals), updating)
             moved = told.number(self.problem.family.CHANGE) / max(float(state.globals["corpus_tokens"]), 1.0)
             progress = replace(progress, change=moved)
@@ -107,8 +107,29 @@ class StochasticLoop(Loop):
         return self.scored(progress, scores, again=again)
 
 
-def _step(problem: Problem, executor: Executor, state: State, chosen: list[int]) -> tuple[State, Any, float]:
-    """Step on a minibatch's shards, all from the same state, and average."""
+def step(problem: Problem, executor: Executor, state: State, chosen: list[int]) -> tuple[State, Any, float]:
+    """Step on a minibatch's shards, all from the same state, and average.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the shards.
+    executor : Executor
+        Who runs the tasks.
+    state : State
+        To step from.
+    chosen : list of int
+        The shards of the minibatch.
+
+    Returns
+    -------
+    state : State
+        After the step; it has no local states.
+    told : Delta
+        The sums over the minibatch.
+    seconds : float
+        What the driver's update took.
+    """
     stream = problem.stream.at(iteration=state.iteration + 1, purpose="step")
     deltas = [
         executor.submit(

@@ -52,6 +52,10 @@ class OptionError(CollapsarError, ValueError):
     """An option has no such name, or a value that it cannot take."""
 
 
+class MissingError(CollapsarError, ImportError):
+    """A package that is asked for by an extra is not installed."""
+
+
 class MismatchError(CollapsarError, ValueError):
     """Two inputs that must belong together do not."""
 

@@ -1,0 +1,20 @@
+"""The families as scikit-learn estimators: `CollapsedLDA`, `CollapsedHDP`, `VariationalLDA`, `GibbsLDA`, `GibbsHDP`.
+
+They need scikit-learn 1.6 or newer, which the extra ``sklearn`` asks for. Nothing else imports this package.
+"""
+
+from __future__ import annotations
+
+from collapsar.storage.errors import MissingError
+
+try:
+    from sklearn.utils.validation import validate_data as _  # noqa: F401 - new in 1.6
+except ImportError as error:
+    raise MissingError(
+        "the estimators need scikit-learn 1.6 or newer, which is not there; the extra 'sklearn' asks for it: "
+        "pip install 'collapsar[sklearn]'"
+    ) from error
+
+from collapsar.pipeline.estimators.families import CollapsedHDP, CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
+
+__all__ = ["CollapsedHDP", "CollapsedLDA", "GibbsHDP", "GibbsLDA", "VariationalLDA"]

@@ -1,0 +1,415 @@
+"""What the estimators of all families share: documents in, a run, proportions and scores out."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
+from collapsar.pipeline.contract import FamilyConfig
+from collapsar.pipeline.estimators.fitted import Fitted, in_order, stepped
+from collapsar.pipeline.estimators.matrices import as_corpus, portions, validated, written
+from collapsar.pipeline.estimators.running import fit_here
+from collapsar.pipeline.executor import Executor, SerialExecutor, check_scheduler
+from collapsar.pipeline.fitting import fit
+from collapsar.pipeline.loop import mean_score
+from collapsar.pipeline.placing import Where
+from collapsar.pipeline.requests import Request
+from collapsar.pipeline.threads import ThreadExecutor
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import InputError, MismatchError, OptionError
+from collapsar.storage.shard import Documents, Shard
+from collapsar.storage.vocabulary import words_digest
+
+SETTLED = 512  # documents of a portion; what is drawn for a document may depend on it, so it is not the threads'
+WHERE = ("scratch", "checkpoint_every", "patience", "tls")  # of the options, what says where it runs
+NAMES = {"topics": "n_components", "iterations": "max_iter", "tolerance": "tol"}  # here, by their names elsewhere
+
+
+def _can_step(estimator: TopicEstimator) -> bool:
+    if not estimator.STOCHASTIC:
+        raise AttributeError(
+            f"{type(estimator).__name__} has no partial_fit: the family '{estimator.FAMILY}' is not fitted by "
+            "minibatches; use fit"
+        )
+    return True
+
+
+class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of the families' estimators.
+
+    A subclass names its family and, in `OPTIONS`, those of the family's options that are parameters of its own. Its
+    ``__init__``, from whose signature scikit-learn knows the parameters, has these and those named here, and calls
+    `_take`.
+    """
+
+    FAMILY: ClassVar[str]
+    OPTIONS: ClassVar[Sequence[str]] = ()
+    TOPICS: ClassVar[str] = "topics"  # the option that ``n_components`` is
+    STOCHASTIC: ClassVar[bool] = False  # whether there is a stochastic schedule, for `partial_fit`
+
+    n_components: int
+    max_iter: int
+    tol: float
+    random_state: Any
+    n_jobs: int | None
+    total_documents: int
+    fractional: str
+    shard_tokens: int | None
+    scheduler: str
+    workers: int | None
+    memory: str | int | None
+    run: str | os.PathLike[str] | None
+    options: Mapping[str, Any] | None
+
+    n_features_in_: int
+    n_iter_: int
+    _fitted: Fitted
+    _words: list[str] | None  # of a corpus; a matrix has ``feature_names_in_`` or none
+
+    def _take(self, given: Mapping[str, Any]) -> None:
+        """Set the parameters as ``__init__`` was given them, which is all that it may do."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    # What is asked for.
+
+    def _asked(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the family's options, and what else `fit` is told."""
+        given = {**{name: getattr(self, name) for name in self.OPTIONS}, **(self.options or {})}
+        given[self.TOPICS] = self.n_components
+        given = {name: _plain(value) for name, value in given.items()}
+        limits = {name: given.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in given}
+        return given, {"iterations": _plain(self.max_iter), "tolerance": _plain(self.tol), **limits}
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _threads(self) -> int:
+        check_scheduler(self.scheduler, self.workers)
+        return (
+            self.workers if self.workers is not None and self.scheduler == "threads" else effective_n_jobs(self.n_jobs)
+        )
+
+    # Fitting.
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Fit topics to documents.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
+            Counts of words. Feature j is word j, also where it has no tokens. Dask arrays are read by rows of blocks.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self : estimator
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            A count is negative or not whole, no document has a word, or a parameter is out of range.
+        CollapsarError
+            As for `collapsar.pipeline.fit`.
+        """
+        with _named():
+            options, limits = self._asked()
+            make_config(self.FAMILY, options)
+            seed = self._seed()
+            for name in ("_fitted", "n_iter_"):  # after a fit that fails, what was fitted to other columns is not used
+                self._forget(name)
+            with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
+                corpus = self._corpus_of(X, place)
+                self._keep(*self._fit(corpus, place, seed, options, limits))
+        self._base_seed = seed
+        return self
+
+    def _fit(
+        self, corpus: Corpus, place: str, seed: int, options: dict[str, Any], limits: dict[str, Any]
+    ) -> tuple[Fitted, int]:
+        """Fit to a corpus; where no run is to be kept, and no other process works on it, without one."""
+        where = {name: limits.pop(name) for name in WHERE if name in limits}
+        here = self.scheduler in ("threads", "serial")
+        where.update(scheduler=self.scheduler, memory=self.memory)
+        where["workers"] = self.workers if self.workers is not None or "://" in self.scheduler else self._threads()
+        if here and self.run is None:
+            bounds = Limits(**limits)
+            request = Request(corpus, None, self.FAMILY, make_config(self.FAMILY, options), bounds, seed)
+            return fit_here(request, Where(**where))
+        out = f"{place}/run" if self.run is None else self.run
+        model = fit(corpus.folder.address, out, family=self.FAMILY, seed=seed, **where, **limits, **options)
+        return Fitted.of(model, corpus.manifest.documents, corpus.manifest.tokens), model.record.iterations
+
+    def _corpus_of(self, X: Any, place: str) -> Corpus:
+        """Open or write the corpus to fit to, and remember its words."""
+        corpus = as_corpus(X)
+        if corpus is not None:
+            self._remember(corpus)
+            return corpus
+        X = validated(self, X, reset=True)
+        self._words = None
+        names = getattr(self, "feature_names_in_", None)
+        words = [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
+        return written(X, f"{place}/corpus", words, self.shard_tokens, self.fractional, type(self).__name__)
+
+    def _remember(self, corpus: Corpus) -> None:
+        """Remember the words of a corpus that is fitted to."""
+        self._forget("feature_names_in_")
+        self._words, self.n_features_in_ = corpus.vocabulary.words, corpus.manifest.vocabulary.words
+
+    def _keep(self, fitted: Fitted, iterations: int) -> None:
+        self._fitted, self.n_iter_ = fitted, iterations
+        self._n_features_out = fitted.topics.size
+        self._forget("_components")
+
+    def _forget(self, name: str) -> None:
+        if hasattr(self, name):
+            delattr(self, name)
+
+    @available_if(_can_step)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Make one step of the stochastic schedule, on all documents of X together.
+
+        Steps decay as those of ``collapsar fit --schedule stochastic`` do: X is swept in batches of 32 documents, of
+        which batch t of all calls goes (1 + t)^-0.9 of the way (SCVB0; Foulds et al., 2013). What was fitted before by
+        `fit` counts for one pass over its documents.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
+            A minibatch: hundreds of documents or more, above all in the first call, which the topics begin from.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self : estimator
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            As for `fit`; or the options are not those of order 0, or learn what concerns words.
+        """
+        with _named():
+            options, _ = self._asked()
+            config = make_config(self.FAMILY, options)
+            before = getattr(self, "_fitted", None)
+            if before is None:
+                self._base_seed = self._seed()
+            documents = Documents.join(list(self._portions_of(X, SETTLED, reset=before is None)))
+            shard = Shard.of(0, documents)
+            if not shard.tokens:
+                if before is None:
+                    raise InputError("X", "expected at least one document with a word")
+                return self
+            self._step(before, config, shard)
+        return self
+
+    def _step(self, before: Fitted | None, config: FamilyConfig, shard: Shard) -> None:
+        total = int(self.total_documents)
+        after = stepped(before, self.FAMILY, config, self._base_seed, shard, self.n_features_in_, total)
+        self._keep(after, after.steps)
+
+    # What comes of it.
+
+    @property
+    def components_(self) -> npt.NDArray[np.float64]:
+        """Pseudo-counts of words, shape (topics, words): b_w + E[n_kw]; divided by its sum, a row is phi_k."""
+        if not hasattr(self, "_fitted"):
+            raise AttributeError(f"{type(self).__name__} is not fitted: it has no components_")
+        if not hasattr(self, "_components"):
+            self._components = self._fitted.components(float(getattr(self, "beta", 1.0)))
+        found: npt.NDArray[np.float64] = self._components
+        return found
+
+    def transform(self, X: Any) -> npt.NDArray[np.float64]:
+        """Fit the proportions of documents, seen or unseen, with the topics held fixed.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
+            Counts of words.
+
+        Returns
+        -------
+        numpy.ndarray, shape (documents, topics)
+            Rows sum to one. A document without words has the prior's.
+        """
+        check_is_fitted(self, "n_iter_")
+        parts = list(self._each(X, lambda number, _, documents: (self._fitted.proportions, number, documents)))
+        return np.concatenate(parts) if parts else np.zeros((0, self._n_features_out))
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+        """Score unseen documents by completing them; higher is better.
+
+        Proportions are fitted on a random half of each document's tokens with the topics held fixed; the score is the
+        mean over the other half's tokens of log sum_k theta_dk phi_kw, in nats. The halves are the same for all
+        models, and those of ``collapsar evaluate --unseen``. It is no bound on the likelihood, which scikit-learn's
+        own LDA scores by, and does not grow with the number of documents.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
+            Counts of words.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        float
+            Nats a token.
+        """
+        check_is_fitted(self, "n_iter_")
+        fitted = self._fitted
+        scores = list(self._each(X, lambda number, first, documents: (fitted.score, number, first, documents)))
+        score = mean_score(scores)
+        if score is None:
+            raise InputError("X", "no token is left to score")
+        return score
+
+    def perplexity(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+        """Return the perplexity of unseen documents, exp(-score); lower is better.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
+            Counts of words.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        float
+            1 or more.
+        """
+        return math.exp(-self.score(X))
+
+    def _portions_of(self, X: Any, most: int, *, reset: bool = False) -> Iterator[Documents]:
+        """Give the documents of a matrix or corpus in portions of so many, or shards."""
+        corpus = as_corpus(X)
+        if corpus is None:
+            if reset:
+                self._words = None
+            yield from portions(validated(self, X, reset=reset), most, self.fractional, type(self).__name__)
+            return
+        if reset:
+            self._remember(corpus)
+        words = self._words if self._words is not None else getattr(self, "feature_names_in_", None)
+        if words is not None:
+            corpus.require_vocabulary_of(words_digest(list(words)), f"this {type(self).__name__}")
+        elif corpus.manifest.vocabulary.words != self.n_features_in_:
+            raise MismatchError(
+                f"{corpus.url}: it has {corpus.manifest.vocabulary.words} words, but this {type(self).__name__} was "
+                f"fitted to {self.n_features_in_}"
+            )
+        for reference in corpus.references:
+            yield reference.documents()
+
+    def _each(self, X: Any, task: Callable[[int, int, Documents], tuple[Any, ...]]) -> Iterator[Any]:
+        """Run a task on each portion of documents, by its number and that of its first document."""
+
+        def submitted() -> Iterator[tuple[Any, ...]]:
+            first = 0
+            for number, documents in enumerate(self._portions_of(X, SETTLED)):
+                yield task(number, first, documents)
+                first += len(documents)
+
+        threads = self._threads()
+        executor: Executor = SerialExecutor() if threads == 1 else ThreadExecutor(threads)
+        try:
+            yield from in_order(executor, submitted())
+        finally:
+            executor.close()
+
+    def to_pyldavis(self, X: Any, vocabulary: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return what ``pyLDAvis.prepare(**...)`` takes to draw the topics.
+
+        Documents and words without tokens are left out: they have no share of anything, and pyLDAvis takes logarithms.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
+            The documents to show, as a rule those that were fitted.
+        vocabulary : sequence of str, optional
+            The words, such as ``vectorizer.get_feature_names_out()``; by default the names of the columns.
+
+        Returns
+        -------
+        dict
+            ``topic_term_dists`` and ``doc_topic_dists``, whose rows sum to one, ``doc_lengths``, ``vocab`` and
+            ``term_frequency``.
+        """
+        check_is_fitted(self, "n_iter_")
+        names = vocabulary if vocabulary is not None else self._names()
+        if len(names) != self.n_features_in_:
+            raise OptionError(f"vocabulary: expected {self.n_features_in_} words, found {len(names)}")
+        lengths, tokens, shares = [np.zeros(0, np.int64)], np.zeros(self.n_features_in_, np.int64), []
+        for documents, part in self._each(X, lambda number, _, some: (_shown, self._fitted, number, some)):
+            lengths.append(documents.tokens)
+            np.add.at(tokens, documents.words, documents.counts)
+            shares.append(part)
+        length = np.concatenate(lengths)
+        if not length.any():
+            raise InputError("X", "expected at least one document with a word")
+        phi = self.components_[:, tokens > 0]
+        return {
+            "topic_term_dists": phi / phi.sum(axis=1, keepdims=True),
+            "doc_topic_dists": np.concatenate(shares)[length > 0],
+            "doc_lengths": length[length > 0],
+            "vocab": [str(names[word]) for word in np.flatnonzero(tokens).tolist()],
+            "term_frequency": tokens[tokens > 0],
+        }
+
+    def _names(self) -> Sequence[str]:
+        if self._words is not None:
+            return self._words
+        found = getattr(self, "feature_names_in_", None)
+        return [f"x{number}" for number in range(self.n_features_in_)] if found is None else list(found)
+
+
+def _shown(fitted: Fitted, number: int, documents: Documents) -> tuple[Documents, npt.NDArray[np.float64]]:
+    return documents, fitted.proportions(number, documents)
+
+
+def _plain(value: Any) -> Any:
+    """Make a Python number of one of NumPy's, which searches over parameters draw."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Name parameters in errors as they are named here, not as the commands' flags."""
+    try:
+        yield
+    except OptionError as error:
+        text = re.sub(r"--([a-z][a-z-]*)", lambda found: _here(found[1].replace("-", "_")), str(error))
+        raise OptionError(text) from None
+
+
+def _here(name: str) -> str:
+    return NAMES.get(name, name)
