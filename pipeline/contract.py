@@ -34,6 +34,8 @@ class Summary:
         Whether shards are swept in minibatches.
     lengths : numpy.ndarray of int64, shape (documents of a shard,), or None
         Pairs of each of some documents, where they have been looked at: what a state takes may grow unevenly with them.
+    warm : bool
+        Whether it begins from another run, whose topics have parted already.
     """
 
     documents: int
@@ -42,6 +44,7 @@ class Summary:
     pairs: int = 0
     stochastic: bool = False
     lengths: npt.NDArray[np.int64] | None = None
+    warm: bool = False
 
 
 @dataclass(frozen=True)
