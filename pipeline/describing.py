@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.members import leaves, restarts_of, samples_of
 from collapsar.pipeline.opening import Model
+from collapsar.pipeline.stability import stability
 from collapsar.storage.errors import OptionError
 
 
@@ -24,15 +26,19 @@ class Topic:
         Its share of the training tokens.
     words : list of (str, float)
         Its most probable words with their probabilities, falling.
+    stability : float or None
+        Of an ensemble's topic, how near its partners in the other members lie, from 0 to 1; see
+        `collapsar.pipeline.stability`. None where there are no others, or it has no tokens.
     """
 
     id: int
     share: float
     words: list[tuple[str, float]]
+    stability: float | None = None
 
 
 def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
-    """List the topics of a model, the largest first.
+    """List the topics of a model, the largest first; of an ensemble, its first member's, with their stability.
 
     Parameters
     ----------
@@ -55,7 +61,8 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     """
     if words < 1:
         raise OptionError(f"--words: expected 1 or more, found {words}")
-    model = Model(run)
+    model, others = _with_others(run)
+    stable = stability(model, others)
     family = load_family(model.record.family)
     found = []
     for number, (low, _) in enumerate(model.blocks):
@@ -71,6 +78,17 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
             int(ids[row]),
             float(share[row]),
             [(names[word[row, place]], float(probability[row, place])) for place in top[row]],
+            stable.get(int(ids[row])),
         )
         for row in range(ids.size)
     ]
+
+
+def _with_others(run: str | os.PathLike[str]) -> tuple[Model, list[Model]]:
+    """Open a model and those that its topics are compared with: the other restarts or, in their place, its samples."""
+    restarts = restarts_of(run)
+    if restarts:
+        leaves(run)  # all must be at their ends
+        found = [Model(one.folder.url) for _, one in restarts]
+        return found[0], found[1:]
+    return Model(run), [Model(place.url) for place in samples_of(run)[:-1]]  # the last sample is the model itself

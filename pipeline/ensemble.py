@@ -52,7 +52,7 @@ def finished_members(target: Run, request: Request) -> bool:
         raise OptionError(
             f"{target.folder.url}: only its best member is left; go on with that: --resume {members[0][1].folder.url}"
         )
-    last = next((event for event in reversed(target.events()) if event.get("event") == "end"), {})
+    last: dict[str, Any] = next((one for one in reversed(target.events()) if one.get("event") == "end"), {})
     return all(done) and last.get("reason") in DONE
 
 
@@ -110,7 +110,8 @@ class Ensemble:
         Model
             That of the first member there is.
         """
-        pending, ended = [], []
+        pending: list[int] = []
+        ended: list[int] = []
         for number, run in restarts_of(self._target.folder.url):
             done = run.exists() and is_done(run, member_request(self._request, number))
             (ended if done else pending).append(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-from collapsar.storage.errors import AbsentError
+from collapsar.storage.errors import AbsentError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.run import MEMBERS, RECORD, Run
@@ -93,8 +93,8 @@ def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
     missing = [number for number, run in restarts if not run.model.exists(MODEL_RECORD)]
     if missing:
         raise AbsentError(
-            f"{Folder(url).url}: {len(restarts) - len(missing)} of {len(restarts)} members have come to their end; go on "
-            f"with `collapsar fit --resume`, or name one of them, such as {restarts[missing[0]][1].folder.url}"
+            f"{Folder(url).url}: {len(restarts) - len(missing)} of {len(restarts)} members are at their end; go on with "
+            f"`collapsar fit --resume`, or name one of them, such as {restarts[missing[0]][1].folder.url}"
         )
     found = []
     for number, run in restarts:
@@ -107,3 +107,31 @@ def reference_of(url: str | os.PathLike[str]) -> str | None:
     """Name the member that stands for an ensemble where only one can: the first there is; None for other folders."""
     restarts = restarts_of(url)
     return restarts[0][1].folder.url if restarts else None
+
+
+def member_of(url: str | os.PathLike[str], number: int) -> str:
+    """Name a restart or a kept sample of a run.
+
+    Parameters
+    ----------
+    url : str or path-like
+        Folder of the run.
+    number : int
+        Of the member.
+
+    Returns
+    -------
+    str
+        Its folder.
+
+    Raises
+    ------
+    OptionError
+        There is no such member.
+    """
+    restarts = {own: run.folder.url for own, run in restarts_of(url)}
+    found = restarts or {own: place.url for own, place in enumerate(samples_of(url))}
+    if number not in found:
+        known = ", ".join(str(own) for own in found) or "no members"
+        raise OptionError(f"--member {number}: {Folder(url).url} has {known}")
+    return found[number]

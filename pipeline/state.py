@@ -8,8 +8,8 @@ from typing import Any
 
 from collapsar.pipeline.contract import Family, FamilyConfig
 from collapsar.workers.delta import Arrays
-from collapsar.workers.tasks import Known
 from collapsar.workers.streams import Stream
+from collapsar.workers.tasks import Known
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 --heldout: document completion, on held-out tokens of the training documents.
 --unseen: new documents, half of whose tokens are fitted and half scored.
+Of restarts or kept samples the mean of their predictions is scored, and each.
 """
 
 from __future__ import annotations
@@ -42,9 +43,14 @@ def run(arguments: argparse.Namespace) -> None:
         tls=tls_of(arguments),
     )
     if arguments.json:
-        print_json(asdict(found))
+        shown = asdict(found)
+        if not found.members:
+            del shown["members"]
+        print_json(shown)
         return
     print(f"score      {found.score:.4f} nats a token")
     print(f"perplexity {found.perplexity:.2f}")
     print(f"tokens     {found.tokens:,} in {found.documents:,} documents")
+    for one in found.members:
+        print(f"member     {one.member}: {one.score:.4f}")
     print(f"defined as {found.definition}")

@@ -26,5 +26,5 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(found)
         return
     for name, value in found.items():
-        shown = f"{value:,}" if type(value) is int else value if isinstance(value, str) else json.dumps(value)
+        shown = f"{value:,}" if type(value) is int and name != "seed" else value if isinstance(value, str) else json.dumps(value)
         print(f"{name:11} {shown}")

@@ -132,9 +132,9 @@ def give_listed(
             total = _total(theta, phi, document, row)
             scale = WHOLE / total if total > 0.0 else 0.0
             for j in range(size):
-                k, steps = np.int64(topic[listed + j]), np.int64(0)
+                k, steps = int(topic[listed + j]), 0
                 if k < known:
-                    steps = np.int64(float(theta[document, k] * phi[row, k]) * scale)
+                    steps = int(float(theta[document, k] * phi[row, k]) * scale)
                 share[at + j] = steps
                 tokens[j] += count * steps
                 left -= steps
