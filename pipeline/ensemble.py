@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -93,7 +94,7 @@ class Ensemble:
         self._every, self._owned = every, owned
         self._stopping = False
         self._mutex = threading.Lock()
-        self._elapsed = 0.0
+        self._began = time.perf_counter()
 
     def run(self, opening: Sequence[dict[str, Any]], *, resumed: bool) -> Model:
         """Work on all members that are not at their ends, and on the choice of those that are kept.
@@ -155,7 +156,6 @@ class Ensemble:
         events = run.events()
         last = next(event for event in reversed(events) if event["event"] == "iteration")
         end = next(event for event in reversed(events) if event["event"] == "end")
-        self._elapsed = max(self._elapsed, float(end["elapsed"]))
         found = {"event": "member", "member": number, "seed": run.record()["seed"], "iteration": end["iteration"]}
         score = {"score": last["score"]} if "score" in last else {}
         return {**found, "elapsed": end["elapsed"], **score, "reason": end["reason"]}
@@ -249,7 +249,8 @@ class Ensemble:
             reason = "iterations" if any(one["reason"] == "iterations" for one in outcomes) else "tolerance"
             kept.update({"chosen_by": "score"} if kept else {})
         iterations = [(run.checkpoints.candidates()[0] or [0])[0] for _, run in members]
-        end = {"event": "end", "iteration": max(iterations, default=0), "elapsed": self._elapsed, "reason": reason}
+        end: dict[str, Any] = {"event": "end", "iteration": max(iterations, default=0), "reason": reason}
+        end["elapsed"] = time.perf_counter() - self._began
         end.update(members=self._request.restarts, ended=len(done), **kept)
         self._teller.note(end)
         try:

@@ -93,8 +93,8 @@ def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
     missing = [number for number, run in restarts if not run.model.exists(MODEL_RECORD)]
     if missing:
         raise AbsentError(
-            f"{Folder(url).url}: {len(restarts) - len(missing)} of {len(restarts)} members are at their end; go on with "
-            f"`collapsar fit --resume`, or name one of them, such as {restarts[missing[0]][1].folder.url}"
+            f"{Folder(url).url}: {len(restarts) - len(missing)} of {len(restarts)} members are at their end; go on "
+            f"with `collapsar fit --resume`, or name one of them, such as {restarts[missing[0]][1].folder.url}"
         )
     found = []
     for number, run in restarts:

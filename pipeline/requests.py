@@ -167,8 +167,9 @@ def taken_up(
         raise DamagedError(path, f"expected the record of a fit ({error})") from None
     said = dict(options)
     for name, had in (("restarts", restarts), ("keep", keep)):
-        if said.pop(name, had) != had:
-            raise OptionError(f"--{name}: the run has {name} = {had}; start a new run, or leave the option out")
+        now = said.pop(name, had)
+        if now != had:
+            raise OptionError(f"--{name} {now}: the run has {name} = {had}; start a new run, or leave the option out")
     before, limits = limits, _changed(said, family, config, seed, limits)
     train = _found(corpus, wheres[0], "CORPUS", "corpus")
     _require_same_samples(before, limits, len(train.manifest.shards))

@@ -124,7 +124,7 @@ def give_listed(
     tokens = np.zeros(row_active.shape[1], dtype=np.int64)
     for document in range(offsets.size - 1):
         listed, size, at = lists[document], lists[document + 1] - lists[document], starts[document]
-        rest = 0
+        rest = np.int64(0)
         for j in range(size):
             tokens[j] = 0
         for pair in range(offsets[document], offsets[document + 1]):
@@ -132,9 +132,9 @@ def give_listed(
             total = _total(theta, phi, document, row)
             scale = WHOLE / total if total > 0.0 else 0.0
             for j in range(size):
-                k, steps = int(topic[listed + j]), 0
+                k, steps = np.int64(topic[listed + j]), np.int64(0)
                 if k < known:
-                    steps = int(float(theta[document, k] * phi[row, k]) * scale)
+                    steps = np.int64(float(theta[document, k] * phi[row, k]) * scale)
                 share[at + j] = steps
                 tokens[j] += count * steps
                 left -= steps
