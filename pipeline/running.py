@@ -141,14 +141,14 @@ class Running:
             teller.record(event) if number < silent else teller.tell(event)
 
     def _require_samples(self, iterations: Sequence[int]) -> None:
-        """Raise `DamagedError` if a sample is missing that was kept before all checkpoints: it cannot be made again."""
+        """Raise `DamagedError` if a sample is missing that was kept before the checkpoint: it cannot be made again."""
         for number, iteration in enumerate(self._sampled):
             place = self._target.member(number)
-            if iterations and iteration < iterations[-1] and not place.exists(MODEL_RECORD):
+            if iterations and iteration < iterations[0] and not place.exists(MODEL_RECORD):
                 raise DamagedError(
                     f"{place.url}/{MODEL_RECORD}",
-                    f"the sample of iteration {iteration} is missing, and all checkpoints come after it; remove the "
-                    "folder checkpoints to start again",
+                    f"the sample of iteration {iteration} is missing, and the checkpoint of iteration {iterations[0]} "
+                    "comes after it; remove the folder checkpoints to start again",
                 )
 
     def loop(self, problem: Problem, executor: Executor, globals_: Arrays) -> Model:

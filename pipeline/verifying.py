@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -188,10 +189,10 @@ def _members(run: Run, record: dict[str, Any], found: Findings) -> Iterator[str]
     ended = any(event.get("event") == "end" and event.get("reason") in DONE for event in _told(run)[-1:])
     for number, member in restarts_of(run.folder.url):
         if member.exists():
-            own = member.record()
-            same = own.get("seed") == member_seed(record["seed"], number)
-            yield "" if same else f"{member.folder.url}/{RUN_RECORD}: it is not member {number} of the ensemble"
             yield from _run(member.folder, found)
+            with contextlib.suppress(CollapsarError):  # said already
+                same = member.record().get("seed") == member_seed(record["seed"], number)
+                yield "" if same else f"{member.folder.url}/{RUN_RECORD}: it is not member {number} of the ensemble"
         if ended and not member.model.exists(MODEL_RECORD):
             yield f"{member.model.url}/{MODEL_RECORD}: the file is missing"
     for number in range(0 if record.get("restarts") else int(record["limits"].get("samples", 0))):

@@ -17,6 +17,8 @@ from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
 
+CELLS = 1 << 20  # probabilities that are made at a time
+
 
 @dataclass(frozen=True)
 class WarmSource:
@@ -73,7 +75,8 @@ class WarmReference:
         Returns
         -------
         Arrays
-            ``document_topic``, shape (documents, topics), and ``word_topic``, shape (words of the shard, topics).
+            ``document_topic``, float32, shape (documents, topics), and ``word_topic``, float32, shape (words of the
+            shard, topics).
         """
         model = Model(self.url)
         half = load_sweeps(model.record.family)
@@ -82,8 +85,13 @@ class WarmReference:
             local: Arrays = half.settle(shard, rows, model.globals, stream)
         else:
             local = model.documents(self.number)
-        known = half.probabilities(rows, model.globals)["word_topic"]
-        return {"document_topic": half.infer(local, model.globals)["document_topic"], "word_topic": known}
+        theta = np.asarray(half.infer(local, model.globals)["document_topic"], dtype=np.float32)
+        known = np.empty((shard.words.size, theta.shape[1]), dtype=np.float32)
+        portion = max(CELLS // max(theta.shape[1], 1), 1)
+        for low in range(0, shard.words.size, portion):  # in double precision, all of them would take too much
+            some = {name: values[low : low + portion] for name, values in rows.items()}
+            known[low : low + portion] = half.probabilities(some, model.globals)["word_topic"]
+        return {"document_topic": theta, "word_topic": known}
 
 
 def _rows(model: Model, shard: Shard) -> Arrays:

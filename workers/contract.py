@@ -54,11 +54,11 @@ class Sweeps(Protocol):
         stream : Stream
             Addressed to the shard.
         warm : Arrays, optional
-            What another run, of any family, knows: ``document_topic``, its proportions of the documents, shape
-            (documents, topics of that run), and ``word_topic``, its probabilities of the shard's words, shape (words of
-            the shard, topics of that run). It has as many topics as the family's option ``topics`` says, or fewer; the
+            What another run, of any family, knows: ``document_topic``, float32, its proportions of the documents, shape
+            (documents, topics of that run), and ``word_topic``, float32, its probabilities of the shard's words, shape
+            (words of the shard, topics of that run). It has as many topics as the option ``topics`` says, or fewer. The
             start is then q ~ ``document_topic`` ``word_topic`` of document and word, and no sweep may treat it as a
-            start.
+            cold one.
 
         Returns
         -------

@@ -1,20 +1,27 @@
 """Restarts side by side and kept samples: fitted, stopped, taken up again, scored and compared."""
 
+import io
 import json
 import math
 import shutil
+import signal
 import threading
+import time
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from collapsar.pipeline import Model, estimate, evaluate, fit, infer, info, resume, topics, verify
-from collapsar.pipeline.ensemble import member_seed
+from collapsar.pipeline import Corpus, Model, estimate, evaluate, fit, infer, info, resume, topics, verify
+from collapsar.pipeline.commands.main import main
+from collapsar.pipeline.config import Limits, make_config
 from collapsar.pipeline.executor import SerialExecutor, open_executor
-from collapsar.pipeline.members import leaves
+from collapsar.pipeline.loading import Loaded
+from collapsar.pipeline.members import leaves, member_seed
+from collapsar.pipeline.progress import RunView
+from collapsar.pipeline.requests import Request
 from collapsar.pipeline.stability import distances, stability
-from collapsar.storage.errors import AbsentError, DamagedError, OptionError
+from collapsar.storage.errors import AbsentError, ClusterError, DamagedError, OptionError
 from collapsar.storage.run import Run
 from tests.conformance import bits, scores_of
 from tests.pipeline.test_resume import StoppedError, events_of, stop_at
@@ -222,6 +229,49 @@ def test_members_side_by_side__are_as_many_as_keep_workers_busy_and_memory_holds
     assert 1 <= less.members < 4
     assert less.needed <= less.place.memory
     assert estimate(small[0], restarts=10, family="lda", topics=3, scheduler="serial").members == 1
+
+
+def test_shards_that_are_lost__are_read_again_by_the_first_of_those_that_miss_them(small):
+    request = Request(Corpus(small[0]), None, "lda", make_config("lda", {"topics": 2}), Limits(), 0)
+    loaded = Loaded(request, [], SerialExecutor(), None)
+    one, other = loaded.problem(1)[0], loaded.problem(2)[0]
+    assert one.shards == other.shards
+    first = list(one.shards)
+    one.reload()
+    assert all(after is not before for after, before in zip(one.shards, first, strict=True))
+    assert all(kept is before for kept, before in zip(other.shards, first, strict=True))
+    other.reload()
+    assert all(mine is theirs for mine, theirs in zip(other.shards, one.shards, strict=True))
+    other.reload()  # what it has been given is lost too
+    assert not any(mine is theirs for mine, theirs in zip(other.shards, one.shards, strict=True))
+
+
+@pytest.mark.xdist_group("clusters")
+def test_a_loss_that_one_thread_meets__is_met_by_all_and_made_good_once(clusters):
+    executor = open_executor(clusters(2))
+    waiting, met = threading.Event(), []
+
+    def wait():
+        executor.collect([executor.submit(int)])
+        slow = executor.submit(time.sleep, 30)
+        waiting.set()
+        try:
+            executor.collect([slow])
+        except ClusterError as error:
+            executor.recover(error)
+            met.append(str(error))
+        met.append(executor.collect([executor.submit(int)]))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert waiting.wait(60)
+    executor.recover(ClusterError("on purpose"))
+    assert executor.collect([executor.submit(int)]) == [0]
+    thread.join(timeout=60)
+    assert met == ["work was lost, as another thread has found", [0]]
+    executor.recover(ClusterError("again"))
+    assert executor.collect([executor.submit(int)]) == [0]
+    executor.close()
 
 
 def test_threads_that_wait__are_interrupted_once():
@@ -461,8 +511,8 @@ def test_topics_without_tokens__are_left_out(small, tmp_path):
 
 def test_a_damaged_member__is_found(ensemble, tmp_path):
     run = shutil.copytree(ensemble, tmp_path / "run")
-    record = json.loads((run / "members/002/run.json").read_text())
-    Run(run / "members/002").rewrite({**record, "seed": 1})
+    Run(run / "members/002").rewrite({**Run(run / "members/002").record(), "seed": 1})
+    (run / "members/000/run.json").write_bytes(b"{")
     chunk = next(
         path for path in (run / "members/001/model/rows").rglob("*") if path.is_file() and path.name != "digests.json"
     )
@@ -470,3 +520,77 @@ def test_a_damaged_member__is_found(ensemble, tmp_path):
     broken = verify(run).broken
     assert any("it is not member 2 of the ensemble" in text for text in broken)
     assert any("members/001/model/rows" in text for text in broken)
+    assert any("members/000/run.json" in text for text in broken)
+
+
+# As a person sees it ---------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress__names_members(small, tmp_path):
+    plain, drawn = io.StringIO(), Terminal()
+    views = [RunView(plain), RunView(drawn)]
+    fit(small[0], tmp_path / "run", restarts=3, heldout=small[1], sinks=views, **OPTIONS)
+    lines = plain.getvalue().splitlines()
+    assert sum(line.startswith("member ") and "6 iterations" in line for line in lines) == 3
+    assert any("(3 of 3 members done)" in line for line in lines)
+    assert lines[-1] == "3 of 3 members at their end (iterations)"
+    assert "\x1b" not in plain.getvalue()
+    assert "18/18" in drawn.getvalue()  # iterations of all
+    assert "3 of 3 members done" in drawn.getvalue()
+
+
+def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+
+    def command(*words):
+        code = main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        return out, err
+
+    given = ["--family", "lda", "--topics", 3, "--iterations", 3, "--heldout", small[1], "--quiet"]
+    told = json.loads(command("fit", small[0], "run", *given, "--restarts", 2, "--json")[0])
+    assert [one["member"] for one in told["members"]] == [0, 1]
+    assert [one["seed"] for one in told["members"]] == [0, member_seed(0, 1)]
+    scored = json.loads(command("evaluate", "run", "--heldout", small[1], "--json")[0])
+    assert [one["score"] for one in scored["members"]] == pytest.approx([one["score"] for one in told["members"]])
+    assert "members" not in json.loads(command("evaluate", "run/members/000", "--heldout", small[1], "--json")[0])
+    assert "member     001: " in command("evaluate", "run", "--unseen", small[1])[0]
+    listed = json.loads(command("topics", "run", "--json")[0])
+    assert all(0.0 <= topic["stability"] <= 1.0 for topic in listed)
+    assert all("stability" not in topic for topic in json.loads(command("topics", "run/members/001", "--json")[0]))
+    columns = command("topics", "run")[0].splitlines()[0].split()
+    assert float(columns[2]) == pytest.approx(listed[0]["stability"], abs=1e-3)
+    assert "by run/members/000, the ensemble's first member" in command("infer", "run", small[0], "out")[0]
+    assert json.loads(command("info", "run", "--json")[0])["restarts"] == 2
+    assert "2 members in" in command("fit", "--resume", "run", "--iterations", 4, "--quiet")[0]
+    assert "the run is at its end" in command("fit", "--resume", "run", "--quiet")[0]
+    out = command("fit", small[0], "best", *given, "--restarts", 2, "--keep", "best")[0]
+    assert "its held-out score chose it" in out
+    assert len(list((tmp_path / "best/members").iterdir())) == 1
+    out = command("fit", small[0], "warm", *given, "--warm", "best")[0]
+    assert "3 iterations" in out
+    (tmp_path / "fit.toml").write_text('family = "lda"\ntopics = 3\niterations = 4\nsamples = 2\nsample-every = 1\n')
+    command("fit", small[0], "sampled", "--config", "fit.toml", "--quiet")
+    assert len(json.loads(command("evaluate", "sampled", "--heldout", small[1], "--json")[0])["members"]) == 2
+    assert "members side by side" in command("estimate", small[0], "--config", "fit.toml", "--restarts", 9, "--workers", 8)[0]
+
+
+def test_a_stopped_ensemble__says_how_to_go_on(capsys, small, tmp_path, monkeypatch):
+    def interrupted(self, event):
+        if event["event"] == "iteration" and event["iteration"] == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(RunView, "__call__", interrupted)
+    words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--restarts", 2, "--iterations", 4]
+    assert main([str(word) for word in words]) == 130
+    err = capsys.readouterr()[1]
+    assert "0 of 2 members have come to their end" in err
+    assert f"collapsar fit --resume {tmp_path}/run" in err
