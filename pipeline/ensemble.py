@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from collapsar.pipeline.events import first
+from collapsar.pipeline.events import first, usage
 from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.loading import Loaded
 from collapsar.pipeline.members import member_seed, restarts_of
@@ -212,7 +212,7 @@ class Ensemble:
         with run.lock as lock:
             teller = Teller(run, [self._teller.say], begun=True, more={"member": number})
             owned = _both(self._owned, lock)
-            running = Running(request, teller, resumed=resumed, every=self._every, owned=owned)
+            running = Running(request, teller, resumed=resumed, every=self._every, owned=owned, alone=False)
             manifest = request.corpus.manifest
             sizes = {"documents": manifest.documents, "tokens": manifest.tokens, "words": manifest.vocabulary.words}
             shards = len(manifest.shards)
@@ -243,15 +243,16 @@ class Ensemble:
         """Tell how it ended, and how many members are at their ends."""
         members = restarts_of(self._target.folder.url)
         done = [number for number, run in members if run.model.exists(MODEL_RECORD)]
-        kept: dict[str, Any] = {"kept": members[0][0]} if "kept" in self._target.record() else {}
+        more: dict[str, Any] = {"kept": members[0][0]} if "kept" in self._target.record() else {}
         if reason is None:
             outcomes = [self._outcome(number) for number in done]
             reason = "iterations" if any(one["reason"] == "iterations" for one in outcomes) else "tolerance"
-            kept.update({"chosen_by": "score"} if kept else {})
+            more.update({"chosen_by": "score"} if more else {})
+            more.update(usage(self._executor, sum(int(one["iteration"]) for one in outcomes)))
         iterations = [(run.checkpoints.candidates()[0] or [0])[0] for _, run in members]
         end: dict[str, Any] = {"event": "end", "iteration": max(iterations, default=0), "reason": reason}
         end["elapsed"] = time.perf_counter() - self._began
-        end.update(members=self._request.restarts, ended=len(done), **kept)
+        end.update(members=self._request.restarts, ended=len(done), **more)
         self._teller.note(end)
         try:
             self._teller.record(end)

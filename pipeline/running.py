@@ -95,6 +95,8 @@ class Running:
         Iterations between two checkpoints.
     owned : callable, optional
         Raises an error where another process has taken the run over.
+    alone : bool, optional
+        Whether the executor works for this run only, so that it can say what the run took.
     """
 
     def __init__(
@@ -105,7 +107,9 @@ class Running:
         resumed: bool,
         every: int | None = None,
         owned: Callable[[], None] = lambda: None,
+        alone: bool = True,
     ) -> None:
+        self._alone = alone
         self._request, self._teller, self._target = request, teller, teller.target
         self._resumed, self._every, self._owned = resumed, every, owned
         self._sampled = request.sampled
@@ -217,7 +221,7 @@ class Running:
         keep_model(self._target.model, self._request.corpus, self._request.config, problem, executor, state)
         early = state.iteration < self._request.limits.planned(len(problem.shards))
         end = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": DONE[early]}
-        self._teller.tell({**end, **usage(executor, state.iteration)})
+        self._teller.tell({**end, **(usage(executor, state.iteration) if self._alone else {})})
         return Model(self._target.folder.url)
 
     def _stop(self, keeper: CheckpointKeeper, stopped: BaseException) -> None:

@@ -15,6 +15,7 @@ import fsspec
 from collapsar.pipeline import Model, fit, resume
 from collapsar.pipeline.executor import SerialExecutor
 from collapsar.pipeline.inspection import info
+from collapsar.pipeline.members import leaves, restarts_of
 from collapsar.storage import lock, patience
 from collapsar.storage.errors import ClusterError, CollapsarError, StoreError
 from collapsar.storage.run import Run
@@ -33,6 +34,8 @@ KINDS = (
     {"family": "lda", "topics": 3, "order": 2, "learn": ["alpha", "beta"]},
     {"family": "hdp", "topics": 3, "responsibilities": "dense"},
     {"family": "lda", "topics": 3, "schedule": "stochastic", "passes": 2, "batch_shards": 1},
+    {"family": "lda", "topics": 3, "samples": 2, "sample_every": 2},
+    {"family": "hdp", "topics": 3, "restarts": 2},
 )
 
 
@@ -47,7 +50,7 @@ def prepare():
 
 @dataclass(frozen=True)
 class Ended:
-    """What a history ended with: the model's bits, and the events but for times and for going back."""
+    """What a history ended with: the models' bits, and the events but for times and for going back."""
 
     bits: list
     events: list
@@ -55,10 +58,11 @@ class Ended:
 
 def ended():
     """What lies in the store now."""
-    model = Model(RUN)
-    told = [event for event in Run(RUN).events() if event["event"] != "back"]
+    models = [Model(place) for place in (RUN, *(place for _, place in leaves(RUN)))]
+    runs = [Run(RUN), *(run for _, run in restarts_of(RUN))]
+    told = [event for run in runs for event in run.events() if event["event"] != "back"]
     events = [{name: value for name, value in event.items() if name not in TIMES} for event in told]
-    return Ended(bits(model, len(model.record.shards)), events)
+    return Ended([bits(model, len(model.record.shards)) for model in models], events)
 
 
 def options_of(fate):
@@ -71,7 +75,7 @@ def calm(base, options):
     """What a fit comes to when nothing happens."""
     reset(base)
     with mock.patch("collapsar.pipeline.placing.open_executor", return_value=SerialExecutor()):
-        fit("faulty://corpus/train", RUN, heldout="faulty://corpus/heldout", **options)
+        fit("faulty://corpus/train", RUN, heldout="faulty://corpus/heldout", scheduler="serial", **options)
     return ended()
 
 
@@ -106,7 +110,7 @@ def live(base, seed):
         try:
             with unhurried(), opened:
                 if "/run/run.json" in FaultyFileSystem.store:
-                    resume(RUN, checkpoint_every=every)
+                    resume(RUN, checkpoint_every=every, scheduler="serial")
                 else:
                     begin(options, ends, every)
             FaultyFileSystem.fate = None
@@ -127,7 +131,7 @@ def begin(options, ends, every):
     for path in remnants:  # a driver that died before its first record, or whose run could not be removed
         del FaultyFileSystem.store[path]
     FaultyFileSystem.pseudo_dirs[:] = [""]
-    fit(train, RUN, heldout=heldout, checkpoint_every=every, **options, **ends)
+    fit(train, RUN, heldout=heldout, checkpoint_every=every, scheduler="serial", **options, **ends)
 
 
 def require_called_for(error, fate):

@@ -579,7 +579,10 @@ def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
     (tmp_path / "fit.toml").write_text('family = "lda"\ntopics = 3\niterations = 4\nsamples = 2\nsample-every = 1\n')
     command("fit", small[0], "sampled", "--config", "fit.toml", "--quiet")
     assert len(json.loads(command("evaluate", "sampled", "--heldout", small[1], "--json")[0])["members"]) == 2
-    assert "members side by side" in command("estimate", small[0], "--config", "fit.toml", "--restarts", 9, "--workers", 8)[0]
+    assert (
+        "members side by side"
+        in command("estimate", small[0], "--config", "fit.toml", "--restarts", 9, "--workers", 8)[0]
+    )
 
 
 def test_a_stopped_ensemble__says_how_to_go_on(capsys, small, tmp_path, monkeypatch):
