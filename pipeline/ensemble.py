@@ -12,7 +12,7 @@ from typing import Any
 from collapsar.pipeline.events import first, usage
 from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.loading import Loaded
-from collapsar.pipeline.members import member_seed, restarts_of
+from collapsar.pipeline.members import member_seed, restarts_in
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.requests import DONE, Request, is_done
 from collapsar.pipeline.running import Running, Teller
@@ -47,7 +47,7 @@ def finished_members(target: Run, request: Request) -> bool:
     OptionError
         More is asked for of one that has only its best member left, or fewer iterations than there are.
     """
-    members = restarts_of(target.folder.url)
+    members = restarts_in(target)
     done = [run.exists() and is_done(run, member_request(request, number)) for number, run in members]
     if "kept" in target.record() and not all(done):
         raise OptionError(
@@ -113,7 +113,7 @@ class Ensemble:
         """
         pending: list[int] = []
         ended: list[int] = []
-        for number, run in restarts_of(self._target.folder.url):
+        for number, run in restarts_in(self._target):
             done = run.exists() and is_done(run, member_request(self._request, number))
             (ended if done else pending).append(number)
         self._begin(opening, ended, resumed=resumed)
@@ -231,7 +231,7 @@ class Ensemble:
         """Keep the member with the best held-out score, and remove the others."""
         record = self._target.record()
         if "kept" not in record:
-            scores = {number: self._outcome(number).get("score") for number, _ in restarts_of(self._target.folder.url)}
+            scores = {number: self._outcome(number).get("score") for number, _ in restarts_in(self._target)}
             best = max(scores, key=lambda number: (-1e300 if scores[number] is None else scores[number], -number))
             record["kept"] = best
             self._target.rewrite(record)
@@ -241,7 +241,7 @@ class Ensemble:
 
     def _end(self, reason: str | None) -> None:
         """Tell how it ended, and how many members are at their ends."""
-        members = restarts_of(self._target.folder.url)
+        members = restarts_in(self._target)
         done = [number for number, run in members if run.model.exists(MODEL_RECORD)]
         more: dict[str, Any] = {"kept": members[0][0]} if "kept" in self._target.record() else {}
         if reason is None:

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from collapsar.pipeline.contract import load_family
-from collapsar.pipeline.members import restarts_of, samples_of
+from collapsar.pipeline.members import restarts_in, samples_of
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError
@@ -75,7 +75,7 @@ def _run(run: Run) -> dict[str, Any]:
     found["iterations"] = told[-1]["iteration"] if told else 0
     found["score"] = next((event["score"] for event in reversed(told) if "score" in event), None)
     found["ended"] = ended
-    members = restarts_of(run.folder.url)
+    members = restarts_in(run)
     if members:
         found.update({name: record[name] for name in ("restarts", "keep", "kept") if name in record})
         found["members"] = [_member(number, one) for number, one in members]

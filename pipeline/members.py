@@ -32,27 +32,30 @@ def member_seed(seed: int, number: int) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-def restarts_of(url: str | os.PathLike[str]) -> list[tuple[int, Run]]:
-    """List the restarts of an ensemble, whether they are there or not.
+def restarts_in(run: Run) -> list[tuple[int, Run]]:
+    """List the restarts that an ensemble shall have, whether they are there or not.
 
     Parameters
     ----------
-    url : str or path-like
-        Any folder.
+    run : Run
+        Any run.
 
     Returns
     -------
     list of (int, Run)
-        Their numbers and runs; all that it shall have or, where only the best was kept, that one. None where the folder
-        is no ensemble.
+        Their numbers and runs; where only the best was kept, that one. None where the run is no ensemble.
     """
-    folder = Folder(url)
-    if not folder.exists(RECORD):
-        return []
-    run = Run(url)
     record = run.record()
     numbers = [record["kept"]] if "kept" in record else range(int(record.get("restarts", 0)))
     return [(int(number), run.in_member(int(number))) for number in numbers]
+
+
+def restarts_of(url: str | os.PathLike[str]) -> list[tuple[int, Run]]:
+    """List the restarts of an ensemble of which some are there; none for any other folder, whatever it is."""
+    folder = Folder(url)
+    if not folder.exists(RECORD) or not folder.exists(MEMBERS):
+        return []
+    return restarts_in(Run(url))
 
 
 def samples_of(url: str | os.PathLike[str]) -> list[Folder]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.pipeline.members import member_seed, restarts_of
+from collapsar.pipeline.members import member_seed, restarts_in
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.requests import DONE, fingerprint
 from collapsar.storage.arrays import check_arrays
@@ -187,7 +187,7 @@ def _run(folder: Folder, found: Findings) -> Iterator[str]:
 def _members(run: Run, record: dict[str, Any], found: Findings) -> Iterator[str]:
     """Give what is broken of a run's members: restarts, which are runs, or kept samples, which are models."""
     ended = any(event.get("event") == "end" and event.get("reason") in DONE for event in _told(run)[-1:])
-    for number, member in restarts_of(run.folder.url):
+    for number, member in restarts_in(run):
         if member.exists():
             yield from _run(member.folder, found)
             with contextlib.suppress(CollapsarError):  # said already
