@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import threading
 import time
 import uuid
 import warnings
@@ -17,7 +18,7 @@ import dask
 import distributed
 from dask.system import CPU_COUNT
 
-from collapsar.pipeline.executor import PATIENCE, TLS, Executor
+from collapsar.pipeline.executor import PATIENCE, TLS, Executor, Halt
 from collapsar.pipeline.preload import PROMPT
 from collapsar.pipeline.watching import Watch, WorkerSign
 from collapsar.storage.errors import ClusterError, ClusterGoneError, CollapsarError, OptionError
@@ -62,7 +63,10 @@ class DaskExecutor:
         self._client, self._cluster, self._reach = client, cluster, reach
         self._watch = watch or Watch(PATIENCE, lambda text: None)  # noqa: ARG005
         self._token = uuid.uuid4().hex[:8]
-        self._submitted = 0
+        self._submitted, self._halt = 0, Halt()
+        self._numbering, self._looking, self._recovering = (threading.Lock() for _ in range(3))
+        self._looked, self._waiting = time.monotonic(), 0
+        self._losses, self._seen = 0, threading.local()  # how often work was lost, and as far as a thread knows
         self._addresses: list[str] = []
         self._slots, self._memory = 0, 0.0
         self._look()
@@ -102,36 +106,64 @@ class DaskExecutor:
 
     def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:
         """Submit a task; `home` is kept softly, so that a lost worker is no deadlock."""
-        self._submitted += 1
+        with self._numbering:  # members of an ensemble submit side by side
+            self._submitted += 1
+            number = self._submitted
         name = function.__name__.replace("_", "-")
         where: dict[str, Any] = {}
         if home is not None and self._addresses:
             where = {"workers": [self._addresses[home % len(self._addresses)]], "allow_other_workers": True}
-        key = f"{name}-{self._token}-{self._submitted}"
+        key = f"{name}-{self._token}-{number}"
         # First come, first served: by itself, Dask would make all sweeps before it adds what they changed.
         with _cluster_errors():
-            return self._client.submit(function, *args, key=key, pure=False, priority=-self._submitted, **where)
+            return self._client.submit(function, *args, key=key, pure=False, priority=-number, **where)
 
     def collect(self, futures: Sequence[Any]) -> list[Any]:
         """Bring results here, and look meanwhile whether the cluster still moves."""
-        with _cluster_errors():
+        with _cluster_errors(), self._counted():
             waiting = self._ask(self._client.gather(list(futures), asynchronous=True))
             began = looked = time.monotonic()
+            every = min(LOOK, self._watch.patience / 4)
             try:
                 while True:
+                    self._halt.check()
+                    if self._seen.losses != self._losses:
+                        raise ClusterError("work was lost, as another thread has found")
                     try:
                         return list(waiting.result(timeout=TICK))
                     except TimeoutError:
                         if waiting.done():  # it was the cluster's own
                             raise
                     now = time.monotonic()
-                    if now - looked >= min(LOOK, self._watch.patience / 4):
-                        if looked == began:
-                            self._watch.begin()
-                        looked = now
-                        self._look_around()
+                    if now - looked >= every:
+                        first, looked = looked == began, now
+                        self._take_turns(every, first=first)
             finally:
                 waiting.cancel()
+
+    @contextlib.contextmanager
+    def _counted(self) -> Any:
+        """Count the threads that wait, and note what each knows of losses when it first waits."""
+        if not hasattr(self._seen, "losses"):
+            self._seen.losses = self._losses
+        with self._numbering:
+            self._waiting += 1
+        try:
+            yield
+        finally:
+            with self._numbering:
+                self._waiting -= 1
+
+    def _take_turns(self, every: float, *, first: bool) -> None:
+        """Look around, unless another thread that waits has just done so; who waits alone begins anew."""
+        with self._looking:
+            alone = self._waiting == 1
+            if not alone and time.monotonic() - self._looked < every / 2:
+                return
+            if first and alone:
+                self._watch.begin()
+            self._looked = time.monotonic()
+            self._look_around()
 
     def _ask(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
@@ -165,8 +197,27 @@ class DaskExecutor:
             asked = self._ask(self._client.run(function, *args, asynchronous=True))
             return list(asked.result(timeout=max(self._watch.patience, EVERYWHERE)).values())
 
+    def halt(self) -> None:
+        """Interrupt each other thread that waits, once."""
+        self._halt.set()
+
     def recover(self, error: ClusterError) -> None:
-        """Reach the scheduler again, if it is another by now, and wait for a worker."""
+        """Reach the scheduler again, if it is another by now, and wait for a worker.
+
+        Of several threads the first does it, and the others meet the loss as soon as they wait.
+
+        Parameters
+        ----------
+        error : ClusterError
+            What was raised.
+        """
+        with self._recovering:
+            if getattr(self._seen, "losses", self._losses) == self._losses:
+                self._recover(error)
+                self._losses += 1
+            self._seen.losses = self._losses
+
+    def _recover(self, error: ClusterError) -> None:
         deadline = time.monotonic() + self._watch.patience
         while True:
             try:

@@ -39,6 +39,9 @@ class Limits:
         Whether an iteration sweeps all shards, or a minibatch of them by a decaying step.
     passes, batch_shards : int
         In the stochastic schedule: passes over the corpus, and shards a minibatch.
+    samples, sample_every : int
+        How many states to keep as samples beside the model, the last one at the end, and the iterations between two; no
+        samples by itself.
     """
 
     iterations: int | None = None
@@ -49,6 +52,8 @@ class Limits:
     schedule: Schedule = "batch"
     passes: int = 1
     batch_shards: int = 4
+    samples: int = 0
+    sample_every: int = 0
 
     def __post_init__(self) -> None:
         for name in ("iterations", "score_every", "local_sweeps", "passes", "batch_shards"):
@@ -57,12 +62,20 @@ class Limits:
                 continue
             if type(value) is not int or value < 1:
                 raise OptionError(f"--{name.replace('_', '-')}: expected a whole number of 1 or more, found {value!r}")
+        for name in ("samples", "sample_every"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise OptionError(f"--{name.replace('_', '-')}: expected a whole number of 0 or more, found {value!r}")
         if isinstance(self.tolerance, bool) or not isinstance(self.tolerance, (int, float)) or not self.tolerance >= 0:
             raise OptionError(f"--tolerance: expected a number of 0 or more, found {self.tolerance!r}")
         if self.stop_on not in get_args(StopOn):
             raise OptionError(f"--stop-on: expected {', '.join(get_args(StopOn))}, found {self.stop_on!r}")
         if self.schedule not in get_args(Schedule):
             raise OptionError(f"--schedule: expected {', '.join(get_args(Schedule))}, found {self.schedule!r}")
+        if self.samples > 1 and not self.sample_every:
+            raise OptionError(f"--samples {self.samples}: say with --sample-every how many iterations lie between two")
+        if self.samples and self.tolerance:
+            raise OptionError("--samples: counts from the last iteration, so it does not go with --tolerance")
 
     @property
     def sweeps(self) -> int:
@@ -77,12 +90,42 @@ class Limits:
         steps = first + (self.passes - 1) * -(-shards // self.batch_shards)
         return steps if self.iterations is None else min(steps, self.iterations)
 
+    def sampled(self, shards: int) -> tuple[int, ...]:
+        """Return the iterations after which a sample is kept, of a run over so many shards.
+
+        Parameters
+        ----------
+        shards : int
+            Of the corpus.
+
+        Returns
+        -------
+        tuple of int
+            Rising; the last is the run's last.
+
+        Raises
+        ------
+        OptionError
+            There are too few iterations.
+        """
+        last = self.planned(shards)
+        found = tuple(last - back * self.sample_every for back in reversed(range(self.samples)))
+        if found and found[0] < 1:
+            raise OptionError(
+                f"--samples {self.samples} --sample-every {self.sample_every}: expected more than "
+                f"{(self.samples - 1) * self.sample_every} iterations, found {last}"
+            )
+        return found
+
 
 LIMIT_NAMES = tuple(field.name for field in fields(Limits))
 RUN_NAMES = (
     "family",
     "seed",
     "heldout",
+    "warm",
+    "restarts",
+    "keep",
     "scheduler",
     "workers",
     "memory",
@@ -93,9 +136,9 @@ RUN_NAMES = (
 )
 KINDS = {str: "a string", int: "a whole number", float: "a number"}
 RUN_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("family", "heldout", "scheduler", "stop_on", "scratch", "schedule"), (str,)),
+    **dict.fromkeys(("family", "heldout", "warm", "keep", "scheduler", "stop_on", "scratch", "schedule"), (str,)),
     **dict.fromkeys(("seed", "workers", "iterations", "score_every", "local_sweeps", "passes", "batch_shards"), (int,)),
-    "checkpoint_every": (int,),
+    **dict.fromkeys(("checkpoint_every", "restarts", "samples", "sample_every"), (int,)),
     "patience": (float, int),
     "tolerance": (float, int),
     "memory": (str, int),

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.members import leaves, restarts_of, samples_of
 from collapsar.pipeline.opening import Model
+from collapsar.pipeline.stability import stability
 from collapsar.storage.errors import OptionError
 
 
@@ -25,15 +27,19 @@ class Topic:
         Its share of the training tokens.
     words : list of (str, float)
         Its most probable words with their probabilities, falling.
+    stability : float or None
+        Of an ensemble's topic, how near its partners in the other members lie, from 0 to 1; see
+        `collapsar.pipeline.stability`. None where there are no others, or it has no tokens.
     """
 
     id: int
     share: float
     words: list[tuple[str, float]]
+    stability: float | None = None
 
 
 def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
-    """List the topics of a model, the largest first.
+    """List the topics of a model, the largest first; of an ensemble, its first member's, with their stability.
 
     Parameters
     ----------
@@ -56,7 +62,8 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     """
     if words < 1:
         raise OptionError(f"--words: expected 1 or more, found {words}")
-    model = Model(run)
+    model, others = _with_others(run)
+    stable = stability(model, others)
     ids, share, word, probability = describe(model, words)
     names = model.vocabulary.words
     return [
@@ -64,6 +71,7 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
             int(ids[row]),
             float(share[row]),
             [(names[one], float(p)) for one, p in zip(word[row], probability[row], strict=True)],
+            stable.get(int(ids[row])),
         )
         for row in range(ids.size)
     ]
@@ -102,3 +110,13 @@ def describe(
     probability = np.concatenate([part[3] for part in found], axis=1)
     top = np.argsort(-probability, axis=1, kind="stable")[:, :words]
     return ids, share, np.take_along_axis(word, top, axis=1), np.take_along_axis(probability, top, axis=1)
+
+
+def _with_others(run: str | os.PathLike[str]) -> tuple[Model, list[Model]]:
+    """Open a model and those that its topics are compared with: the other restarts or, in their place, its samples."""
+    restarts = restarts_of(run)
+    if restarts:
+        leaves(run)  # all must be at their ends
+        found = [Model(one.folder.url) for _, one in restarts]
+        return found[0], found[1:]
+    return Model(run), [Model(place.url) for place in samples_of(run)[:-1]]  # the last sample is the model itself

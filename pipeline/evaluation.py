@@ -8,15 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from collapsar.pipeline.alignment import HeldoutReference, align
 from collapsar.pipeline.executor import TLS, Executor, open_executor
 from collapsar.pipeline.loop import mean_score
+from collapsar.pipeline.members import leaves
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.shard import Shard
 from collapsar.storage.split import split_documents
 from collapsar.workers import tasks
+from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Delta
 from collapsar.workers.streams import Stream
 
@@ -28,11 +33,20 @@ UNSEEN = (
     "unseen documents: proportions fitted on a random half of each document's tokens with the topics held fixed; mean "
     "over the other half's tokens of log sum_k theta_dk phi_kw, in nats; perplexity = exp(-score)"
 )
+AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, proportions fitted by each for itself"
+
+
+@dataclass(frozen=True)
+class MemberScore:
+    """A member's score by itself: its name, such as ``003`` or ``003/001``, and the score in nats."""
+
+    member: str
+    score: float
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A model's score on a corpus.
+    """A model's score on a corpus, or that of an ensemble's mean prediction.
 
     Attributes
     ----------
@@ -44,6 +58,8 @@ class Evaluation:
         What was scored: held-out tokens, and the documents of the corpus.
     definition : str
         How the score is defined.
+    members : tuple of MemberScore
+        Of an ensemble, what each member scores by itself; else empty.
     """
 
     score: float
@@ -51,6 +67,7 @@ class Evaluation:
     tokens: int
     documents: int
     definition: str
+    members: tuple[MemberScore, ...] = ()
 
 
 def evaluate(
@@ -64,6 +81,8 @@ def evaluate(
     tls: TLS | None = None,
 ) -> Evaluation:
     """Score a model on held-out tokens of its own documents, or on unseen documents.
+
+    Of restarts and of kept samples, the mean of the predictions is scored: (17) of Teh, Kurihara and Welling (2007).
 
     Parameters
     ----------
@@ -93,30 +112,82 @@ def evaluate(
         Neither or both of `heldout` and `unseen` are given.
     MismatchError
         The corpus has another vocabulary, or not the training documents.
+    AbsentError
+        A member of an ensemble is not at its end.
     """
     if (heldout is None) == (unseen is None):
         raise OptionError("name one corpus: --heldout (tokens of the training documents) or --unseen (new documents)")
-    model = Model(run)
     corpus = Corpus(heldout if heldout is not None else unseen)  # type: ignore[arg-type]
-    corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
-    held = align(model.record.shards, corpus, model.folder.url) if heldout is not None else None
+    named = [(name, Model(url)) for name, url in leaves(run)]
+    for _, model in named:
+        corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+    first = named[0][1]
+    held = align(first.record.shards, corpus, first.folder.url) if heldout is not None else None
     executor = open_executor(scheduler, workers, tls=tls)
     try:
-        blocks = load_blocks(model, executor)
-        submitted = (
-            _submit_unseen(model, corpus, blocks, executor, seed)
-            if held is None
-            else [executor.submit(_score_heldout, model.folder.address, reference, blocks) for reference in held]
-        )
-        scores: Sequence[tasks.Score] = executor.collect(submitted)
+        score, tokens, members = _score_members(named, corpus, held, executor, seed)
     finally:
         executor.close()
-    score = mean_score(scores)
     if score is None:
         raise InputError(corpus.url, "no token is left to score")
-    tokens = sum(part.tokens for part in scores)
-    definition = UNSEEN if held is None else HELDOUT
-    return Evaluation(score, math.exp(-score), tokens, corpus.manifest.documents, definition)
+    definition = (UNSEEN if held is None else HELDOUT) + (AVERAGED if len(named) > 1 else "")
+    return Evaluation(score, math.exp(-score), tokens, corpus.manifest.documents, definition, members)
+
+
+def _score_members(
+    named: Sequence[tuple[str, Model]],
+    corpus: Corpus,
+    held: Sequence[HeldoutReference] | None,
+    executor: Executor,
+    seed: int,
+) -> tuple[float | None, int, tuple[MemberScore, ...]]:
+    """Score models on a corpus, one after another, and the mean of their probabilities."""
+    single, sums, members = len(named) == 1, [], []
+    for name, model in named:
+        blocks = load_blocks(model, executor)
+        if held is None:
+            chances = _submit_unseen(model, corpus, blocks, executor, seed)
+        else:
+            chances = [executor.submit(_chances_heldout, model.folder.address, one, blocks) for one in held]
+        if single:
+            sums = chances
+            break
+        # The members' rows come and go one after another; the sums are taken in the members' order.
+        sums = [executor.submit(_add, *pair) for pair in zip(sums, chances, strict=True)] if sums else chances
+        score = mean_score(executor.collect([executor.submit(_score, one, 1) for one in chances]))
+        members.append(MemberScore(name, math.nan if score is None else score))
+    scores: Sequence[tasks.Score] = executor.collect([executor.submit(_score, one, len(named)) for one in sums])
+    return mean_score(scores), sum(part.tokens for part in scores), tuple(members)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chances:
+    """Probabilities of a shard's held-out pairs, of one model or summed over several, and the pairs' counts."""
+
+    probability: npt.NDArray[np.float64]
+    counts: npt.NDArray[np.int32]
+
+    def __sizeof__(self) -> int:
+        return self.probability.nbytes + self.counts.nbytes
+
+
+def _add(left: _Chances, right: _Chances) -> _Chances:
+    return _Chances(left.probability + right.probability, left.counts)
+
+
+def _score(sums: _Chances, members: int) -> tasks.Score:
+    if not sums.counts.size:
+        return tasks.Score(0.0, 0)
+    probability = sums.probability if members == 1 else sums.probability / members
+    return tasks.Score(float((sums.counts * np.log(probability)).sum()), int(sums.counts.sum()))
+
+
+def _chances(family: str, heldout: Shard, local: Any, blocks: list[tasks.Block], globals: Any) -> _Chances:
+    """Give the probabilities of held-out pairs, given the local state of their documents."""
+    if not heldout.pairs:
+        return _Chances(np.zeros(0), heldout.counts)
+    table = load_sweeps(family).predict(heldout, local, tasks.gather(blocks, heldout.words, whole=True), globals)
+    return _Chances(np.asarray(table["probability"], dtype=np.float64), heldout.counts)
 
 
 def load_blocks(model: Model, executor: Executor) -> list[Any]:
@@ -144,24 +215,24 @@ def _load_block(url: str, number: int, low: int, high: int) -> tasks.Block:
     return tasks.Block(low, high, Model(url).rows(number), Delta())
 
 
-def _score_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> tasks.Score:
+def _chances_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> _Chances:
     model = Model(url)
     local = model.documents(reference.number)
-    return tasks.score_local(model.record.family, reference.load(), local, blocks, model.globals)
+    return _chances(model.record.family, reference.load(), local, blocks, model.globals)
 
 
 def _submit_unseen(model: Model, corpus: Corpus, blocks: list[Any], executor: Executor, seed: int) -> list[Any]:
     submitted, first = [], 0
     for reference in corpus.references:
-        submitted.append(executor.submit(_score_unseen, model.folder.address, reference, first, blocks, seed))
+        submitted.append(executor.submit(_chances_unseen, model.folder.address, reference, first, blocks, seed))
         first += reference.record.documents
     return submitted
 
 
-def _score_unseen(url: str, reference: ShardReference, first: int, blocks: list[tasks.Block], seed: int) -> tasks.Score:
-    """Fit proportions on one half of each document's tokens and score the other; empty documents score nothing."""
+def _chances_unseen(url: str, reference: ShardReference, first: int, blocks: list[tasks.Block], seed: int) -> _Chances:
+    """Fit proportions on one half of each document's tokens and predict the other; empty documents have no pairs."""
     model = Model(url)
     known, scored = split_documents(reference.documents(), first, 0.5, seed)
     family, stream = model.record.family, Stream(seed, "unseen")
     local = tasks.settle(family, Shard.of(reference.number, known), blocks, model.globals, stream)
-    return tasks.score_local(family, Shard.of(reference.number, scored), local, blocks, model.globals)
+    return _chances(family, Shard.of(reference.number, scored), local, blocks, model.globals)

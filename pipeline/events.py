@@ -54,6 +54,11 @@ def first(name: str, **fields: Any) -> dict[str, Any]:
     return {"event": name, "iteration": 0, "elapsed": 0.0, **fields}
 
 
+def has_iterations(events: Sequence[dict[str, Any]]) -> bool:
+    """Say whether an iteration has been told."""
+    return any(event.get("event") == "iteration" for event in events)
+
+
 def tell(listeners: Sequence[Sink], event: dict[str, Any]) -> None:
     """Tell all who listen."""
     for listener in listeners:

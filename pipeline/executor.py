@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,8 +50,11 @@ class Executor(Protocol):
     def keeps_history(self) -> bool:
         """Whether it remembers how each result came about, to make it again; so long as anyone holds the result."""
 
+    def halt(self) -> None:
+        """Interrupt, once, each other thread that waits for results, now or the next time that it does."""
+
     def recover(self, error: ClusterError) -> None:
-        """Make ready to go on after work was lost.
+        """Make ready to go on after work was lost; several threads may ask for it side by side.
 
         Parameters
         ----------
@@ -89,6 +93,23 @@ class TLS:
                 raise AbsentError(f"--tls-{name}: {path}: no such file")
 
 
+class Halt:
+    """Interrupts each thread but the one that asks for it, once: what it keeps then, it may wait for."""
+
+    def __init__(self) -> None:
+        self._met: set[int] | None = None
+
+    def set(self) -> None:
+        """Interrupt all others from now on."""
+        self._met = {threading.get_ident()}
+
+    def check(self) -> None:
+        """Raise `KeyboardInterrupt` in a thread that has not met it yet."""
+        if self._met is not None and threading.get_ident() not in self._met:
+            self._met.add(threading.get_ident())
+            raise KeyboardInterrupt
+
+
 @dataclass(frozen=True, slots=True)
 class _Done:
     value: Any
@@ -123,6 +144,9 @@ class SerialExecutor:
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once."""
         return [function(*args)]
+
+    def halt(self) -> None:
+        """No other thread waits: what is submitted is done."""
 
     def recover(self, error: ClusterError) -> None:
         """Nothing is lost within a process."""

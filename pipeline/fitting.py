@@ -4,39 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import shutil
 import time
-import traceback
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-from collapsar.pipeline.alignment import HeldoutReference, align
-from collapsar.pipeline.checkpointing import CheckpointKeeper
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
-from collapsar.pipeline.contract import Summary, load_family
-from collapsar.pipeline.events import Sink, event_of, first, tell, usage
+from collapsar.pipeline.ensemble import Ensemble, finished_members
+from collapsar.pipeline.events import Sink, first, has_iterations
 from collapsar.pipeline.executor import PATIENCE, TLS, Executor
-from collapsar.pipeline.keeping import documents_of, keep_model
-from collapsar.pipeline.loop import run
+from collapsar.pipeline.loading import Loaded, aligned
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.placing import Where, freed_memory, place_there, scratch_folder
-from collapsar.pipeline.planning import Plan, cuts, place_of, plan
-from collapsar.pipeline.requests import DONE, Request, differing_versions, fingerprint, is_done, taken_up
-from collapsar.pipeline.state import Problem
-from collapsar.pipeline.stochastic import run_stochastic, settled
+from collapsar.pipeline.planning import Plan, place_of, plan
+from collapsar.pipeline.requests import Request, is_done, taken_up
+from collapsar.pipeline.running import Running, Teller
+from collapsar.pipeline.warming import WarmReference, WarmSource, warm_references
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import ClusterError, CollapsarError, LockedError
 from collapsar.storage.folder import ensure_free
 from collapsar.storage.lock import RunLock
 from collapsar.storage.run import Run
-from collapsar.storage.shard import Shard
-from collapsar.workers import buffers, tasks
+from collapsar.workers import buffers
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays
-from collapsar.workers.kernels.compile import warm
-from collapsar.workers.streams import Stream
+from collapsar.workers.kernels.compile import warm as compile_all
 
 
 def fit(
@@ -46,6 +37,9 @@ def fit(
     family: str,
     heldout: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    warm: str | os.PathLike[str] | None = None,
+    restarts: int = 0,
+    keep: str = "all",
     scheduler: str = "threads",
     workers: int | None = None,
     memory: str | int | None = None,
@@ -70,6 +64,13 @@ def fit(
         Held-out tokens of the same documents, scored after each iteration and not looked at otherwise.
     seed : int, optional
         Seed of all random numbers.
+    warm : str or path-like, optional
+        Folder of another run, of any family, with the same vocabulary and no more topics: the fit begins from its
+        proportions and topics.
+    restarts : int, optional
+        How many fits to make, side by side, each with a seed of its own; 0 for one that is no member of an ensemble.
+    keep : {"all", "best"}, optional
+        Which of them to keep: ``best`` is the one with the best held-out score, which is no test of it then.
     scheduler : str, optional
         ``threads`` (worker threads in this process), ``local`` (a Dask cluster of worker processes here, with its
         dashboard), ``serial``, or a Dask scheduler's address.
@@ -89,13 +90,13 @@ def fit(
     sinks : sequence of callable, optional
         Told each event, a dict, as `events.jsonl` gets it.
     **options
-        ``iterations``, ``tolerance``, ``stop_on``, ``score_every``, ``schedule``, ``passes``, ``batch_shards`` (see
-        `collapsar.pipeline.config.Limits`), and the family's own options.
+        ``iterations``, ``tolerance``, ``stop_on``, ``score_every``, ``schedule``, ``passes``, ``batch_shards``,
+        ``samples``, ``sample_every`` (see `collapsar.pipeline.config.Limits`), and the family's own options.
 
     Returns
     -------
     Model
-        The finished model.
+        The finished model; of an ensemble, that of its first member.
 
     Raises
     ------
@@ -110,7 +111,9 @@ def fit(
     config = make_config(family, options)
     target = Run(out)
     ensure_free(target.folder)
-    request = Request(Corpus(corpus), None if heldout is None else Corpus(heldout), family, config, limits, seed)
+    corpora = Corpus(corpus), None if heldout is None else Corpus(heldout)
+    source = None if warm is None else WarmSource.of(warm)
+    request = Request(*corpora, family, config, limits, seed, source, restarts, keep)
     where = Where(scheduler, workers, memory, scratch, checkpoint_every, patience, tls)
     return _Fit(request, target, where, sinks).run()
 
@@ -120,6 +123,7 @@ def resume(
     *,
     corpus: str | os.PathLike[str] | None = None,
     heldout: str | os.PathLike[str] | None = None,
+    warm: str | os.PathLike[str] | None = None,
     scheduler: str = "threads",
     workers: int | None = None,
     memory: str | int | None = None,
@@ -140,6 +144,8 @@ def resume(
         Folder of the run.
     corpus, heldout : str or path-like, optional
         Where its corpora lie by now, if they were moved.
+    warm : str or path-like, optional
+        Where the run lies by now that it begins from, if that was moved.
     scheduler, workers, memory, scratch, checkpoint_every, patience, tls, sinks
         As for `fit`; they may differ from before.
     **options
@@ -165,8 +171,9 @@ def resume(
     target = Run(run)
     target.record()
     with target.lock as lock:
-        request, record = taken_up(target, corpus, heldout, options)
-        if is_done(target, request):
+        source = None if warm is None else WarmSource.of(warm)
+        request, record = taken_up(target, corpus, heldout, options, source)
+        if finished_members(target, request) if request.restarts else is_done(target, request):
             return Model(run)
         target.rewrite(record)
         where = Where(scheduler, workers, memory, scratch, checkpoint_every, patience, tls)
@@ -179,17 +186,17 @@ class _Fit:
     def __init__(
         self, request: Request, target: Run, where: Where, sinks: Sequence[Sink], lock: RunLock | None = None
     ) -> None:
-        self._request, self._target, self._where, self._sinks = request, target, where, sinks
+        self._request, self._target, self._where = request, target, where
         self._lock, self._resumed = lock, lock is not None
-        self._begun = lock is not None  # whether the run's folder is there
+        self._teller = Teller(target, sinks, begun=self._resumed)
         self._folder: str | None = None  # for scratch files
 
     def run(self) -> Model:
         """Load, compile, run the loop and keep what it ends with."""
-        heldouts = _aligned(self._request)
+        heldouts, warm = aligned(self._request), self._warm()
         planned = self._plan(None) if self._where.here else None
         began = time.perf_counter()
-        executor = self._where.open(self._notice)
+        executor = self._where.open(self._teller.notice)
         try:
             cluster = {
                 "scheduler": self._where.scheduler,
@@ -198,18 +205,38 @@ class _Fit:
                 "start_seconds": time.perf_counter() - began,
             }
             opening = [first("cluster", **cluster)]
-            tell(self._sinks, opening[0])
+            self._teller.say(opening[0])
             planned = planned or self._plan(executor)
             with freed_memory(executor), scratch_folder(planned, executor) as folder:
                 self._folder = folder
-                problem, globals_ = make_problem(self._request, heldouts, executor, folder)
+                loaded = Loaded(self._request, heldouts, executor, folder, warm)
+                problem, globals_ = loaded.problem(self._request.seed)
                 opening += [self._compiled(executor, globals_, planned), self._start(planned)]
                 with self._held():
-                    return self._loop(problem, executor, globals_, opening)
+                    if self._request.restarts:
+                        del problem, globals_
+                        return self._ensemble(loaded, executor, opening, planned)
+                    every = self._where.checkpoint_every
+                    options: dict[str, Any] = {"resumed": self._resumed, "every": every, "owned": self._owned}
+                    running = Running(self._request, self._teller, **options)
+                    running.begin(opening, silent=1)
+                    return running.loop(problem, executor, globals_)
         finally:
             executor.close()
             if self._folder is not None:  # what tasks that were still running have left behind on this machine
                 shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _warm(self) -> list[WarmReference] | None:
+        """Find what there is to begin from; a run that goes on from a checkpoint needs nothing of it."""
+        source = self._request.warm
+        begun = [self._target, *(self._target.in_member(number) for number in range(self._request.restarts))]
+        needed = not self._resumed or not all(
+            one.checkpoints.candidates()[0] for one in begun[-self._request.restarts :]
+        )
+        if source is None or not needed:
+            return None
+        topics = int(getattr(self._request.config, "topics", 1))
+        return warm_references(source, self._request.corpus, topics)
 
     def _plan(self, executor: Executor | None) -> Plan:
         """Foresee what the fit takes; raise `CapacityError` if it does not fit."""
@@ -219,17 +246,19 @@ class _Fit:
             place = place_of(where.scheduler, where.workers, where.memory, where.scratch, out)
         else:
             place = place_there(where.scheduler, executor, where.memory, where.scratch)
-        planned = plan(request.corpus, request.family, request.config, place, stochastic=request.stochastic)
+        more = {"restarts": request.restarts, "samples": request.limits.samples}
+        planned = plan(request.corpus, request.family, request.config, place, stochastic=request.stochastic, **more)
         planned.require()
         return planned
 
     def _compiled(self, executor: Executor, globals_: Arrays, planned: Plan) -> dict[str, Any]:
         began = time.perf_counter()
-        executor.everywhere(_warm, self._request.family, globals_, planned.on_disk)
+        executor.everywhere(_compile, self._request.family, globals_, planned.on_disk)
         return first("compile", compile_seconds=time.perf_counter() - began)
 
     def _start(self, planned: Plan) -> dict[str, Any]:
         manifest = self._request.corpus.manifest
+        restarts = {"restarts": self._request.restarts} if self._request.restarts else {}
         return first(
             "start",
             family=self._request.family,
@@ -239,6 +268,7 @@ class _Fit:
             shards=len(manifest.shards),
             iterations=self._request.limits.planned(len(manifest.shards)),
             planned=planned.record(),
+            **restarts,
         )
 
     @contextlib.contextmanager
@@ -248,194 +278,36 @@ class _Fit:
             yield
             return
         self._target.create(self._request.record())
-        self._begun = True
+        self._teller.begun = True
         with self._target.lock as self._lock:
             try:
                 yield
             except Exception:
-                if not any(event.get("event") == "iteration" for event in self._target.events()):
-                    self._begun = False
+                members = [self._target.in_member(number) for number in range(self._request.restarts)]
+                if not any(has_iterations(one.events()) for one in (self._target, *members)):
+                    self._teller.begun = False
                     self._target.folder.remove()
                 raise
-
-    def _tell(self, event: dict[str, Any]) -> None:
-        self._target.tell(event)
-        tell(self._sinks, event)
-
-    def _notice(self, text: str) -> None:
-        """Say in a line what befell the run: to whoever watches, and in its journal."""
-        event = first("notice", text=text)
-        if self._begun:
-            self._note(event)
-        tell(self._sinks, event)
 
     def _owned(self) -> None:
         """Raise `LockedError` if another process has taken the run over."""
         if self._lock is not None:
             self._lock.require()
 
-    def _note(self, event: dict[str, Any]) -> None:
-        here = {
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "process": os.getpid(),
-            "host": platform.node(),
-        }
-        with contextlib.suppress(CollapsarError):  # a journal that cannot be written shall not end the run
-            self._target.note({**here, **event})
-
-    def _open(self, opening: list[dict[str, Any]]) -> None:
-        """Tell how it begins; the events of a run that goes on from a checkpoint stay as they were."""
-        target = self._target
-        target.clean()
-        for event in opening:
-            self._note(event)
-        if self._resumed and any(target.checkpoints.candidates()):
-            for event in opening[1:]:
-                tell(self._sinks, event)
-            differing = differing_versions(target.record())
-            if differing:
-                self._notice(
-                    f"other versions than the run began with ({', '.join(differing)}): other bits may come out"
-                )
-            return
-        target.cut_events(0)
-        target.tell(opening[0])
-        for event in opening[1:]:
-            self._tell(event)
-
-    def _loop(self, problem: Problem, executor: Executor, globals_: Arrays, opening: list[dict[str, Any]]) -> Model:
-        """Run the loop, tell of it, and keep what it ends with, also when it is stopped or fails."""
-        self._open(opening)
-        limits = self._request.limits
-        keeper = CheckpointKeeper(
-            self._target,
+    def _ensemble(self, loaded: Loaded, executor: Executor, opening: list[dict[str, Any]], planned: Plan) -> Model:
+        ensemble = Ensemble(
+            self._request,
+            self._teller,
+            loaded,
             executor,
-            problem,
-            fingerprint(self._request.record()),
-            with_locals=not self._request.stochastic,
+            at_a_time=planned.members,
             every=self._where.checkpoint_every,
             owned=self._owned,
-            notice=self._notice,
         )
-        elapsed = 0.0
-        try:
-            schedule = run_stochastic if self._request.stochastic else run
-            for found in schedule(problem, executor, globals_, limits, keeper):
-                progress = found[1]
-                del found  # or the state would be held until the next is there
-                self._tell(event_of(progress))
-                elapsed = progress.elapsed
-            return self._finish(problem, executor, keeper, elapsed)
-        except (KeyboardInterrupt, Exception) as stopped:  # whatever it was, what is fitted so far shall not be lost
-            self._stop(keeper, elapsed, stopped)
-            raise
-
-    def _finish(self, problem: Problem, executor: Executor, keeper: CheckpointKeeper, elapsed: float) -> Model:
-        """Keep the last state, as a checkpoint and as the model."""
-        if keeper.last is None:
-            raise RuntimeError("the loop gave no state")
-        keeper.finish()
-        state = settled(problem, executor, keeper.last.state)
-        keep_model(self._target.model, self._request.corpus, self._request.config, problem, executor, state)
-        early = state.iteration < self._request.limits.planned(len(problem.shards))
-        end = {"event": "end", "iteration": state.iteration, "elapsed": elapsed, "reason": DONE[early]}
-        self._tell({**end, **usage(executor, state.iteration)})
-        return Model(self._target.folder.url)
-
-    def _stop(self, keeper: CheckpointKeeper, elapsed: float, stopped: BaseException) -> None:
-        """Keep the last whole iteration as a checkpoint, if the workers that hold it are still there, and say so."""
-        reason = "interrupt" if isinstance(stopped, KeyboardInterrupt) else "error"
-        traceback.clear_frames(stopped.__traceback__)  # they hold sweeps that wait: the checkpoint would come after
-        iteration = keeper.kept
-        if keeper.last is not None and not isinstance(stopped, (ClusterError, LockedError)):
-            reached = keeper.last.state.iteration
-            tell(self._sinks, {"event": "keeping", "iteration": reached, "elapsed": elapsed, "reason": reason})
-            try:
-                iteration = keeper.finish()
-            except Exception as error:
-                self._notice(f"iteration {reached} could not be kept: {error}")
-        end = {"event": "end", "iteration": iteration or 0, "elapsed": elapsed, "reason": reason}
-        self._note(end)
-        with contextlib.suppress(CollapsarError):
-            self._target.tell(end)
-        tell(self._sinks, end)
+        return ensemble.run(opening, resumed=self._resumed)
 
 
-def _aligned(request: Request) -> list[HeldoutReference]:
-    if request.heldout is None:
-        return []
-    request.heldout.require_vocabulary_of(request.corpus.manifest.vocabulary.words_sha256, request.corpus.url)
-    return align(documents_of(request.corpus), request.heldout, request.corpus.url)
-
-
-def make_problem(
-    request: Request, heldouts: list[HeldoutReference], executor: Executor, scratch: str | None
-) -> tuple[Problem, Arrays]:
-    """Read the shards to where they will be swept, and make the first globals.
-
-    Parameters
-    ----------
-    request : Request
-        What is asked for.
-    heldouts : list of HeldoutReference
-        The held-out pairs of the shards' documents; none where nothing is scored.
-    executor : Executor
-        Who runs the tasks.
-    scratch : str, optional
-        Folder for scratch files, where local states lie on disk.
-
-    Returns
-    -------
-    problem : Problem
-        What to fit.
-    globals : Arrays
-        As the family's `initialise` makes them.
-    """
-    family, manifest = load_family(request.family), request.corpus.manifest
-    sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
-    count = len(manifest.shards)
-    iterations = request.limits.planned(count)
-    summary = Summary(*sizes, shards=count, stochastic=request.stochastic, iterations=iterations)
-    footprint = family.footprint(summary, request.config)
-    reserve = 0.0 if summary.stochastic else footprint.pair
-    stream = Stream(request.seed)
-
-    def load() -> tuple[list[Any], list[Any]]:
-        return _load(request, heldouts, executor, scratch, reserve)
-
-    shards, held = load()
-    blocks = cuts(summary.words, footprint)
-    parts = (request.family, family, request.config, shards, held, blocks, stream, scratch)
-    problem = Problem(*parts, request.limits.local_sweeps, load)
-    return problem, family.initialise(summary, request.config, stream.at(purpose="initialise"))
-
-
-def _load(
-    request: Request, heldouts: list[HeldoutReference], executor: Executor, scratch: str | None, reserve: float
-) -> tuple[list[Any], list[Any]]:
-    """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
-    references = request.corpus.references
-    homes = [number * executor.homes // len(references) for number in range(len(references))]
-    shards = [
-        executor.submit(tasks.load, one, scratch, reserve, home=home)
-        for one, home in zip(references, homes, strict=True)
-    ]
-    held = [executor.submit(load_heldout, one, scratch, home=home) for one, home in zip(heldouts, homes, strict=False)]
-    executor.collect([executor.submit(count_tokens, one) for one in (*shards, *held)])
-    return shards, held
-
-
-def load_heldout(reference: HeldoutReference, scratch: str | None = None) -> Shard | tasks.ShardOnDisk:
-    """Read the held-out pairs of a training shard's documents."""
-    return tasks.stored(reference.load(), scratch)
-
-
-def count_tokens(shard: Shard | tasks.ShardOnDisk) -> int:
-    """Count a shard's tokens where it lies."""
-    return tasks.opened(shard).tokens
-
-
-def _warm(family: str, globals: Arrays, lean: bool) -> int:
+def _compile(family: str, globals: Arrays, lean: bool) -> int:
     """Compile what every sweep needs, and say whether memory is short."""
     buffers.pool.lean = lean
-    return warm(load_sweeps(family).kernels(globals))
+    return compile_all(load_sweeps(family).kernels(globals))

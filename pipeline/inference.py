@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from collapsar.pipeline.evaluation import load_blocks
 from collapsar.pipeline.executor import TLS, open_executor
+from collapsar.pipeline.members import member_of
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import CollapsarError, OccupiedError, OptionError, StoreError
@@ -36,6 +37,7 @@ def infer(
     *,
     threshold: float = 0.001,
     seed: int = 0,
+    member: int | None = None,
     scheduler: str = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
@@ -58,6 +60,9 @@ def infer(
         Proportions below are left out; what is left out is one minus the sum.
     seed : int, optional
         For families that draw random numbers.
+    member : int, optional
+        Of an ensemble: which restart's proportions, or which kept sample's; by default the first restart's or, of
+        samples, the last one's. Topics of several members are not the same, so that no mean could be taken.
     scheduler, workers, tls : optional
         As for `fit`.
     progress : callable, optional
@@ -75,11 +80,11 @@ def infer(
     MismatchError
         The corpus has another vocabulary.
     OptionError
-        The threshold is not in [0, 1).
+        The threshold is not in [0, 1), or there is no such member.
     """
     if not 0 <= threshold < 1:
         raise OptionError(f"--threshold: expected a share in [0, 1), found {threshold}")
-    model, documents = Model(run), Corpus(corpus)
+    model, documents = Model(run if member is None else member_of(run, member)), Corpus(corpus)
     documents.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     target = File(out)
     if target.exists():

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.members import restarts_in, samples_of
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError
@@ -74,9 +75,26 @@ def _run(run: Run) -> dict[str, Any]:
     found["iterations"] = told[-1]["iteration"] if told else 0
     found["score"] = next((event["score"] for event in reversed(told) if "score" in event), None)
     found["ended"] = ended
+    members = restarts_in(run)
+    if members:
+        found.update({name: record[name] for name in ("restarts", "keep", "kept") if name in record})
+        found["members"] = [_member(number, one) for number, one in members]
+        found["iterations"] = max(one["iterations"] for one in found["members"])
+    elif samples_of(run.folder.url):
+        found["samples"] = [Model(place.url).record.iterations for place in samples_of(run.folder.url)]
+    if "warm" in record:
+        found["warm"] = record["warm"]
     if run.model.exists(MODEL_RECORD):
         found["model"] = _model(Model(run.folder.url))
     return found
+
+
+def _member(number: int, run: Run) -> dict[str, Any]:
+    """Say how far a member of an ensemble is."""
+    if not run.exists():
+        return {"member": number, "iterations": 0, "score": None, "ended": None}
+    found = _run(run)
+    return {"member": number, **{name: found[name] for name in ("seed", "iterations", "score", "ended")}}
 
 
 def _model(model: Model) -> dict[str, Any]:

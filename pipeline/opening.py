@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from collapsar.pipeline.members import reference_of
 from collapsar.storage.checkpoint import RECORD as CHECKPOINT
 from collapsar.storage.checkpoint import Checkpoint
 from collapsar.storage.corpus import Corpus
@@ -26,7 +27,8 @@ class Model(StoredModel):
     ----------
     url : str or path-like
         The folder of a run, of a model, of a checkpoint, or of a simulated corpus with its truth. A run that has
-        no model, or one older than its latest checkpoint, is opened as that checkpoint has it.
+        no model, or one older than its latest checkpoint, is opened as that checkpoint has it; for an ensemble of
+        restarts its first member is opened.
 
     Attributes
     ----------
@@ -45,6 +47,7 @@ class Model(StoredModel):
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self._checkpoint: Checkpoint | None = None
+        url = reference_of(url) or url
         given = Folder(url)
         if given.exists(CHECKPOINT):
             self._open(given)

@@ -29,6 +29,7 @@ READING = 60  # bytes a pair while a shard is read from Parquet
 WORD = 190  # bytes a word of the vocabulary, as text, on the driver
 SHARD_PAIR, SHARD_DOCUMENT = 8, 8  # bytes at rest
 BLOCK_BYTES = 64_000_000  # of the rows that sweeps see
+BUSY = 2  # sweeps for each worker that shall be under way, where members of an ensemble are side by side
 GROUP = 8  # shards whose deltas are added one after another; above, over a tree
 
 
@@ -80,6 +81,8 @@ class Plan:
         Bytes that are free where the scratch files would lie; None where that is another machine's.
     run_free : float or None
         Bytes that are free where the run would lie; None where that is not known.
+    members : int
+        How many members of an ensemble are worked on side by side; 1 for a fit by itself.
     """
 
     place: Place
@@ -91,6 +94,7 @@ class Plan:
     moved_scoring: float = 0.0
     free: float | None = None
     run_free: float | None = None
+    members: int = 1
 
     @property
     def needed(self) -> float:
@@ -124,7 +128,8 @@ class Plan:
     def table(self) -> str:
         """Return the plan as lines of text."""
         place = self.place
-        lines = [f"{place.scheduler}: {place.processes} worker process(es) of {place.threads} thread(s)", ""]
+        where = f"{place.scheduler}: {place.processes} worker process(es) of {place.threads} thread(s)"
+        lines = [f"{where}, {self.members} members side by side" if self.members > 1 else where, ""]
         rows = [(f"  {name}", value) for name, value in self.memory.items()]
         lines += ["memory of each worker process, at its peak"] + [
             f"{name:<58}{size(value):>10}" for name, value in rows
@@ -185,6 +190,8 @@ def estimate(
     memory: str | int | None = None,
     scratch: str | None = None,
     schedule: str = "batch",
+    restarts: int = 0,
+    samples: int = 0,
     **options: Any,
 ) -> Plan:
     """Predict what a fit would take, without running it.
@@ -195,7 +202,7 @@ def estimate(
         Folder of the corpus.
     family : str
         The model family.
-    scheduler, workers, memory, scratch, schedule : optional
+    scheduler, workers, memory, scratch, schedule, restarts, samples : optional
         As for `fit`; of a cluster that runs elsewhere, `workers` are its processes.
     **options
         The family's options.
@@ -209,7 +216,8 @@ def estimate(
     require_schedule(family, schedule)
     check_scheduler(scheduler, workers)
     place = place_of(scheduler, workers, memory, scratch)
-    return plan(opened, family, config, place, stochastic=schedule == "stochastic")
+    more = {"restarts": restarts, "samples": samples}
+    return plan(opened, family, config, place, stochastic=schedule == "stochastic", **more)
 
 
 def place_of(
@@ -231,7 +239,16 @@ def place_of(
     return Place(scheduler, processes, threads, float(limit), scratch or tempfile.gettempdir(), run)
 
 
-def plan(corpus: Corpus, family: str, config: FamilyConfig, place: Place, *, stochastic: bool = False) -> Plan:
+def plan(
+    corpus: Corpus,
+    family: str,
+    config: FamilyConfig,
+    place: Place,
+    *,
+    stochastic: bool = False,
+    restarts: int = 0,
+    samples: int = 0,
+) -> Plan:
     """Predict what a fit takes in a place.
 
     Parameters
@@ -246,11 +263,16 @@ def plan(corpus: Corpus, family: str, config: FamilyConfig, place: Place, *, sto
         Where.
     stochastic : bool, optional
         Whether shards are swept in minibatches.
+    restarts : int, optional
+        Members of an ensemble; 0 for a fit by itself.
+    samples : int, optional
+        States that are kept as models besides.
 
     Returns
     -------
     Plan
-        With local states in memory if they fit there, else on disk.
+        With local states in memory if they fit there, else on disk; with as many members side by side as keep all
+        workers busy, or as their states fit into memory.
     """
     manifest = corpus.manifest
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
@@ -258,8 +280,14 @@ def plan(corpus: Corpus, family: str, config: FamilyConfig, place: Place, *, sto
     summary = Summary(*sizes, shards=len(manifest.shards), stochastic=stochastic, lengths=lengths)
     footprint = load_family(family).footprint(summary, config)
     words = summary.words if words >= NEARLY_ALL * summary.words else words
-    inside = _plan(manifest, footprint, place, words, growth, on_disk=False)
-    return inside if inside.needed <= place.memory else _plan(manifest, footprint, place, words, growth, on_disk=True)
+    given = manifest, footprint, place, words, growth
+    models = max(restarts, 1), samples
+    wanted = min(max(restarts, 1), -(-BUSY * place.processes * place.threads // max(len(manifest.shards), 1)))
+    for members in range(wanted, 0, -1):
+        inside = _plan(*given, models, members, on_disk=False)
+        if inside.needed <= place.memory:
+            return inside
+    return _plan(*given, models, 1, on_disk=True)
 
 
 def _look(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
@@ -287,10 +315,20 @@ def _look(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
     return int(min(found, manifest.vocabulary.words)), growth, np.diff(shard.offsets)
 
 
-def _plan(manifest: Manifest, footprint: Footprint, place: Place, words: int, growth: float, *, on_disk: bool) -> Plan:
+def _plan(
+    manifest: Manifest,
+    footprint: Footprint,
+    place: Place,
+    words: int,
+    growth: float,
+    models: tuple[int, int],
+    members: int,
+    *,
+    on_disk: bool,
+) -> Plan:
     shards, processes, vocabulary = len(manifest.shards), max(place.processes, 1), manifest.vocabulary.words
     own = -(-shards // processes)  # shards of a process
-    at_a_time = min(place.threads, max(own, 1))
+    at_a_time = min(place.threads, max(own, 1) * members)
     local = footprint.pair * manifest.pairs + footprint.document * manifest.documents
     held = SHARD_PAIR * manifest.pairs + SHARD_DOCUMENT * manifest.documents
     largest = max((row.pairs for row in manifest.shards), default=0)
@@ -306,10 +344,10 @@ def _plan(manifest: Manifest, footprint: Footprint, place: Place, words: int, gr
     memory = {
         "interpreter, libraries and kernels": INTERPRETER.get(place.scheduler, INTERPRETER["worker"]),
         "reading a shard" if on_disk else "documents": READING * largest if on_disk else held / processes,
-        "counts by words and topics": 2 * kept * mine + shown * (1 - mine if processes > 1 else 0),
-        "changes waiting to be added": deltas * footprint.delta * words,
+        "counts by words and topics": members * (2 * kept * mine + shown * (1 - mine if processes > 1 else 0)),
+        "changes waiting to be added": members * deltas * footprint.delta * words,
         "sweeping": working,
-        "local states": 0.0 if on_disk else 2 * local / processes,
+        "local states": 0.0 if on_disk else members * 2 * local / processes,
     }
     if processes > 1:  # what is on its way: rows of a block, and a delta
         memory["moving to and from others"] = shown / blocks + footprint.delta * words
@@ -324,9 +362,10 @@ def _plan(manifest: Manifest, footprint: Footprint, place: Place, words: int, gr
         memory=memory,
         driver=0.0 if alone else INTERPRETER["driver"] + WORD * vocabulary,
         scratch=2 * local + held if on_disk else 0.0,
-        run=2 * (local + kept) + footprint.kept * vocabulary / 2,
-        moved=_moved(manifest, footprint, processes, words, growth, blocks),
-        moved_scoring=(processes - 1) * shown,
+        run=models[0] * (2 * (local + kept) + (1 + models[1]) * footprint.kept * vocabulary / 2),
+        moved=members * _moved(manifest, footprint, processes, words, growth, blocks),
+        moved_scoring=members * (processes - 1) * shown,
+        members=members,
         free=None if remote else _free(place.scratch),
         run_free=None if place.run is None else _free(place.run),
     )

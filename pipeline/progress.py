@@ -35,6 +35,10 @@ def _figures(event: dict[str, Any]) -> str:
     return "  ".join(found)
 
 
+def _named(event: dict[str, Any]) -> str:
+    return f"member {event['member']}: " if "member" in event else ""
+
+
 class RunView:
     """A sink that shows a fit.
 
@@ -50,6 +54,9 @@ class RunView:
         self._task: Any = None
         self._total = 0
         self._last = 0.0
+        self._restarts = 0
+        self._ended = 0
+        self._members: dict[int, int] = {}  # those in flight, and how far they are
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Show an event, if it is one to show."""
@@ -66,7 +73,7 @@ class RunView:
             self._console.print(f"kernels compiled or loaded in {event['compile_seconds']:.1f} s", markup=False)
 
     def _start(self, event: dict[str, Any]) -> None:
-        self._total = event["iterations"]
+        self._total, self._restarts = event["iterations"], event.get("restarts", 0)
         self._console.print(
             f"{event['family']}: {event['documents']:,} documents, {event['tokens']:,} tokens, "
             f"{event['words']:,} words, {counted(event['shards'], 'shard')}",
@@ -75,10 +82,13 @@ class RunView:
         if self._console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
             self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=False)
-            self._task = self._bar.add_task("sweeping", total=self._total)
+            self._task = self._bar.add_task("sweeping", total=self._total * max(self._restarts, 1))
             self._bar.start()
 
     def _iteration(self, event: dict[str, Any]) -> None:
+        if "member" in event and self._restarts:
+            self._member_iteration(event)
+            return
         if self._bar is not None:
             self._bar.update(self._task, completed=event["iteration"], description=_figures(event) or "sweeping")
             return
@@ -88,20 +98,49 @@ class RunView:
             text = f"iteration {event['iteration']}/{self._total}  {event['elapsed']:.1f} s  {_figures(event)}"
             self._console.print(text, markup=False)
 
+    def _member_iteration(self, event: dict[str, Any]) -> None:
+        self._members[event["member"]] = event["iteration"]
+        if self._bar is not None:
+            done = self._ended * self._total + sum(self._members.values())
+            self._bar.update(self._task, completed=done, description=self._flight())
+            return
+        now = time.monotonic()
+        if now - self._last >= PLAIN_SECONDS:
+            self._last = now
+            text = f"iteration {event['iteration']}/{self._total}  {event['elapsed']:.1f} s  {_figures(event)}"
+            self._console.print(f"member {event['member']}: {text}", markup=False)
+
+    def _flight(self) -> str:
+        """Say which members are done, and which are in flight."""
+        flight = ", ".join(str(number) for number in sorted(self._members))
+        return f"{self._ended} of {self._restarts} members done" + (f", in flight {flight}" if flight else "")
+
+    def _member(self, event: dict[str, Any]) -> None:
+        self._members.pop(event["member"], None)
+        self._ended += 1
+        text = f"member {event['member']}: {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s"
+        self._console.print(f"{text}  {_figures(event)}  ({self._flight()})", markup=False)
+
     def _notice(self, event: dict[str, Any]) -> None:
-        self._console.print(event["text"], markup=False)
+        self._console.print(f"{_named(event)}{event['text']}", markup=False)
 
     def _keeping(self, event: dict[str, Any]) -> None:
         self.close()
-        text = f"keeping iteration {event['iteration']}; interrupt again to stop at once"
+        text = f"{_named(event)}keeping iteration {event['iteration']}; interrupt again to stop at once"
         self._console.print(text, markup=False)
 
     def _back(self, event: dict[str, Any]) -> None:
-        text = f"work was lost ({event['reason']}); going on from iteration {event['iteration']}"
+        text = f"{_named(event)}work was lost ({event['reason']}); going on from iteration {event['iteration']}"
         self._console.print(text, markup=False)
 
     def _end(self, event: dict[str, Any]) -> None:
+        if "member" in event:
+            return
         self.close()
+        if "members" in event:
+            text = f"{event['ended']} of {counted(event['members'], 'member')} at their end ({event['reason']})"
+            self._console.print(text, markup=False)
+            return
         text = f"ended after {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s ({event['reason']})"
         self._console.print(text, markup=False)
 

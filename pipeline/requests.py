@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
 from collapsar.pipeline.contract import FamilyConfig, require_schedule
@@ -18,11 +18,17 @@ from collapsar.storage.model import StoredModel
 from collapsar.storage.records import digest_of
 from collapsar.storage.run import RECORD, Run
 
+if TYPE_CHECKING:
+    from collapsar.pipeline.warming import WarmSource
+
 VERSIONS = ("collapsar", "dask", "distributed", "numba", "numpy", "pyarrow", "zarr")
 BITS = ("collapsar", "numba", "numpy", "python")  # whose other versions may give other bits
 DONE = ("iterations", "tolerance")  # why a run is at its end
 # When a run ends and what is told of it may change as it is resumed; what its states are may not.
 SHAPING = ("schedule", "local_sweeps", "batch_shards")
+SAMPLING = ("samples", "sample_every")  # which states are kept
+KEEPS = ("all", "best")
+MOST_RESTARTS = 1000
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,12 @@ class Request:
         When to end.
     seed : int
         Seed of all random numbers.
+    warm : WarmSource or None
+        The model to begin from.
+    restarts : int
+        How many members an ensemble has; 0 for a fit by itself.
+    keep : {"all", "best"}
+        Which of them to keep.
     """
 
     corpus: Corpus
@@ -51,11 +63,25 @@ class Request:
     config: FamilyConfig
     limits: Limits
     seed: int
+    warm: WarmSource | None = None
+    restarts: int = 0
+    keep: str = "all"
 
     def __post_init__(self) -> None:
         require_schedule(self.family, self.limits.schedule)
         if type(self.seed) is not int:
             raise OptionError(f"--seed: expected a whole number, found {self.seed!r}")
+        if type(self.restarts) is not int or not 0 <= self.restarts <= MOST_RESTARTS:
+            raise OptionError(f"--restarts: expected a whole number up to {MOST_RESTARTS}, found {self.restarts!r}")
+        if self.keep not in KEEPS:
+            raise OptionError(f"--keep: expected {' or '.join(KEEPS)}, found {self.keep!r}")
+        if self.keep == "best" and not self.restarts:
+            raise OptionError("--keep best: there is one fit only; name how many with --restarts")
+        if self.keep == "best" and self.heldout is None:
+            raise OptionError("--keep best: chooses by the held-out score, so it needs a held-out corpus (--heldout)")
+        if self.warm is not None and self.stochastic:
+            raise OptionError("--warm: the stochastic schedule keeps no responsibilities that could begin from a run")
+        self.limits.sampled(len(self.corpus.manifest.shards))
         if self.limits.stop_on == "score" and self.heldout is None:
             raise OptionError("--stop-on score needs a held-out corpus (--heldout)")
 
@@ -64,10 +90,18 @@ class Request:
         """Whether the schedule is the stochastic one."""
         return self.limits.schedule == "stochastic"
 
+    @property
+    def sampled(self) -> tuple[int, ...]:
+        """The iterations after which samples are kept."""
+        return self.limits.sampled(len(self.corpus.manifest.shards))
+
     def record(self) -> dict[str, Any]:
         """Return what `run.json` shall say."""
         heldout = self.heldout
+        more: dict[str, Any] = {} if self.warm is None else {"warm": self.warm.record()}
+        more.update({"restarts": self.restarts, "keep": self.keep} if self.restarts else {})
         return {
+            **more,
             "family": self.family,
             "options": self.config.model_dump(mode="json"),
             "limits": asdict(self.limits),
@@ -82,6 +116,7 @@ def fingerprint(record: Mapping[str, Any]) -> str:
     """Return the digest of all that makes a run's states what they are, given its record."""
     limits = {name: record["limits"][name] for name in SHAPING}
     named = {name: record[name] for name in ("family", "options", "seed")}
+    named.update({"warm": record["warm"]["digest"]} if "warm" in record else {})
     return digest_of({**named, "limits": limits, "corpus": record["corpus"]["digest"]})
 
 
@@ -90,6 +125,7 @@ def taken_up(
     corpus: str | os.PathLike[str] | None,
     heldout: str | os.PathLike[str] | None,
     options: Mapping[str, Any],
+    warm: WarmSource | None = None,
 ) -> tuple[Request, dict[str, Any]]:
     """Make the request of a run that is resumed.
 
@@ -101,6 +137,8 @@ def taken_up(
         Where its corpora lie by now.
     options : mapping
         Options that are said again: those that only say when to end may be others than before.
+    warm : WarmSource, optional
+        Where the model lies by now that it begins from.
 
     Returns
     -------
@@ -124,10 +162,18 @@ def taken_up(
         family, limits = str(record["family"]), Limits(**record["limits"])
         config = make_config(family, record["options"])
         seed, wheres = record["seed"], (record["corpus"], record["heldout"])
+        restarts, keep = record.get("restarts", 0), record.get("keep", "all")
+        source = _warm(record.get("warm"), warm)
     except (KeyError, TypeError, OptionError) as error:
         raise DamagedError(path, f"expected the record of a fit ({error})") from None
-    limits = _changed(dict(options), family, config, seed, limits)
+    said = dict(options)
+    for name, had in (("restarts", restarts), ("keep", keep)):
+        now = said.pop(name, had)
+        if now != had:
+            raise OptionError(f"--{name} {now}: the run has {name} = {had}; start a new run, or leave the option out")
+    before, limits = limits, _changed(said, family, config, seed, limits)
     train = _found(corpus, wheres[0], "CORPUS", "corpus")
+    _require_same_samples(before, limits, len(train.manifest.shards))
     held = None if wheres[1] is None else _found(heldout, wheres[1], "--heldout CORPUS", "held-out corpus")
     if wheres[1] is None and heldout is not None:
         raise OptionError(f"--heldout {os.fspath(heldout)}: the run has none; start a new run to have it scored")
@@ -135,7 +181,31 @@ def taken_up(
     for name, one in (("corpus", train), ("heldout", held)):
         if one is not None:
             after[name] = {"url": one.folder.address, "digest": one.manifest.digest}
-    return Request(train, held, family, config, limits, seed), after
+    if source is not None:
+        after["warm"] = source.record()
+    return Request(train, held, family, config, limits, seed, source, restarts, keep), after
+
+
+def _warm(record: Mapping[str, str] | None, given: WarmSource | None) -> WarmSource | None:
+    """Name the model that a run begins from, where it lies by now; refuse another."""
+    from collapsar.pipeline.warming import WarmSource
+
+    if record is None:
+        if given is not None:
+            raise MismatchError(f"--warm {given.url}: the run does not begin from another; start a new run")
+        return None
+    if given is not None and given.digest != record["digest"]:
+        raise MismatchError(f"--warm {given.url}: it is not the model that the run begins from")
+    return given or WarmSource(record["url"], record["digest"])
+
+
+def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:
+    if before.sampled(shards) != after.sampled(shards):
+        when = ", ".join(str(iteration) for iteration in before.sampled(shards)) or "no iteration"
+        raise OptionError(
+            f"--iterations {after.planned(shards)}: the run keeps samples after {when}, counted from its end; start a "
+            "new run"
+        )
 
 
 def _changed(options: dict[str, Any], family: str, config: FamilyConfig, seed: int, limits: Limits) -> Limits:
@@ -147,11 +217,13 @@ def _changed(options: dict[str, Any], family: str, config: FamilyConfig, seed: i
     if now["family"] == family:
         had.update(config.model_dump(mode="json"))
         now.update(make_config(family, {**config.model_dump(), **options}).model_dump(mode="json"))
+    for name in SAMPLING:
+        had[name], now[name] = getattr(limits, name), said.pop(name, getattr(limits, name))
     for name, value in now.items():
         if value != had[name]:
             raise OptionError(
-                f"--{name.replace('_', '-')} {value}: the run has {name} = {had[name]}, and another would change its "
-                "model; start a new run, or leave the option out"
+                f"--{name.replace('_', '-')} {value}: the run has {name} = {had[name]}, and another would change "
+                "its results; start a new run, or leave the option out"
             )
     return replace(limits, **said)
 
@@ -208,6 +280,8 @@ def is_done(target: Run, request: Request) -> bool:
     model = StoredModel(target.model.url)
     if latest and latest[0] != model.record.iterations:
         return False
+    if not all(target.member(number).exists(MODEL_RECORD) for number in range(request.limits.samples)):
+        return False
     last: dict[str, Any] = next((event for event in reversed(target.events()) if event.get("event") == "end"), {})
-    unchanged = target.record()["limits"] == asdict(request.limits)
+    unchanged = Limits(**target.record()["limits"]) == request.limits
     return last.get("reason") in DONE and (model.record.iterations == planned or unchanged)

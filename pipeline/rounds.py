@@ -120,7 +120,8 @@ def _submit_sweep(
             problem.local_sweeps,
             home=home,
         )
-    return executor.submit(tasks.start, problem.name, problem.shards[number], *given, home=home)
+    known = None if problem.warm is None else problem.warm[number]
+    return executor.submit(tasks.start, problem.name, problem.shards[number], *given, known, home=home)
 
 
 class _Sums:

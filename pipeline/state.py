@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from collapsar.pipeline.contract import Family, FamilyConfig
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
+from collapsar.workers.tasks import Known
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Problem:
         How often a shard is swept before its delta is reduced.
     load : callable, optional
         Submits the reading of shards and held-out pairs, for when they are lost.
+    warm : sequence of Known, optional
+        What another run knows of each shard, from which the first states are made.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Problem:
     scratch: str | None = None
     local_sweeps: int = 1
     load: Callable[[], tuple[list[Any], list[Any]]] | None = None
+    warm: Sequence[Known] | None = None
 
     def reload(self) -> None:
         """Read the shards again, in place: whoever held them is gone."""

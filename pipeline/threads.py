@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from collapsar.pipeline.executor import Halt
 from collapsar.storage.errors import ClusterError
 
 LONG = 300.0  # seconds without the end of a task, after which that is said
@@ -76,7 +77,7 @@ class ThreadExecutor:
 
     def __init__(self, threads: int, notice: Callable[[str], None] = lambda text: None) -> None:  # noqa: ARG005
         self.workers, self._notice = threads, notice
-        self._done = 0
+        self._done, self._halt = 0, Halt()
         self._change = threading.Condition()
         self._ready: list[tuple[int, weakref.ref[_Task]]] = []
         self._submitted, self._closed, self._ended = 0, False, False
@@ -136,6 +137,7 @@ class ThreadExecutor:
         before, still = -1, 0.0
         with self._change:
             while not all(future.done for future in futures):
+                self._halt.check()
                 if any(future.error is not None for future in futures):
                     break
                 if self._ended:  # nothing more will come
@@ -156,6 +158,12 @@ class ThreadExecutor:
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once: there is one process."""
         return [function(*args)]
+
+    def halt(self) -> None:
+        """Interrupt each other thread that waits, once."""
+        with self._change:
+            self._halt.set()
+            self._change.notify_all()
 
     def recover(self, error: ClusterError) -> None:
         """Nothing is lost within a process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collapsar.pipeline.members import member_seed, restarts_in
 from collapsar.pipeline.opening import Model
-from collapsar.pipeline.requests import fingerprint
+from collapsar.pipeline.requests import DONE, fingerprint
 from collapsar.storage.arrays import check_arrays
 from collapsar.storage.checkpoint import RECORD as CHECKPOINT_RECORD
 from collapsar.storage.corpus import Corpus
@@ -21,7 +23,7 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import MANIFEST
 from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.progress import Counting, silent
-from collapsar.storage.run import CHECKPOINTS, EVENTS, Run
+from collapsar.storage.run import CHECKPOINTS, EVENTS, MEMBERS, Run
 from collapsar.storage.run import RECORD as RUN_RECORD
 from collapsar.storage.shard import Documents, Shard, merge_segments
 from collapsar.storage.vocabulary import words_digest
@@ -179,6 +181,33 @@ def _run(folder: Folder, found: Findings) -> Iterator[str]:
         yield from _model(run.model, found)
     elif run.model.exists():
         yield f"{run.model.url}/{MODEL_RECORD}: the file is missing"
+    yield from _members(run, record, found)
+
+
+def _members(run: Run, record: dict[str, Any], found: Findings) -> Iterator[str]:
+    """Give what is broken of a run's members: restarts, which are runs, or kept samples, which are models."""
+    ended = any(event.get("event") == "end" and event.get("reason") in DONE for event in _told(run)[-1:])
+    for number, member in restarts_in(run):
+        if member.exists():
+            yield from _run(member.folder, found)
+            with contextlib.suppress(CollapsarError):  # said already
+                same = member.record().get("seed") == member_seed(record["seed"], number)
+                yield "" if same else f"{member.folder.url}/{RUN_RECORD}: it is not member {number} of the ensemble"
+        if ended and not member.model.exists(MODEL_RECORD):
+            yield f"{member.model.url}/{MODEL_RECORD}: the file is missing"
+    for number in range(0 if record.get("restarts") else int(record["limits"].get("samples", 0))):
+        place = run.member(number)
+        if place.exists(MODEL_RECORD):
+            yield from _model(place, found)
+        elif ended or place.exists():
+            yield f"{place.url}/{MODEL_RECORD}: the file is missing"
+
+
+def _told(run: Run) -> list[dict[str, Any]]:
+    try:
+        return run.events()
+    except CollapsarError:  # said already
+        return []
 
 
 def _events(run: Run) -> Iterator[str]:
@@ -257,7 +286,8 @@ def _invariants(model: Model, found: Findings) -> Iterator[str]:
 
 def _corpus_of(model: Model, found: Findings) -> Corpus | None:
     """Find the training corpus beside the run, to recount; none for a model by itself."""
-    above = model.folder.address.rsplit("/", 2 if model.folder.address.rsplit("/", 2)[1] == CHECKPOINTS else 1)[0]
+    deep = model.folder.address.rsplit("/", 2)[1] in (CHECKPOINTS, MEMBERS)
+    above = model.folder.address.rsplit("/", 2 if deep else 1)[0]
     run = Run(above)
     try:
         corpus = Corpus(run.record()["corpus"]["url"])

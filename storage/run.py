@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from collapsar.storage.checkpoint import Checkpoints
@@ -15,7 +15,7 @@ from collapsar.storage.lock import RunLock
 from collapsar.storage.records import dump, read_record
 
 RECORD, EVENTS, MODEL, CHECKPOINTS = "run.json", "events.jsonl", "model", "checkpoints"
-LOCK, JOURNAL = "lock", "journal.jsonl"
+LOCK, JOURNAL, MEMBERS = "lock", "journal.jsonl", "members"
 KIND = "collapsar-run"
 VERSION = 2
 
@@ -42,6 +42,14 @@ class Run:
     def checkpoints(self) -> Checkpoints:
         """The run's checkpoints."""
         return Checkpoints(self.folder / CHECKPOINTS)
+
+    def member(self, number: int) -> Folder:
+        """Return the folder of a restart, which is a run, or of a kept sample, which is a model."""
+        return self.folder / MEMBERS / f"{number:03d}"
+
+    def in_member(self, number: int) -> Run:
+        """Return the run of a restart."""
+        return Run(self.member(number).url)
 
     def exists(self) -> bool:
         """Tell whether there is such a run."""
@@ -95,9 +103,10 @@ class Run:
 
     def clean(self) -> None:
         """Remove what a process that died has left half done."""
-        for name in self.folder.names():
-            if name.startswith(".") and name.endswith(".part"):
-                (self.folder / name).remove()
+        for folder in (self.folder, self.folder / MEMBERS):
+            for name in folder.names():
+                if name.startswith(".") and name.endswith(".part"):
+                    (folder / name).remove()
 
     def note(self, event: dict[str, Any]) -> None:
         """Append to `journal.jsonl` what befell the run, which is no part of its result."""
@@ -109,6 +118,11 @@ class Run:
         self._size = None
         self.folder.append(EVENTS, data)
         self._size = size + len(data)
+
+    def retell(self, events: Sequence[dict[str, Any]]) -> None:
+        """Replace all events."""
+        self._size = None
+        self.folder.write(EVENTS, b"".join((json.dumps(one, allow_nan=False) + "\n").encode() for one in events))
 
     def events(self) -> list[dict[str, Any]]:
         """Read the events so far, oldest first; a last line that is still being written is left out."""

@@ -294,6 +294,19 @@ class Conformance:
             sums = np.add.reduceat(table["probability"], every.offsets[:-1])
             np.testing.assert_allclose(sums, 1.0, rtol=1e-6)
 
+    def test_another_fit__begins_from_the_model(self, small, options, tmp_path):
+        """Its words' probabilities sum to one, and the family itself takes them up."""
+        model = fit(small[0], tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **options)
+        found = load_sweeps(self.family).probabilities(model.rows(0), model.globals)["word_topic"]
+        assert found.dtype == np.float64
+        assert found.shape[0] == 30
+        assert (found >= 0.0).all()
+        np.testing.assert_allclose(found.sum(axis=0), 1.0, rtol=1e-5)
+        given = {"family": self.family, "scheduler": "serial", "iterations": 2, "warm": tmp_path / "run", **options}
+        for name, corpus in (("same", small[0]), ("other", small[1])):
+            fit(corpus, tmp_path / name, **given)
+            assert verify(tmp_path / name).broken == []
+
     def test_start__one_word_one_document_one_topic(self, tmp_path, options):
         corpus = write_corpus(tmp_path / "one", [{0: 1}], 1)
         given = {**options, **self.sized(1)}

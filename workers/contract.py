@@ -41,7 +41,32 @@ class Sweeps(Protocol):
         stream: Stream,
         warm: Arrays | None = None,
     ) -> tuple[Arrays, Delta]:
-        """Make a shard's first local state, and its counts as changes from nothing; `warm` is another run's."""
+        """Make a shard's first local state, and its counts as changes from nothing.
+
+        Parameters
+        ----------
+        shard : Shard
+            The documents.
+        rows : Arrays
+            Blank rows of ``shard.words``.
+        globals : Arrays
+            As `initialise` made them.
+        stream : Stream
+            Addressed to the shard.
+        warm : Arrays, optional
+            What another run, of any family, knows: ``document_topic``, float32, its proportions of the documents, shape
+            (documents, topics of that run), and ``word_topic``, float32, its probabilities of the shard's words, shape
+            (words of the shard, topics of that run). It has as many topics as the option ``topics`` says, or fewer. The
+            start is then q ~ ``document_topic`` ``word_topic`` of document and word, and no sweep may treat it as a
+            cold one.
+
+        Returns
+        -------
+        local : Arrays
+            The local state.
+        delta : Delta
+            Its counts.
+        """
 
     def sweep(
         self,
@@ -73,6 +98,9 @@ class Sweeps(Protocol):
 
     def predict(self, heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
         """Give each held-out pair's ``probability``; `rows` has a row for each of ``heldout.words``."""
+
+    def probabilities(self, rows: Arrays, globals: Arrays) -> Arrays:
+        """Give ``word_topic``, float64: the probability of each word at hand under each topic, as prediction has it."""
 
     def infer(self, local: Arrays, globals: Arrays) -> Arrays:
         """Give the documents' ``document_topic`` proportions."""

@@ -26,6 +26,11 @@ def start(shard: Shard, topics: int, stream: Stream, *, moments: bool) -> tuple[
         generator.random(out=part, dtype=np.float32)
         part += np.float32(1.0)
         part /= part.sum(axis=1, keepdims=True)
+    return begun(shard, pair_topic, moments=moments)
+
+
+def begun(shard: Shard, pair_topic: npt.NDArray[np.float32], *, moments: bool) -> tuple[Arrays, Delta]:
+    """Return a shard's first local state with the responsibilities that are given, and its counts as changes."""
     local = {"pair_topic": pair_topic, "document_topic": _document_topic(shard, pair_topic)}
     return local, Delta(_word_changes(shard, None, pair_topic, moments), {"word": shard.words})
 

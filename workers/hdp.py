@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.special import digamma
 
 from collapsar.storage.shard import Shard
-from collapsar.workers import collapsed, stochastic
+from collapsar.workers import collapsed, stochastic, warming
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.parameters import Parameters, listing
@@ -84,7 +84,9 @@ def start(
     stream: Stream,
     warm: Arrays | None = None,
 ) -> tuple[Arrays, Delta]:
-    """Draw a shard's first responsibilities and count them."""
+    """Draw a shard's first responsibilities, or take them from another run, and count them."""
+    if warm is not None:
+        return warming.start(shard, updating(rows, globals), warm)
     return collapsed.start(shard, globals["pi"].size, stream, globals)
 
 
@@ -148,6 +150,11 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
 def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
     """Give each held-out pair's probability sum_k theta_dk phi_kw + theta_rest E[tau_w]."""
     return collapsed.pair_probability(heldout, local, rows, globals["topic_moments"], predicting(rows, globals))
+
+
+def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
+    """Give phi_kw of the words at hand, as prediction has it."""
+    return {"word_topic": collapsed.word_probability(rows, globals["topic_moments"], predicting(rows, globals))}
 
 
 def infer(local: Arrays, globals: Arrays) -> Arrays:

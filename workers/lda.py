@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from collapsar.storage.shard import Shard
-from collapsar.workers import collapsed, stochastic
+from collapsar.workers import collapsed, stochastic, warming
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.parameters import Parameters, listing
@@ -53,7 +53,9 @@ def start(
     stream: Stream,
     warm: Arrays | None = None,
 ) -> tuple[Arrays, Delta]:
-    """Draw a shard's first responsibilities and count them."""
+    """Draw a shard's first responsibilities, or take them from another run, and count them."""
+    if warm is not None:
+        return warming.start(shard, parameters(rows, globals), warm)
     return collapsed.start(shard, globals["alpha"].size, stream, globals)
 
 
@@ -101,6 +103,11 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
 def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
     """Give each held-out pair's probability sum_k theta_dk phi_kw."""
     return collapsed.pair_probability(heldout, local, rows, globals["topic_moments"], parameters(rows, globals))
+
+
+def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
+    """Give phi_kw of the words at hand, as prediction has it."""
+    return {"word_topic": collapsed.word_probability(rows, globals["topic_moments"], parameters(rows, globals))}
 
 
 def infer(local: Arrays, globals: Arrays) -> Arrays:

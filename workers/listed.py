@@ -99,9 +99,47 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, e
     noise = generator.random(topic.size, dtype=np.float32) + np.float32(0.1)
     given = shard.offsets, shard.position, shard.counts
     active.begin(*given, lists_, topic, noise, starts, share, count, rest, rows, row_rest)
-    parts = {"word_active": change(rows, "word", "topic"), "word_rest": change(row_rest, "word")}
+    return begun(shard, (lists_, topic, starts), (share, count, rest), (rows, row_rest), moments=moments)
+
+
+def begun(
+    shard: Shard,
+    where: tuple[Ints, Steps, Ints],
+    made: Made,
+    rows: tuple[Floats, Vector],
+    *,
+    moments: bool,
+    age: int = 0,
+) -> tuple[Arrays, Delta]:
+    """Return a shard's first local state, and its counts as changes.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    where : tuple of numpy.ndarray
+        Where each document's list begins, the topics, and where its responsibilities begin.
+    made : tuple of numpy.ndarray
+        Responsibilities, E[n_dk] of the lists, and the documents' background tokens.
+    rows : tuple of numpy.ndarray
+        Counts by words and listed topics, and the words' background tokens.
+    moments : bool
+        Whether to give V[n_kw] and Z[n_kw] too.
+    age : int, optional
+        Sweeps that it counts as having had: the first ones are of another kind.
+
+    Returns
+    -------
+    local : Arrays
+        The shard's state.
+    delta : Delta
+        Changes from nothing.
+    """
+    (lists_, topic, starts), (share, count, rest), (row_active, row_rest) = where, made, rows
+    parts = {"word_active": change(row_active, "word", "topic"), "word_rest": change(row_rest, "word")}
     if moments:
-        arrays = np.zeros((2, *rows.shape))
+        arrays = np.zeros((2, *row_active.shape))
+        given = shard.offsets, shard.position, shard.counts
         lists.listed_moments(*given, lists_, topic, starts, share, 1.0, arrays[0], arrays[1])
         parts.update(_moments(arrays))
     local: Arrays = {
@@ -110,7 +148,7 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, e
         "document_counts": count,
         "document_rest": rest,
         "pair_shares": share,
-        "age": np.array(0),
+        "age": np.array(age),
     }
     return local, Delta(parts, {"word": shard.words})
 

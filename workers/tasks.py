@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +54,13 @@ class Score:
     log_probability: float
     tokens: int
     seconds: float = 0.0
+
+
+class Known(Protocol):
+    """Where to read what another run knows of a shard; small, as it travels with the task."""
+
+    def arrays(self, shard: Shard, stream: Stream) -> Arrays:
+        """Read its proportions of the shard's documents and its topics over the shard's words; see `Sweeps.start`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +129,13 @@ def start(
     blocks: Sequence[Block],
     globals: Arrays,
     stream: Stream,
+    known: Known | None = None,
 ) -> Swept:
-    """Make a shard's first local state; on disk, if there is a folder for scratch files."""
-    shard = opened(shard)
+    """Make a shard's first local state, from another run if one is named; on disk, if there is a folder for it."""
+    shard, stream = opened(shard), stream.at(place=shard.number)
     rows = gather(blocks, shard.words)
-    local, delta = load_sweeps(family).start(shard, rows, globals, stream.at(place=shard.number))
+    warm = None if known is None else known.arrays(shard, stream.at(purpose="warm"))
+    local, delta = load_sweeps(family).start(shard, rows, globals, stream, warm)
     return Swept(local if scratch is None else shelve(local, scratch), delta)
 
 

@@ -18,7 +18,7 @@ HELP = "predict the memory, disk and traffic of a fit"
 EPILOG = """examples:
   collapsar estimate train --family hdp --topics 500
   collapsar estimate train --family lda --topics 1000 --scheduler local --workers 8 --memory 4GB"""
-NAMES = ("schedule", "scheduler", "workers", "memory", "scratch")
+NAMES = ("schedule", "restarts", "samples", "scheduler", "workers", "memory", "scratch")
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -28,6 +28,10 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--config", metavar="FILE.toml", help="options by name, as for fit; flags and --set go over it")
     parser.add_argument(
         "--schedule", choices=get_args(Schedule), help="as for fit: stochastic keeps no local states (default: batch)"
+    )
+    parser.add_argument("--restarts", type=int, metavar="R", help="as for fit: members of an ensemble (default: none)")
+    parser.add_argument(
+        "--samples", type=int, metavar="S", help="as for fit: states that are kept as models (default: 0)"
     )
     add_scheduler(parser, "threads")
     add_memory(parser)
@@ -42,7 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
     from collapsar.pipeline.planning import estimate
 
     # A fit's file may name them; they do not change what it takes.
-    for name in {*LIMIT_NAMES, "seed", "heldout"} - {"schedule"}:
+    for name in {*LIMIT_NAMES, "seed", "heldout", "warm", "keep", "checkpoint_every", "patience"} - {*NAMES}:
         options.pop(name, None)
     plan = estimate(arguments.corpus, family=family, **options)
     if arguments.json:

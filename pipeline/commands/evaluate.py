@@ -3,6 +3,7 @@
 --heldout: document completion, on held-out tokens of the training documents.
 --unseen: new documents, half of whose tokens are fitted and half scored.
 --coherence: whether the topics' words meet in documents, by themselves or beside a score.
+Of restarts or kept samples the mean of their predictions is scored, and each.
 """
 
 from __future__ import annotations
@@ -60,8 +61,12 @@ def run(arguments: argparse.Namespace) -> None:
             arguments.model, heldout=arguments.heldout, unseen=arguments.unseen, seed=arguments.seed, **where
         )
         found.update(asdict(score))
+        if not score.members:
+            del found["members"]
         lines += [f"score      {score.score:.4f} nats a token", f"perplexity {score.perplexity:.2f}"]
-        lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents", f"defined as {score.definition}"]
+        lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents"]
+        lines += [f"member     {one.member}: {one.score:.4f}" for one in score.members]
+        lines += [f"defined as {score.definition}"]
     if arguments.coherence is not None:
         from collapsar.pipeline.cohering import coherence
 

@@ -77,6 +77,13 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--score-every", type=int, metavar="N", help="iterations between two scores (default: 1, or a pass)"
     )
+    parser.add_argument(
+        "--warm",
+        metavar="RUN",
+        help="begin from another run's proportions and topics, of whatever family; it has the same vocabulary and no "
+        "more topics (with --resume: where that run lies by now)",
+    )
+    _add_members(parser)
     _add_schedule(parser, default)
     add_scheduler(parser, "threads", patience=True)
     add_memory(parser)
@@ -90,6 +97,29 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.set_defaults(scheduler=None)  # so that a configuration file can name it
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     add_json(parser)
+
+
+def _add_members(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("ensembles")
+    group.add_argument(
+        "--restarts",
+        type=int,
+        metavar="R",
+        help="fit R seeds side by side; RUN/members/000 and so on are runs by themselves, whose predictions "
+        "`collapsar evaluate RUN` averages",
+    )
+    group.add_argument(
+        "--keep",
+        choices=("all", "best"),
+        help="best: keep the one restart with the best held-out score, which is no test of it then (default: all)",
+    )
+    group.add_argument(
+        "--samples",
+        type=int,
+        metavar="S",
+        help="keep S states as models too, the last of the run; their predictions are averaged (default: 0)",
+    )
+    group.add_argument("--sample-every", type=int, metavar="T", help="iterations between two of them")
 
 
 def _add_schedule(parser: argparse.ArgumentParser, default: Limits) -> None:
@@ -161,7 +191,14 @@ def _say_how_to_resume(place: str, events: list[dict[str, Any]]) -> None:
 
     if not any(event["event"] == "end" for event in events) or not Run(place).exists():
         return
-    kept = events[-1]["iteration"]
+    last = events[-1]
+    kept = last["iteration"]
+    if "members" in last:
+        text = (
+            f"{last['ended']} of {last['members']} members have come to their end, of the others checkpoints are kept"
+        )
+        print(f"{place}: {text}; go on with `collapsar fit --resume {shlex.quote(place)}`", file=sys.stderr)
+        return
     text = f"iteration {kept} is kept" if kept else "no checkpoint was kept; it would start again"
     print(f"{place}: {text}; go on with `collapsar fit --resume {shlex.quote(place)}`", file=sys.stderr)
 
@@ -173,6 +210,10 @@ def _say_what_came(arguments: argparse.Namespace, place: str, events: list[dict[
     done = not events  # nothing was left to do
     told = Run(place).events() if done else events
     last: dict[str, Any] = next((event for event in reversed(told) if event["event"] == "iteration"), {})
+    members = [event for event in told if event["event"] == "member"]
+    if members:
+        _say_what_came_of_members(arguments, place, members, told[-1], done=done)
+        return
     if arguments.json:
         print_json({**last, "run": place})
         return
@@ -182,3 +223,25 @@ def _say_what_came(arguments: argparse.Namespace, place: str, events: list[dict[
     score = f", score {last['score']:.4f} nats a held-out token" if "score" in last else ""
     text = f"{counted(last['iteration'], 'iteration')} in {last['elapsed']:.1f} s{score}"
     print(f"{place}: {text}; see `collapsar topics {place}`")
+
+
+def _say_what_came_of_members(
+    arguments: argparse.Namespace, place: str, members: list[dict[str, Any]], end: dict[str, Any], *, done: bool
+) -> None:
+    from collapsar.pipeline.progress import counted
+
+    members = sorted(members, key=lambda event: int(event["member"]))
+    kept = {"kept": end["kept"]} if "kept" in end else {}
+    if arguments.json:
+        shown = [{name: value for name, value in one.items() if name != "event"} for one in members]
+        print_json({"run": place, "elapsed": end["elapsed"], "members": shown, **kept})
+        return
+    if done:
+        print(f"{place}: the run is at its end; name more --iterations to go on, or see `collapsar topics {place}`")
+        return
+    scores = [one["score"] for one in members if "score" in one]
+    text = f"{counted(len(members), 'member')} in {end['elapsed']:.1f} s"
+    text += f", scores {min(scores):.4f} to {max(scores):.4f} nats a held-out token" if scores else ""
+    print(f"{place}: {text}; see `collapsar topics {place}` and `collapsar evaluate {place}`")
+    if kept:
+        print(f"{place}: member {kept['kept']} is kept; its held-out score chose it, so that is no test of it any more")

@@ -24,12 +24,16 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         "--threshold", type=float, default=0.001, metavar="F", help="leave out smaller proportions (default: 0.001)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="for families that draw numbers (default: 0)")
+    parser.add_argument(
+        "--member", type=int, metavar="M", help="of an ensemble: whose proportions (default: the first restart's)"
+    )
     add_scheduler(parser, "threads")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Infer, and say what came of it."""
     from collapsar.pipeline.inference import infer
+    from collapsar.pipeline.members import reference_of
     from collapsar.pipeline.progress import counting
 
     with counting("inferring") as progress:
@@ -39,9 +43,12 @@ def run(arguments: argparse.Namespace) -> None:
             arguments.out,
             threshold=arguments.threshold,
             seed=arguments.seed,
+            member=arguments.member,
             scheduler=arguments.scheduler,
             workers=arguments.workers,
             tls=tls_of(arguments),
             progress=progress,
         )
-    print(f"{arguments.out}: proportions of {written:,} documents")
+    reference = reference_of(arguments.model) if arguments.member is None else None
+    whose = f" by {reference}, the ensemble's first member" if reference else ""
+    print(f"{arguments.out}: proportions of {written:,} documents{whose}")

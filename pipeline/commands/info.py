@@ -26,5 +26,6 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(found)
         return
     for name, value in found.items():
-        shown = f"{value:,}" if type(value) is int else value if isinstance(value, str) else json.dumps(value)
+        number = type(value) is int and name != "seed"
+        shown = f"{value:,}" if number else value if isinstance(value, str) else json.dumps(value)
         print(f"{name:11} {shown}")

@@ -1,4 +1,8 @@
-"""Print the topics of a model, the largest first: share of the tokens and most probable words."""
+"""Print the topics of a model, the largest first: share of the tokens and most probable words.
+
+Of restarts or kept samples, the first restart's or the last sample's topics, with a
+column between: how stable each is, 1 where all members have the very same topic.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +35,14 @@ def run(arguments: argparse.Namespace) -> None:
                 {
                     "id": topic.id,
                     "share": topic.share,
+                    **({} if all(one.stability is None for one in found) else {"stability": topic.stability}),
                     "words": [{"word": word, "probability": p} for word, p in topic.words],
                 }
                 for topic in found
             ]
         )
         return
+    several = any(topic.stability is not None for topic in found)
     for topic in found:
-        print(f"{topic.id:5d} {topic.share:8.3%}  {plain(' '.join(word for word, _ in topic.words))}")
+        stable = (f" {topic.stability:6.3f}" if topic.stability is not None else f" {'':6}") if several else ""
+        print(f"{topic.id:5d} {topic.share:8.3%}{stable}  {plain(' '.join(word for word, _ in topic.words))}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collapsar.pipeline.checkpointing import NoKeeper
 from collapsar.pipeline.estimators.fitted import Fitted
-from collapsar.pipeline.fitting import make_problem
+from collapsar.pipeline.loading import Loaded
 from collapsar.pipeline.loop import run
 from collapsar.pipeline.placing import Where, freed_memory, scratch_folder
 from collapsar.pipeline.planning import place_of, plan
@@ -49,7 +49,7 @@ def fit_here(request: Request, where: Where) -> tuple[Fitted, int]:
     executor = where.open(lambda text: None)  # noqa: ARG005
     try:
         with freed_memory(executor), scratch_folder(planned, executor) as folder:
-            problem, globals_ = make_problem(request, [], executor, folder)
+            problem, globals_ = Loaded(request, [], executor, folder).problem(request.seed)
             buffers.pool.lean = planned.on_disk
             warm(load_sweeps(request.family).kernels(globals_))
             last, schedule = _Last(), run_stochastic if request.stochastic else run

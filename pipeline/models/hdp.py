@@ -56,7 +56,7 @@ class Config(collapsed.ActiveConfig, title="hierarchical Dirichlet process, coll
         None,
         ge=0,
         description="first sweeps, while topics have not parted yet, over which what is learned stays at its start; "
-        "by itself 15 with order 0 and, as in the paper, 0 with order 2",
+        "by itself 15 with order 0 and, as in the paper, 0 with order 2, and 0 where another run is begun from",
     )
     moves: bool | None = Field(
         None,
@@ -83,7 +83,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "order": np.array(config.order),
         **collapsed.active_globals(summary, config),
         "sweeps": np.array(0),
-        "hold": np.array(config.hold if config.hold is not None else HOLD[config.order]),
+        "hold": np.array(config.hold if config.hold is not None else 0 if summary.warm else HOLD[config.order]),
         "vocabulary": np.array(float(summary.words)),
         "tables": np.array(bool(learn & {"alpha", "pi"})),
         "moments": np.array(moments),

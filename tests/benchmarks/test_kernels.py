@@ -19,6 +19,7 @@ from collapsar.workers.kernels.lists import carry, choose
 from collapsar.workers.kernels.mean_field import fold_words, sweep_mean_field
 from collapsar.workers.kernels.predict import fold_in, pair_probability
 from collapsar.workers.kernels.stochastic import sweep_stochastic
+from collapsar.workers.kernels.warming import expect, give_dense, give_listed
 from collapsar.workers.kernels.words import add_counts, add_log_absent, word_tables
 from collapsar.workers.portions import starts_of
 from collapsar.workers.stochastic import BATCH, PASSES
@@ -359,3 +360,32 @@ def test_fold_words(benchmark, state):
     benchmark(fold_words, mean, np.ones_like(mean), np.full(len(mean), 0.1), expected, np.zeros(2))
     benchmark.extra_info["cells"] = mean.size
     np.testing.assert_allclose(expected.max(axis=1), 1.0)
+
+
+def known(listed):
+    """What another run knows: proportions and topics."""
+    generator = np.random.default_rng(1)
+    theta = generator.dirichlet(np.full(listed.topics, 0.1), size=listed.shard.documents).astype(np.float32)
+    phi = generator.dirichlet(np.full(listed.shard.words.size, 0.1), size=listed.topics).T
+    return theta, np.ascontiguousarray(phi, dtype=np.float32)
+
+
+def test_expect(benchmark, listed):
+    listed.tell(benchmark)
+    shard, (theta, phi) = listed.shard, known(listed)
+    found = np.empty(theta.shape)
+    benchmark(expect, shard.offsets, shard.position, shard.counts, theta, phi, found)
+
+
+def test_give_listed(benchmark, listed):
+    listed.tell(benchmark)
+    shard, (_, rows, blank, rest) = listed.shard, listed.outputs()
+    where = listed.lists, listed.topic, starts_of(shard.offsets, listed.lists)
+    benchmark(give_listed, shard.offsets, shard.position, shard.counts, *known(listed), *where, *blank, rows, rest)
+
+
+def test_give_dense(benchmark, listed):
+    listed.tell(benchmark)
+    shard = listed.shard
+    found = np.empty((shard.pairs, listed.topics), dtype=np.float32)
+    benchmark(give_dense, shard.offsets, shard.position, *known(listed), found)

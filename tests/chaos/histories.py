@@ -15,6 +15,7 @@ import fsspec
 from collapsar.pipeline import Model, fit, resume
 from collapsar.pipeline.executor import SerialExecutor
 from collapsar.pipeline.inspection import info
+from collapsar.pipeline.members import leaves, restarts_of
 from collapsar.storage import lock, patience
 from collapsar.storage.errors import ClusterError, CollapsarError, StoreError
 from collapsar.storage.run import Run
@@ -36,6 +37,8 @@ KINDS = (
     {"family": "lda", "topics": 3, "schedule": "stochastic", "passes": 2, "batch_shards": 1},
     {"family": "gibbs-lda", "topics": 3, "learn": ["alpha"]},
     {"family": "gibbs-hdp", "start_topics": 1, "beta": 5.0},
+    {"family": "lda", "topics": 3, "samples": 2, "sample_every": 2},
+    {"family": "hdp", "topics": 3, "restarts": 2},
 )
 
 
@@ -50,7 +53,7 @@ def prepare():
 
 @dataclass(frozen=True)
 class Ended:
-    """What a history ended with: the model's bits, and the events but for times and for going back."""
+    """What a history ended with: the models' bits, and the events but for times and for going back."""
 
     bits: list
     events: list
@@ -58,10 +61,11 @@ class Ended:
 
 def ended():
     """What lies in the store now."""
-    model = Model(RUN)
-    told = [event for event in Run(RUN).events() if event["event"] != "back"]
+    models = [Model(place) for place in (RUN, *(place for _, place in leaves(RUN)))]
+    runs = [Run(RUN), *(run for _, run in restarts_of(RUN))]
+    told = [event for run in runs for event in run.events() if event["event"] != "back"]
     events = [{name: value for name, value in event.items() if name not in TIMES} for event in told]
-    return Ended(bits(model, len(model.record.shards)), events)
+    return Ended([bits(model, len(model.record.shards)) for model in models], events)
 
 
 def options_of(fate):
@@ -74,7 +78,7 @@ def calm(base, options):
     """What a fit comes to when nothing happens."""
     reset(base)
     with mock.patch("collapsar.pipeline.placing.open_executor", return_value=SerialExecutor()):
-        fit("faulty://corpus/train", RUN, heldout="faulty://corpus/heldout", **options)
+        fit("faulty://corpus/train", RUN, heldout="faulty://corpus/heldout", scheduler="serial", **options)
     return ended()
 
 
@@ -109,7 +113,7 @@ def live(base, seed):
         try:
             with unhurried(), opened:
                 if "/run/run.json" in FaultyFileSystem.store:
-                    resume(RUN, checkpoint_every=every)
+                    resume(RUN, checkpoint_every=every, scheduler="serial")
                 else:
                     begin(options, ends, every)
             FaultyFileSystem.fate = None
@@ -130,7 +134,7 @@ def begin(options, ends, every):
     for path in remnants:  # a driver that died before its first record, or whose run could not be removed
         del FaultyFileSystem.store[path]
     FaultyFileSystem.pseudo_dirs[:] = [""]
-    fit(train, RUN, heldout=heldout, checkpoint_every=every, **options, **ends)
+    fit(train, RUN, heldout=heldout, checkpoint_every=every, scheduler="serial", **options, **ends)
 
 
 def require_called_for(error, fate):

@@ -1,0 +1,130 @@
+"""Reading the shards of a corpus to where they will be swept, once for all members that a fit has."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from collapsar.pipeline.alignment import HeldoutReference, align
+from collapsar.pipeline.contract import Summary, load_family
+from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.keeping import documents_of
+from collapsar.pipeline.planning import cuts
+from collapsar.pipeline.requests import Request
+from collapsar.pipeline.state import Problem
+from collapsar.storage.shard import Shard
+from collapsar.workers import tasks
+from collapsar.workers.delta import Arrays
+from collapsar.workers.streams import Stream
+
+
+def aligned(request: Request) -> list[HeldoutReference]:
+    """Find the held-out pairs of each training shard's documents; none where nothing is held out."""
+    if request.heldout is None:
+        return []
+    request.heldout.require_vocabulary_of(request.corpus.manifest.vocabulary.words_sha256, request.corpus.url)
+    return align(documents_of(request.corpus), request.heldout, request.corpus.url)
+
+
+class Loaded:
+    """A corpus that is read, and the problems that can be made of it: one a seed.
+
+    Parameters
+    ----------
+    request : Request
+        What is fitted.
+    heldouts : sequence of HeldoutReference
+        The held-out pairs of each shard.
+    executor : Executor
+        Whose workers read.
+    scratch : str or None
+        Folder for scratch files.
+    warm : sequence of Known, optional
+        What another run knows of each shard.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        heldouts: Sequence[HeldoutReference],
+        executor: Executor,
+        scratch: str | None,
+        warm: Sequence[tasks.Known] | None = None,
+    ) -> None:
+        self._request, self._heldouts, self._executor = request, heldouts, executor
+        self._scratch, self._warm = scratch, warm
+        manifest = request.corpus.manifest
+        sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
+        shards = len(manifest.shards)
+        planned = request.limits.planned(shards)
+        given = {"stochastic": request.stochastic, "iterations": planned, "warm": request.warm is not None}
+        self._summary = Summary(*sizes, shards=shards, **given)
+        self._footprint = load_family(request.family).footprint(self._summary, request.config)
+        self._lock, self._reads = threading.Lock(), 0
+        self._shards, self._held = self._read()
+
+    def problem(self, seed: int) -> tuple[Problem, Arrays]:
+        """Make the problem of a seed, and its first globals.
+
+        Parameters
+        ----------
+        seed : int
+            Of all its random numbers.
+
+        Returns
+        -------
+        problem : Problem
+            On the shards that all share.
+        globals : Arrays
+            Before any document has been seen.
+        """
+        request, stream = self._request, Stream(seed)
+        family = load_family(request.family)
+        with self._lock:
+            shards, held, load = list(self._shards), list(self._held), self._loader()
+        blocks = cuts(self._summary.words, self._footprint)
+        parts = (request.family, family, request.config, shards, held, blocks, stream, self._scratch)
+        problem = Problem(*parts, request.limits.local_sweeps, load, self._warm)
+        return problem, family.initialise(self._summary, request.config, stream.at(purpose="initialise"))
+
+    def _loader(self) -> Callable[[], tuple[list[Any], list[Any]]]:
+        """Return what gives a problem its shards again; of several that miss them, the first has them read."""
+        seen = self._reads
+
+        def load() -> tuple[list[Any], list[Any]]:
+            nonlocal seen
+            with self._lock:
+                if seen == self._reads:
+                    self._shards, self._held = self._read()
+                    self._reads += 1
+                seen = self._reads
+                return list(self._shards), list(self._held)
+
+        return load
+
+    def _read(self) -> tuple[list[Any], list[Any]]:
+        """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
+        executor, references = self._executor, self._request.corpus.references
+        reserve = 0.0 if self._summary.stochastic else self._footprint.pair
+        homes = [number * executor.homes // len(references) for number in range(len(references))]
+        shards = [
+            executor.submit(tasks.load, one, self._scratch, reserve, home=home)
+            for one, home in zip(references, homes, strict=True)
+        ]
+        held = [
+            executor.submit(load_heldout, one, self._scratch, home=home)
+            for one, home in zip(self._heldouts, homes, strict=False)
+        ]
+        executor.collect([executor.submit(count_tokens, one) for one in (*shards, *held)])
+        return shards, held
+
+
+def load_heldout(reference: HeldoutReference, scratch: str | None = None) -> Shard | tasks.ShardOnDisk:
+    """Read the held-out pairs of a training shard's documents."""
+    return tasks.stored(reference.load(), scratch)
+
+
+def count_tokens(shard: Shard | tasks.ShardOnDisk) -> int:
+    """Count a shard's tokens where it lies."""
+    return tasks.opened(shard).tokens

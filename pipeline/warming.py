@@ -1,0 +1,151 @@
+"""Warm starts: a fit that begins from another run's proportions and topics, whatever that run's family is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from collapsar.pipeline.opening import Model
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import AbsentError, MismatchError, OptionError
+from collapsar.storage.records import digest_of
+from collapsar.storage.shard import Shard
+from collapsar.workers import tasks
+from collapsar.workers.contract import load_sweeps
+from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.streams import Stream
+
+CELLS = 1 << 20  # probabilities that are made at a time
+
+
+@dataclass(frozen=True)
+class WarmSource:
+    """The model that a fit begins from.
+
+    Attributes
+    ----------
+    url : str
+        Folder of the model or, where the run had none, of its checkpoint.
+    digest : str
+        Of what it says of itself, with the digests of its parts.
+    """
+
+    url: str
+    digest: str
+
+    @classmethod
+    def of(cls, run: str | os.PathLike[str]) -> WarmSource:
+        """Name the model of a run."""
+        model = Model(run)
+        return cls(model.folder.address, digest_of(model.record.model_dump(mode="json")))
+
+    def record(self) -> dict[str, str]:
+        """Return what `run.json` shall say."""
+        return {"url": self.url, "digest": self.digest}
+
+
+@dataclass(frozen=True)
+class WarmReference:
+    """Where to read what a model knows of a shard.
+
+    Attributes
+    ----------
+    url : str
+        Folder of the model.
+    number : int or None
+        Its number of the shard; None where it was fitted to other documents, whose proportions are then fitted with the
+        topics held fixed.
+    """
+
+    url: str
+    number: int | None
+
+    def arrays(self, shard: Shard, stream: Stream) -> Arrays:
+        """Read the documents' proportions, and the topics over the shard's words.
+
+        Parameters
+        ----------
+        shard : Shard
+            The shard.
+        stream : Stream
+            For families that draw numbers as they fit proportions.
+
+        Returns
+        -------
+        Arrays
+            ``document_topic``, float32, shape (documents, topics), and ``word_topic``, float32, shape (words of the
+            shard, topics).
+        """
+        model = Model(self.url)
+        half = load_sweeps(model.record.family)
+        rows = _rows(model, shard)
+        if self.number is None:
+            local: Arrays = half.settle(shard, rows, model.globals, stream)
+        else:
+            local = model.documents(self.number)
+        theta = np.asarray(half.infer(local, model.globals)["document_topic"], dtype=np.float32)
+        known = np.empty((shard.words.size, theta.shape[1]), dtype=np.float32)
+        portion = max(CELLS // max(theta.shape[1], 1), 1)
+        for low in range(0, shard.words.size, portion):  # in double precision, all of them would take too much
+            some = {name: values[low : low + portion] for name, values in rows.items()}
+            known[low : low + portion] = half.probabilities(some, model.globals)["word_topic"]
+        return {"document_topic": theta, "word_topic": known}
+
+
+def _rows(model: Model, shard: Shard) -> Arrays:
+    """Read the rows of a shard's words."""
+    cuts = np.searchsorted(shard.words, model.record.blocks)
+    wanted = [number for number in range(len(model.blocks)) if cuts[number] < cuts[number + 1]] or [0]
+    blocks = [tasks.Block(*model.blocks[number], model.rows(number), Delta()) for number in wanted]
+    return tasks.gather(blocks, shard.words, whole=True)
+
+
+def warm_references(source: WarmSource, corpus: Corpus, topics: int) -> list[WarmReference]:
+    """Find what a model knows of each shard of a corpus.
+
+    Parameters
+    ----------
+    source : WarmSource
+        The model.
+    corpus : Corpus
+        What is to be fitted.
+    topics : int
+        How many topics the fit may have.
+
+    Returns
+    -------
+    list of WarmReference
+        One a shard.
+
+    Raises
+    ------
+    AbsentError
+        The model is gone.
+    MismatchError
+        It is another model by now, or has another vocabulary.
+    OptionError
+        It has more topics than the fit may have.
+    """
+    try:
+        model = Model(source.url)
+    except AbsentError as error:
+        raise AbsentError(
+            f"{error} (the run begins from it, and has no checkpoint yet); put it back, or start a new run"
+        ) from None
+    if digest_of(model.record.model_dump(mode="json")) != source.digest:
+        raise MismatchError(f"{source.url}: it is not the model that the run was to begin from; start a new run")
+    corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+    few = {name: values[:1] for name, values in model.rows(0).items()}
+    has = load_sweeps(model.record.family).probabilities(few, model.globals)["word_topic"].shape[1]
+    if has > topics:
+        raise OptionError(f"--topics {topics}: {source.url}, to begin from (--warm), has {has} topics; name as many")
+    own = {(one.documents, one.ids_sha256): number for number, one in reversed(list(enumerate(model.record.shards)))}
+    found = []
+    for number, row in enumerate(corpus.manifest.shards):
+        key = (row.documents, row.ids_sha256)
+        same = model.record.shards[number : number + 1]
+        there = number if same and (same[0].documents, same[0].ids_sha256) == key else own.get(key)
+        found.append(WarmReference(model.folder.address, there if model.fitted else None))
+    return found
