@@ -36,8 +36,8 @@ class Summary:
         Pairs of each of some documents, where they have been looked at: what a state takes may grow unevenly with them.
     iterations : int
         Sweeps that are planned; 0 where that is not known.
-    warm : bool
-        Whether it begins from another run, whose topics have parted already.
+    warm : int
+        Topics of another run that it begins from, which have parted already; 0 for none.
     """
 
     documents: int
@@ -48,7 +48,7 @@ class Summary:
     stochastic: bool = False
     lengths: npt.NDArray[np.int64] | None = None
     iterations: int = 0
-    warm: bool = False
+    warm: int = 0
 
 
 @dataclass(frozen=True)

@@ -235,7 +235,7 @@ class _Fit:
         )
         if source is None or not needed:
             return None
-        topics = int(getattr(self._request.config, "topics", 1))
+        topics = getattr(self._request.config, "topics", None)
         return warm_references(source, self._request.corpus, topics)
 
     def _plan(self, executor: Executor | None) -> Plan:

@@ -186,7 +186,7 @@ def taken_up(
     return Request(train, held, family, config, limits, seed, source, restarts, keep), after
 
 
-def _warm(record: Mapping[str, str] | None, given: WarmSource | None) -> WarmSource | None:
+def _warm(record: Mapping[str, Any] | None, given: WarmSource | None) -> WarmSource | None:
     """Name the model that a run begins from, where it lies by now; refuse another."""
     from collapsar.pipeline.warming import WarmSource
 
@@ -196,7 +196,7 @@ def _warm(record: Mapping[str, str] | None, given: WarmSource | None) -> WarmSou
         return None
     if given is not None and given.digest != record["digest"]:
         raise MismatchError(f"--warm {given.url}: it is not the model that the run begins from")
-    return given or WarmSource(record["url"], record["digest"])
+    return given or WarmSource(record["url"], record["digest"], record["topics"])
 
 
 def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:

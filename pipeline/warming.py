@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, MismatchError, OptionError
@@ -30,20 +32,23 @@ class WarmSource:
         Folder of the model or, where the run had none, of its checkpoint.
     digest : str
         Of what it says of itself, with the digests of its parts.
+    topics : int
+        How many topics of it have tokens.
     """
 
     url: str
     digest: str
+    topics: int
 
     @classmethod
     def of(cls, run: str | os.PathLike[str]) -> WarmSource:
         """Name the model of a run."""
         model = Model(run)
-        return cls(model.folder.address, digest_of(model.record.model_dump(mode="json")))
+        return cls(model.folder.address, digest_of(model.record.model_dump(mode="json")), len(_occupied(model)))
 
-    def record(self) -> dict[str, str]:
+    def record(self) -> dict[str, Any]:
         """Return what `run.json` shall say."""
-        return {"url": self.url, "digest": self.digest}
+        return {"url": self.url, "digest": self.digest, "topics": self.topics}
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,13 @@ class WarmReference:
     number : int or None
         Its number of the shard; None where it was fitted to other documents, whose proportions are then fitted with the
         topics held fixed.
+    topics : tuple of int
+        Columns of its topics that have tokens.
     """
 
     url: str
     number: int | None
+    topics: tuple[int, ...]
 
     def arrays(self, shard: Shard, stream: Stream) -> Arrays:
         """Read the documents' proportions, and the topics over the shard's words.
@@ -85,12 +93,13 @@ class WarmReference:
             local: Arrays = half.settle(shard, rows, model.globals, stream)
         else:
             local = model.documents(self.number)
-        theta = np.asarray(half.infer(local, model.globals)["document_topic"], dtype=np.float32)
+        columns = list(self.topics)
+        theta = np.asarray(half.infer(local, model.globals)["document_topic"][:, columns], dtype=np.float32)
         known = np.empty((shard.words.size, theta.shape[1]), dtype=np.float32)
         portion = max(CELLS // max(theta.shape[1], 1), 1)
         for low in range(0, shard.words.size, portion):  # in double precision, all of them would take too much
             some = {name: values[low : low + portion] for name, values in rows.items()}
-            known[low : low + portion] = half.probabilities(some, model.globals)["word_topic"]
+            known[low : low + portion] = half.probabilities(some, model.globals)["word_topic"][:, columns]
         return {"document_topic": theta, "word_topic": known}
 
 
@@ -102,7 +111,7 @@ def _rows(model: Model, shard: Shard) -> Arrays:
     return tasks.gather(blocks, shard.words, whole=True)
 
 
-def warm_references(source: WarmSource, corpus: Corpus, topics: int) -> list[WarmReference]:
+def warm_references(source: WarmSource, corpus: Corpus, topics: int | None) -> list[WarmReference]:
     """Find what a model knows of each shard of a corpus.
 
     Parameters
@@ -111,8 +120,8 @@ def warm_references(source: WarmSource, corpus: Corpus, topics: int) -> list[War
         The model.
     corpus : Corpus
         What is to be fitted.
-    topics : int
-        How many topics the fit may have.
+    topics : int or None
+        How many topics the fit may have; None where there is no limit.
 
     Returns
     -------
@@ -137,15 +146,23 @@ def warm_references(source: WarmSource, corpus: Corpus, topics: int) -> list[War
     if digest_of(model.record.model_dump(mode="json")) != source.digest:
         raise MismatchError(f"{source.url}: it is not the model that the run was to begin from; start a new run")
     corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
-    few = {name: values[:1] for name, values in model.rows(0).items()}
-    has = load_sweeps(model.record.family).probabilities(few, model.globals)["word_topic"].shape[1]
-    if has > topics:
-        raise OptionError(f"--topics {topics}: {source.url}, to begin from (--warm), has {has} topics; name as many")
+    occupied = tuple(_occupied(model))
+    if topics is not None and len(occupied) > topics:
+        raise OptionError(
+            f"--topics {topics}: {source.url}, to begin from (--warm), has {len(occupied)} topics; name as many"
+        )
     own = {(one.documents, one.ids_sha256): number for number, one in reversed(list(enumerate(model.record.shards)))}
     found = []
     for number, row in enumerate(corpus.manifest.shards):
         key = (row.documents, row.ids_sha256)
         same = model.record.shards[number : number + 1]
         there = number if same and (same[0].documents, same[0].ids_sha256) == key else own.get(key)
-        found.append(WarmReference(model.folder.address, there if model.fitted else None))
+        found.append(WarmReference(model.folder.address, there if model.fitted else None, occupied))
     return found
+
+
+def _occupied(model: Model) -> list[int]:
+    """Return the ids of the topics that have tokens, ascending: they are columns; those of all where none has."""
+    few = {name: values[:1] for name, values in model.rows(0).items()}
+    found = load_family(model.record.family).describe(few, model.globals, 1)
+    return sorted(int(one) for one in found.ids[(found.share > 0.0) | (not found.share.any())])

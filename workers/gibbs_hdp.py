@@ -145,6 +145,12 @@ def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arr
     return collapsed.pair_probability(heldout, local, _rows(rows, globals), gibbs.moments(globals), given)
 
 
+def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
+    """Give phi_kw of the words at hand, of the last sample; columns are slots."""
+    given = priors(globals).over(len(rows["word_topic"]))
+    return {"word_topic": collapsed.word_probability(_rows(rows, globals), gibbs.moments(globals), given)}
+
+
 def infer(local: Arrays, globals: Arrays) -> Arrays:
     """Give the documents' proportions theta_dk = (alpha pi_k + n_dk) / (alpha + n_d); columns are slots."""
     return {"document_topic": collapsed.proportions(local, priors(globals).over(0))}

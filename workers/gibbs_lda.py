@@ -92,6 +92,12 @@ def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arr
     return collapsed.pair_probability(heldout, local, rows, gibbs.moments(globals), given)
 
 
+def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
+    """Give phi_kw of the words at hand, of the last sample."""
+    given = priors(globals).over(len(rows["word_topic"]))
+    return {"word_topic": collapsed.word_probability(rows, gibbs.moments(globals), given)}
+
+
 def infer(local: Arrays, globals: Arrays) -> Arrays:
     """Give the documents' proportions theta_dk = (a_k + n_dk) / (A + n_d)."""
     return {"document_topic": collapsed.proportions(local, priors(globals).over(0))}

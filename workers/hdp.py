@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.special import digamma
 
 from collapsar.storage.shard import Shard
-from collapsar.workers import collapsed, stochastic, warming
+from collapsar.workers import collapsed, moves, stochastic, warming
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.parameters import Parameters, listing
@@ -86,7 +86,7 @@ def start(
 ) -> tuple[Arrays, Delta]:
     """Draw a shard's first responsibilities, or take them from another run, and count them."""
     if warm is not None:
-        return warming.start(shard, updating(rows, globals), warm)
+        return warming.start(moves.counting(shard, globals), updating(rows, globals), warm)
     return collapsed.start(shard, globals["pi"].size, stream, globals)
 
 

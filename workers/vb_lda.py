@@ -290,6 +290,12 @@ def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arr
     return collapsed.pair_probability(heldout, local, _counted(rows), globals["topic_moments"], prior)
 
 
+def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
+    """Give phi_kw of the words at hand, which is an expectation."""
+    prior = parameters(rows, globals)
+    return {"word_topic": collapsed.word_probability(_counted(rows), globals["topic_moments"], prior)}
+
+
 def infer(local: Arrays, globals: Arrays) -> Arrays:
     """Give the documents' proportions theta_dk = gamma_dk / sum_k gamma_dk."""
     return {"document_topic": collapsed.proportions(local, parameters({}, globals))}

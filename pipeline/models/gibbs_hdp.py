@@ -53,12 +53,12 @@ class Config(FamilyConfig, title="hierarchical Dirichlet process, Gibbs sampling
 
 def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any document has been seen: alpha and gamma at their priors' means, pi even."""
-    lanes = min(max(summary.shards, 1), LANES)
-    pi = np.zeros(_columns(config.start_topics, lanes))
-    pi[: config.start_topics] = 1.0 / (config.start_topics + 1)
+    lanes, first = min(max(summary.shards, 1), LANES), summary.warm or config.start_topics
+    pi = np.zeros(_columns(first, lanes))
+    pi[:first] = 1.0 / (first + 1)
     return {
         "vocabulary": np.array(float(summary.words)),
-        "start_topics": np.array(config.start_topics),
+        "start_topics": np.array(first),
         "lanes": np.array(lanes),
         "alpha": np.array(config.alpha_shape / config.alpha_rate),
         "gamma": np.array(config.gamma_shape / config.gamma_rate),

@@ -119,7 +119,7 @@ def _moves(summary: Summary, config: Config, stream: Stream) -> Arrays:
     if not (able and wanted) or config.topics == 1:
         return {}
     blank = shard_moves.blank_globals(config.topics, stream.seed, moves.SHARE)
-    return {**blank, **moves.begun(blank, summary.iterations)}
+    return {**blank, **moves.begun(summary.iterations)}
 
 
 def _geometric(posterior: npt.NDArray[np.float64]) -> float:
@@ -194,7 +194,7 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
 def _sticks(
     topic: npt.NDArray[np.float64], tables: npt.NDArray[np.float64], gamma: float, alive: npt.NDArray[np.bool_]
 ) -> Arrays:
-    """Return q(pt), in the order of the sticks, and E[pi] and G[pi] by the topics' ids; those that are gone have none."""
+    """Return q(pt), in the order of the sticks, and E[pi] and G[pi] by the topics' ids: 0 if gone."""
     order = np.argsort(-topic, kind="stable")
     order = order[alive[order]]
     s = tables[order]

@@ -1,8 +1,8 @@
 """Moves between sweeps: tokens held out to judge them, the judgement, and carrying lists over.
 
 A move merges two topics, deletes one or splits one. It is judged by tokens that take no part in the counts:
-s = sum_k theta_k phi_kw, with theta_k = a_k + E[n_dk] and phi_kw = (b_w + E[n_kw]) / (B + E[n_k]), is the probability of
-such a token's word, but for a factor, and what the move does to its logarithm is what it gains.
+s = sum_k theta_k phi_kw, with theta_k = a_k + E[n_dk] and phi_kw = (b_w + E[n_kw]) / (B + E[n_k]), is the probability
+of such a token's word, but for a factor, and what the move does to its logarithm is what it gains.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _hand_on(
 ) -> float:
     """Fill what the other topics of a document's list get of the tokens of one; return what its background gets.
 
-    Each pair's go in proportion to theta_j phi_jw; `growth` is 1 + E[n_d,rest] / a_rest, 0 where there is no background.
+    Each pair's go in proportion to theta_j phi_jw; `growth` is 1 + E[n_d,rest] / a_rest; 0 with no background.
     """
     given[: own.size] = 0.0
     beyond = 0.0
