@@ -58,12 +58,9 @@ class Loaded:
         sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
         shards = len(manifest.shards)
         planned = request.limits.planned(shards)
-        given = {
-            "stochastic": request.stochastic,
-            "iterations": planned,
-            "warm": request.warm.topics if request.warm else 0,
-        }
-        self._summary = Summary(*sizes, shards=shards, **given)
+        known = request.warm.topics if request.warm is not None else 0
+        stochastic = request.stochastic
+        self._summary = Summary(*sizes, shards=shards, stochastic=stochastic, iterations=planned, warm=known)
         self._footprint = load_family(request.family).footprint(self._summary, request.config)
         self._lock, self._reads = threading.Lock(), 0
         self._shards, self._held = self._read()

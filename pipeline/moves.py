@@ -28,7 +28,7 @@ IDLE, FEW = 4, 0.02  # so many rounds in a row that moved less than this share o
 LIKE = 5  # topics most like each that it may merge with
 DELETES = 0.25  # of the topics, the smallest, may be deleted
 MOST_MERGES, MOST_DELETES = 0.2, 0.1  # of the topics, in a round
-MERGE_ERRORS, DELETE_ERRORS = 1.0, 0.0  # least gain, in standard errors of the sum
+MERGE_ERRORS, DELETE_ERRORS = 0.5, 0.0  # least gain, in standard errors of the sum
 
 
 def begun(iterations: int) -> Made:
@@ -80,7 +80,14 @@ def decided(before: Arrays, after: Arrays, delta: Delta) -> Made:
     if ask == 2:
         return {**result, **_carried_out(before, after, delta)}
     if sweep >= int(before["moves_last"]) or int(before["moves_idle"]) >= IDLE:
-        return {**result, "held_share": np.array(0.0), "moving": np.array(True)}
+        import os
+
+        return {
+            **result,
+            "held_share": np.array(0.0),
+            "moving": np.array(True),
+            "anneal_until": np.array(sweep + int(os.environ.get("AN", "0"))),
+        }
     if sweep >= BEGIN and sweep % EVERY == 0:
         return {**result, "ask": np.array(1), **_smallest(after)}
     return result

@@ -206,8 +206,9 @@ def sweep(
     working = Rows(rows, parameters)
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
     moved = np.zeros((2, *working.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
-    for portion in portions(shard, local) if judge is not None and judge.ask else ():
-        judge.see(portion, working, parameters)
+    if judge is not None and judge.ask:
+        for portion in portions(shard, local):
+            judge.see(portion, working, parameters)
     # Lists are chosen by the rows as they were, so that all may be chosen first; on disk, that would read it all twice.
     ahead = relisting and not isinstance(local, Shelf)
     chosen = [choose_(portion, working, parameters) for portion in portions(shard, local)] if ahead else []

@@ -160,8 +160,8 @@ class Moving:
             count,
             rest,
         )
-        count, rest = count.astype(np.float32), rest.astype(np.float32)
-        return replace(portion, lists=listed, topic=chosen[0], count=count, rest=rest, share=share)
+        found, left = count.astype(np.float32), rest.astype(np.float32)
+        return replace(portion, lists=listed, topic=chosen[0], share=share, count=found, rest=left)
 
 
 def moving(shard: Shard, globals: Arrays) -> Moving | None:
@@ -213,19 +213,18 @@ class Judge:
 
     def see(self, portion: Portion, working: Rows, parameters: Parameters) -> None:
         """Add a portion."""
-        totals, held = working.totals, self._held[portion.pair : portion.pair + portion.counts.size]
-        given = parameters.topics, parameters.words, totals, working.topic
+        held = self._held[portion.pair : portion.pair + portion.counts.size]
+        rows = parameters.topics, parameters.words, working.totals, working.topic
         where = portion.lists, portion.topic, portion.starts, portion.share, portion.count, portion.rest
-        documents = portion.offsets, portion.position
+        offsets, position, counts = portion.offsets, portion.position, portion.counts
         if self.ask == 1:
-            more = portion.counts, *where, *given, working.background, self._number
-            kernels.spill(*documents, *more, self._spill)
+            kernels.spill(offsets, position, counts, *where, *rows, working.background, self._number, self._spill)
             return
         lists = portion.lists, portion.topic, portion.count, portion.rest
         candidates = parameters.total, self._kept, self._merged
-        kernels.judge_merges(*documents, held, *lists, *given, *candidates, *self._sums[0])
-        more = portion.counts, held, *where, *given, working.background, self._number, self._spilt
-        kernels.judge_deletes(*documents, *more, *self._sums[1])
+        kernels.judge_merges(offsets, position, held, *lists, *rows, *candidates, *self._sums[0])
+        spilt = working.background, self._number, self._spilt
+        kernels.judge_deletes(offsets, position, counts, held, *where, *rows, *spilt, *self._sums[1])
 
     def parts(self) -> dict[str, Part]:
         """Return what was added up: ``delete_spill``, or ``merge_gain`` and ``delete_gain`` with their squares."""

@@ -77,7 +77,7 @@ def hold_out(offsets: Array, words: Array, position: Array, counts: Array, key: 
 
 
 @helper
-def log_ratio(x: float) -> float:
+def log_ratio(x: float) -> Any:
     """Return log(1 + x), of little x by a series; what is far below zero counts as a thousandth."""
     if -SMALL < x < SMALL:
         return x * (1.0 - x * (0.5 - x * (1.0 / 3.0 - 0.25 * x)))
@@ -431,7 +431,7 @@ def _is_other(key: Any, document: int) -> Any:
 
 
 @helper
-def _target(topic: Any, into: Array, split: Array, other: Any) -> int:
+def _target(topic: Any, into: Array, split: Array, other: Any) -> Any:
     k = np.int64(topic)
     return split[k] if other and split[k] >= 0 else into[k]
 
@@ -489,7 +489,7 @@ def move_shares(
             place[new_topic[there + j]] = j
         for pair in range(offsets[document], offsets[document + 1]):
             row, each, had = position[pair], counts[pair] / UNIT, (counts[pair] - more[pair]) / UNIT
-            left, kept = UNIT, UNIT
+            left, kept = np.int64(UNIT), np.int64(UNIT)
             for j in range(size):
                 steps, k = np.int64(share[at + j]), np.int64(topic[begin + j])
                 target = _target(k, into, split, other)
