@@ -25,6 +25,7 @@ BEGIN, EVERY = 40, 5  # sweeps before the first round, and from one to the next
 LAST = 0.6  # of all sweeps: then the tokens count again
 LEAST_SWEEPS = 100  # of a run: with fewer, topics have no time to settle after the last round
 IDLE, FEW = 4, 0.02  # so many rounds in a row that moved less than this share of the topics end the search
+WORTH = 0.1  # of the topics; if the first round moves fewer, the truncation is not too large
 LIKE = 5  # topics most like each that it may merge with
 DELETES = 0.25  # of the topics, the smallest, may be deleted
 MOST_MERGES, MOST_DELETES = 0.2, 0.1  # of the topics, in a round
@@ -80,14 +81,7 @@ def decided(before: Arrays, after: Arrays, delta: Delta) -> Made:
     if ask == 2:
         return {**result, **_carried_out(before, after, delta)}
     if sweep >= int(before["moves_last"]) or int(before["moves_idle"]) >= IDLE:
-        import os
-
-        return {
-            **result,
-            "held_share": np.array(0.0),
-            "moving": np.array(True),
-            "anneal_until": np.array(sweep + int(os.environ.get("AN", "0"))),
-        }
+        return {**result, "held_share": np.array(0.0), "moving": np.array(True)}
     if sweep >= BEGIN and sweep % EVERY == 0:
         return {**result, "ask": np.array(1), **_smallest(after)}
     return result
@@ -146,6 +140,9 @@ def _carried_out(before: Arrays, after: Arrays, delta: Delta) -> Made:
         "delete_spill": np.zeros((0, alive.size)),
     }
     found = chosen.merges + chosen.deletes
+    first = not int(before["merges"]) + int(before["deletes"])
+    if first and found < WORTH * alive.sum():  # chance alone finds some; to follow it costs more than it gains
+        return {**result, "moves_idle": np.array(IDLE)}
     few = found <= FEW * alive.sum()
     result["moves_idle"] = np.array(int(before["moves_idle"]) + 1 if few else 0)
     if not found:

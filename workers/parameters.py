@@ -51,9 +51,7 @@ def listing(globals: Arrays, topics: npt.NDArray[np.float64], total: float) -> L
     return Listing(
         most=int(globals["most_active"]),
         every=int(globals["start_every"]),
-        flatten=0.875
-        if int(globals.get("sweeps", 0)) < int(globals.get("anneal_until", 0))
-        else float(globals["flatten"]),
+        flatten=float(globals["flatten"]),
         # The start is no movement, and what topics hand over when they merge would go on and on.
         momentum=float(globals["momentum"]) if counted.any() and not globals.get("moving", False) else 0.0,
         totals=globals["topic_ahead"],
