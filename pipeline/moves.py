@@ -22,7 +22,7 @@ Made = dict[str, npt.NDArray[Any]]
 SHARE = 0.1  # of the tokens, held out
 PRIOR = 0.05  # alpha pi_k of each topic meanwhile
 BEGIN, EVERY = 40, 5  # sweeps before the first round, and from one to the next
-LAST = 0.6  # of all sweeps: then the tokens count again
+LAST = 0.75  # of all sweeps: then the tokens count again
 LEAST_SWEEPS = 100  # of a run: with fewer, topics have no time to settle after the last round
 IDLE, FEW = 4, 0.02  # so many rounds in a row that moved less than this share of the topics end the search
 WORTH = 0.1  # of the topics; if the first round moves fewer, the truncation is not too large
@@ -30,6 +30,8 @@ LIKE = 5  # topics most like each that it may merge with
 DELETES = 0.25  # of the topics, the smallest, may be deleted
 MOST_MERGES, MOST_DELETES = 0.2, 0.1  # of the topics, in a round
 MERGE_ERRORS, DELETE_ERRORS = 0.5, 0.0  # least gain, in standard errors of the sum
+SPLIT, PARTING = 0.5, 15  # share of the topics that are split, the largest; sweeps after which they are judged
+SPLIT_ERRORS = -1.0  # they go together again unless that loses more
 
 
 def begun(iterations: int) -> Made:
@@ -46,8 +48,9 @@ def begun(iterations: int) -> Made:
         ``moves_last`` (the sweep after which there are no rounds), ``moves_idle``, and the numbers of ``merges``,
         ``deletes`` and ``splits`` so far.
     """
-    counts = {name: np.array(0) for name in ("moves_idle", "merges", "deletes", "splits")}
-    return {**counts, "moves_last": np.array(int(LAST * iterations))}
+    counts = {name: np.array(0) for name in ("moves_idle", "merges", "deletes", "splits", "split_until")}
+    split = {"split_pairs": np.zeros((2, 0), dtype=np.int64), "split_tried": np.array(False)}
+    return {**counts, **split, "moves_last": np.array(int(LAST * iterations))}
 
 
 def decided(before: Arrays, after: Arrays, delta: Delta) -> Made:
@@ -75,12 +78,19 @@ def decided(before: Arrays, after: Arrays, delta: Delta) -> Made:
     result.update(moves_into=np.arange(topics), moves_split=np.full(topics, -1))
     if not float(before["held_share"]):
         return result
-    sweep, ask = int(after["sweeps"]), int(before["ask"])
+    sweep, ask, last = int(after["sweeps"]), int(before["ask"]), int(before["moves_last"])
     if ask == 1:
         return {**result, **_candidates(before, after, delta)}
     if ask == 2:
         return {**result, **_carried_out(before, after, delta)}
-    if sweep >= int(before["moves_last"]) or int(before["moves_idle"]) >= IDLE:
+    if int(before["split_until"]) > sweep:  # topics that were split part
+        return result
+    if before["split_pairs"].size:
+        return {**result, "ask": np.array(2), "merge_candidates": before["split_pairs"]}
+    idle = int(before["moves_idle"]) >= IDLE
+    if idle and int(before["deletes"]) + int(before["merges"]) and not before["split_tried"] and sweep + PARTING < last:
+        return {**result, **_split(after, sweep)}
+    if idle or sweep >= last:
         return {**result, "held_share": np.array(0.0), "moving": np.array(True)}
     if sweep >= BEGIN and sweep % EVERY == 0:
         return {**result, "ask": np.array(1), **_smallest(after)}
@@ -132,19 +142,24 @@ def _carried_out(before: Arrays, after: Arrays, delta: Delta) -> Made:
     """Choose the moves that gain, the best first, and say what the topics are after them."""
     alive = np.array(before["topic_alive"])
     chosen = _Chosen(np.arange(alive.size), np.zeros(alive.size, dtype=bool))
-    _choose_merges(chosen, before, after, delta)
+    were_split = int(before["split_pairs"].shape[1])
+    _choose_merges(chosen, before, after, delta, SPLIT_ERRORS if were_split else MERGE_ERRORS)
     _choose_deletes(chosen, before, delta, int(alive.sum()))
     result: Made = {
+        "split_pairs": np.zeros((2, 0), dtype=np.int64),
         "merge_candidates": np.zeros((2, 0), dtype=np.int64),
         "delete_candidates": np.zeros(0, dtype=np.int64),
         "delete_spill": np.zeros((0, alive.size)),
     }
     found = chosen.merges + chosen.deletes
+    if were_split:  # those that go together again have changed nothing
+        result["splits"] = before["splits"] + were_split - chosen.merges
+        chosen.merges = 0
     first = not int(before["merges"]) + int(before["deletes"])
     if first and found < WORTH * alive.sum():  # chance alone finds some; to follow it costs more than it gains
         return {**result, "moves_idle": np.array(IDLE)}
     few = found <= FEW * alive.sum()
-    result["moves_idle"] = np.array(int(before["moves_idle"]) + 1 if few else 0)
+    result["moves_idle"] = np.array(int(before["moves_idle"]) + 1 if few and not were_split else 0)
     if not found:
         return result
     gone = np.flatnonzero(chosen.into != np.arange(alive.size))
@@ -167,15 +182,41 @@ def _moved(values: npt.NDArray[Any], gone: Ints, into: Ints) -> npt.NDArray[Any]
     return moved
 
 
-def _choose_merges(chosen: _Chosen, before: Arrays, after: Arrays, delta: Delta) -> None:
+def _split(globals: Arrays, sweep: int) -> Made:
+    """Split the largest topics, in so far as there is room, by halves of the documents.
+
+    Each half goes its own way for some sweeps; what then predicts no better goes together again.
+    """
+    alive = np.array(globals["topic_alive"])
+    free, size = np.flatnonzero(~alive), globals["topic_moments"][0]
+    count = min(free.size, int(SPLIT * alive.sum()))
+    result: Made = {"split_tried": np.array(True)}
+    if not count:
+        return result
+    ranked = np.flatnonzero(alive)[np.argsort(-size[alive], kind="stable")]
+    split, new = ranked[:count], free[:count]
+    into = np.full(alive.size, -1)
+    into[split] = new
+    alive[new] = True
+    result.update(moving=np.array(True), moves_split=into, topic_alive=alive, moves_idle=np.array(0))
+    result.update(split_pairs=np.stack([split, new]).astype(np.int64), split_until=np.array(sweep + PARTING))
+    for name in ("topic_moments", "topic_ahead", "spread_weight", "pi", "pi_geometric"):
+        values = np.array(globals[name])
+        values[..., new] = values[..., split] / 2
+        values[..., split] /= 2
+        result[name] = values
+    return result
+
+
+def _choose_merges(chosen: _Chosen, before: Arrays, after: Arrays, delta: Delta, errors: float) -> None:
     gain, square = delta["merge_gain"], delta["merge_square"]
     first, second = before["merge_candidates"]
     size = after["topic_moments"][0]
     most = max(int(MOST_MERGES * before["topic_alive"].sum()), 1)
     for place in np.argsort(-gain, kind="stable"):
-        if chosen.merges == most:
+        if chosen.merges == most and errors > 0:
             return
-        if gain[place] <= 0 or gain[place] <= MERGE_ERRORS * np.sqrt(square[place]):
+        if gain[place] <= errors * np.sqrt(square[place]) or (errors > 0 and gain[place] <= 0):
             continue
         k, m = int(first[place]), int(second[place])
         if chosen.taken[k] or chosen.taken[m]:
