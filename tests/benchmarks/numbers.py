@@ -1,0 +1,76 @@
+"""How many topics `hdp` finds of those that are planted: ``python -m tests.benchmarks.numbers 10 30 --seeds 10``.
+
+For each number and seed a corpus is simulated, a tenth of its tokens held out, and `hdp` fitted twice: from its default
+truncation, and from the true number without moves. The truth is the planted topics that hold 99% of the tokens.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from collapsar.pipeline import fit, infer, simulate, split
+from collapsar.storage.run import Run
+
+
+def holding(share):
+    """How many topics hold 99% of the tokens."""
+    running = np.cumsum(np.sort(share)[::-1])
+    return int(np.searchsorted(running, 0.99 * running[-1]) + 1)
+
+
+def planted(corpus, place, topics):
+    """The topics that hold 99% of the tokens, by the proportions that documents were drawn with."""
+    infer(corpus, corpus, place / "truth.parquet", threshold=0.0)
+    table, share = pq.read_table(place / "truth.parquet"), np.zeros(topics)
+    for ids, proportions in zip(table["topics"].to_pylist(), table["proportions"].to_pylist(), strict=True):
+        share[ids] += proportions
+    return holding(share)
+
+
+def last(run):
+    """The last iteration that a run tells of."""
+    return [event for event in Run(run).events() if event["event"] == "iteration"][-1]
+
+
+def measure(topics, documents, alpha, seed, place):
+    """One corpus: the true number, the number that is found, and both scores."""
+    drawn = {"documents": documents, "words": 500, "tokens": 100, "topics": topics, "alpha": alpha, "seed": seed}
+    simulate(place / "corpus", family="lda", **drawn)
+    split(place / "corpus", place / "train", place / "heldout", seed=1)
+    given = {"family": "hdp", "heldout": place / "heldout", "seed": seed, "score_every": 200}
+    fit(place / "train", place / "known", topics=topics, moves=False, **given)
+    fit(place / "train", place / "found", **given)
+    known, found = last(place / "known"), last(place / "found")
+    return planted(place / "corpus", place, topics), int(found["topics_99"]), found["score"], known["score"]
+
+
+def main():
+    """Measure, a line a corpus, and sum up."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("topics", type=int, nargs="+", help="numbers of planted topics")
+    parser.add_argument("--documents", type=int, default=1000)
+    parser.add_argument("--alpha", type=float, default=0.1, help="a_k of the documents that are drawn (default: 0.1)")
+    parser.add_argument("--seeds", type=int, default=10)
+    given = parser.parse_args()
+    for topics in given.topics:
+        near, worse = 0, []
+        for seed in range(given.seeds):
+            with tempfile.TemporaryDirectory() as place:
+                truth, found, score, known = measure(topics, given.documents, given.alpha, seed, Path(place))
+            near += abs(found - truth) <= 0.1 * truth
+            worse.append(known - score)
+            print(
+                f"{topics} planted, seed {seed}: {found} of {truth}, {score:.4f}; from the number {known:.4f}",
+                flush=True,
+            )
+        few = sum(one <= 0.005 for one in worse)
+        print(
+            f"{topics} planted: {near} of {given.seeds} within 10%; {few} at most 0.005 worse, mean {np.mean(worse):.4f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
