@@ -27,7 +27,8 @@ LEAST_SWEEPS = 100  # of a run: with fewer, topics have no time to settle after 
 IDLE, FEW = 4, 0.02  # so many rounds in a row that moved less than this share of the topics end the search
 WORTH = 0.1  # of the topics; if the first round moves fewer, the truncation is not too large
 LIKE = 5  # topics most like each that it may merge with
-DELETES = 0.25  # of the topics, the smallest, may be deleted
+DELETES, FEWEST, MOST = 0.25, 20, 100  # of the topics, the smallest, may be deleted; at least and at most so many
+MOST_TOPICS = 4096  # of a truncation: products of all pairs of topics are made
 MOST_MERGES, MOST_DELETES = 0.2, 0.1  # of the topics, in a round
 MERGE_ERRORS, DELETE_ERRORS = 0.5, 0.0  # least gain, in standard errors of the sum
 SPLIT, PARTING = 0.5, 15  # share of the topics that are split, the largest; sweeps after which they are judged
@@ -101,7 +102,7 @@ def _smallest(globals: Arrays) -> Made:
     """Name the topics that may be deleted, the smallest first."""
     alive = np.flatnonzero(globals["topic_alive"])
     size = globals["topic_moments"][0][alive]
-    count = min(max(int(DELETES * alive.size), 20), alive.size - 1)
+    count = min(max(int(DELETES * alive.size), FEWEST), MOST, alive.size - 1)
     chosen = alive[np.argsort(size, kind="stable")[:count]]
     return {"delete_candidates": chosen, "delete_spill": np.zeros((chosen.size, globals["topic_alive"].size))}
 

@@ -110,10 +110,11 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
 
 def _moves(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Return the globals of merges, deletes and splits, where there are any."""
-    able = config.active and not summary.stochastic and "pi" in config.learn
+    able = config.active and not summary.stochastic and "pi" in config.learn and config.topics <= moves.MOST_TOPICS
     if config.moves and not able:
         raise OptionError(
-            "--moves true: takes active responsibilities, the batch schedule, and pi among what is learned"
+            "--moves true: takes active responsibilities, the batch schedule, pi among what is learned, and at most "
+            f"{moves.MOST_TOPICS} topics"
         )
     wanted = summary.iterations >= moves.LEAST_SWEEPS if config.moves is None else config.moves
     if not (able and wanted) or config.topics == 1:

@@ -319,6 +319,7 @@ def judge_deletes(
     for k in range(topics):
         if number[k] >= 0:
             target[number[k]] = k
+    heirs, heirs_end = _heirs(target, spilt)
     for document in range(offsets.size - 1):
         first, last = lists[document], lists[document + 1]
         own, known, left, growth, mass = topic[first:last], False, 0.0, 0.0, 0.0
@@ -332,7 +333,8 @@ def judge_deletes(
                 mass = theta.sum()
                 for c in range(candidates):  # one that is not listed has its prior, and some background
                     weight[c], beyond[c] = theta[target[c]], 0.0
-                    more[c, :] = 0.0
+                    for i in range(heirs_end[c]):
+                        more[c, heirs[c, i]] = 0.0
                 for place in range(own.size):
                     c = number[own[place]]
                     if c >= 0:
@@ -351,7 +353,9 @@ def judge_deletes(
                 listed += prior[own[j]] * (b + row_topic[row, own[j]]) / totals[own[j]]
             others = max(float(background[row]) - listed, 0.0)
             for c in range(candidates):
-                after = _without(target[c], row, b, theta, more[c], each, totals, row_topic, spilt[c])
+                own_heirs = heirs[c, : heirs_end[c]]
+                after = s - each[target[c]]
+                after += _handed(target[c], row, b, theta, more[c], each, totals, row_topic, spilt[c], own_heirs)
                 if left > 0.0:
                     after += beyond[c] / left * others
                 delta = log_ratio((after * mass / (mass - weight[c]) - s) / s)
@@ -360,22 +364,39 @@ def judge_deletes(
 
 
 @helper
-def _without(
-    gone: int, row: int, b: float, theta: Array, more: Array, each: Array, totals: Array, row_topic: Array, spilt: Array
+def _heirs(gone: Array, spilt: Array) -> Any:
+    """Return which topics get tokens of each candidate, and how many these are."""
+    heirs, size = np.empty(spilt.shape, dtype=np.int64), np.zeros(gone.size, dtype=np.int64)
+    for c in range(gone.size):
+        for j in range(spilt.shape[1]):
+            if spilt[c, j] > 0.0 and j != gone[c]:
+                heirs[c, size[c]] = j
+                size[c] += 1
+    return heirs, size
+
+
+@helper
+def _handed(
+    gone: int,
+    row: int,
+    b: float,
+    theta: Array,
+    more: Array,
+    each: Array,
+    totals: Array,
+    row_topic: Array,
+    spilt: Array,
+    heirs: Array,
 ) -> float:
-    """Return sum_j theta'_j phi'_jw without a topic, whose tokens are handed on."""
-    tokens, bottom, result = float(row_topic[row, gone]), 0.0, 0.0
-    for j in range(theta.size):
-        if j != gone:
-            bottom += spilt[j] * (b + row_topic[row, j]) / totals[j]
-    factor = tokens / bottom if bottom > 0.0 else 0.0
-    for j in range(theta.size):
-        if j != gone:
-            if spilt[j] == 0.0:
-                result += each[j]
-            else:
-                phi = (b + row_topic[row, j]) / totals[j]
-                result += (theta[j] + more[j]) * phi * (totals[j] + factor * spilt[j]) / (totals[j] + spilt[j])
+    """Return by how much sum_j theta'_j phi'_jw passes sum_j theta_j phi_jw, over those that get a topic's tokens."""
+    bottom, result = 0.0, 0.0
+    for i in range(heirs.size):
+        bottom += spilt[heirs[i]] * (b + row_topic[row, heirs[i]]) / totals[heirs[i]]
+    factor = float(row_topic[row, gone]) / bottom if bottom > 0.0 else 0.0
+    for i in range(heirs.size):
+        j = heirs[i]
+        phi = (b + row_topic[row, j]) / totals[j] * (totals[j] + factor * spilt[j]) / (totals[j] + spilt[j])
+        result += (theta[j] + more[j]) * phi - each[j]
     return result
 
 
