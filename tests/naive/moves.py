@@ -1,0 +1,165 @@
+"""Moves of topics, a document at a time: what they gain on tokens that are held out, and what they make of a state."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from tests.naive.active import documents, in_steps
+from tests.naive.random import MASK, mixed
+
+STRIDE = 0x9E3779B97F4A7C15
+LEAST_RATIO = 0.001  # of probabilities; one that falls further is taken to fall so far
+
+
+def address(key, number):
+    """The hash of what has a number in a place whose hash is `key`."""
+    return mixed((int(key) + (int(number) + 1) * STRIDE) & MASK)
+
+
+def hold_out(offsets, words, position, counts, key, share):
+    """How many copies of each pair are held out: those whose hash, as a fraction of 1, is less than `share`."""
+    held = np.zeros(len(position), dtype=np.int32)
+    for d, (first, last) in enumerate(pairwise(offsets)):
+        for pair in range(first, last):
+            place = address(address(key, d), words[position[pair]])
+            held[pair] = sum((address(place, copy) >> 11) < share * 2.0**53 for copy in range(counts[pair]))
+    return held
+
+
+def theta(a, own, count, rest):
+    """a_k + E[n_dk] of all topics; those that are not listed share the document's background as they do the prior."""
+    found, unlisted = np.array(a), np.delete(np.arange(a.size), own)
+    found[own] += count
+    if unlisted.size and a[unlisted].sum() > 1e-9 * a.sum():
+        found[unlisted] += rest * a[unlisted] / a[unlisted].sum()
+    return found
+
+
+def phi(b, totals, row_topic):
+    """(b_w + E[n_kw]) / (B + E[n_k]), shape (rows, topics)."""
+    return (b[:, np.newaxis] + row_topic.astype(np.float64)) / totals
+
+
+def merged(k, m, theta, b, totals, row_topic, concentration):
+    """Theta and phi of the topics that are left when m has gone into k: tokens add, and b_w and B count once."""
+    theta, totals, row_topic = np.array(theta), np.array(totals), row_topic.astype(np.float64)
+    theta[k] += theta[m]
+    row_topic[:, k] += row_topic[:, m]
+    totals[k] += totals[m] - concentration
+    return np.delete(theta, m), np.delete(phi(b, totals, row_topic), m, axis=1)
+
+
+def gained(before, after, held):
+    """The logarithm of the ratio of probabilities, once for each held-out copy, and its square."""
+    delta = np.log(np.maximum(after / before, LEAST_RATIO))
+    return np.array([(held * delta).sum(), (held * delta**2).sum()])
+
+
+def judge_merges(
+    offsets, position, held, lists, topic, active_count, rest, a, b, totals, row_topic, concentration, kept, gone
+):
+    """What merging pairs of topics gains, and the sum of squares, shape (2, candidates)."""
+    result = np.zeros((2, len(kept)))
+    for d, (first, last) in enumerate(pairwise(offsets)):
+        own = slice(lists[d], lists[d + 1])
+        mine = theta(a, topic[own], active_count[own], rest[d])
+        rows = position[first:last]
+        before = phi(b, totals, row_topic)[rows] @ mine
+        for place, (k, m) in enumerate(zip(kept, gone, strict=True)):
+            new_theta, new_phi = merged(k, m, mine, b, totals, row_topic, concentration)
+            result[:, place] += gained(before, new_phi[rows] @ new_theta, held[first:last])
+    return result
+
+
+def handed_on(k, rows, counts, q, own, theta, phi):
+    """Where a document's tokens of a topic that it lists go: to all other topics, by the update without it."""
+    result = np.zeros(theta.size)
+    for w, c, held in zip(rows, counts, q[:, list(own).index(k)], strict=True):
+        weights = theta * phi[w]
+        weights[k] = 0.0
+        if weights.sum() > 0.0:
+            result += c * held * weights / weights.sum()
+    return result
+
+
+def spill(offsets, position, counts, lists, topic, starts, share, active_count, rest, a, b, totals, row_topic, gone):
+    """Tokens that go from each of the topics `gone` to others that documents list, shape (candidates, topics)."""
+    result, probability = np.zeros((len(gone), a.size)), phi(b, totals, row_topic)
+    for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+        mine = theta(a, own, active_count[lists[d] : lists[d + 1]], rest[d])
+        for place, k in enumerate(gone):
+            if k in own:
+                given = handed_on(k, position[pairs], counts[pairs], q, own, mine, probability)
+                result[place, own] += given[own]
+    return result
+
+
+def without(k, b, totals, row_topic, spilt):
+    """Phi once topic k's tokens have gone: of each word in proportion to C_j phi_jw; its own column is 0."""
+    probability = phi(b, totals, row_topic)
+    weights = spilt * probability
+    weights[:, k] = 0.0
+    share = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
+    more = row_topic[:, [k]].astype(np.float64) * share
+    result = (b[:, np.newaxis] + row_topic + more) / (totals + spilt)
+    result[:, k] = 0.0
+    return result
+
+
+def judge_deletes(
+    offsets, position, counts, held, lists, topic, starts, share, active_count, rest, a, b, totals, row_topic, gone,
+    spilt,
+):  # fmt: skip
+    """What deleting topics gains, and the sum of squares, shape (2, candidates).
+
+    Probabilities are s / sum theta, before and after. What goes from a topic to a document's background predicts as the
+    background does before the delete.
+    """
+    result, probability = np.zeros((2, len(gone))), phi(b, totals, row_topic)
+    for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+        mine, rows = theta(a, own, active_count[lists[d] : lists[d + 1]], rest[d]), position[pairs]
+        unlisted = np.delete(np.arange(a.size), own)
+        before = probability[rows] @ (mine / mine.sum())
+        for place, k in enumerate(gone):
+            listed, beyond = np.array(mine), np.zeros(a.size)
+            listed[k] = 0.0
+            if k in own:
+                given = handed_on(k, rows, counts[pairs], q, own, mine, probability)
+                listed[own] += given[own]
+                beyond[unlisted] = given[unlisted].sum() * a[unlisted] / a[unlisted].sum()
+            after = without(k, b, totals, row_topic, spilt[place])[rows] @ listed + probability[rows] @ beyond
+            result[:, place] += gained(before, after / (listed.sum() + beyond.sum()), held[pairs])
+    return result
+
+
+def target(k, into, split, key, document):
+    """What a topic becomes in a document: -1 for nothing."""
+    other = address(key, document) >> 63
+    return split[k] if other and split[k] >= 0 else into[k]
+
+
+def moved(shape, offsets, position, counts, more, lists, topic, starts, share, into, split, key, first):
+    """New lists, responsibilities, and the changes of E[n_kw] and of the background, as `more` tokens come to count."""
+    new_lists, blocks = [], []
+    change, rest_change = np.zeros(shape), np.zeros(shape[0])
+    for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+        targets = [target(k, into, split, key, first + d) for k in own]
+        before, after = np.zeros((len(q), shape[1])), np.zeros((len(q), shape[1]))
+        for j, k in enumerate(own):
+            before[:, k] += q[:, j]
+            if targets[j] >= 0:
+                after[:, targets[j]] += q[:, j]
+        new = np.array(sorted({int(k) for k in targets if k >= 0}), dtype=np.int64)
+        new_lists.append(new)
+        blocks.append(after[:, new])
+        now, had = counts[pairs][:, np.newaxis], (counts[pairs] - more[pairs])[:, np.newaxis]
+        np.add.at(change, position[pairs], now * after - had * before)
+        left = now * (1 - after.sum(axis=1, keepdims=True)) - had * (1 - before.sum(axis=1, keepdims=True))
+        np.add.at(rest_change, position[pairs], left[:, 0])
+    return new_lists, in_steps(blocks), change, rest_change
+
+
+def gram(row_topic, least):
+    """Products of columns, of cells above `least`, shape (topics, topics); the lower triangle is 0."""
+    cells = np.where(row_topic > least, row_topic, 0.0).astype(np.float64)
+    return np.triu(cells.T @ cells)
