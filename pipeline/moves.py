@@ -168,8 +168,8 @@ def _carried_out(before: Arrays, after: Arrays, delta: Delta) -> Made:
     result.update(moving=np.array(True), moves_into=chosen.into, topic_alive=alive)
     result["merges"] = before["merges"] + chosen.merges
     result["deletes"] = before["deletes"] + chosen.deletes
-    for name in ("topic_moments", "topic_ahead", "spread_weight", "pi", "pi_geometric"):
-        result[name] = _moved(after[name], gone, chosen.into)
+    # What the next sweep goes by. The counts themselves, which scores and models are made of, move in that sweep.
+    result["topic_ahead"] = _moved(after["topic_ahead"], gone, chosen.into)
     return result
 
 

@@ -36,13 +36,14 @@ TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_
 EXECUTORS = [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("processes", 3)]
 
 
-def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, stochastic=False):
+def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, stochastic=False, iterations=0):
     """A family's problem on a corpus, with its first globals; run serially unless an executor is given."""
     opened, executor = Corpus(corpus), executor or SerialExecutor()
     manifest = opened.manifest
     half, config, stream = load_family(family), make_config(family, options), Stream(7)
     words = manifest.vocabulary.words
-    summary = Summary(manifest.documents, words, manifest.tokens, shards=len(manifest.shards), stochastic=stochastic)
+    more = {"shards": len(manifest.shards), "stochastic": stochastic, "iterations": iterations}
+    summary = Summary(manifest.documents, words, manifest.tokens, **more)
     globals_ = half.initialise(summary, config, stream)
     shards = [executor.submit(tasks.load, one, scratch) for one in opened.references]
     return Problem(family, half, config, shards, [], cuts or (0, words), stream, scratch), executor, globals_

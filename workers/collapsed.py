@@ -170,6 +170,8 @@ def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays
     moments = np.array(globals["topic_moments"])
     moments[0] = np.maximum(moments[0] + counted, 0.0)
     after = {**globals, "topic_moments": moments, "topic_ahead": np.maximum(globals["topic_ahead"] + counted, 0.0)}
+    if "moving" in globals:  # what moves has moved, and tokens that count from now on are counted
+        after["moving"] = np.array(False)
     return {**rows, **moved}, after
 
 
