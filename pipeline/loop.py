@@ -82,6 +82,7 @@ class Loop:
                         yield self.state, lost(self.state, time.perf_counter() - self._began, error)
                         error = None
                 if self._pending is None and self.ended(self.state):
+                    require_whole(self.state)
                     return
                 progress = self.advance()
             except ClusterError as loss:
@@ -92,7 +93,7 @@ class Loop:
                 continue
             losses = 0
             yield self.state, progress
-            if progress.iteration > 0 and is_settled(progress, self.previous, self.limits):
+            if self._settled(self.state, progress):
                 return
             self.remember(progress)
 
@@ -139,7 +140,7 @@ class Loop:
         if state.iteration < self.limits.sweeps:
             self._ahead = submit_round(self.problem, self.executor, state)
         progress = self.scored(progress, self.executor.collect(scoring), again=again)
-        if progress.score is None and progress.iteration > 0 and is_settled(progress, self.previous, self.limits):
+        if progress.score is None and self._settled(state, progress):
             # The last iteration is always scored.
             scores = self.executor.collect(submit_scores(self.problem, self.executor, state))
             progress = replace(progress, score=mean_score(scores))
@@ -153,6 +154,11 @@ class Loop:
         if state is None:
             raise RuntimeError("there is no state to go on from")
         return state, pending, pending is not None
+
+    def _settled(self, state: State, progress: Progress) -> bool:
+        """Say whether the run ends here, before its iterations."""
+        waits = progress.iteration < 1 or float(state.globals.get("unsettled", 0)) > 0
+        return not waits and is_settled(progress, self.previous, self.limits)
 
     def _submit_scores(self, state: State) -> list[Any]:
         return submit_scores(self.problem, self.executor, state) if _due(state.iteration, self.limits) else []
@@ -217,6 +223,15 @@ def shares(told: Delta, workers: int, whole: float, updating: float, scoring: fl
     spent = {name: told.seconds.get(name, 0.0) / workers for name in ("kernel", "reduce")}
     spent.update(update=updating, score=scoring / workers)
     return {**spent, "wait": max(whole - sum(spent.values()), 0.0)}
+
+
+def require_whole(state: State) -> None:
+    """Raise `OptionError` where a run would end with a model that its family calls unsettled."""
+    if float(state.globals.get("unsettled", 0)) > 0:
+        raise OptionError(
+            f"--iterations {state.iteration}: the run was planned with more, and some tokens do not count yet; "
+            "go on with as many as it was begun with"
+        )
 
 
 def is_settled(progress: Progress, previous: dict[str, float], limits: Limits) -> bool:

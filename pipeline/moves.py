@@ -54,6 +54,11 @@ def begun(iterations: int) -> Made:
     return {**counts, **split, "moves_last": np.array(int(LAST * iterations))}
 
 
+def possible(iterations: int) -> bool:
+    """Say whether so many sweeps have room for a round, after which all tokens count again."""
+    return int(LAST * iterations) > BEGIN
+
+
 def decided(before: Arrays, after: Arrays, delta: Delta) -> Made:
     """Take the next step of a round.
 

@@ -89,8 +89,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "moments": np.array(moments),
         "learn_tau": np.array("tau" in learn),
         "alpha_posterior": alpha,
-        "alpha": np.array(alpha[0] / alpha[1]),
-        "alpha_geometric": np.array(_geometric(alpha) if "alpha" in learn else alpha[0] / alpha[1]),
+        **_alpha_start(config),
         "gamma_posterior": gamma,
         "gamma": np.array(gamma[0] / gamma[1]),
         "pi": uniform,
@@ -119,8 +118,20 @@ def _moves(summary: Summary, config: Config, stream: Stream) -> Arrays:
     wanted = summary.iterations >= moves.LEAST_SWEEPS if config.moves is None else config.moves
     if not (able and wanted) or config.topics == 1:
         return {}
+    if summary.iterations and not moves.possible(summary.iterations):
+        raise OptionError(f"--moves true: {summary.iterations} iterations end before topics can be judged; take more")
     blank = shard_moves.blank_globals(config.topics, stream.seed, moves.SHARE)
     return {**blank, **moves.begun(summary.iterations)}
+
+
+def _alpha_start(config: Config) -> Arrays:
+    """Return E[alpha] and G[alpha] before anything is known of it, or for ever where it is not learned."""
+    prior = np.array([config.alpha_shape, config.alpha_rate])
+    mean = prior[0] / prior[1]
+    return {
+        "alpha": np.array(mean),
+        "alpha_geometric": np.array(_geometric(prior) if "alpha" in config.learn else mean),
+    }
 
 
 def _geometric(posterior: npt.NDArray[np.float64]) -> float:
@@ -162,12 +173,16 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         return after
     after["sweeps"] = globals["sweeps"] + max(delta.number("batches"), 1.0)
     if "held_share" in globals:
+        # A run that ended now would leave the tokens that are held out without a topic.
+        after["unsettled"] = np.array(float(globals["corpus_tokens"]) - delta.number("tokens"))
         after.update(moves.decided(globals, after, delta))
         if float(globals["held_share"]):  # topics that are too many let alpha grow, and it blurs them
             share = after["topic_alive"] / after["topic_alive"].sum()
             alpha = np.array(moves.PRIOR * after["topic_alive"].sum())
             after.update(alpha=alpha, alpha_geometric=alpha)
             return {**after, "pi": share, "pi_geometric": np.maximum(share, 1e-200)}
+        if float(globals["held_before"]):  # the first sweep of all tokens: alpha begins where it would have begun
+            after.update(_alpha_start(config))
     if after["sweeps"] <= globals["hold"]:
         return after
     if "pi" in config.learn:
