@@ -136,7 +136,8 @@ class Family(Protocol):
     def update(self, globals: Arrays, delta: Delta, config: Any, stream: Stream) -> Arrays:
         """Make the next globals from a round's sums; a positive ``another_round`` asks for one more sweep.
 
-        With a positive ``unsettled`` the run does not end before its iterations, however little changes.
+        ``unsettled`` is how many tokens do not count yet. While there are any, the run does not end before its
+        iterations, however little changes.
         """
 
     def objective(self, globals: Arrays, delta: Delta) -> dict[str, float]:

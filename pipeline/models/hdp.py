@@ -169,12 +169,13 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     """
     delta, so_far = collapsed.of_corpus(globals, delta)
     after = {**globals, **so_far, **collapsed.counted(globals, delta, updating(NO_ROWS, globals))}
+    if "held_share" in globals:  # a run that ended now would leave the tokens that are held out without a topic
+        counted = delta.number("tokens") if "tokens" in delta else np.rint(after["topic_moments"][0].sum())
+        after["unsettled"] = np.array(float(globals["corpus_tokens"]) - float(counted))
     if "tokens" not in delta:  # the start's delta: nothing has been swept yet
         return after
     after["sweeps"] = globals["sweeps"] + max(delta.number("batches"), 1.0)
     if "held_share" in globals:
-        # A run that ended now would leave the tokens that are held out without a topic.
-        after["unsettled"] = np.array(float(globals["corpus_tokens"]) - delta.number("tokens"))
         after.update(moves.decided(globals, after, delta))
         if float(globals["held_share"]):  # topics that are too many let alpha grow, and it blurs them
             share = after["topic_alive"] / after["topic_alive"].sum()

@@ -11,7 +11,7 @@ from collapsar.pipeline import moves as rounds
 from collapsar.pipeline.checkpointing import CheckpointKeeper, NoKeeper
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.executor import SerialExecutor
-from collapsar.pipeline.loop import Loop, run
+from collapsar.pipeline.loop import run
 from collapsar.pipeline.warming import WarmSource, warm_references
 from collapsar.storage.errors import OptionError
 from collapsar.storage.run import Run
@@ -40,13 +40,16 @@ OPTIONS = {"topics": 12, "beta": 3.0, "moves": True}
 FIT = {"family": "hdp", "iterations": ITERATIONS, "seed": 7, **OPTIONS}
 
 
+DEFAULTS = {name: getattr(rounds, name) for name in ("BEGIN", "WORTH")}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def early():
     """Rounds that begin early, and follow what little so small a corpus has to tell."""
-    before = rounds.BEGIN, rounds.WORTH
     rounds.BEGIN, rounds.WORTH = 20, 0.0
     yield
-    rounds.BEGIN, rounds.WORTH = before
+    for name, value in DEFAULTS.items():
+        setattr(rounds, name, value)
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +82,7 @@ def lived(corpus, options=OPTIONS, local_sweeps=1, warm=None, limits=None, **giv
 
 def counting(problem, state):
     """The shards with the tokens that count in a state."""
-    held = [
-        moves.held_out(shard.value, state.globals, float(state.globals["held_before"])) for shard in problem.shards
-    ]
+    held = [moves.held_out(shard.value, state.globals, float(state.globals["held_before"])) for shard in problem.shards]
     shards = zip(problem.shards, held, strict=True)
     return [replace(shard.value, counts=shard.value.counts - one) for shard, one in shards]
 
@@ -105,7 +106,7 @@ def check_counts(problem, state):
     np.testing.assert_allclose(rows["word_rest"], background, rtol=1e-6, atol=1e-6)
     of_topics = globals_["topic_moments"][0]
     assert math.isclose(of_topics.sum(), tokens, rel_tol=1e-6)
-    assert math.isclose(float(globals_.get("unsettled", 0.0)), missing(problem) - tokens) or state.iteration == 0
+    assert math.isclose(float(globals_.get("unsettled", 0.0)), missing(problem) - tokens)
     if not globals_["moving"]:
         gone = ~globals_["topic_alive"]
         assert np.abs(held[:, gone]).max(initial=0.0) < 1e-3
@@ -211,7 +212,9 @@ def test_tokens_held_out__are_those_of_their_addresses_throughout(planted):
     problem, states = lived(planted[0])
     before = None
     for state in states:
-        held = [shard.value.counts - one.counts for shard, one in zip(problem.shards, counting(problem, state))]
+        held = [
+            shard.value.counts - one.counts for shard, one in zip(problem.shards, counting(problem, state), strict=True)
+        ]
         held = np.concatenate(held)
         assert before is None or not held.any() or np.array_equal(held, before)
         before = held if held.any() else before
@@ -230,8 +233,7 @@ def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted,
             planted[0], "hdp", {**OPTIONS, **options}, scratch=scratch, executor=executor, iterations=ITERATIONS
         )
         keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, every=1) if every else NoKeeper()
-        for state, _ in run(problem, executor, globals_, Limits(iterations=ITERATIONS), keeper):
-            pass
+        state = [one for one, _ in run(problem, executor, globals_, Limits(iterations=ITERATIONS), keeper)][-1]
         assert not every or executor.losses == 4
         assert state.globals["merges"] + state.globals["deletes"] > 0
         found.append(state_bits(state))
@@ -287,6 +289,7 @@ def test_a_run_that_stops_in_any_step_of_a_round__is_resumed_to_the_same_bits_an
     for number in phases(planted[0]):
         out = stopped(planted, tmp_path / str(number), number)
         assert Run(out).checkpoints.candidates()[0][0] == number
+        assert verify(out).broken == []  # also while tokens do not count
         model = resume(out, scheduler="serial")
         assert bits(model, shards_of(planted[0])) == expected
         assert iterations_of(out) == iterations_of(whole)
@@ -316,3 +319,137 @@ def test_figures__tell_of_topics_and_moves(whole, planted, tmp_path):
     fit(planted[0], tmp_path / "run", scheduler="serial", **{**FIT, "moves": False})
     assert "merges" not in iterations_of(tmp_path / "run")[-1]
     assert "topics_99" in iterations_of(tmp_path / "run")[-1]
+
+
+def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(planted, tmp_path):
+    """Nor while moves are pending; it ends once all tokens count, and then every token has a topic."""
+    given = {**FIT, "tolerance": 0.5, "scheduler": "serial"}
+    for name, stop_on in (("counts", "counts"), ("score", "score")):
+        model = fit(planted[0], tmp_path / name, heldout=planted[1], stop_on=stop_on, **given)
+        assert phases(planted[0])[-1] < model.record.iterations < ITERATIONS
+        assert math.isclose(model.rows(0)["word_topic"].sum(), Corpus(planted[0]).manifest.tokens, rel_tol=1e-5)
+        assert scores_of(tmp_path / name)[-1] < 0.0
+        assert verify(tmp_path / name).broken == []
+    model = fit(planted[0], tmp_path / "off", **{**given, "moves": False})
+    assert model.record.iterations < phases(planted[0])[0]
+
+
+def test_the_loop__asks_the_family_whether_a_run_may_end(planted):
+    """`unsettled` above 0 keeps it from its tolerance, and a run that is out of iterations from a model."""
+    problem, executor, globals_ = problem_of(planted[0], "hdp", {"topics": 4, "beta": 3.0})
+    limits = Limits(iterations=9, tolerance=1.0)
+
+    def made(waiting):
+        family = Waiting(problem.family, waiting)
+        return [state for state, _ in run(replace(problem, family=family), executor, globals_, limits)]
+
+    assert made(0)[-1].iteration == 1
+    assert made(5)[-1].iteration == 5
+    assert made(9)[-1].iteration == 9
+    with pytest.raises(OptionError, match="--iterations 9: the run was planned with more"):
+        made(10)
+
+
+class Waiting:
+    """A family on the driver that is settled from an iteration on."""
+
+    def __init__(self, family, until):
+        self.family, self.until = family, until
+
+    def __getattr__(self, name):
+        return getattr(self.family, name)
+
+    def update(self, globals_, delta, config, stream):
+        after = self.family.update(globals_, delta, config, stream)
+        return {**after, "unsettled": np.array(float(after["sweeps"] < self.until))}
+
+
+def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_tokens(planted, whole, tmp_path):
+    last = phases(planted[0])[3]
+    out = stopped(planted, tmp_path / "run", last - 2)
+    with pytest.raises(OptionError, match=f"--iterations {last - 1}: the run was planned with more"):
+        resume(out, iterations=last - 1, scheduler="serial")
+    assert not (out / "model").exists()
+    model = resume(out, iterations=ITERATIONS, scheduler="serial")
+    assert bits(model, shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
+
+
+def test_a_resumed_run_of_more_iterations__goes_on_with_all_tokens(planted, whole, tmp_path):
+    """Rounds end when they would have: the run was planned so."""
+    out = stopped(planted, tmp_path / "run", phases(planted[0])[1])
+    model = resume(out, iterations=ITERATIONS + 20, scheduler="serial")
+    assert iterations_of(out)[: len(iterations_of(whole))] == iterations_of(whole)
+    assert model.record.iterations == ITERATIONS + 20
+    assert verify(out).broken == []
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"responsibilities": "dense"}, "--moves true: takes active responsibilities"),
+        ({"order": 2}, "--moves true: takes active responsibilities"),
+        ({"schedule": "stochastic"}, "--moves true: takes active responsibilities, the batch schedule"),
+        ({"learn": ("alpha", "gamma")}, "pi among what is learned"),
+        ({"iterations": 20}, "--moves true: 20 iterations end before topics can be judged"),
+        ({"iterations": 1}, "--moves true: 1 iterations end before"),
+    ],
+    ids=str,
+)
+def test_moves__are_refused_where_there_can_be_none(planted, tmp_path, options, text):
+    with pytest.raises(OptionError) as raised:
+        fit(planted[0], tmp_path / "run", scheduler="serial", **{**FIT, **options})
+    assert text in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "iterations", "on"),
+    [
+        ({}, 99, False),
+        ({}, 100, True),
+        ({}, 0, False),  # not known
+        ({"moves": False}, 500, False),
+        ({"moves": True}, 50, True),
+        ({"responsibilities": "dense"}, 500, False),
+        ({"order": 2}, 500, False),
+        ({"order": 2, "responsibilities": "active"}, 500, True),
+        ({"learn": ("alpha",)}, 500, False),
+        ({"topics": 1}, 500, False),
+    ],
+    ids=str,
+)
+def test_moves__are_on_by_themselves_where_there_is_time_for_them(planted, options, iterations, on):
+    _, _, globals_ = problem_of(planted[0], "hdp", {"topics": 12, **options}, iterations=iterations)
+    assert ("held_share" in globals_) == on
+
+
+def test_moves__are_off_by_themselves_in_the_stochastic_schedule(planted):
+    _, _, globals_ = problem_of(planted[0], "hdp", {"topics": 12}, iterations=500, stochastic=True)
+    assert "held_share" not in globals_
+
+
+def test_alpha__is_what_it_would_be_once_all_tokens_count(planted):
+    """Held at its start where it is not learned, or not yet; learned, it begins there."""
+    for options in ({"learn": ("pi",)}, {"hold": 200}):
+        _, states = lived(planted[0], {**OPTIONS, **options})
+        for state in states:
+            alive = state.globals["topic_alive"].sum()
+            held = float(state.globals["held_before"]) > 0
+            assert state.iteration == 0 or state.globals["alpha"] == pytest.approx(
+                rounds.PRIOR * alive if held else 1.0
+            )
+
+
+@pytest.mark.parametrize("seed", [5, 6, 7])
+def test_planted_topics__are_what_is_left(tmp_path, seed, monkeypatch):
+    """From many more; and they predict as well as where so many were asked for."""
+    for name, value in DEFAULTS.items():
+        monkeypatch.setattr(rounds, name, value)
+    train, heldout = corpora(tmp_path, seed, documents=300)
+    given = {"family": "hdp", "beta": 3.0, "iterations": 120, "scheduler": "serial", "heldout": heldout}
+    fit(train, tmp_path / "true", topics=3, **{**given, "moves": False})
+    fit(train, tmp_path / "many", topics=30, **given)
+    told = iterations_of(tmp_path / "many")[-1]
+    assert told["topics_99"] == 3
+    assert scores_of(tmp_path / "many")[-1] > scores_of(tmp_path / "true")[-1] - 0.01
