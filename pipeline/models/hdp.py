@@ -60,8 +60,9 @@ class Config(collapsed.ActiveConfig, title="hierarchical Dirichlet process, coll
     )
     moves: bool | None = Field(
         None,
-        description="whether topics that are no use are merged with others or deleted, as 5% of the tokens, held out "
-        "of the counts meanwhile, judge; by itself so with active responsibilities and 100 iterations or more",
+        description=f"whether topics that are no use are merged with others or deleted, as {moves.SHARE:.0%} of the "
+        "tokens, held out of the counts meanwhile, judge; by itself so with active responsibilities and "
+        f"{moves.LEAST_SWEEPS} iterations or more",
     )
     learn: tuple[Learned, ...] = Field(
         ("alpha", "gamma", "pi"),
@@ -169,9 +170,8 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     """
     delta, so_far = collapsed.of_corpus(globals, delta)
     after = {**globals, **so_far, **collapsed.counted(globals, delta, updating(NO_ROWS, globals))}
-    if "held_share" in globals:  # a run that ended now would leave the tokens that are held out without a topic
-        counted = delta.number("tokens") if "tokens" in delta else np.rint(after["topic_moments"][0].sum())
-        after["unsettled"] = np.array(float(globals["corpus_tokens"]) - float(counted))
+    if "held_share" in globals:
+        after["unsettled"] = np.array(_unsettled(globals, after, delta))
     if "tokens" not in delta:  # the start's delta: nothing has been swept yet
         return after
     after["sweeps"] = globals["sweeps"] + max(delta.number("batches"), 1.0)
@@ -206,6 +206,14 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     if "tau" in config.learn:
         after["tau_total"] = np.array(config.tau + delta.number("tables_of_words"))
     return after
+
+
+def _unsettled(globals: Arrays, after: Arrays, delta: Delta) -> float:
+    """Return how many tokens are held out of the counts: a run that ended now would leave them without a topic."""
+    if not float(globals["held_share"]):
+        return 0.0
+    counted = delta.number("tokens") if "tokens" in delta else float(np.rint(after["topic_moments"][0].sum()))
+    return float(globals["corpus_tokens"]) - counted
 
 
 def _sticks(

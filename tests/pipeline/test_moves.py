@@ -232,7 +232,7 @@ def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted,
         problem, executor, globals_ = problem_of(
             planted[0], "hdp", {**OPTIONS, **options}, scratch=scratch, executor=executor, iterations=ITERATIONS
         )
-        keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, every=1) if every else NoKeeper()
+        keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, every=7) if every else NoKeeper()
         state = [one for one, _ in run(problem, executor, globals_, Limits(iterations=ITERATIONS), keeper)][-1]
         assert not every or executor.losses == 4
         assert state.globals["merges"] + state.globals["deletes"] > 0
@@ -447,7 +447,7 @@ def test_planted_topics__are_what_is_left(tmp_path, seed, monkeypatch):
     for name, value in DEFAULTS.items():
         monkeypatch.setattr(rounds, name, value)
     train, heldout = corpora(tmp_path, seed, documents=300)
-    given = {"family": "hdp", "beta": 3.0, "iterations": 120, "scheduler": "serial", "heldout": heldout}
+    given = {"family": "hdp", "beta": 3.0, "iterations": 200, "scheduler": "serial", "heldout": heldout}
     fit(train, tmp_path / "true", topics=3, **{**given, "moves": False})
     fit(train, tmp_path / "many", topics=30, **given)
     told = iterations_of(tmp_path / "many")[-1]
