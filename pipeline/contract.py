@@ -120,7 +120,8 @@ class Family(Protocol):
 
     ``CHANGE`` names the fresh number of a delta whose share of the tokens is the relative change of the expected
     counts. ``SCHEDULES`` names the schedules that it can be fitted by. ``Config.title`` says in a line what the family
-    is.
+    is. ``unsettled`` among the globals is how many tokens do not count yet: while there are any, a run does not end
+    before its iterations, however little changes.
     """
 
     CHANGE: ClassVar[str]
@@ -134,11 +135,7 @@ class Family(Protocol):
         """Say what the state of a fit takes."""
 
     def update(self, globals: Arrays, delta: Delta, config: Any, stream: Stream) -> Arrays:
-        """Make the next globals from a round's sums; a positive ``another_round`` asks for one more sweep.
-
-        ``unsettled`` is how many tokens do not count yet. While there are any, the run does not end before its
-        iterations, however little changes.
-        """
+        """Make the next globals from a round's sums; a positive ``another_round`` asks for one more sweep."""
 
     def objective(self, globals: Arrays, delta: Delta) -> dict[str, float]:
         """Give named figures of the state just swept, before `update`; ``objective`` is the stopping rule's."""

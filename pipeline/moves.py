@@ -206,12 +206,9 @@ def _split(globals: Arrays, sweep: int) -> Made:
     alive[new] = True
     result.update(moving=np.array(True), moves_split=into, topic_alive=alive, moves_idle=np.array(0))
     result.update(split_pairs=np.stack([split, new]).astype(np.int64), split_until=np.array(sweep + PARTING))
-    for name in ("topic_moments", "topic_ahead", "spread_weight", "pi", "pi_geometric"):
-        values = np.array(globals[name])
-        values[..., new] = values[..., split] / 2
-        values[..., split] /= 2
-        result[name] = values
-    return result
+    ahead = np.array(globals["topic_ahead"])  # counts that scores are made of move in the sweep, as in `_carried_out`
+    ahead[new] = ahead[split] = ahead[split] / 2
+    return {**result, "topic_ahead": ahead}
 
 
 def _choose_merges(chosen: _Chosen, before: Arrays, after: Arrays, delta: Delta, errors: float) -> None:
