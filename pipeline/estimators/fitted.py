@@ -124,8 +124,10 @@ class Fitted:
         found, tokens = np.full((rows, self.words), 1.0 / self.words), np.zeros(rows)  # the prior, where none are
         for block in self.blocks:
             described = family.describe(block.rows, self.globals, block.high - block.low)
-            found[described.ids[:, np.newaxis], described.words + block.low] = described.probability
-            tokens[described.ids] = described.share * self.tokens
+            here = described.ids < rows  # topics that have gone are described too
+            ids = described.ids[here]
+            found[ids[:, np.newaxis], described.words[here] + block.low] = described.probability[here]
+            tokens[ids] = described.share[here] * self.tokens
         found *= (total + tokens)[:, np.newaxis]
         return found if self.topics.size == rows else found[self.topics]
 

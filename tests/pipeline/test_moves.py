@@ -10,6 +10,7 @@ from collapsar.pipeline import Corpus, Model, fit, resume, verify
 from collapsar.pipeline import moves as rounds
 from collapsar.pipeline.checkpointing import CheckpointKeeper, NoKeeper
 from collapsar.pipeline.config import Limits
+from collapsar.pipeline.estimators import CollapsedHDP
 from collapsar.pipeline.executor import SerialExecutor
 from collapsar.pipeline.loop import run
 from collapsar.pipeline.warming import WarmSource, warm_references
@@ -459,3 +460,26 @@ def test_planted_topics__are_what_is_left(tmp_path, seed, monkeypatch):
     told = iterations_of(tmp_path / "many")[-1]
     assert told["topics_99"] == 3
     assert scores_of(tmp_path / "many")[-1] > scores_of(tmp_path / "true")[-1] - 0.01
+
+
+def test_an_estimator__has_the_topics_that_are_left(planted):
+    """And makes steps from them: a topic that has gone stays empty."""
+    rows = planted_rows(5, documents=120, words=30, topics=3, tokens=40)
+    counts = np.array([[row.get(word, 0) for word in range(30)] for row in rows])
+    model = CollapsedHDP(n_components=12, beta=3.0, max_iter=100, random_state=0).fit(counts)
+    shape = model.components_.shape
+    assert 3 <= shape[0] < 12
+    np.testing.assert_allclose(model.components_.sum(), counts.sum() + 3.0 * shape[0], rtol=1e-5)
+    np.testing.assert_allclose(model.transform(counts).sum(axis=1), 1.0, rtol=1e-6)
+    model.partial_fit(counts[:40])
+    assert model.components_.shape == shape
+    np.testing.assert_allclose(model.transform(counts).sum(axis=1), 1.0, rtol=1e-6)
+
+
+def test_samples_and_restarts__are_whole_models(planted, tmp_path):
+    """A sample that is kept while tokens are held out is one of the others, as `verify` knows."""
+    given = {**FIT, "heldout": planted[1], "scheduler": "serial"}
+    fit(planted[0], tmp_path / "samples", samples=3, sample_every=35, **given)
+    fit(planted[0], tmp_path / "restarts", restarts=2, **given)
+    for name in ("samples", "restarts"):
+        assert verify(tmp_path / name).broken == []
