@@ -146,7 +146,7 @@ class SerialExecutor:
         return [function(*args)]
 
     def halt(self) -> None:
-        """No other thread waits: what is submitted is done."""
+        """No other thread waits: members run one after another."""
 
     def recover(self, error: ClusterError) -> None:
         """Nothing is lost within a process."""

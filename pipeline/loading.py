@@ -57,10 +57,9 @@ class Loaded:
         manifest = request.corpus.manifest
         sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
         shards = len(manifest.shards)
-        planned = request.limits.planned(shards)
         known = request.warm.topics if request.warm is not None else 0
         stochastic = request.stochastic
-        self._summary = Summary(*sizes, shards=shards, stochastic=stochastic, iterations=planned, warm=known)
+        self._summary = Summary(*sizes, shards=shards, stochastic=stochastic, iterations=request.planned, warm=known)
         self._footprint = load_family(request.family).footprint(self._summary, request.config)
         self._lock, self._reads = threading.Lock(), 0
         self._shards, self._held = self._read()

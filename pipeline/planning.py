@@ -282,7 +282,8 @@ def plan(
     words = summary.words if words >= NEARLY_ALL * summary.words else words
     given = manifest, footprint, place, words, growth
     models = max(restarts, 1), samples
-    wanted = min(max(restarts, 1), -(-BUSY * place.processes * place.threads // max(len(manifest.shards), 1)))
+    busy = 1 if place.scheduler == "serial" else BUSY * place.processes * place.threads
+    wanted = min(max(restarts, 1), -(-busy // max(len(manifest.shards), 1)))
     for members in range(wanted, 0, -1):
         inside = _plan(*given, models, members, on_disk=False)
         if inside.needed <= place.memory:

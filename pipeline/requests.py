@@ -55,6 +55,8 @@ class Request:
         How many members an ensemble has; 0 for a fit by itself.
     keep : {"all", "best"}
         Which of them to keep.
+    begun_with : int or None
+        Iterations that were planned as the run began, by which families make theirs; None for a new run.
     """
 
     corpus: Corpus
@@ -66,6 +68,7 @@ class Request:
     warm: WarmSource | None = None
     restarts: int = 0
     keep: str = "all"
+    begun_with: int | None = None
 
     def __post_init__(self) -> None:
         require_schedule(self.family, self.limits.schedule)
@@ -91,6 +94,13 @@ class Request:
         return self.limits.schedule == "stochastic"
 
     @property
+    def planned(self) -> int:
+        """Iterations that were planned as the run began; it may have been given others since."""
+        if self.begun_with is not None:
+            return self.begun_with
+        return self.limits.planned(len(self.corpus.manifest.shards))
+
+    @property
     def sampled(self) -> tuple[int, ...]:
         """The iterations after which samples are kept."""
         return self.limits.sampled(len(self.corpus.manifest.shards))
@@ -105,6 +115,7 @@ class Request:
             "family": self.family,
             "options": self.config.model_dump(mode="json"),
             "limits": asdict(self.limits),
+            "planned": self.planned,
             "seed": self.seed,
             "corpus": {"url": self.corpus.folder.address, "digest": self.corpus.manifest.digest},
             "heldout": heldout and {"url": heldout.folder.address, "digest": heldout.manifest.digest},
@@ -115,7 +126,7 @@ class Request:
 def fingerprint(record: Mapping[str, Any]) -> str:
     """Return the digest of all that makes a run's states what they are, given its record."""
     limits = {name: record["limits"][name] for name in SHAPING}
-    named = {name: record[name] for name in ("family", "options", "seed")}
+    named = {name: record[name] for name in ("family", "options", "seed", "planned")}
     named.update({"warm": record["warm"]["digest"]} if "warm" in record else {})
     return digest_of({**named, "limits": limits, "corpus": record["corpus"]["digest"]})
 
@@ -161,7 +172,7 @@ def taken_up(
     try:
         family, limits = str(record["family"]), Limits(**record["limits"])
         config = make_config(family, record["options"])
-        seed, wheres = record["seed"], (record["corpus"], record["heldout"])
+        seed, planned, wheres = record["seed"], int(record["planned"]), (record["corpus"], record["heldout"])
         restarts, keep = record.get("restarts", 0), record.get("keep", "all")
         source = _warm(record.get("warm"), warm)
     except (KeyError, TypeError, OptionError) as error:
@@ -183,7 +194,7 @@ def taken_up(
             after[name] = {"url": one.folder.address, "digest": one.manifest.digest}
     if source is not None:
         after["warm"] = source.record()
-    return Request(train, held, family, config, limits, seed, source, restarts, keep), after
+    return Request(train, held, family, config, limits, seed, source, restarts, keep, planned), after
 
 
 def _warm(record: Mapping[str, Any] | None, given: WarmSource | None) -> WarmSource | None:

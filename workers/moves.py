@@ -17,6 +17,7 @@ from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
 from collapsar.workers.choosing import Chosen
 from collapsar.workers.delta import Arrays, Part, fresh
+from collapsar.workers.kernels import judging
 from collapsar.workers.kernels import moves as kernels
 from collapsar.workers.parameters import Parameters
 from collapsar.workers.portions import Ints, Portion, starts_of
@@ -27,9 +28,9 @@ Counts = npt.NDArray[np.int32]
 
 KERNELS = (
     kernels.hold_out,
-    kernels.judge_merges,
-    kernels.spill,
-    kernels.judge_deletes,
+    judging.judge_merges,
+    judging.spill,
+    judging.judge_deletes,
     kernels.move_lists,
     kernels.move_shares,
     kernels.gram,
@@ -218,13 +219,13 @@ class Judge:
         where = portion.lists, portion.topic, portion.starts, portion.share, portion.count, portion.rest
         offsets, position, counts = portion.offsets, portion.position, portion.counts
         if self.ask == 1:
-            kernels.spill(offsets, position, counts, *where, *rows, working.background, self._number, self._spill)
+            judging.spill(offsets, position, counts, *where, *rows, working.background, self._number, self._spill)
             return
         lists = portion.lists, portion.topic, portion.count, portion.rest
         candidates = parameters.total, self._kept, self._merged
-        kernels.judge_merges(offsets, position, held, *lists, *rows, *candidates, *self._sums[0])
+        judging.judge_merges(offsets, position, held, *lists, *rows, *candidates, *self._sums[0])
         spilt = working.background, self._number, self._spilt
-        kernels.judge_deletes(offsets, position, counts, held, *where, *rows, *spilt, *self._sums[1])
+        judging.judge_deletes(offsets, position, counts, held, *where, *rows, *spilt, *self._sums[1])
 
     def parts(self) -> dict[str, Part]:
         """Return what was added up: ``delete_spill``, or ``merge_gain`` and ``delete_gain`` with their squares."""

@@ -60,9 +60,9 @@ class Config(collapsed.ActiveConfig, title="hierarchical Dirichlet process, coll
     )
     moves: bool | None = Field(
         None,
-        description=f"whether topics that are no use are merged with others or deleted, as {moves.SHARE:.0%} of the "
-        "tokens, held out of the counts meanwhile, judge; by itself so with active responsibilities and "
-        f"{moves.LEAST_SWEEPS} iterations or more",
+        description="whether topics that are no use are merged with others or deleted, and others split, as "
+        f"{moves.SHARE:.0%} of the tokens, held out of the counts meanwhile, judge; by itself so with active "
+        f"responsibilities and {moves.LEAST_SWEEPS} iterations or more, but not with --warm",
     )
     learn: tuple[Learned, ...] = Field(
         ("alpha", "gamma", "pi"),
@@ -116,7 +116,8 @@ def _moves(summary: Summary, config: Config, stream: Stream) -> Arrays:
             "--moves true: takes active responsibilities, the batch schedule, pi among what is learned, and at most "
             f"{moves.MOST_TOPICS} topics"
         )
-    wanted = summary.iterations >= moves.LEAST_SWEEPS if config.moves is None else config.moves
+    long = summary.iterations >= moves.LEAST_SWEEPS and not summary.warm  # what is known shall stay known
+    wanted = long if config.moves is None else config.moves
     if not (able and wanted) or config.topics == 1:
         return {}
     if summary.iterations and not moves.possible(summary.iterations):

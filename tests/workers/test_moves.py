@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsar.storage.shard import Shard
-from collapsar.workers.kernels import moves
+from collapsar.workers.kernels import judging, moves
 from collapsar.workers.portions import starts_of
 from tests.naive import active as naive_active
 from tests.naive import moves as naive
@@ -79,7 +79,7 @@ def merges(state, rows, held, kept, gone):
     lists = state.lists, state.topic, *state.counts
     candidates = rows["b"].sum(), np.array(kept, dtype=np.int64), np.array(gone, dtype=np.int64)
     parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"]
-    moves.judge_merges(offsets, position, held, *lists, *parts, *candidates, gain, square)
+    judging.judge_merges(offsets, position, held, *lists, *parts, *candidates, gain, square)
     return np.stack([gain, square]) - 1
 
 
@@ -140,7 +140,7 @@ def spilt(state, rows, number):
     """Where the tokens of topics would go, by the kernel."""
     found = np.ones((int(number.max(initial=-1)) + 1, state.topics))
     parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"], rows["background"]
-    moves.spill(*state.given, *state.where, *state.counts, *parts, number, found)
+    judging.spill(*state.given, *state.where, *state.counts, *parts, number, found)
     return found - 1
 
 
@@ -148,7 +148,7 @@ def deletes(state, rows, held, number, spilt_):
     """What deleting gains, and squares, by the kernel."""
     gain, square = np.ones(len(spilt_)), np.ones(len(spilt_))
     parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"], rows["background"]
-    moves.judge_deletes(*state.given, held, *state.where, *state.counts, *parts, number, spilt_, gain, square)
+    judging.judge_deletes(*state.given, held, *state.where, *state.counts, *parts, number, spilt_, gain, square)
     return np.stack([gain, square]) - 1
 
 

@@ -148,7 +148,8 @@ def test_portions__of_the_whole_are_views(state):
     """In memory nothing is copied: what a sweep reads is the state itself."""
     local = local_of(state)
     (portion,) = portions(state.shard, local)
+    assert (portion.document, portion.pair) == (0, 0)
     for field in fields(portion):
-        assert isinstance(getattr(portion, field.name), np.ndarray)
+        assert isinstance(getattr(portion, field.name), np.ndarray) or field.name in ("document", "pair")
     for values, name in ((portion.share, "pair_shares"), (portion.topic, "document_topics")):
         assert np.shares_memory(values, local[name]) or values.size == 0
