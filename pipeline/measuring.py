@@ -47,8 +47,8 @@ SERIES = pa.schema(
 )
 DEFINITIONS = """\
 * **Score**: document completion, the mean over the held-out tokens of the training documents of
-  log sum_k theta_dk phi_kw, in nats; higher is better. Of each fit it is that of its last iteration or, where samples are kept, of the mean of
-  their predictions. Told are the mean over the restarts and its standard error, s / sqrt(R).
+  log sum_k theta_dk phi_kw, in nats; higher is better. Of each fit it is that of its last iteration or, where samples
+  are kept, of the mean of their predictions. Told are the mean over the restarts and its standard error, s / sqrt(R).
 * **Ensemble**: the same, of the mean of the predictions of all restarts and samples.
 * **Perplexity**: exp(-score), lower is better.
 * **Objective**: the family's own at the last iteration, in nats, mean over the restarts: a bound on the log probability

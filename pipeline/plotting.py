@@ -105,7 +105,7 @@ def _panels(count: int, title: str) -> tuple[Any, list[Any]]:
     across = min(count, ACROSS)
     down = -(-count // across)
     figure = Figure(figsize=(PANEL[0] * across + 2.6, PANEL[1] * down + 0.5), layout="constrained")
-    figure.suptitle(title)
+    figure.suptitle(title, x=0.01, ha="left")
     axes = list(figure.subplots(down, across, squeeze=False).flat)
     for extra in axes[count:]:
         extra.set_visible(False)
@@ -117,7 +117,7 @@ def _panels(count: int, title: str) -> tuple[Any, list[Any]]:
 def _legend(figure: Any, axes: Sequence[Any]) -> None:
     """Put one legend beside all panels, so that it covers no line."""
     named = {label: line for one in axes for line, label in zip(*one.get_legend_handles_labels(), strict=True)}
-    figure.legend(list(named.values()), list(named), loc="outside right upper", frameon=False)
+    figure.legend(list(named.values()), list(named), loc="outside right center", frameon=False)
 
 
 def _by_topics(rows: Rows, name: str, what: str, title: str) -> Any:
@@ -146,13 +146,14 @@ def _draw_by_topics(axes: Any, rows: Rows, styles: Mapping[str, Any], name: str,
         axes.errorbar(
             [row["topics"] for row in own], [row[name] for row in own], errors, label=label, capsize=3, **style
         )
+    axes.set_xticks([])
     if counts:
         axes.set_xticks(counts, [str(count) for count in counts])
         room = max((counts[-1] - counts[0]) * 0.08, 1.0)
         axes.set_xlim(counts[0] - room, counts[-1] + room)
     axes.set_xlabel("number of topics K")
     axes.set_ylabel(what)
-    axes.ticklabel_format(axis="y", useOffset=False)
+    axes.ticklabel_format(axis="y", useOffset=False, style="plain")
 
 
 def _mean(series: Rows, across: str, name: str) -> tuple[list[float], list[float]]:
@@ -212,7 +213,8 @@ def _told(rows: Rows) -> dict[str, list[Row]]:
 
 
 def _objective_by_topics(rows: Rows) -> Any:
-    told, styles = _told(rows), _styles(rows)
+    given = {row["family"] for row in rows if row["topics"] is not None}
+    told, styles = {family: own for family, own in _told(rows).items() if family in given}, _styles(rows)
     if not told:
         return None
     figure, panels = _panels(len(told), "Objective by number of topics (each family has its own)")
@@ -220,8 +222,6 @@ def _objective_by_topics(rows: Rows) -> Any:
         _draw_by_topics(axes, own, styles, "objective", "objective (nats)")
         axes.set_title(family)
         _thousands(axes)
-        if all(row["topics"] is None for row in own):
-            axes.set_xticks([])
     _legend(figure, panels)
     return figure
 
