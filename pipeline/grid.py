@@ -10,12 +10,13 @@ from typing import Any
 
 from collapsar.pipeline.config import ITERATIONS, KINDS, Limits, make_config, parse_setting
 from collapsar.pipeline.contract import family_names, load_family, require_schedule
+from collapsar.pipeline.peers import PEERS, SAMPLERS
 from collapsar.storage.errors import OptionError, suggestion
 
 TOPICS, STARTS, RESTARTS = (40, 80, 120), (1, 100), 10
 LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")  # that --set may give a family
-PEERS = ("scikit-learn", "gensim", "tomotopy", "topica")
-PEER_OPTIONS: dict[str, type] = {"iterations": int, "alpha": float, "beta": float, "samples": int, "sample_every": int}
+PEER_OPTIONS: dict[str, type] = {"iterations": int, "alpha": float, "beta": float}
+SAMPLING: dict[str, type] = {"samples": int, "sample_every": int}  # of peers that sample
 PRIORS = {"alpha": 0.1, "beta": 100.0}  # of peers: what our families have by themselves
 NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
 SHARE = re.compile(rf"\s*({NUMBER})\s*/\s*K\s*")
@@ -319,12 +320,13 @@ def peer_cells(asked: Asked) -> list[PeerCell]:
 
 
 def _peer_cell(asked: Asked, peer: str, topics: int) -> PeerCell:
-    given = {name: getattr(asked, name) for name in ("iterations", "samples", "sample_every")}
-    options: dict[str, Any] = {**PRIORS, **given}
+    known = {**PEER_OPTIONS, **(SAMPLING if peer in SAMPLERS else {})}
+    options: dict[str, Any] = {**PRIORS, "iterations": asked.iterations, "samples": 0, "sample_every": 0}
+    options.update({name: getattr(asked, name) for name in SAMPLING if name in known})
     for option, value in asked.settings.get(peer, {}).items():
-        named, kind = f"{peer}.{option}", PEER_OPTIONS.get(option)
+        named, kind = f"{peer}.{option}", known.get(option)
         if kind is None:
-            raise OptionError(f"--set {named}: unknown option of '{peer}'{suggestion(option, PEER_OPTIONS)}")
+            raise OptionError(f"--set {named}: unknown option of '{peer}'{suggestion(option, known)}")
         number = number_of(value, topics, named)
         kinds = (int,) if kind is int else (int, float)
         if type(number) not in kinds or (kind is float and not number > 0):

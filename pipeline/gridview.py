@@ -126,6 +126,8 @@ class GridView:
         self._done, self._finished, self._cell = self._done + 1, self._finished + event["work"], {}
         if self._bar is not None:
             self._bar.update(self._task, completed=self._finished)
+        if "score" not in event:  # it was left out, which has been said
+            return
         text = f"{event['cell']}: {lasting(event['elapsed'])}{score}"
         self._print(f"{text}  ({self._done} of {self._cells} done{self._left(self._finished)})")
 

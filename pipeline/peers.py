@@ -262,7 +262,7 @@ class Gensim:
         return gamma / gamma.sum(axis=1, keepdims=True), self.model.get_topics()
 
 
-PEERS: dict[str, Any] = {"tomotopy": Tomotopy, "topica": Topica, "gensim": Gensim, "scikit-learn": Sklearn}
+PEERS: dict[str, Any] = {"scikit-learn": Sklearn, "gensim": Gensim, "tomotopy": Tomotopy, "topica": Topica}
 MODULES = {name: name for name in PEERS} | {"scikit-learn": "sklearn"}
 RESTARTS = {"topica", "gensim", "scikit-learn"}  # a longer fit begins anew, so its time is not the sum of the steps
 SAMPLERS = {"tomotopy"}
@@ -291,7 +291,7 @@ def fitted(given: SimpleNamespace) -> dict[str, Any]:
 
     data, held = Data.read(given.train), Data.read(given.heldout)
     peer: Peer = PEERS[given.peer](data, given)
-    last, samples = given.iterations, given.samples if given.peer in SAMPLERS else 0
+    last, samples = given.iterations, given.samples
     ends = [last - back * given.sample_every for back in reversed(range(samples))] or [last]
     probability, seconds = np.zeros(held.words.size), 0.0
     theta, phi = np.empty(0), np.empty(0)

@@ -195,8 +195,9 @@ def _courses(rows: Rows, series: Rows, across: str, what: str) -> Any:
         return None
     # The first iterations lie so low that they would press all else together.
     low, high = min(lowest), max(highest)
+    room = 0.05 * (high - low) or 0.01
     for axes in panels:
-        axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        axes.set_ylim(low - room, high + room)
         axes.ticklabel_format(axis="y", useOffset=False)
     panels[0].set_ylabel(SCORE)
     _legend(figure, panels)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from collapsar.pipeline.commands.options import add_json, add_memory, add_scheduler, print_json, tls_of
 from collapsar.pipeline.config import ITERATIONS
 from collapsar.pipeline.contract import family_names
-from collapsar.pipeline.grid import PEERS, RESTARTS, STARTS, TOPICS, parse_settings
+from collapsar.pipeline.grid import RESTARTS, STARTS, TOPICS, parse_settings
+from collapsar.pipeline.peers import PEERS
 from collapsar.storage.errors import OptionError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ EPILOG = """examples:
   collapsar compare kos out --families lda --peers scikit-learn,gensim --set gensim.iterations=20
 
 --set takes a family's options (`collapsar fit --family FAMILY --help`) and iterations, samples, sample_every,
-score_every, local_sweeps; of a peer iterations, alpha, beta, samples, sample_every. A number over K, such as
+score_every, local_sweeps; of a peer iterations, alpha, beta. A number over K, such as
 0.1/K, is that number divided by the cell's number of topics; nothing else is computed."""
 
 
