@@ -305,7 +305,8 @@ class _Comparing:
     def _fit_one(self, place: Folder, sink: Callable[[dict[str, Any]], None], options: dict[str, Any]) -> None:
         self._owned()
         if Run(place.url).exists():
-            resume(place.url, corpus=self._train.url, heldout=self._heldout.url, sinks=[sink], **self._where)
+            lying = {"corpus": self._train.url, "heldout": self._heldout.url, "warm": options.get("warm")}
+            resume(place.url, sinks=[sink], **lying, **self._where)
             return
         if place.exists():
             place.remove()  # its record was not written yet

@@ -347,7 +347,7 @@ def test_start_from__fits_from_random_starts_and_from_each_fit(small, started):
     place = Path(started.folder) / "runs"
     for number in range(2):
         record = Run(place / f"lda-24-from-gibbs-hdp/00{number}").record()
-        assert record["warm"]["url"].endswith(f"gibbs-hdp-from-6/members/00{number}")
+        assert record["warm"]["url"].endswith(f"gibbs-hdp-from-6/members/00{number}/model")
     row = started.rows[-1]
     runs = [place / f"lda-24-from-gibbs-hdp/00{number}" for number in range(2)]
     np.testing.assert_allclose(row["scores"], [evaluate(run, heldout=small[1]).score for run in runs], rtol=1e-6)
@@ -412,7 +412,7 @@ def test_peers__are_told_beside_ours(small, tmp_path, peer):
     if not installed(peer):
         pytest.skip(f"{peer} is not installed")
     given = {"families": ("lda",), "topics": (3,), "restarts": 1, "iterations": 6, "samples": 2, "sample_every": 2}
-    given.update(heldout=small[1], peers=(peer,), workers=1)
+    given.update(heldout=small[1], peers=(peer,), workers=1, settings={peer: {"beta": 3.0}})
     found = compare(small[0], tmp_path / "out", **given)
     (row,) = found.peers
     assert -math.log(30) - 1 < row["score"] < -1.0
