@@ -60,6 +60,8 @@ DEFINITIONS = """\
 * **Coherence**: NPMI of each topic's ten most probable words by co-occurrence in training documents, mean over topics
   and restarts. **Diversity**: the share of different words among the 25 most probable ones of all topics. Topics with
   less than one token are left out of both.
+* In series.parquet and in the plots against steps and seconds, a score is that of the state of one iteration alone, and
+  seconds are those of the work. Lines are means over the restarts, bars and bands standard errors.
 """
 
 
