@@ -305,7 +305,11 @@ class _Comparing:
     def _fit_one(self, place: Folder, sink: Callable[[dict[str, Any]], None], options: dict[str, Any]) -> None:
         self._owned()
         if Run(place.url).exists():
-            lying = {"corpus": self._train.url, "heldout": self._heldout.url, "warm": options.get("warm")}
+            lying: dict[str, Any] = {
+                "corpus": self._train.url,
+                "heldout": self._heldout.url,
+                "warm": options.get("warm"),
+            }
             resume(place.url, sinks=[sink], **lying, **self._where)
             return
         if place.exists():

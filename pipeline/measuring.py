@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import json
@@ -55,7 +56,7 @@ DEFINITIONS = """\
   of the training tokens, or log p(w, z) of a sample. Those of different families are not comparable.
 * **Seconds**: of a fit, the mean over the restarts: kernels, sums and updates of all iterations as if all workers had
   worked on it; scoring and waiting are not counted. Of the cell: from the first fit's beginning to the last one's end,
-  scoring and waiting included, fits running side by side.
+  scoring and waiting included, fits running side by side; what a process that was killed has spent is not known.
 * **Topics (99%)**: how many of the largest topics hold 99% of the training tokens, mean over the restarts.
 * **Coherence**: NPMI of each topic's ten most probable words by co-occurrence in training documents, mean over topics
   and restarts. **Diversity**: the share of different words among the 25 most probable ones of all topics. Topics with
@@ -161,8 +162,12 @@ def _cell_seconds(cell: Cell, place: Folder, runs: Sequence[Run]) -> float:
     """Return the time from beginnings to ends: an ensemble's journal has one end for each time that it was begun."""
     if cell.warm:
         return sum(float(run.events()[-1]["elapsed"]) for run in runs)
-    lines = [json.loads(line) for line in place.read(JOURNAL).splitlines()]
-    return sum(float(line["elapsed"]) for line in lines if line["event"] == "end" and "members" in line)
+    spent = 0.0
+    for line in place.read(JOURNAL).splitlines():
+        with contextlib.suppress(ValueError):  # a line that a process that died has not finished
+            event = json.loads(line)
+            spent += float(event["elapsed"]) if event["event"] == "end" and "members" in event else 0.0
+    return spent
 
 
 def series_of(cell: Cell, place: Folder) -> list[dict[str, Any]]:
