@@ -21,7 +21,7 @@ from collapsar.pipeline.peers import installed
 from collapsar.pipeline.plotting import draw
 from collapsar.pipeline.warming import WarmSource
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import InputError, MismatchError, OccupiedError, OptionError
+from collapsar.storage.errors import CollapsarError, DamagedError, InputError, MismatchError, OccupiedError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lock import RunLock
 from collapsar.storage.records import dump, read_record
@@ -177,10 +177,15 @@ class _Comparing:
         shards = len(self._corpus.manifest.shards)
         cells, peers = cells_of(self._asked, shards), peer_cells(self._asked)  # options are checked before all else
         self._require_heldout()
-        self._begin()
+        new = self._begin()
         with RunLock(self._folder / "lock") as lock:
             self._owned = lock.require
-            self._train, self._heldout = self._parts()
+            try:
+                self._train, self._heldout = self._parts()
+            except CollapsarError:
+                if new:
+                    self._folder.remove()
+                raise
             done = [cell for cell in cells if self._row(cell.name) is not None]
             self._tell(
                 "grid",
@@ -207,11 +212,12 @@ class _Comparing:
         elif not 0 < (self._asked.fraction or 0) < 1:
             raise OptionError(f"--fraction: expected a number between 0 and 1, found {self._asked.fraction!r}")
 
-    def _begin(self) -> None:
-        """Write what is asked for, or find that it is what was asked for before."""
+    def _begin(self) -> bool:
+        """Write what is asked for, or find that it is what was asked for before; say whether it is new."""
         held = None if self._given is None else Corpus(self._given).manifest.digest
         record = {**self._asked.record(), "corpus": self._corpus.manifest.digest, "heldout": held}
-        if not self._folder.exists(RECORD):
+        new = not self._folder.exists(RECORD)
+        if new:
             if self._folder.exists() and self._folder.names():
                 raise OccupiedError(f"{self._folder.url}: exists, and is no comparison; name a new folder")
             self._folder.make()
@@ -224,6 +230,7 @@ class _Comparing:
                     f"{flag}: the comparison in {self._folder.url} was begun with {_shown(before.get(name))}, found "
                     f"{_shown(value)}; name a new folder, or say what was said before"
                 )
+        return new
 
     def _parts(self) -> tuple[Corpus, Corpus]:
         """Return the training and the held-out corpus; split them off, if that is not done yet."""
@@ -239,16 +246,13 @@ class _Comparing:
             train, heldout = Corpus(places[0].url), Corpus(places[1].url)
         for one in (train, heldout):
             if not one.manifest.tokens:
-                raise InputError(one.url, "has no tokens, so that nothing can be compared")
+                raise InputError(one.url, "has no tokens, so that nothing can be scored; hold out another --fraction")
         return train, heldout
 
     def _row(self, name: str) -> dict[str, Any] | None:
         """Return what was recorded of a cell; None where it is not done."""
         folder = self._folder / "cells"
-        if not folder.exists(f"{name}.json"):
-            return None
-        row: dict[str, Any] = read_record(folder, f"{name}.json", CELL_KIND, VERSION, oldest=2)["row"]
-        return row
+        return row_of(folder, f"{name}.json") if folder.exists(f"{name}.json") else None
 
     def _keep(self, name: str, row: dict[str, Any]) -> None:
         self._owned()
@@ -365,6 +369,32 @@ class _Comparing:
 
     def _tell(self, name: str, **fields: Any) -> None:
         tell(self._sinks, {"event": name, **fields})
+
+
+def row_of(folder: Folder, name: str) -> dict[str, Any]:
+    """Read the record of a cell that is done.
+
+    Parameters
+    ----------
+    folder : Folder
+        The folder ``cells``.
+    name : str
+        The file's name.
+
+    Returns
+    -------
+    dict
+        Its row.
+
+    Raises
+    ------
+    DamagedError
+        The file is no such record.
+    """
+    row = read_record(folder, name, CELL_KIND, VERSION, oldest=2).get("row")
+    if not isinstance(row, dict) or "score" not in row:
+        raise DamagedError(f"{folder.url}/{name}", "expected what a cell came to", "field 'row'")
+    return row
 
 
 def _shown(value: Any) -> str:

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+import shutil
 import statistics
 import types
 from pathlib import Path
@@ -23,7 +24,7 @@ from collapsar.pipeline.grid import Asked, cells_of, number_of, parse_settings, 
 from collapsar.pipeline.gridview import GridView, lasting
 from collapsar.pipeline.members import member_seed
 from collapsar.pipeline.peers import PEERS, Data, installed, score
-from collapsar.storage.errors import LockedError, MismatchError, OccupiedError, OptionError
+from collapsar.storage.errors import DamagedError, InputError, LockedError, MismatchError, OccupiedError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lock import RunLock
 from collapsar.storage.run import Run
@@ -323,6 +324,26 @@ def test_other_corpora_and_folders__are_refused(small, compared, tmp_path):
     other = write_corpus(tmp_path / "other", planted_rows(5, documents=7), 30)
     with pytest.raises(MismatchError, match="expected the 60 documents"):
         compare(small[0], tmp_path / "out", heldout=other, **given)
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_records__are_named_and_nothing_is_overwritten(small, compared, tmp_path):
+    given = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
+    for name in ("compare.json", "cells/lda-3.json"):
+        shutil.copytree(compared.folder, tmp_path / "out")
+        path = tmp_path / "out" / name
+        path.write_bytes(path.read_bytes().replace(b"3", b"4", 1))
+        before = path.read_bytes()
+        with pytest.raises(DamagedError, match=re.escape(str(path))):
+            compare(small[0], tmp_path / "out", **given)
+        assert path.read_bytes() == before
+        shutil.rmtree(tmp_path / "out")
+
+
+def test_a_split_that_holds_nothing_out__leaves_nothing(tmp_path):
+    few = write_corpus(tmp_path / "few", [{0: 1}, {1: 1}], 3)
+    with pytest.raises(InputError):
+        compare(few, tmp_path / "out", families=("lda",), topics=(2,), fraction=1e-9)
     assert not (tmp_path / "out").exists()
 
 
