@@ -1,8 +1,8 @@
 """What a run is: configuration, model families, the loop, progress, evaluation and the commands.
 
-The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `topics`, `evaluate`, `infer`, `info` and
-`verify` do what the commands of the same names do, `resume` what ``fit --resume`` does, `coherence` what ``evaluate
---coherence`` does; `Model` opens what `fit` made.
+The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `compare`, `topics`, `evaluate`, `infer`,
+`info` and `verify` do what the commands of the same names do, `resume` what ``fit --resume`` does, `coherence` what
+``evaluate --coherence`` does; `Model` opens what `fit` made.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collapsar.pipeline.cohering import Coherence, coherence
+    from collapsar.pipeline.comparing import Comparison, compare
     from collapsar.pipeline.describing import Topic, topics
     from collapsar.pipeline.evaluation import Evaluation, evaluate
     from collapsar.pipeline.executor import TLS
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Coherence": "collapsar.pipeline.cohering",
+    "Comparison": "collapsar.pipeline.comparing",
     "Corpus": "collapsar.storage.corpus",
     "Evaluation": "collapsar.pipeline.evaluation",
     "Findings": "collapsar.pipeline.verifying",
@@ -35,6 +37,7 @@ _HOMES = {
     "Plan": "collapsar.pipeline.planning",
     "TLS": "collapsar.pipeline.executor",
     "coherence": "collapsar.pipeline.cohering",
+    "compare": "collapsar.pipeline.comparing",
     "estimate": "collapsar.pipeline.planning",
     "evaluate": "collapsar.pipeline.evaluation",
     "fit": "collapsar.pipeline.fitting",
@@ -51,6 +54,7 @@ _HOMES = {
 __all__ = [
     "TLS",
     "Coherence",
+    "Comparison",
     "Corpus",
     "Evaluation",
     "Findings",
@@ -58,6 +62,7 @@ __all__ = [
     "Plan",
     "Topic",
     "coherence",
+    "compare",
     "estimate",
     "evaluate",
     "fit",

@@ -288,3 +288,22 @@ def describe(word_topic: Vector, prior: Vector, total: float, topic: Vector, cou
     top = np.argsort(-phi, axis=1, kind="stable")[:, :count]
     share = topic[order] / max(float(topic.sum()), 1e-300)
     return Description(order.astype(np.int64), share, top.astype(np.int64), np.take_along_axis(phi, top, axis=1))
+
+
+def holding(topic: npt.ArrayLike, part: float = 0.99) -> int:
+    """Return how many of the largest topics hold a part of all tokens.
+
+    Parameters
+    ----------
+    topic : array_like, shape (topics,)
+        Tokens of each, or their shares.
+    part : float, optional
+        Which part.
+
+    Returns
+    -------
+    int
+        At least 1.
+    """
+    falling = np.sort(np.asarray(topic, dtype=np.float64))[::-1]
+    return min(int(np.searchsorted(np.cumsum(falling), part * falling.sum()) + 1), falling.size)

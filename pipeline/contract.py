@@ -119,13 +119,15 @@ class Family(Protocol):
     """The half of a family on the driver; ``globals`` and deltas are those of `collapsar.workers.contract`.
 
     ``CHANGE`` names the fresh number of a delta whose share of the tokens is the relative change of the expected
-    counts. ``SCHEDULES`` names the schedules that it can be fitted by. ``Config.title`` says in a line what the family
-    is. ``unsettled`` among the globals is how many tokens do not count yet: while there are any, a run does not end
-    before its iterations, however little changes.
+    counts. ``SCHEDULES`` names the schedules that it can be fitted by. ``SAMPLER`` says whether its states are samples,
+    whose predictions are better averaged. ``Config.title`` says in a line what the family is. ``unsettled`` among the
+    globals is how many tokens do not count yet: while there are any, a run does not end before its iterations, however
+    little changes.
     """
 
     CHANGE: ClassVar[str]
     SCHEDULES: ClassVar[tuple[str, ...]]
+    SAMPLER: ClassVar[bool]
     Config: ClassVar[type[FamilyConfig]]
 
     def initialise(self, summary: Summary, config: Any, stream: Stream) -> Arrays:

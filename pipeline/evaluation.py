@@ -119,10 +119,51 @@ def evaluate(
         raise OptionError("name one corpus: --heldout (tokens of the training documents) or --unseen (new documents)")
     corpus = Corpus(heldout if heldout is not None else unseen)  # type: ignore[arg-type]
     named = [(name, Model(url)) for name, url in leaves(run)]
+    return _evaluated(named, corpus, heldout is not None, seed, (scheduler, workers, tls))
+
+
+def evaluate_together(
+    runs: Sequence[str | os.PathLike[str]],
+    heldout: str | os.PathLike[str],
+    *,
+    scheduler: str = "threads",
+    workers: int | None = None,
+    tls: TLS | None = None,
+) -> Evaluation:
+    """Score the mean prediction of several runs, as if they were the members of one.
+
+    Parameters
+    ----------
+    runs : sequence of str or path-like
+        Their folders; of each all its members count.
+    heldout : str or path-like
+        As for `evaluate`.
+    scheduler, workers, tls : optional
+        As for `fit`.
+
+    Returns
+    -------
+    Evaluation
+        As of `evaluate`.
+    """
+    each = [(f"{number:03d}", leaves(run)) for number, run in enumerate(runs)]
+    named = [(f"{first}/{name}" if name else first, Model(url)) for first, found in each for name, url in found]
+    return _evaluated(named, Corpus(heldout), True, 0, (scheduler, workers, tls))
+
+
+def _evaluated(
+    named: Sequence[tuple[str, Model]],
+    corpus: Corpus,
+    known: bool,
+    seed: int,
+    where: tuple[str, int | None, TLS | None],
+) -> Evaluation:
+    """Score models on a corpus of known documents, or of unseen ones."""
+    scheduler, workers, tls = where
     for _, model in named:
         corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     first = named[0][1]
-    held = align(first.record.shards, corpus, first.folder.url) if heldout is not None else None
+    held = align(first.record.shards, corpus, first.folder.url) if known else None
     executor = open_executor(scheduler, workers, tls=tls)
     try:
         score, tokens, members = _score_members(named, corpus, held, executor, seed)

@@ -126,7 +126,7 @@ class Request:
 def fingerprint(record: Mapping[str, Any]) -> str:
     """Return the digest of all that makes a run's states what they are, given its record."""
     limits = {name: record["limits"][name] for name in SHAPING}
-    named = {name: record[name] for name in ("family", "options", "seed", "planned")}
+    named = {name: record[name] for name in ("family", "options", "seed", "planned") if name in record}
     named.update({"warm": record["warm"]["digest"]} if "warm" in record else {})
     return digest_of({**named, "limits": limits, "corpus": record["corpus"]["digest"]})
 
@@ -172,7 +172,7 @@ def taken_up(
     try:
         family, limits = str(record["family"]), Limits(**record["limits"])
         config = make_config(family, record["options"])
-        seed, planned, wheres = record["seed"], int(record["planned"]), (record["corpus"], record["heldout"])
+        seed, planned, wheres = record["seed"], record.get("planned"), (record["corpus"], record["heldout"])
         restarts, keep = record.get("restarts", 0), record.get("keep", "all")
         source = _warm(record.get("warm"), warm)
     except (KeyError, TypeError, OptionError) as error:

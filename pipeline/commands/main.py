@@ -18,7 +18,20 @@ from collapsar.pipeline.commands.options import command_parser
 from collapsar.pipeline.progress import plain
 from collapsar.storage.errors import CapacityError, CollapsarError
 
-COMMANDS = ("ingest", "split", "estimate", "fit", "topics", "evaluate", "infer", "simulate", "info", "verify", "demo")
+COMMANDS = (
+    "ingest",
+    "split",
+    "estimate",
+    "fit",
+    "compare",
+    "topics",
+    "evaluate",
+    "infer",
+    "simulate",
+    "info",
+    "verify",
+    "demo",
+)
 
 DESCRIPTION = """\
 Bayesian topic models on corpora that outgrow one machine.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from collapsar.pipeline import drawing, gibbs
+from collapsar.pipeline import collapsed, drawing, gibbs
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.storage.errors import NumericalError
 from collapsar.storage.shard import Documents
@@ -23,6 +23,7 @@ from collapsar.workers.streams import Stream
 
 CHANGE = "moved"
 SCHEDULES = gibbs.SCHEDULES
+SAMPLER = True
 LANES = 16  # shards whose new topics stay apart; more share them
 SPARE = 2  # free slots of a lane, at least, before a sweep
 
@@ -146,9 +147,10 @@ def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
 
 
 def figures(globals: Arrays) -> dict[str, float]:
-    """Give alpha, gamma, and the number of topics that have tokens."""
+    """Give alpha, gamma, the number of topics that have tokens, and of those that hold 99% of them."""
     named = {name: float(globals[name]) for name in ("alpha", "gamma")}
-    return {**named, "topics": float(np.count_nonzero(globals["topic"]))}
+    named["topics"] = float(np.count_nonzero(globals["topic"]))
+    return {**named, "topics_99": float(collapsed.holding(globals["topic"]))}
 
 
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:

@@ -22,6 +22,7 @@ from collapsar.workers.streams import Stream
 
 CHANGE = "moved"
 SCHEDULES = gibbs.SCHEDULES
+SAMPLER = True
 LEAST = 1e-8  # smallest Dirichlet parameter that learning may reach
 
 Learned = Literal["alpha", "asymmetric-alpha", "beta"]

@@ -24,6 +24,7 @@ from collapsar.workers.streams import Stream
 
 CHANGE = "moved"
 SCHEDULES = ("batch", "stochastic")
+SAMPLER = False
 NO_ROWS: Arrays = {"word_tables": np.zeros(0)}  # where parameters are wanted that no word has
 
 # A plateau of equal topics would drive E[alpha] up and keep it there for long: on KOS, K=120, 300 sweeps of order 0
@@ -295,10 +296,8 @@ def _gamma_divergence(q: npt.NDArray[np.float64], p: npt.NDArray[np.float64]) ->
 
 def figures(globals: Arrays) -> dict[str, float]:
     """Give E[alpha], E[gamma], E[beta] and the number of topics that hold 99% of the tokens."""
-    topic = np.sort(globals["topic_moments"][0])[::-1]
-    holding = int(np.searchsorted(np.cumsum(topic), 0.99 * topic.sum()) + 1)
     named = {name: float(globals[name]) for name in ("alpha", "gamma", "beta")}
-    named["topics_99"] = float(min(holding, topic.size))
+    named["topics_99"] = float(collapsed.holding(globals["topic_moments"][0]))
     if "held_share" in globals:
         named["topics"] = float(globals["topic_alive"].sum())
         named.update({name: float(globals[name]) for name in ("merges", "deletes", "splits")})

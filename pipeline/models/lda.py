@@ -20,6 +20,7 @@ from collapsar.workers.streams import Stream
 
 CHANGE = "moved"
 SCHEDULES = ("batch", "stochastic")
+SAMPLER = False
 NO_ROWS: Arrays = {"word_tables": np.zeros(0)}  # where parameters are wanted that no word has
 LEAST = 1e-8  # smallest Dirichlet parameter that learning may reach
 

@@ -21,6 +21,7 @@ from collapsar.workers.vb_lda import parameters
 
 CHANGE = "moved"
 SCHEDULES = ("batch",)
+SAMPLER = False
 
 Learned = Literal["alpha", "beta", "asymmetric-alpha"]
 

@@ -11,7 +11,6 @@ get the prior's probability.
 """
 
 import argparse
-import importlib.util
 import json
 import logging
 import resource
@@ -19,59 +18,11 @@ import time
 
 import numpy as np
 
+from collapsar.pipeline.peers import PEERS, RESTARTS, Data, installed, score
+
+__all__ = ["PEERS", "RESTARTS", "Data", "installed", "score"]
+
 EACH = 0.1  # of the iterations, between two scores
-
-
-class Data:
-    """A corpus in memory, as the peers want it.
-
-    Parameters
-    ----------
-    offsets : ndarray of int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    words, counts : ndarray of int32, shape (pairs,)
-        The distinct words of a document, and how often it has each.
-    size : int
-        Words in the vocabulary.
-    """
-
-    def __init__(self, offsets, words, counts, size):
-        self.offsets, self.words, self.counts, self.size = offsets, words, counts, int(size)
-
-    @classmethod
-    def read(cls, url):
-        """Read a corpus, or a file that `save` wrote."""
-        if str(url).endswith(".npz"):
-            with np.load(url) as kept:
-                return cls(kept["offsets"], kept["words"], kept["counts"], kept["size"])
-        from collapsar.storage.corpus import Corpus  # not above: it would count as the peers' memory
-        from collapsar.storage.shard import Documents
-
-        corpus = Corpus(url)
-        found = Documents.join([one.documents() for one in corpus.references])
-        return cls(found.offsets, found.words, found.counts, corpus.manifest.vocabulary.words)
-
-    def save(self, path):
-        """Write a file that NumPy alone can read."""
-        np.savez(path, offsets=self.offsets, words=self.words, counts=self.counts, size=self.size)
-
-    def tokens(self, document):
-        """Return a document's words, each as often as it occurs."""
-        first, last = self.offsets[document], self.offsets[document + 1]
-        return np.repeat(self.words[first:last], self.counts[first:last])
-
-    def documents(self):
-        """Return the documents' numbers."""
-        return range(self.offsets.size - 1)
-
-
-def score(held, theta, phi):
-    """Mean log probability of a held-out token; `theta` by document, `phi` by topic and word."""
-    total, columns = 0.0, np.ascontiguousarray(phi.T)
-    for d in held.documents():
-        first, last = held.offsets[d], held.offsets[d + 1]
-        total += float(held.counts[first:last] @ np.log(columns[held.words[first:last]] @ theta[d]))
-    return total / held.counts.sum()
 
 
 def steps(iterations):
@@ -79,155 +30,6 @@ def steps(iterations):
     early = [at for at in (1, 2, 5, 10, 20, 50) if at < iterations * EACH]
     at = sorted({*early, *(max(round(iterations * EACH * n), 1) for n in range(1, round(1 / EACH) + 1))})
     return np.diff([0, *at]).tolist()
-
-
-class Tomotopy:
-    """Collapsed Gibbs sampling, the last sample alone."""
-
-    def __init__(self, data, given):
-        import tomotopy
-
-        self.given, self.size, self.workers = given, data.size, given.workers
-        self.model = tomotopy.LDAModel(
-            tw=tomotopy.TermWeight.ONE, k=given.topics, alpha=given.alpha, eta=given.beta / data.size, seed=given.seed
-        )
-        self.model.optim_interval = 0
-        self.known = [d for d in data.documents() if data.offsets[d + 1] > data.offsets[d]]
-        for d in self.known:
-            self.model.add_doc([str(word) for word in data.tokens(d)])
-        self.count = data.offsets.size - 1
-
-    def step(self, iterations):
-        self.model.train(iterations, workers=self.workers)
-
-    def estimate(self):
-        given, words = self.given, np.array([int(word) for word in self.model.used_vocabs])
-        total = np.array(self.model.get_count_by_topics(), dtype=np.float64)
-        # The peer smooths over the words that it has seen; counts are had back, and smoothed over the vocabulary.
-        eta = given.beta / self.size
-        own = np.stack([self.model.get_topic_word_dist(k) for k in range(given.topics)])
-        counts = own * (total + eta * words.size)[:, np.newaxis] - eta
-        phi = np.full((given.topics, self.size), eta)
-        phi[:, words] += np.maximum(counts, 0.0)
-        theta = np.full((self.count, given.topics), 1.0 / given.topics)
-        for d, document in zip(self.known, self.model.docs, strict=True):
-            theta[d] = document.get_topic_dist()
-        return theta, phi / (total + given.beta)[:, np.newaxis]
-
-
-class Topica:
-    """CVB0 by its Rust core; it cannot go on from where it was, so each point of its curve is a fit of its own."""
-
-    def __init__(self, data, given):
-        import topica
-
-        self.given, self.done = given, 0
-        texts = [[str(word) for word in data.tokens(d)] for d in data.documents()]
-        names = [str(word) for word in range(data.size)]
-        self.known = [d for d, text in enumerate(texts) if text]
-        self.corpus = topica.Corpus.from_documents([texts[d] for d in self.known], vocabulary=names)
-        self.count, self.size = len(texts), data.size
-
-    def step(self, iterations):
-        import topica
-
-        self.done += iterations
-        given, self.model = self.given, None  # the model before would count as memory of this one
-        self.model = topica.LDA(
-            given.topics,
-            alpha_sum=given.alpha * given.topics,
-            beta=given.beta / self.size,
-            optimize_interval=0,
-            burn_in=0,
-            seed=given.seed,
-            num_threads=given.workers,
-            sampler="cvb0",
-            use_symmetric_alpha=True,
-        )
-        self.model.fit(self.corpus, iters=self.done, num_samples=1, sample_interval=1, keep_theta_draws=False)
-
-    def estimate(self):
-        theta = np.full((self.count, self.given.topics), 1.0 / self.given.topics)
-        theta[self.known] = self.model.doc_topic
-        phi = np.full((self.given.topics, self.size), 1.0 / self.size)
-        phi[:, [int(word) for word in self.model.vocabulary]] = self.model.topic_word
-        return theta, phi
-
-
-def matrix(data):
-    """A corpus as a sparse matrix, documents by words."""
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix((data.counts, data.words, data.offsets), shape=(data.offsets.size - 1, data.size))
-
-
-class Sklearn:
-    """Batch variational Bayes on several processes, which are there before the time is taken, as ours are."""
-
-    def __init__(self, data, given):
-        from sklearn.decomposition import LatentDirichletAllocation
-
-        self.matrix = matrix(data).astype(np.float64)
-        self.model = LatentDirichletAllocation(
-            given.topics,
-            doc_topic_prior=given.alpha,
-            topic_word_prior=given.beta / data.size,
-            learning_method="batch",
-            n_jobs=given.workers,
-            random_state=given.seed,
-        )
-        LatentDirichletAllocation(2, max_iter=1, n_jobs=given.workers).fit(np.ones((2 * given.workers, 2)))
-        self.done = 0
-
-    def step(self, iterations):
-        self.done += iterations
-        self.model.set_params(max_iter=self.done).fit(self.matrix)
-
-    def estimate(self):
-        phi = self.model.components_ / self.model.components_.sum(axis=1, keepdims=True)
-        theta = self.model.transform(self.matrix)
-        return theta / theta.sum(axis=1, keepdims=True), phi
-
-
-class Gensim:
-    """Online variational Bayes on several processes; an iteration is a pass."""
-
-    def __init__(self, data, given):
-        from gensim.matutils import Sparse2Corpus
-
-        self.data, self.given, self.done = data, given, 0
-        self.corpus = list(Sparse2Corpus(matrix(data).T.tocsc(), documents_columns=True))
-
-    def step(self, iterations):
-        from gensim.models import LdaMulticore
-
-        self.done += iterations
-        given, self.model = self.given, None  # the model before would count as memory of this one
-        self.model = LdaMulticore(
-            corpus=self.corpus,
-            id2word={word: str(word) for word in range(self.data.size)},
-            num_topics=given.topics,
-            alpha=[given.alpha] * given.topics,
-            eta=given.beta / self.data.size,
-            passes=self.done,
-            workers=given.workers,
-            random_state=given.seed,
-            eval_every=None,
-        )
-
-    def estimate(self):
-        gamma, _ = self.model.inference(self.corpus)
-        return gamma / gamma.sum(axis=1, keepdims=True), self.model.get_topics()
-
-
-PEERS = {"tomotopy": Tomotopy, "topica": Topica, "gensim": Gensim, "scikit-learn": Sklearn}
-MODULES = {name: name for name in PEERS} | {"scikit-learn": "sklearn"}
-RESTARTS = {"topica", "gensim", "scikit-learn"}  # a longer fit begins anew, so its time is not the sum of the steps
-
-
-def installed(name):
-    """Return whether a peer is installed, without importing it."""
-    return importlib.util.find_spec(MODULES[name]) is not None
 
 
 def tell(**line):

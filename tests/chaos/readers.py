@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import scipy.sparse
 
+from collapsar.pipeline.comparing import row_of
 from collapsar.pipeline.config import read_config
 from collapsar.storage.arrays import DIGESTS, check_arrays, read_arrays, write_arrays
 from collapsar.storage.checkpoint import RECORD as CHECKPOINT
@@ -63,6 +64,9 @@ def seeds_of(name):
         "run": lambda: [dump({"format": "collapsar-run", "version": 2, "family": "lda"})],
         "events": lambda: [b'{"event": "iteration", "iteration": 1}\n{"event": "end", "iteration": 1}\n'],
         "checkpoint": lambda: [_checkpoint()],
+        "comparison-cell": lambda: [
+            dump({"format": "collapsar-comparison-cell", "version": 2, "row": {"score": -7.5}})
+        ],
         "model": lambda: [_model()],
         "arrays": lambda: [json.dumps({"a": [1.5, 2.5]}).encode()],
         "config": lambda: [b'family = "lda"\ntopics = 3\niterations = 5\n'],
@@ -152,6 +156,7 @@ READERS = {
     "manifest": lambda data, place: Corpus(_put("manifest.json", data, place).path),
     "run": lambda data, place: Run(_put("run.json", data, place).path).record(),
     "events": lambda data, place: Run(_put("events.jsonl", data, place).path).events(),
+    "comparison-cell": lambda data, place: row_of(_put("lda-40.json", data, place), "lda-40.json"),
     "checkpoint": lambda data, place: Checkpoint(_put(CHECKPOINT, data, place)).record(),
     "model": lambda data, place: StoredModel(_put(MODEL, data, place).path),
     "arrays": _arrays,

@@ -103,6 +103,7 @@ def toy(monkeypatch):
     monkeypatch.setitem(sys.modules, "collapsar.workers.toy", half)
     driver = types.SimpleNamespace(
         CHANGE="moved",
+        SAMPLER=False,
         Config=FamilyConfig,
         update=_update,
         objective=lambda globals, delta: {"objective": float(globals["counts"].sum())},

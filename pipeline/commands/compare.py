@@ -1,0 +1,156 @@
+"""Compare model families on a corpus, by one definition of the score.
+
+Holds out tokens of each document, fits each family with each number of topics
+and several seeds, and writes into OUT: table.md and table.parquet (a row a cell),
+series.parquet (a row an iteration) and plots/. This is what Figures 2 and 3 of
+Teh, Kurihara and Welling, "Collapsed variational inference for HDP" (2007), show.
+Families that find their number of topics are fitted from each of --start-topics.
+The same command again goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from collapsar.pipeline.commands.options import add_json, add_memory, add_scheduler, print_json, tls_of
+from collapsar.pipeline.config import ITERATIONS
+from collapsar.pipeline.contract import family_names
+from collapsar.pipeline.grid import RESTARTS, STARTS, TOPICS, parse_settings
+from collapsar.pipeline.peers import PEERS
+from collapsar.storage.errors import OptionError
+
+if TYPE_CHECKING:
+    from collapsar.pipeline.comparing import Comparison
+
+HELP = "compare families over numbers of topics and seeds: a table and plots"
+EPILOG = """examples:
+  collapsar compare kos out --families lda,hdp --topics 40,80,120 --restarts 5
+  collapsar compare train out --heldout heldout --families lda,gibbs-lda --samples 20 --sample-every 10
+  collapsar compare kos out --set hdp.order=2 --set gibbs-hdp.iterations=500 --set lda.alpha=0.1/K
+  collapsar compare kos out --start-from gibbs-hdp --families hdp,gibbs-hdp --topics 200
+  collapsar compare kos out --families lda --peers scikit-learn,gensim --set gensim.iterations=20
+
+--set takes a family's options (`collapsar fit --family FAMILY --help`) and iterations, samples, sample_every,
+score_every, local_sweeps; of a peer iterations, alpha, beta. A number over K, such as
+0.1/K, is that number divided by the cell's number of topics; nothing else is computed."""
+
+
+def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the command's options."""
+    parser.add_argument("corpus", metavar="CORPUS", help="what to fit to")
+    parser.add_argument("out", metavar="OUT", help="folder to make, or to go on with")
+    grid = parser.add_argument_group("the grid")
+    grid.add_argument("--families", metavar="A,B", help=f"default: {','.join(family_names())}")
+    grid.add_argument(
+        "--topics", metavar="K,K", default=_joined(TOPICS), help=f"numbers of topics (default: {_joined(TOPICS)})"
+    )
+    grid.add_argument(
+        "--start-topics",
+        metavar="N,N",
+        default=_joined(STARTS),
+        help=f"topics to start from, of families that find their number (default: {_joined(STARTS)})",
+    )
+    grid.add_argument(
+        "--restarts", type=int, default=RESTARTS, metavar="R", help=f"seeds of each cell (default: {RESTARTS})"
+    )
+    grid.add_argument(
+        "--start-from",
+        metavar="FAMILY",
+        help="fit this family first, from its most topics; fit the others from random starts and from its fits",
+    )
+    grid.add_argument(
+        "--iterations", type=int, default=ITERATIONS, metavar="N", help=f"of each fit (default: {ITERATIONS})"
+    )
+    grid.add_argument(
+        "--samples", type=int, default=0, metavar="S", help="of samplers: states whose predictions are averaged"
+    )
+    grid.add_argument("--sample-every", type=int, default=0, metavar="T", help="iterations between two of them")
+    grid.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FAMILY.OPTION=VALUE",
+        dest="settings",
+        help="an option of one family or peer, as a TOML value or a number over K; can be repeated",
+    )
+    held = parser.add_argument_group("what is held out")
+    which = held.add_mutually_exclusive_group()
+    which.add_argument(
+        "--fraction", type=float, default=0.1, metavar="F", help="share of the tokens to split off (default: 0.1)"
+    )
+    which.add_argument("--heldout", metavar="CORPUS", help="held-out tokens of the same documents; CORPUS stays whole")
+    held.add_argument("--seed", type=int, default=0, metavar="S", help="of the split and all fits (default: 0)")
+    parser.add_argument(
+        "--peers",
+        metavar="A,B",
+        default="",
+        help=f"other libraries to fit beside ({','.join(PEERS)}): OUT/peers.md has scores, times and words",
+    )
+    add_scheduler(parser, "threads")
+    add_memory(parser)
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_json(parser)
+    parser.set_defaults(words=list(argv))
+
+
+def _joined(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _numbers(flag: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in _names(text))
+    except ValueError:
+        raise OptionError(f"{flag}: expected whole numbers with commas between, found {text!r}") from None
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Compare, and print the table."""
+    options: dict[str, Any] = {
+        "topics": _numbers("--topics", arguments.topics),
+        "start_topics": _numbers("--start-topics", arguments.start_topics),
+        "settings": parse_settings(arguments.settings),
+        "families": None if arguments.families is None else _names(arguments.families),
+        "peers": _names(arguments.peers),
+        "tls": tls_of(arguments),
+    }
+    names = ("restarts", "iterations", "samples", "sample_every", "start_from", "heldout", "fraction", "seed")
+    options.update({name: getattr(arguments, name) for name in (*names, "scheduler", "workers", "memory", "scratch")})
+    from collapsar.pipeline.comparing import compare  # load the compiler: not before the options are right
+    from collapsar.pipeline.gridview import GridView
+
+    view = GridView()
+    begun: list[bool] = []
+    sinks: list[Any] = [lambda event: begun.append(True) if event["event"] == "grid" else None]
+    sinks += [] if arguments.quiet else [view]
+    try:
+        found = compare(arguments.corpus, arguments.out, sinks=sinks, **options)
+    except BaseException:
+        view.close()
+        if begun:
+            again = shlex.join(["collapsar", *arguments.words])
+            print(f"{arguments.out}: what is fitted so far is kept; go on with `{again}`", file=sys.stderr)
+        raise
+    finally:
+        view.close()
+    _say(found, arguments)
+
+
+def _say(found: Comparison, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        rows, peers = list(found.rows), list(found.peers)
+        print_json({"out": found.folder, "cells": rows, "peers": peers, "left_out": list(found.left_out)})
+        return
+    from collapsar.pipeline.measuring import table_text
+
+    table, _, _ = table_text(found.rows, found.left_out).partition("\n\n* ")
+    print(table.partition("\n\n")[2])
+    print(f"\n{found.folder}: table.md says how each is defined; {len(found.plots)} plots, {len(found.peers)} peers")

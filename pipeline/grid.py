@@ -1,0 +1,341 @@
+"""What a comparison is asked for, and the cells that come of it: families by numbers of topics."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from collapsar.pipeline.config import ITERATIONS, KINDS, Limits, make_config, parse_setting
+from collapsar.pipeline.contract import family_names, load_family, require_schedule
+from collapsar.pipeline.peers import PEERS, SAMPLERS
+from collapsar.storage.errors import OptionError, suggestion
+
+TOPICS, STARTS, RESTARTS = (40, 80, 120), (1, 100), 10
+LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")  # that --set may give a family
+PEER_OPTIONS: dict[str, type] = {"iterations": int, "alpha": float, "beta": float}
+SAMPLING: dict[str, type] = {"samples": int, "sample_every": int}  # of peers that sample
+PRIORS = {"alpha": 0.1, "beta": 100.0}  # of peers: what our families have by themselves
+NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
+SHARE = re.compile(rf"\s*({NUMBER})\s*/\s*K\s*")
+FEW = 100  # topics that are foreseen where nothing is said of them
+RANDOM, WARM = "random", "warm"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: fits of a family that differ in their seeds alone.
+
+    Attributes
+    ----------
+    name : str
+        Of its folder.
+    family : str
+        The family.
+    topics : int or None
+        Number of topics K, or the most; None where the family finds it.
+    start : str
+        What the fits begin from, for people.
+    options : dict
+        The family's.
+    limits : dict
+        Those of `collapsar.pipeline.config.Limits`.
+    restarts : int
+        How many fits.
+    warm : bool
+        Whether they begin from the fits of another cell.
+    """
+
+    name: str
+    family: str
+    topics: int | None
+    start: str
+    options: dict[str, Any]
+    limits: dict[str, Any]
+    restarts: int
+    warm: bool = False
+
+    @property
+    def iterations(self) -> int:
+        """Those of a fit."""
+        return Limits(**self.limits).sweeps
+
+    @property
+    def work(self) -> float:
+        """What it takes beside other cells: steps, iterations times topics, of all fits."""
+        return float(self.iterations * self.restarts * (self.topics or FEW))
+
+    @property
+    def label(self) -> str:
+        """The family and how it begins, for a legend."""
+        return self.family if self.start == RANDOM else f"{self.family}, {self.start}"
+
+
+@dataclass(frozen=True)
+class PeerCell:
+    """One fit of another library: its name, K, and the options."""
+
+    name: str
+    peer: str
+    topics: int
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a comparison is asked for.
+
+    Attributes
+    ----------
+    families, topics, start_topics : tuple
+        What spans the grid: families by `topics` or, for a family that finds their number, by `start_topics`.
+    restarts, iterations, samples, sample_every : int
+        Of every cell; samples are kept of samplers alone.
+    settings : dict
+        Options by family or peer and name; they go over all else.
+    start_from : str or None
+        The family that others begin from too.
+    peers : tuple of str
+        Other libraries.
+    fraction : float or None
+        Share of the tokens that is held out; None where a held-out corpus is given.
+    seed : int
+        Of the split and of all fits.
+    """
+
+    families: tuple[str, ...]
+    topics: tuple[int, ...] = TOPICS
+    start_topics: tuple[int, ...] = STARTS
+    restarts: int = RESTARTS
+    iterations: int = ITERATIONS
+    samples: int = 0
+    sample_every: int = 0
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    start_from: str | None = None
+    peers: tuple[str, ...] = ()
+    fraction: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        named = [*self.families, *([] if self.start_from is None else [self.start_from])]
+        for name in named:
+            load_family(name)
+        for name in self.peers:
+            if name not in PEERS:
+                raise OptionError(f"--peers: unknown library '{name}'{suggestion(name, PEERS)}")
+        _require_different("families", self.families, least=0 if self.start_from else 1)
+        _require_different("peers", self.peers, least=0)
+        for what, numbers in (("topics", self.topics), ("start-topics", self.start_topics)):
+            _require_different(what, numbers, least=1)
+            for number in numbers:
+                _require_whole(what, number)
+        _require_whole("restarts", self.restarts)
+        if type(self.seed) is not int:
+            raise OptionError(f"--seed: expected a whole number, found {self.seed!r}")
+        Limits(iterations=self.iterations, samples=self.samples, sample_every=self.sample_every)
+        for owner, options in self.settings.items():
+            if owner not in (*named, *self.peers):
+                name = next(iter(options), "option")
+                raise OptionError(
+                    f"--set {owner}.{name}: '{owner}' is not compared{suggestion(owner, [*named, *self.peers])}"
+                )
+
+    def record(self) -> dict[str, Any]:
+        """Return what `compare.json` shall say."""
+        found: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # lists for tuples, as JSON has them
+        return found
+
+
+def _require_whole(what: str, number: object) -> None:
+    if type(number) is not int or number < 1:
+        raise OptionError(f"--{what}: expected a whole number of 1 or more, found {number!r}")
+
+
+def _require_different(what: str, values: Sequence[object], least: int) -> None:
+    if len(values) < least:
+        raise OptionError(f"--{what}: name one or more, with commas between")
+    twice = next((value for place, value in enumerate(values) if value in values[:place]), None)
+    if twice is not None:
+        raise OptionError(f"--{what}: {twice} is named twice")
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Read texts such as ``hdp.order=2``: options by family and name.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Each ``FAMILY.OPTION=VALUE``, the value as TOML.
+
+    Returns
+    -------
+    dict
+        Values by family and option.
+
+    Raises
+    ------
+    OptionError
+        A text is not of that form.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        owner, dot, option = name.strip().partition(".")
+        if not (equals and dot and owner and option.strip()):
+            raise OptionError(f"--set: expected FAMILY.OPTION=VALUE, found {text!r}")
+        option, parsed = parse_setting(f"{option}={value}")
+        found.setdefault(owner, {})[option] = parsed
+    return found
+
+
+def number_of(value: Any, topics: int | None, named: str) -> Any:
+    """Return a value, of a text such as ``0.1/K`` the number that it stands for; nothing else is evaluated.
+
+    Parameters
+    ----------
+    value : object
+        What was given.
+    topics : int or None
+        K.
+    named : str
+        The option, for an error.
+
+    Returns
+    -------
+    object
+        The number, or the value itself.
+
+    Raises
+    ------
+    OptionError
+        The family has no K.
+    """
+    match = SHARE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return value
+    if topics is None:
+        raise OptionError(f"--set {named}={value}: this family has no K, as it finds the number of topics")
+    return float(match.group(1)) / topics
+
+
+def cells_of(asked: Asked, shards: int) -> list[Cell]:
+    """List the cells in the order in which they are fitted, all options checked.
+
+    Parameters
+    ----------
+    asked : Asked
+        What is asked for.
+    shards : int
+        Of the training corpus.
+
+    Returns
+    -------
+    list of Cell
+        The one that others begin from is the first.
+
+    Raises
+    ------
+    OptionError
+        An option of a family is unknown or out of range.
+    """
+    families = list(asked.families)
+    cells = [cell for family in families for cell in _cells(asked, family, warm=False)]
+    if asked.start_from is not None:
+        own = _cells(asked, asked.start_from, warm=False)
+        first = max(own, key=lambda cell: int(cell.options.get("start_topics", cell.topics or 0)))
+        cells = [first, *(cell for cell in cells if cell.name != first.name)]
+        others = [family for family in families if family != asked.start_from]
+        cells += [cell for family in others for cell in _cells(asked, family, warm=True)]
+    for cell in cells:
+        Limits(**cell.limits).sampled(shards)
+    return cells
+
+
+def _cells(asked: Asked, family: str, *, warm: bool) -> list[Cell]:
+    """List a family's cells: by its option `topics`; else by `start_topics`, if it has that; else one."""
+    fields = load_family(family).Config.model_fields
+    require_schedule(family, "batch")
+    more = f"-from-{asked.start_from}" if warm else ""
+    begins = f"from {asked.start_from}" if warm else RANDOM
+    if "topics" in fields:
+        return [
+            _cell(asked, family, f"{family}-{topics}{more}", topics, begins, {"topics": topics}, warm)
+            for topics in asked.topics
+        ]
+    if "start_topics" in fields and not warm:
+        return [
+            _cell(
+                asked, family, f"{family}-from-{n}", None, f"from {n} topic{'s' * (n > 1)}", {"start_topics": n}, False
+            )
+            for n in asked.start_topics
+        ]
+    return [_cell(asked, family, f"{family}{more}", None, begins, {}, warm)]
+
+
+def _cell(
+    asked: Asked, family: str, name: str, topics: int | None, start: str, spans: dict[str, Any], warm: bool
+) -> Cell:
+    half = load_family(family)
+    limits: dict[str, Any] = {"iterations": asked.iterations}
+    if half.SAMPLER and asked.samples:
+        limits.update(samples=asked.samples, sample_every=asked.sample_every)
+    options = dict(spans)
+    for option, value in asked.settings.get(family, {}).items():
+        named = f"{family}.{option}"
+        if option in ("topics", "start_topics"):
+            raise OptionError(f"--set {named}: the grid has these; say --{option.replace('_', '-')}")
+        if option in LIMITS:
+            limits[option] = value
+        elif option not in half.Config.model_fields:
+            known = (*half.Config.model_fields, *LIMITS)
+            raise OptionError(f"--set {named}: unknown option of family '{family}'{suggestion(option, known)}")
+        else:
+            options[option] = number_of(value, topics, named)
+    Limits(**limits)
+    make_config(family, options)
+    return Cell(name, family, topics, start, options, limits, asked.restarts, warm)
+
+
+def peer_cells(asked: Asked) -> list[PeerCell]:
+    """List the fits of other libraries, one a library and number of topics.
+
+    Parameters
+    ----------
+    asked : Asked
+        What is asked for.
+
+    Returns
+    -------
+    list of PeerCell
+        In the order in which they are fitted.
+
+    Raises
+    ------
+    OptionError
+        An option is unknown or out of range.
+    """
+    return [_peer_cell(asked, peer, topics) for peer in asked.peers for topics in asked.topics]
+
+
+def _peer_cell(asked: Asked, peer: str, topics: int) -> PeerCell:
+    known = {**PEER_OPTIONS, **(SAMPLING if peer in SAMPLERS else {})}
+    options: dict[str, Any] = {**PRIORS, "iterations": asked.iterations, "samples": 0, "sample_every": 0}
+    options.update({name: getattr(asked, name) for name in SAMPLING if name in known})
+    for option, value in asked.settings.get(peer, {}).items():
+        named, kind = f"{peer}.{option}", known.get(option)
+        if kind is None:
+            raise OptionError(f"--set {named}: unknown option of '{peer}'{suggestion(option, known)}")
+        number = number_of(value, topics, named)
+        kinds = (int,) if kind is int else (int, float)
+        if type(number) not in kinds or (kind is float and not number > 0):
+            raise OptionError(f"--set {named}: expected {KINDS[kind]}, found {value!r}")
+        options[option] = number
+    Limits(**{name: options[name] for name in ("iterations", "samples", "sample_every")}).sampled(1)
+    return PeerCell(f"{peer}-{topics}", peer, topics, options)
+
+
+def all_families() -> tuple[str, ...]:
+    """Return all families, the default."""
+    return tuple(family_names())

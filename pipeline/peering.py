@@ -1,0 +1,127 @@
+"""Other libraries beside ours: fitted each in a process of its own, and told in one text."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from collapsar.pipeline.describing import topics
+from collapsar.pipeline.grid import PeerCell
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.run import Run
+
+WORDS, SHOWN = 10, 10  # words of a topic, and topics that are shown
+# The libraries spread their work over processes or threads of their own; each of these shall not start more.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+NOTES = """\
+Score: document completion, the mean over the held-out tokens of log sum_k theta_dk phi_kw, in nats, for all alike;
+perplexity is exp(-score). Of samplers with samples, the mean of their predictions. Seconds: of ours the work of a fit
+(see table.md), mean over the restarts; of others their fitting alone, one fit. An iteration of one is not worth one of
+another. The others have a_k = 0.1 and b_w = 100/W unless options said otherwise.
+"""
+
+
+def fit_peer(cell: PeerCell, train: Corpus, heldout: Corpus, seed: int, workers: int | None) -> dict[str, Any]:
+    """Fit another library to the training tokens in a process of its own, and score it on the held-out ones.
+
+    Parameters
+    ----------
+    cell : PeerCell
+        Which, and its options.
+    train, heldout : Corpus
+        The two parts of the corpus.
+    seed : int
+        Of its random numbers.
+    workers : int or None
+        Cores that it may use; by default all.
+
+    Returns
+    -------
+    dict
+        ``peer``, ``topics``, ``iterations``, ``samples``, ``score``, ``perplexity``, ``seconds`` and ``words``, the top
+        ones of each topic, the largest first; or ``error`` where it failed.
+    """
+    given = {"train": train.folder.address, "heldout": heldout.folder.address, "seed": seed, **cell.options}
+    cores = workers or os.cpu_count() or 1
+    given.update(peer=cell.peer, topics=cell.topics, workers=cores, words=WORDS)
+    command = [sys.executable, "-m", "collapsar.pipeline.peers", json.dumps(given)]
+    environment = {**os.environ, **ONE_THREAD}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
+    # A library may fail as its process ends, when all is said: what counts is whether there is a result.
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"score"')]
+    if not lines:
+        said = (done.stderr.strip().splitlines() or [f"its process ended with code {done.returncode}"])[-1]
+        return {"error": said}
+    found: dict[str, Any] = json.loads(lines[-1])
+    row = {"peer": cell.peer, "topics": cell.topics, "iterations": cell.options["iterations"]}
+    return {**row, **found, "perplexity": math.exp(-found["score"])}
+
+
+def peers_text(rows: Sequence[Mapping[str, Any]], peers: Sequence[Mapping[str, Any]], runs: Mapping[str, Run]) -> str:
+    """Return the peers' scores, times and topics beside ours, as Markdown.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Of the comparison's table.
+    peers : sequence of mapping
+        As `fit_peer` made them.
+    runs : mapping
+        A run of each cell, whose topics are shown.
+
+    Returns
+    -------
+    str
+        The text.
+    """
+    parts = ["# Beside other libraries", "", NOTES]
+    for count in sorted({row["topics"] for row in peers}):
+        ours = [row for row in rows if row["topics"] in (count, None)]
+        theirs = [row for row in peers if row["topics"] == count]
+        parts += [f"## {count} topics", "", *_table(ours, theirs), "", *_topics(ours, theirs, runs)]
+    return "\n".join(parts)
+
+
+def _table(ours: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = ["| | iterations | score | perplexity | seconds |", "| --- | ---: | ---: | ---: | ---: |"]
+    named = [(_label(row), row) for row in ours] + [(row["peer"], row) for row in theirs]
+    for name, row in named:
+        made = f"{row['iterations']}" + (f", {row['samples']} samples" if row["samples"] else "")
+        lines.append(f"| {name} | {made} | {row['score']:.4f} | {row['perplexity']:.1f} | {row['seconds']:.2f} |")
+    return lines
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    return str(row["family"]) + ("" if row["start"] == "random" else f", {row['start']}")
+
+
+def _topics(
+    ours: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any]], runs: Mapping[str, Run]
+) -> list[str]:
+    """Show the largest topics of the first that is there, and beside each the others' that share most words with it."""
+    found = {_label(row): _words(runs[row["cell"]]) for row in ours if row["cell"] in runs}
+    found.update({row["peer"]: row["words"] for row in theirs})
+    (leader, leading), *others = found.items()
+    lines = [f"The largest topics of {leader}, and of the others those that share most of their {WORDS} words.", ""]
+    for number, words in enumerate(leading[:SHOWN], start=1):
+        lines.append(f"{number}. {leader}: {_shown(words)}")
+        for name, each in others:
+            if each:
+                near = max(each, key=lambda topic: len(set(topic) & set(words)))
+                lines.append(f"   * {name} ({len(set(near) & set(words))}): {_shown(near)}")
+        lines.append("")
+    return lines
+
+
+def _words(run: Run) -> list[list[str]]:
+    return [[word for word, _ in topic.words] for topic in topics(run.folder.url, WORDS) if topic.share > 0]
+
+
+def _shown(words: Sequence[str]) -> str:
+    """Return words as Markdown code, which no word can break out of."""
+    return " ".join(f"`{word.replace('`', chr(39))}`" for word in words if word.isprintable())

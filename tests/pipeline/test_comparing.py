@@ -1,0 +1,534 @@
+"""Comparisons: their cells and options, what they measure, stopped and gone on with, and beside other libraries."""
+
+import importlib.util
+import io
+import json
+import math
+import re
+import shutil
+import statistics
+import types
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsar.pipeline import compare, evaluate, fit, topics
+from collapsar.pipeline.cohering import coherence
+from collapsar.pipeline.commands.main import main
+from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.grid import Asked, cells_of, number_of, parse_settings, peer_cells
+from collapsar.pipeline.gridview import GridView, lasting
+from collapsar.pipeline.members import member_seed
+from collapsar.pipeline.peers import PEERS, Data, installed, score
+from collapsar.storage.errors import DamagedError, InputError, LockedError, MismatchError, OccupiedError, OptionError
+from collapsar.storage.folder import Folder
+from collapsar.storage.lock import RunLock
+from collapsar.storage.run import Run
+from tests.conftest import planted_rows, write_corpus
+
+GRID = {"families": ("lda", "gibbs-lda"), "topics": (2, 3), "restarts": 2, "iterations": 4, "seed": 3}
+WITH_BETA = {"lda": {"beta": 3.0}, "gibbs-lda": {"beta": 3.0}}
+TIMES = ("seconds", "cell_seconds")
+
+
+@pytest.fixture(scope="module")
+def compared(small, tmp_path_factory):
+    """Two families, two numbers of topics, two restarts; samples of the sampler."""
+    out = tmp_path_factory.mktemp("compared") / "out"
+    return compare(small[0], out, heldout=small[1], samples=2, sample_every=1, settings=WITH_BETA, **GRID)
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch):
+    """Plots take longer than the fits here; only the comparisons that are made once for all tests draw them."""
+    monkeypatch.setattr("collapsar.pipeline.plotting.can_draw", lambda: False)
+
+
+def without_times(rows):
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
+
+
+# What is asked for ------------------------------------------------------------------------------------------------------
+
+
+def test_cells__span_families_by_topics_or_by_what_they_start_from():
+    asked = Asked(("lda", "gibbs-hdp"), topics=(2, 5), start_topics=(1, 4))
+    cells = cells_of(asked, 1)
+    assert [(cell.name, cell.topics, cell.options) for cell in cells] == [
+        ("lda-2", 2, {"topics": 2}),
+        ("lda-5", 5, {"topics": 5}),
+        ("gibbs-hdp-from-1", None, {"start_topics": 1}),
+        ("gibbs-hdp-from-4", None, {"start_topics": 4}),
+    ]
+    assert [cell.start for cell in cells] == ["random", "random", "from 1 topic", "from 4 topics"]
+
+
+def test_cells__begin_with_the_one_that_others_start_from():
+    asked = Asked(("lda",), topics=(2, 5), start_topics=(4, 1), start_from="gibbs-hdp")
+    cells = cells_of(asked, 1)
+    assert [cell.name for cell in cells] == [
+        "gibbs-hdp-from-4",
+        "lda-2",
+        "lda-5",
+        "lda-2-from-gibbs-hdp",
+        "lda-5-from-gibbs-hdp",
+    ]
+    assert [cell.warm for cell in cells] == [False, False, False, True, True]
+    both = cells_of(Asked(("lda", "hdp"), topics=(2, 5), start_from="lda"), 1)
+    assert [cell.name for cell in both][:2] == ["lda-5", "lda-2"]
+    assert not any(cell.warm for cell in both if cell.family == "lda")
+    assert sum(cell.warm for cell in both) == 2
+
+
+def test_cells__keep_samples_of_samplers_alone():
+    asked = Asked(("lda", "gibbs-lda"), topics=(2,), samples=3, sample_every=2, settings={"lda": {"iterations": 9}})
+    ours, sampler = cells_of(asked, 1)
+    assert ours.limits == {"iterations": 9}
+    assert sampler.limits == {"iterations": 200, "samples": 3, "sample_every": 2}
+    assert [load_family(name).SAMPLER for name in ("lda", "hdp", "vb-lda", "gibbs-lda", "gibbs-hdp")] == [False] * 3 + [
+        True
+    ] * 2
+
+
+def test_settings__are_read_by_family_and_option():
+    texts = ["lda.alpha=0.1/K", "vb-lda.document-sweeps=3", "hdp.order=2", 'lda.learn=["beta"]']
+    found = parse_settings(texts)
+    assert found == {
+        "lda": {"alpha": "0.1/K", "learn": ["beta"]},
+        "vb-lda": {"document_sweeps": 3},
+        "hdp": {"order": 2},
+    }
+    cells = cells_of(Asked(("lda", "vb-lda", "hdp"), topics=(4,), settings=found), 1)
+    assert cells[0].options == {"topics": 4, "alpha": 0.025, "learn": ["beta"]}
+    assert cells[1].options == {"topics": 4, "document_sweeps": 3}
+
+
+@given(st.floats(1e-6, 1e6), st.integers(1, 5000))
+def test_a_number_over_k__is_divided_by_the_topics(number, count):
+    assert number_of(f"{number!r}/K", count, "lda.alpha") == number / count
+    assert number_of(f" {number!r} / K ", count, "lda.alpha") == number / count
+
+
+@pytest.mark.parametrize(
+    "text", ["K", "1/k", "1/K/K", "-1/K", "1/2", "__import__('os')/K", "K/2", "inf/K", "1/K;2", ""]
+)
+def test_other_texts__are_evaluated_never(text):
+    assert number_of(text, 4, "lda.alpha") is text
+    with pytest.raises(OptionError, match=r"^--alpha: expected"):
+        cells_of(Asked(("lda",), topics=(4,), settings={"lda": {"alpha": text}}), 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"families": ("ldaa",)}, "unknown family 'ldaa' (did you mean 'lda'?)"),
+        ({"families": ()}, "--families: name one or more"),
+        ({"families": ("lda", "lda")}, "--families: lda is named twice"),
+        ({"topics": ()}, "--topics: name one or more"),
+        ({"topics": (0,)}, "--topics: expected a whole number of 1 or more, found 0"),
+        ({"start_topics": (1, 1)}, "--start-topics: 1 is named twice"),
+        ({"restarts": 0}, "--restarts: expected a whole number of 1 or more"),
+        ({"iterations": 0}, "--iterations: expected"),
+        ({"samples": 2}, "--samples 2: say with --sample-every"),
+        ({"samples": 9, "sample_every": 9, "families": ("gibbs-lda",)}, "--samples 9 --sample-every 9"),
+        ({"start_from": "hpd"}, "unknown family 'hpd' (did you mean 'hdp'?)"),
+        ({"peers": ("sklearn",)}, "--peers: unknown library 'sklearn' (did you mean 'scikit-learn'?)"),
+        ({"settings": {"hdp": {"order": 2}}}, "--set hdp.order: 'hdp' is not compared"),
+        (
+            {"settings": {"lda": {"alhpa": 2}}},
+            "--set lda.alhpa: unknown option of family 'lda' (did you mean 'alpha'?)",
+        ),
+        ({"settings": {"lda": {"topics": 2}}}, "--set lda.topics: the grid has these; say --topics"),
+        ({"settings": {"lda": {"alpha": -1}}}, "--alpha: expected a value greater than 0, found -1"),
+        ({"settings": {"lda": {"iterations": "9"}}}, "--iterations: expected a whole number"),
+        (
+            {"families": ("gibbs-hdp",), "settings": {"gibbs-hdp": {"beta": "1/K"}}},
+            "--set gibbs-hdp.beta=1/K: this family has no K",
+        ),
+        (
+            {"peers": ("gensim",), "settings": {"gensim": {"passes": 2}}},
+            "--set gensim.passes: unknown option of 'gensim'",
+        ),
+        ({"peers": ("gensim",), "settings": {"gensim": {"alpha": "x"}}}, "--set gensim.alpha: expected a number"),
+        ({"seed": 0.5}, "--seed: expected a whole number"),
+        ({"fraction": 0.0}, "--fraction: expected a number between 0 and 1"),
+    ],
+    ids=str,
+)
+def test_options__are_refused_before_anything_is_made(small, tmp_path, options, said):
+    with pytest.raises(OptionError, match=re.escape(said)):
+        compare(small[0], tmp_path / "out", **{"families": ("lda",), "topics": (2,), "iterations": 2, **options})
+    assert not (tmp_path / "out").exists()
+
+
+def test_peer_cells__divide_by_k_too():
+    asked = Asked(("lda",), topics=(4, 8), peers=("gensim",), settings={"gensim": {"alpha": "1/K", "iterations": 5}})
+    assert [(one.name, one.options["alpha"], one.options["iterations"]) for one in peer_cells(asked)] == [
+        ("gensim-4", 0.25, 5),
+        ("gensim-8", 0.125, 5),
+    ]
+
+
+# What is measured -------------------------------------------------------------------------------------------------------
+
+
+def test_the_table__has_what_evaluate_and_the_events_say(small, compared):
+    assert [row["cell"] for row in compared.rows] == ["lda-2", "lda-3", "gibbs-lda-2", "gibbs-lda-3"]
+    for row in compared.rows:
+        place = Path(compared.folder) / "runs" / row["cell"]
+        members = [place / "members/000", place / "members/001"]
+        scores = [evaluate(member, heldout=small[1]).score for member in members]
+        if row["family"] == "lda":
+            told = [[one for one in Run(member).events() if one["event"] == "iteration"][-1] for member in members]
+            assert row["scores"] == [one["score"] for one in told]
+            assert (row["samples"], row["objective"]) == (0, None)
+        else:
+            assert len(list((members[0] / "members").iterdir())) == row["samples"] == 2
+            told = [[one for one in Run(member).events() if one["event"] == "iteration"][-1] for member in members]
+            assert row["objective"] == statistics.fmean(one["objective"] for one in told)
+            assert row["objective_error"] == pytest.approx(np.std([one["objective"] for one in told]))
+        np.testing.assert_allclose(row["scores"], scores, rtol=1e-6)
+        assert row["score"] == pytest.approx(np.mean(scores), rel=1e-6)
+        assert row["score_error"] == pytest.approx(abs(scores[0] - scores[1]) / 2, rel=1e-3)
+        assert row["ensemble_score"] == pytest.approx(evaluate(place, heldout=small[1]).score, rel=1e-12)
+        assert row["ensemble_score"] > row["score"]
+        assert row["perplexity"] == math.exp(-row["score"])
+        assert row["npmi"] == np.mean([coherence(member, small[0]).npmi for member in members])
+        assert row["diversity"] == np.mean([coherence(member, small[0]).diversity for member in members])
+        shares = [sorted((topic.share for topic in topics(member)), reverse=True) for member in members]
+        held = [1 + sum(part < 0.99 for part in np.cumsum(each) / sum(each)) for each in shares]
+        assert row["topics_99"] == np.mean(held)
+        assert 0 < row["seconds"] <= row["cell_seconds"] * 8
+
+
+def test_fits__are_those_of_fit(small, compared, tmp_path):
+    options = {"topics": 3, "beta": 3.0, "iterations": 4, "seed": member_seed(3, 1)}
+    fit(small[0], tmp_path / "one", family="lda", heldout=small[1], **options)
+    last = Run(tmp_path / "one").events()[-2]
+    assert compared.rows[1]["scores"][1] == last["score"]
+
+
+def test_files__hold_the_same_rows(compared):
+    place = Path(compared.folder)
+    kept = pq.read_table(place / "table.parquet").to_pylist()
+    assert kept == list(compared.rows)
+    text = (place / "table.md").read_text()
+    for row in kept:
+        assert f"{row['score']:.4f} ± {row['score_error']:.4f}" in text
+    for word in ("**Score**: document completion", "**Ensemble**", "**Perplexity**", "standard error", "**Seconds**"):
+        assert word in text
+    series = pq.read_table(place / "series.parquet").to_pylist()
+    assert len(series) == 4 * 2 * 4
+    for row in series:
+        assert row["steps"] == row["iteration"] * row["topics"]
+        events = Run(place / f"runs/{row['cell']}/members/{row['restart']:03d}").events()
+        event = next(one for one in events if (one["event"], one["iteration"]) == ("iteration", row["iteration"]))
+        assert (row["score"], row["objective"]) == (event["score"], event.get("objective"))
+    own = [row["seconds"] for row in series if (row["cell"], row["restart"]) == ("lda-2", 1)]
+    assert own == sorted(own)
+    assert not (place / "lock").exists()
+
+
+def test_a_corpus__is_split_where_no_tokens_are_given(small, tmp_path):
+    found = compare(small[0], tmp_path / "out", fraction=0.2, families=("lda",), topics=(2,), restarts=1, iterations=2)
+    parts = [json.loads((tmp_path / "out" / name / "manifest.json").read_text()) for name in ("train", "heldout")]
+    whole = json.loads((Path(small[0]) / "manifest.json").read_text())
+    assert sum(part["tokens"] for part in parts) == whole["tokens"]
+    assert 0.1 < parts[1]["tokens"] / whole["tokens"] < 0.3
+    assert found.rows[0]["score_error"] is None
+    assert found.rows[0]["ensemble_score"] == pytest.approx(found.rows[0]["score"], rel=1e-6)
+
+
+def test_families_that_find_their_topics__are_told_with_them(small, tmp_path):
+    options = {"families": ("gibbs-hdp",), "start_topics": (1, 6), "restarts": 1, "iterations": 5}
+    found = compare(small[0], tmp_path / "out", heldout=small[1], **options)
+    assert [(row["start"], row["topics"]) for row in found.rows] == [("from 1 topic", None), ("from 6 topics", None)]
+    series = pq.read_table(tmp_path / "out/series.parquet").to_pylist()
+    events = Run(tmp_path / "out/runs/gibbs-hdp-from-6/members/000").events()
+    made = np.cumsum([one["topics"] for one in events if one["event"] == "iteration"])
+    assert [row["steps"] for row in series if row["cell"] == "gibbs-hdp-from-6"] == made.tolist()
+    assert all(1 <= row["topics_99"] <= 20 for row in series)
+
+
+# Stopped, and gone on with ----------------------------------------------------------------------------------------------
+
+
+def stopping(cell, iteration):
+    """A sink that stops a comparison in the middle of a cell."""
+
+    def sink(event):
+        if (event.get("cell"), event["event"], event.get("iteration")) == (cell, "iteration", iteration):
+            raise KeyboardInterrupt
+
+    return sink
+
+
+@pytest.mark.parametrize(("cell", "iteration"), [("lda-2", 1), ("lda-3", 2), ("gibbs-lda-3", 4)])
+def test_a_stopped_comparison__goes_on_to_the_same_table(small, compared, tmp_path, cell, iteration):
+    options = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
+    with pytest.raises(KeyboardInterrupt):
+        compare(small[0], tmp_path / "out", sinks=[stopping(cell, iteration)], **options)
+    assert not (tmp_path / "out/lock").exists()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/cells").glob("*.json")}
+    begun = []
+    found = compare(small[0], tmp_path / "out", sinks=[begun.append], **options)
+    assert without_times(found.rows) == without_times(compared.rows)
+    assert all(path.stat().st_mtime_ns == when for path, when in before.items())
+    fitted = {event["cell"] for event in begun if event["event"] == "cell_begins"}
+    names = [row["cell"] for row in compared.rows]
+    assert fitted == set(names[names.index(cell) :])
+    again = []
+    assert compare(small[0], tmp_path / "out", sinks=[again.append], **options).rows == found.rows
+    assert not any(event["event"] == "iteration" for event in again)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"topics": (2,)}, "--topics: the comparison in .* was begun with 2,3, found 2;"),
+        ({"families": ("lda",), "settings": {}}, "--families: .* was begun with lda,gibbs-lda, found lda"),
+        ({"restarts": 3}, "--restarts: .* was begun with 2, found 3"),
+        ({"iterations": 5}, "--iterations: .* was begun with 4, found 5"),
+        ({"seed": 4}, "--seed: .* was begun with 3, found 4"),
+        ({"samples": 3}, "--samples: .* was begun with 2, found 3"),
+        ({"start_from": "hdp"}, "--start-from: .* was begun with none, found hdp"),
+        ({"peers": ("topica",)}, "--peers: .* was begun with none, found topica"),
+        (
+            {"settings": {"lda": {"beta": 4.0}}},
+            "--set: .* was begun with gibbs-lda.beta=3.0 lda.beta=3.0, found lda.beta=4",
+        ),
+        ({"heldout": None}, "--fraction: .* was begun with none, found 0.1"),
+    ],
+    ids=str,
+)
+def test_other_options__are_refused_by_name(small, compared, changed, said):
+    given = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID, **changed}
+    with pytest.raises(OptionError, match=said):
+        compare(small[0], compared.folder, **given)
+
+
+def test_other_corpora_and_folders__are_refused(small, compared, tmp_path):
+    given = {"samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
+    with pytest.raises(OptionError, match=r"^CORPUS: the comparison in"):
+        compare(small[1], compared.folder, heldout=small[1], **given)
+    with pytest.raises(OptionError, match=r"^--heldout: the comparison in"):
+        compare(small[0], compared.folder, heldout=small[0], **given)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter.txt").write_text("dear")
+    with pytest.raises(OccupiedError, match="is no comparison"):
+        compare(small[0], tmp_path / "mine", heldout=small[1], **given)
+    other = write_corpus(tmp_path / "other", planted_rows(5, documents=7), 30)
+    with pytest.raises(MismatchError, match="expected the 60 documents"):
+        compare(small[0], tmp_path / "out", heldout=other, **given)
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_records__are_named_and_nothing_is_overwritten(small, compared, tmp_path):
+    given = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
+    for name in ("compare.json", "cells/lda-3.json"):
+        shutil.copytree(compared.folder, tmp_path / "out")
+        path = tmp_path / "out" / name
+        path.write_bytes(path.read_bytes().replace(b"3", b"4", 1))
+        before = path.read_bytes()
+        with pytest.raises(DamagedError, match=re.escape(str(path))):
+            compare(small[0], tmp_path / "out", **given)
+        assert path.read_bytes() == before
+        shutil.rmtree(tmp_path / "out")
+
+
+def test_a_split_that_holds_nothing_out__leaves_nothing(tmp_path):
+    few = write_corpus(tmp_path / "few", [{0: 1}, {1: 1}], 3)
+    with pytest.raises(InputError):
+        compare(few, tmp_path / "out", families=("lda",), topics=(2,), fraction=1e-9)
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_processes__cannot_work_on_one(small, compared):
+    with RunLock(Folder(compared.folder) / "lock"), pytest.raises(LockedError, match="works on it"):
+        compare(small[0], compared.folder, heldout=small[1], samples=2, sample_every=1, settings=WITH_BETA, **GRID)
+
+
+# From another family's fits ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def started(small, tmp_path_factory):
+    """A comparison that starts from a sampler's fits, whose topics are more than the fewest of the grid."""
+    out = tmp_path_factory.mktemp("started") / "out"
+    options = {"topics": (1, 24), "start_topics": (1, 6), "restarts": 2, "iterations": 4, "seed": 1}
+    return compare(small[0], out, heldout=small[1], families=("lda",), start_from="gibbs-hdp", **options)
+
+
+def test_start_from__fits_from_random_starts_and_from_each_fit(small, started):
+    assert [row["cell"] for row in started.rows] == ["gibbs-hdp-from-6", "lda-1", "lda-24", "lda-24-from-gibbs-hdp"]
+    assert [row["start"] for row in started.rows][-2:] == ["random", "from gibbs-hdp"]
+    place = Path(started.folder) / "runs"
+    for number in range(2):
+        record = Run(place / f"lda-24-from-gibbs-hdp/00{number}").record()
+        assert record["warm"]["url"].endswith(f"gibbs-hdp-from-6/members/00{number}/model")
+    row = started.rows[-1]
+    runs = [place / f"lda-24-from-gibbs-hdp/00{number}" for number in range(2)]
+    np.testing.assert_allclose(row["scores"], [evaluate(run, heldout=small[1]).score for run in runs], rtol=1e-6)
+    assert row["scores"][0] != row["scores"][1]
+    assert row["ensemble_score"] > row["score"]
+
+
+def test_start_from__leaves_out_cells_with_too_few_topics(started):
+    (said,) = started.left_out
+    assert said.startswith("lda-1-from-gibbs-hdp: the fits that it begins from (gibbs-hdp-from-6) have up to ")
+    assert said in (Path(started.folder) / "table.md").read_text()
+
+
+def test_start_from__goes_on_where_it_was_stopped(small, started, tmp_path):
+    options = {"topics": (1, 24), "start_topics": (1, 6), "restarts": 2, "iterations": 4, "seed": 1}
+    options.update(heldout=small[1], families=("lda",), start_from="gibbs-hdp")
+    with pytest.raises(KeyboardInterrupt):
+        compare(small[0], tmp_path / "out", sinks=[stopping("lda-24-from-gibbs-hdp", 3)], **options)
+    found = compare(small[0], tmp_path / "out", **options)
+    assert without_times(found.rows) == without_times(started.rows)
+
+
+# Plots ------------------------------------------------------------------------------------------------------------------
+
+
+def test_plots__are_there_where_matplotlib_is(compared, started):
+    if importlib.util.find_spec("matplotlib") is None:
+        pytest.skip("matplotlib is not installed")
+    whole = {"score-by-topics", "score-by-steps", "score-by-seconds", "objective-by-topics", "objective-by-iterations"}
+    assert set(compared.plots) == whole  # neither family sheds topics
+    assert set(started.plots) == whole - {"objective-by-topics"} | {"topics-by-iterations"}
+    for found in (compared, started):
+        place = Path(found.folder) / "plots"
+        assert {path.name for path in place.iterdir()} == {
+            f"{n}.{kind}" for n in found.plots for kind in ("png", "svg")
+        }
+        assert all((place / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in found.plots)
+        assert all("<svg" in (place / f"{name}.svg").read_text() for name in found.plots)
+
+
+def test_without_matplotlib__all_but_the_plots_is_there(small, compared):
+    events = []
+    options = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
+    found = compare(small[0], compared.folder, sinks=[events.append], **options)
+    assert (found.plots, found.rows) == ((), compared.rows)
+    (notice,) = [event["text"] for event in events if event["event"] == "notice"]
+    assert notice == "no plots: matplotlib is not installed (pip install 'collapsar[plots]')"
+
+
+# Other libraries --------------------------------------------------------------------------------------------------------
+
+
+def test_scores_of_peers__are_means_over_tokens():
+    held = Data(np.array([0, 2, 2, 3]), np.array([0, 2, 1]), np.array([3, 1, 2]), 3)
+    theta, phi = np.array([[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]), np.array([[0.5, 0.25, 0.25], [0.2, 0.4, 0.4]])
+    expected = (3 * math.log(0.5) + math.log(0.25) + 2 * math.log(0.25 * 0.25 + 0.75 * 0.4)) / 6
+    assert score(held, theta, phi) == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize("peer", ["scikit-learn", "gensim", "tomotopy", "topica"])
+def test_peers__are_told_beside_ours(small, tmp_path, peer):
+    if not installed(peer):
+        pytest.skip(f"{peer} is not installed")
+    given = {"families": ("lda",), "topics": (3,), "restarts": 1, "iterations": 6, "samples": 2, "sample_every": 2}
+    given.update(heldout=small[1], peers=(peer,), workers=1, settings={peer: {"beta": 3.0}})
+    found = compare(small[0], tmp_path / "out", **given)
+    (row,) = found.peers
+    assert -20.0 < row["score"] < -1.0
+    if peer == "scikit-learn":  # whose fits come out the same wherever they are made
+        own = types.SimpleNamespace(topics=3, alpha=0.1, beta=3.0, workers=1, seed=0)
+        model = PEERS[peer](Data.read(small[0]), own)
+        model.step(6)
+        assert row["score"] == pytest.approx(score(Data.read(small[1]), *model.estimate()), rel=1e-6)
+    assert row["perplexity"] == math.exp(-row["score"])
+    assert row["samples"] == (2 if peer == "tomotopy" else 0)
+    assert row["seconds"] > 0
+    assert [len(set(words)) for words in row["words"]] == [10, 10, 10]
+    text = (tmp_path / "out/peers.md").read_text()
+    assert f"| {peer} | 6" in text
+    assert f"{row['score']:.4f}" in text
+    assert f"{found.rows[0]['score']:.4f}" in text
+    ours = [word for word, _ in topics(tmp_path / "out/runs/lda-3")[0].words]
+    assert f"1. lda: {' '.join(f'`{word}`' for word in ours)}" in text
+    again = []
+    assert compare(small[0], tmp_path / "out", sinks=[again.append], **given).peers == found.peers
+    assert not any(event["event"] == "cell_begins" for event in again)
+
+
+def test_peers_that_are_missing_or_fail__are_left_out_with_a_reason(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("collapsar.pipeline.comparing.installed", lambda name: name != "gensim")
+    monkeypatch.setattr("collapsar.pipeline.peering.sys.executable", "false")
+    given = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2, "peers": ("gensim", "topica")}
+    found = compare(small[0], tmp_path / "out", heldout=small[1], **given)
+    assert found.left_out == ("gensim: it is not installed", "topica-2: its process ended with code 1")
+    assert found.peers == ()
+    assert "Left out: gensim" in (tmp_path / "out/table.md").read_text()
+
+
+# For people -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_command__prints_the_table_and_says_how_to_go_on(small, tmp_path, capsys, monkeypatch):
+    words = ["compare", small[0], str(tmp_path / "out dir"), "--heldout", small[1], "--families", "lda"]
+    words += [
+        "--topics",
+        "2,3",
+        "--restarts",
+        "2",
+        "--iterations",
+        "3",
+        "--set",
+        "lda.alpha=0.2/K",
+        "--set",
+        "lda.beta=3",
+    ]
+
+    def stopped(*given, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("collapsar.pipeline.comparing.measure", stopped)
+        assert main(words) == 130
+    err = capsys.readouterr().err
+    assert "lda-2 (1 of 2): 2 fits of 3 iterations" in err
+    assert "what is fitted so far is kept; go on with `collapsar compare " in err
+    assert f"'{tmp_path}/out dir' --heldout" in err
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert "| lda | random | 2 | 2 | 3 |" in out
+    assert "lda-3: " in err
+    assert "(2 of 2 done)" in err
+    assert main([*words, "--json", "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    rows = json.loads(out)["cells"]
+    assert err == ""
+    assert [json.loads(row["options"])["alpha"] for row in rows] == [0.1, 0.2 / 3]
+    assert main([*words, "--seed", "1"]) == 1
+    assert "error: --seed: the comparison in" in capsys.readouterr().err
+    assert main(["compare", small[0], str(tmp_path / "x"), "--topics", "2;3"]) == 1
+    assert "--topics: expected whole numbers with commas between, found '2;3'" in capsys.readouterr().err
+    assert main(["compare", small[0], str(tmp_path / "x"), "--set", "alpha=3"]) == 1
+    assert "--set: expected FAMILY.OPTION=VALUE, found 'alpha=3'" in capsys.readouterr().err
+
+
+def test_the_view__counts_cells_and_says_what_is_left(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("collapsar.pipeline.gridview.time.monotonic", lambda: clock[0])
+    stream = io.StringIO()
+    view = GridView(stream)
+    view({"event": "grid", "cells": 3, "done": 1, "work": 300.0, "work_done": 100.0})
+    view({"event": "cell_begins", "cell": "lda-40", "fits": 2, "iterations": 10, "work": 100.0})
+    for iteration in (1, 2, 3, 4, 5):
+        clock[0] += 10.0
+        for member in (0, 1):
+            view({"event": "iteration", "iteration": iteration, "member": member, "cell": "lda-40"})
+    view({"event": "cell_done", "cell": "lda-40", "work": 100.0, "elapsed": 50.0, "score": -7.25, "score_error": 0.01})
+    view({"event": "compared", "rows": 3, "plots": 0})
+    lines = stream.getvalue().splitlines()
+    assert lines[:2] == ["3 cells, 1 done before", "lda-40 (2 of 3): 2 fits of 10 iterations"]
+    assert lines[-2] == "lda-40 (2 of 3): 9 of 20 iterations; 48% of all, about 3 min left"
+    assert lines[-1] == "lda-40: 50 s  score -7.2500 ± 0.0100  (2 of 3 done, about 50 s left)"
+    assert [lasting(seconds) for seconds in (3.4, 300, 7500)] == ["3 s", "5 min", "2 h 05 min"]
