@@ -157,8 +157,8 @@ class Loop:
 
     def _settled(self, state: State, progress: Progress) -> bool:
         """Say whether the run ends here, before its iterations."""
-        waits = progress.iteration < 1 or float(state.globals.get("unsettled", 0)) > 0
-        return not waits and is_settled(progress, self.previous, self.limits)
+        settled = progress.iteration > 0 and is_settled(progress, self.previous, self.limits)
+        return settled and not float(state.globals.get("unsettled", 0)) > 0
 
     def _submit_scores(self, state: State) -> list[Any]:
         return submit_scores(self.problem, self.executor, state) if _due(state.iteration, self.limits) else []
