@@ -28,19 +28,11 @@ from collapsar.workers.kernels.compile import (
     kernel,
     u8,
 )
+from collapsar.workers.kernels.random import mixed
 
 Array = npt.NDArray[Any]
 
-FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 STRIDE = np.uint64(0x9E3779B97F4A7C15)
-
-
-@helper
-def mixed(value: Any) -> Any:
-    """Mix the bits of a whole number so that any change of it changes half of them (the finaliser of splitmix64)."""
-    value = (value ^ (value >> np.uint64(30))) * FIRST
-    value = (value ^ (value >> np.uint64(27))) * SECOND
-    return value ^ (value >> np.uint64(31))
 
 
 @kernel(I8, I4, I4, I4, u8, f8, OUT_I4)

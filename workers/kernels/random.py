@@ -21,7 +21,8 @@ _UNUSED, _UNIT = np.uint64(11), 2.0**-53
 
 
 @helper
-def _mixed(bits: Any) -> Any:
+def mixed(bits: Any) -> Any:
+    """Mix the bits of a whole number so that any change of it changes half of them (the finaliser of splitmix64)."""
     bits = (bits ^ (bits >> _SHIFTS[0])) * _FIRST
     bits = (bits ^ (bits >> _SHIFTS[1])) * _SECOND
     return bits ^ (bits >> _SHIFTS[2])
@@ -30,7 +31,7 @@ def _mixed(bits: Any) -> Any:
 @helper
 def uniform(key: Array, number: int) -> Any:
     """Return a stream's number `number`, uniform on [0, 1) in steps of 2^-53."""
-    bits = _mixed(key[1] ^ _mixed(key[0] + np.uint64(number) * _STEP))
+    bits = mixed(key[1] ^ mixed(key[0] + np.uint64(number) * _STEP))
     return np.float64(bits >> _UNUSED) * _UNIT
 
 
