@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from collapsar.pipeline.compared import CELL_KIND, CELLS, KIND, PARTS, RECORD, RUNS, SUFFIX, VERSION, record_of, row_of
 from collapsar.pipeline.config import ITERATIONS
 from collapsar.pipeline.events import Sink, tell
 from collapsar.pipeline.executor import TLS
@@ -21,13 +22,12 @@ from collapsar.pipeline.peers import installed
 from collapsar.pipeline.plotting import draw
 from collapsar.pipeline.warming import WarmSource
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import CollapsarError, DamagedError, InputError, MismatchError, OccupiedError, OptionError
+from collapsar.storage.errors import CollapsarError, InputError, MismatchError, OccupiedError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lock import RunLock
-from collapsar.storage.records import dump, read_record
+from collapsar.storage.records import dump
 from collapsar.storage.run import Run
 
-RECORD, KIND, CELL_KIND, VERSION = "compare.json", "collapsar-comparison", "collapsar-comparison-cell", 2
 TABLE, TEXT, SERIES_FILE, PEERS_TEXT = "table.parquet", "table.md", "series.parquet", "peers.md"
 
 
@@ -222,7 +222,7 @@ class _Comparing:
                 raise OccupiedError(f"{self._folder.url}: exists, and is no comparison; name a new folder")
             self._folder.make()
             self._folder.create(RECORD, dump({"format": KIND, "version": VERSION, **record}))
-        before = read_record(self._folder, RECORD, KIND, VERSION, oldest=2)
+        before = record_of(self._folder)
         for name, value in record.items():
             if before.get(name) != value:
                 flag = {"corpus": "CORPUS", "settings": "--set"}.get(name, f"--{name.replace('_', '-')}")
@@ -237,7 +237,7 @@ class _Comparing:
         if self._given is not None:
             train, heldout = self._corpus, Corpus(self._given)
         else:
-            places = self._folder / "train", self._folder / "heldout"
+            places = [self._folder / part for part in PARTS]
             if not all(place.exists() for place in places):
                 for place in places:  # one alone is what a process that died has left
                     place.remove()
@@ -251,13 +251,12 @@ class _Comparing:
 
     def _row(self, name: str) -> dict[str, Any] | None:
         """Return what was recorded of a cell; None where it is not done."""
-        folder = self._folder / "cells"
-        return row_of(folder, f"{name}.json") if folder.exists(f"{name}.json") else None
+        return row_of(self._folder, name) if (self._folder / CELLS).exists(name + SUFFIX) else None
 
     def _keep(self, name: str, row: dict[str, Any]) -> None:
         self._owned()
         record = {"format": CELL_KIND, "version": VERSION, "row": row}
-        (self._folder / "cells").write(f"{name}.json", dump(record))
+        (self._folder / CELLS).write(name + SUFFIX, dump(record))
 
     def _do(self, cell: Cell, first: Cell) -> bool:
         """Fit and measure a cell, if that is not done; say whether it could be fitted."""
@@ -279,7 +278,7 @@ class _Comparing:
         return row is not None
 
     def _place(self, cell: Cell) -> Folder:
-        return self._folder / "runs" / cell.name
+        return self._folder / RUNS / cell.name
 
     def _sources(self, cell: Cell, first: Cell) -> list[str] | None:
         """Return the runs that a cell's fits begin from, none for random starts; None where it has too few topics."""
@@ -369,32 +368,6 @@ class _Comparing:
 
     def _tell(self, name: str, **fields: Any) -> None:
         tell(self._sinks, {"event": name, **fields})
-
-
-def row_of(folder: Folder, name: str) -> dict[str, Any]:
-    """Read the record of a cell that is done.
-
-    Parameters
-    ----------
-    folder : Folder
-        The folder ``cells``.
-    name : str
-        The file's name.
-
-    Returns
-    -------
-    dict
-        Its row.
-
-    Raises
-    ------
-    DamagedError
-        The file is no such record.
-    """
-    row = read_record(folder, name, CELL_KIND, VERSION, oldest=2).get("row")
-    if not isinstance(row, dict) or "score" not in row:
-        raise DamagedError(f"{folder.url}/{name}", "expected what a cell came to", "field 'row'")
-    return row
 
 
 def _shown(value: Any) -> str:

@@ -101,7 +101,11 @@ class Description:
 
 
 class FamilyConfig(BaseModel):
-    """Base of the families' options: frozen, no other names, and a description for each."""
+    """Base of the families' options: frozen, no other names, and a description for each.
+
+    A family whose number of topics, or the most of it, is given names that option ``topics``; one that finds their
+    number names what it starts from ``start_topics``. Warm starts and comparisons go by these names.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 

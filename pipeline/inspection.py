@@ -1,10 +1,12 @@
-"""What a folder is: a corpus, a run or a model, and what it holds."""
+"""What a folder is: a corpus, a run, a comparison or a model, and what it holds."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from collapsar.pipeline.compared import RECORD as COMPARISON_RECORD
+from collapsar.pipeline.compared import cells_done, record_of, row_of
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.members import restarts_in, samples_of
 from collapsar.pipeline.opening import Model
@@ -23,12 +25,12 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
     Parameters
     ----------
     path : str or path-like
-        A corpus, a run or a model.
+        A corpus, a run, a comparison or a model.
 
     Returns
     -------
     dict
-        ``kind`` (``corpus``, ``run`` or ``model``) and what it holds.
+        ``kind`` (``corpus``, ``run``, ``comparison`` or ``model``) and what it holds.
 
     Raises
     ------
@@ -42,10 +44,13 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
         return _corpus(Corpus(path), folder)
     if folder.exists(RUN_RECORD):
         return _run(Run(path))
+    if folder.exists(COMPARISON_RECORD):
+        return _comparison(folder)
     if folder.exists(MODEL_RECORD):
         return {"kind": "model", "path": folder.url, **_model(Model(path))}
     raise AbsentError(
-        f"{folder.url}: neither a corpus, a run nor a model; it has no {MANIFEST}, {RUN_RECORD} or {MODEL_RECORD}"
+        f"{folder.url}: no corpus, run, comparison or model; it has no {MANIFEST}, {RUN_RECORD}, "
+        f"{COMPARISON_RECORD} or {MODEL_RECORD}"
     )
 
 
@@ -87,6 +92,13 @@ def _run(run: Run) -> dict[str, Any]:
     if run.model.exists(MODEL_RECORD):
         found["model"] = _model(Model(run.folder.url))
     return found
+
+
+def _comparison(folder: Folder) -> dict[str, Any]:
+    """Say what a comparison was asked for, and the mean score of each cell that is done."""
+    record = {name: value for name, value in record_of(folder).items() if name not in ("format", "version")}
+    cells = {name: row_of(folder, name)["score"] for name in cells_done(folder)}
+    return {"kind": "comparison", "path": folder.url, **record, "cells": cells}
 
 
 def _member(number: int, run: Run) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collapsar.pipeline.compared import PARTS, cells_done, record_of, row_of, runs_there
+from collapsar.pipeline.compared import RECORD as COMPARISON_RECORD
 from collapsar.pipeline.members import member_seed, restarts_in
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.requests import DONE, fingerprint
@@ -42,7 +44,7 @@ class Findings:
     Attributes
     ----------
     kind : str
-        ``corpus``, ``run``, ``checkpoint`` or ``model``.
+        ``corpus``, ``run``, ``comparison``, ``checkpoint`` or ``model``.
     broken : list of str
         What is broken, each beginning with the file; empty where all is well.
     parts : int
@@ -58,11 +60,12 @@ class Findings:
 
 
 def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Findings:
-    """Check a corpus, a run, a checkpoint or a model against its digests and invariants.
+    """Check a corpus, a run, a comparison, a checkpoint or a model against its digests and invariants.
 
     Of a corpus: every file has its digest, and documents, pairs, tokens and the vocabulary's counts add up. Of a model
     and of each checkpoint: every file has its digest, expected counts are conserved (each document's and each word's
-    add up to its tokens), and probabilities sum to one. Of a run: also its record and its events.
+    add up to its tokens), and probabilities sum to one. Of a run: also its record and its events. Of a
+    comparison: all its runs, what was recorded of its cells, and the corpora that it has split off.
 
     Parameters
     ----------
@@ -87,6 +90,7 @@ def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Find
     for name, kind, check in (
         (MANIFEST, "corpus", _corpus),
         (RUN_RECORD, "run", _run),
+        (COMPARISON_RECORD, "comparison", _comparison),
         (CHECKPOINT_RECORD, "checkpoint", _model),
         (MODEL_RECORD, "model", _model),
     ):
@@ -99,7 +103,8 @@ def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Find
                 progress(found.parts)
             return found
     raise AbsentError(
-        f"{folder.url}: neither a corpus, a run nor a model; it has no {MANIFEST}, {RUN_RECORD} or {MODEL_RECORD}"
+        f"{folder.url}: no corpus, run, comparison or model; it has no {MANIFEST}, {RUN_RECORD}, "
+        f"{COMPARISON_RECORD} or {MODEL_RECORD}"
     )
 
 
@@ -182,6 +187,24 @@ def _run(folder: Folder, found: Findings) -> Iterator[str]:
     elif run.model.exists():
         yield f"{run.model.url}/{MODEL_RECORD}: the file is missing"
     yield from _members(run, record, found)
+
+
+def _comparison(folder: Folder, found: Findings) -> Iterator[str]:
+    """Give what is broken of a comparison; the runs of cells that are not done may have no model yet."""
+    try:
+        record_of(folder)
+    except CollapsarError as error:
+        yield str(error)
+    for name in cells_done(folder):
+        try:
+            row_of(folder, name)
+        except CollapsarError as error:
+            yield str(error)
+    for part in PARTS:
+        if (folder / part).exists():
+            yield from _corpus(folder / part, found)
+    for run in runs_there(folder):
+        yield from _run(run.folder, found)
 
 
 def _members(run: Run, record: dict[str, Any], found: Findings) -> Iterator[str]:

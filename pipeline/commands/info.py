@@ -1,4 +1,4 @@
-"""Say what a folder is (a corpus, a run or a model) and what it holds."""
+"""Say what a folder is (a corpus, a run, a comparison or a model) and what it holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from collapsar.pipeline.commands.options import add_json, print_json
 
-HELP = "say what a corpus, run or model is"
+HELP = "say what a corpus, run, comparison or model is"
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001

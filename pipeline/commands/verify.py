@@ -1,4 +1,4 @@
-"""Check a corpus, a run, a checkpoint or a model against its digests.
+"""Check a corpus, run, comparison, checkpoint or model against its digests.
 
 Also what must be true of it: that a corpus's numbers add up, that expected counts
 are conserved and that probabilities sum to one. Names each file that is broken,
@@ -14,7 +14,7 @@ from dataclasses import asdict
 
 from collapsar.pipeline.commands.options import add_json, print_json
 
-HELP = "check a corpus, run or model, and name what is broken"
+HELP = "check a corpus, run, comparison or model, and name what is broken"
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001

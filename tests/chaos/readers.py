@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import scipy.sparse
 
-from collapsar.pipeline.comparing import row_of
+from collapsar.pipeline.compared import row_of
 from collapsar.pipeline.config import read_config
 from collapsar.storage.arrays import DIGESTS, check_arrays, read_arrays, write_arrays
 from collapsar.storage.checkpoint import RECORD as CHECKPOINT
@@ -130,6 +130,12 @@ def _put(name, data, place):
     return Folder(place)
 
 
+def _cell(data, place):
+    (place / "cells").mkdir(parents=True, exist_ok=True)
+    _put("lda-40.json", data, place / "cells")
+    return Folder(place)
+
+
 def _arrays(data, place):
     """A group whose `zarr.json` anybody may have written, with digests that are right."""
     shutil.rmtree(place, ignore_errors=True)
@@ -156,7 +162,7 @@ READERS = {
     "manifest": lambda data, place: Corpus(_put("manifest.json", data, place).path),
     "run": lambda data, place: Run(_put("run.json", data, place).path).record(),
     "events": lambda data, place: Run(_put("events.jsonl", data, place).path).events(),
-    "comparison-cell": lambda data, place: row_of(_put("lda-40.json", data, place), "lda-40.json"),
+    "comparison-cell": lambda data, place: row_of(_cell(data, place), "lda-40"),
     "checkpoint": lambda data, place: Checkpoint(_put(CHECKPOINT, data, place)).record(),
     "model": lambda data, place: StoredModel(_put(MODEL, data, place).path),
     "arrays": _arrays,

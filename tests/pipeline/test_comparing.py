@@ -13,14 +13,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from collapsar.pipeline import compare, evaluate, fit, topics
+from collapsar.pipeline import compare, evaluate, fit, info, topics, verify
 from collapsar.pipeline.cohering import coherence
 from collapsar.pipeline.commands.main import main
-from collapsar.pipeline.contract import load_family
-from collapsar.pipeline.grid import Asked, cells_of, number_of, parse_settings, peer_cells
 from collapsar.pipeline.gridview import GridView, lasting
 from collapsar.pipeline.members import member_seed
 from collapsar.pipeline.peers import PEERS, Data, installed, score
@@ -50,127 +46,6 @@ def undrawn(monkeypatch):
 
 def without_times(rows):
     return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
-
-
-# What is asked for ------------------------------------------------------------------------------------------------------
-
-
-def test_cells__span_families_by_topics_or_by_what_they_start_from():
-    asked = Asked(("lda", "gibbs-hdp"), topics=(2, 5), start_topics=(1, 4))
-    cells = cells_of(asked, 1)
-    assert [(cell.name, cell.topics, cell.options) for cell in cells] == [
-        ("lda-2", 2, {"topics": 2}),
-        ("lda-5", 5, {"topics": 5}),
-        ("gibbs-hdp-from-1", None, {"start_topics": 1}),
-        ("gibbs-hdp-from-4", None, {"start_topics": 4}),
-    ]
-    assert [cell.start for cell in cells] == ["random", "random", "from 1 topic", "from 4 topics"]
-
-
-def test_cells__begin_with_the_one_that_others_start_from():
-    asked = Asked(("lda",), topics=(2, 5), start_topics=(4, 1), start_from="gibbs-hdp")
-    cells = cells_of(asked, 1)
-    assert [cell.name for cell in cells] == [
-        "gibbs-hdp-from-4",
-        "lda-2",
-        "lda-5",
-        "lda-2-from-gibbs-hdp",
-        "lda-5-from-gibbs-hdp",
-    ]
-    assert [cell.warm for cell in cells] == [False, False, False, True, True]
-    both = cells_of(Asked(("lda", "hdp"), topics=(2, 5), start_from="lda"), 1)
-    assert [cell.name for cell in both][:2] == ["lda-5", "lda-2"]
-    assert not any(cell.warm for cell in both if cell.family == "lda")
-    assert sum(cell.warm for cell in both) == 2
-
-
-def test_cells__keep_samples_of_samplers_alone():
-    asked = Asked(("lda", "gibbs-lda"), topics=(2,), samples=3, sample_every=2, settings={"lda": {"iterations": 9}})
-    ours, sampler = cells_of(asked, 1)
-    assert ours.limits == {"iterations": 9}
-    assert sampler.limits == {"iterations": 200, "samples": 3, "sample_every": 2}
-    assert [load_family(name).SAMPLER for name in ("lda", "hdp", "vb-lda", "gibbs-lda", "gibbs-hdp")] == [False] * 3 + [
-        True
-    ] * 2
-
-
-def test_settings__are_read_by_family_and_option():
-    texts = ["lda.alpha=0.1/K", "vb-lda.document-sweeps=3", "hdp.order=2", 'lda.learn=["beta"]']
-    found = parse_settings(texts)
-    assert found == {
-        "lda": {"alpha": "0.1/K", "learn": ["beta"]},
-        "vb-lda": {"document_sweeps": 3},
-        "hdp": {"order": 2},
-    }
-    cells = cells_of(Asked(("lda", "vb-lda", "hdp"), topics=(4,), settings=found), 1)
-    assert cells[0].options == {"topics": 4, "alpha": 0.025, "learn": ["beta"]}
-    assert cells[1].options == {"topics": 4, "document_sweeps": 3}
-
-
-@given(st.floats(1e-6, 1e6), st.integers(1, 5000))
-def test_a_number_over_k__is_divided_by_the_topics(number, count):
-    assert number_of(f"{number!r}/K", count, "lda.alpha") == number / count
-    assert number_of(f" {number!r} / K ", count, "lda.alpha") == number / count
-
-
-@pytest.mark.parametrize(
-    "text", ["K", "1/k", "1/K/K", "-1/K", "1/2", "__import__('os')/K", "K/2", "inf/K", "1/K;2", ""]
-)
-def test_other_texts__are_evaluated_never(text):
-    assert number_of(text, 4, "lda.alpha") is text
-    with pytest.raises(OptionError, match=r"^--alpha: expected"):
-        cells_of(Asked(("lda",), topics=(4,), settings={"lda": {"alpha": text}}), 1)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"families": ("ldaa",)}, "unknown family 'ldaa' (did you mean 'lda'?)"),
-        ({"families": ()}, "--families: name one or more"),
-        ({"families": ("lda", "lda")}, "--families: lda is named twice"),
-        ({"topics": ()}, "--topics: name one or more"),
-        ({"topics": (0,)}, "--topics: expected a whole number of 1 or more, found 0"),
-        ({"start_topics": (1, 1)}, "--start-topics: 1 is named twice"),
-        ({"restarts": 0}, "--restarts: expected a whole number of 1 or more"),
-        ({"iterations": 0}, "--iterations: expected"),
-        ({"samples": 2}, "--samples 2: say with --sample-every"),
-        ({"samples": 9, "sample_every": 9, "families": ("gibbs-lda",)}, "--samples 9 --sample-every 9"),
-        ({"start_from": "hpd"}, "unknown family 'hpd' (did you mean 'hdp'?)"),
-        ({"peers": ("sklearn",)}, "--peers: unknown library 'sklearn' (did you mean 'scikit-learn'?)"),
-        ({"settings": {"hdp": {"order": 2}}}, "--set hdp.order: 'hdp' is not compared"),
-        (
-            {"settings": {"lda": {"alhpa": 2}}},
-            "--set lda.alhpa: unknown option of family 'lda' (did you mean 'alpha'?)",
-        ),
-        ({"settings": {"lda": {"topics": 2}}}, "--set lda.topics: the grid has these; say --topics"),
-        ({"settings": {"lda": {"alpha": -1}}}, "--alpha: expected a value greater than 0, found -1"),
-        ({"settings": {"lda": {"iterations": "9"}}}, "--iterations: expected a whole number"),
-        (
-            {"families": ("gibbs-hdp",), "settings": {"gibbs-hdp": {"beta": "1/K"}}},
-            "--set gibbs-hdp.beta=1/K: this family has no K",
-        ),
-        (
-            {"peers": ("gensim",), "settings": {"gensim": {"passes": 2}}},
-            "--set gensim.passes: unknown option of 'gensim'",
-        ),
-        ({"peers": ("gensim",), "settings": {"gensim": {"alpha": "x"}}}, "--set gensim.alpha: expected a number"),
-        ({"seed": 0.5}, "--seed: expected a whole number"),
-        ({"fraction": 0.0}, "--fraction: expected a number between 0 and 1"),
-    ],
-    ids=str,
-)
-def test_options__are_refused_before_anything_is_made(small, tmp_path, options, said):
-    with pytest.raises(OptionError, match=re.escape(said)):
-        compare(small[0], tmp_path / "out", **{"families": ("lda",), "topics": (2,), "iterations": 2, **options})
-    assert not (tmp_path / "out").exists()
-
-
-def test_peer_cells__divide_by_k_too():
-    asked = Asked(("lda",), topics=(4, 8), peers=("gensim",), settings={"gensim": {"alpha": "1/K", "iterations": 5}})
-    assert [(one.name, one.options["alpha"], one.options["iterations"]) for one in peer_cells(asked)] == [
-        ("gensim-4", 0.25, 5),
-        ("gensim-8", 0.125, 5),
-    ]
 
 
 # What is measured -------------------------------------------------------------------------------------------------------
@@ -338,6 +213,37 @@ def test_damaged_records__are_named_and_nothing_is_overwritten(small, compared, 
             compare(small[0], tmp_path / "out", **given)
         assert path.read_bytes() == before
         shutil.rmtree(tmp_path / "out")
+
+
+def test_a_comparison__is_told_and_checked_with_all_its_runs(small, compared, tmp_path):
+    found = info(compared.folder)
+    assert found["kind"] == "comparison"
+    assert found["families"] == ["lda", "gibbs-lda"]
+    assert found["cells"] == {row["cell"]: row["score"] for row in compared.rows}
+    assert verify(compared.folder).broken == []
+    shutil.copytree(compared.folder, tmp_path / "out")
+    for path in (tmp_path / "out/cells/lda-3.json", tmp_path / "out/runs/lda-2/members/001/run.json"):
+        path.write_bytes(path.read_bytes()[:-9])
+    broken = verify(tmp_path / "out").broken
+    assert [one.split(":")[0].removeprefix(f"{tmp_path}/out/") for one in broken] == [
+        "cells/lda-3.json",
+        "runs/lda-2/members/001/run.json",
+    ]
+
+
+def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
+    given = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2, "start_from": "gibbs-lda"}
+    out = compare(small[0], tmp_path / "out", **given).folder
+    whole = verify(out)
+    assert (whole.kind, whole.broken) == ("comparison", [])
+    shutil.copytree(out, tmp_path / "damaged")
+    shard = next((tmp_path / "damaged/heldout").rglob("*.parquet"))
+    shard.write_bytes(shard.read_bytes()[:-9])
+    damaged = next((tmp_path / "damaged/runs/lda-2-from-gibbs-lda/000").rglob("events.jsonl"))
+    damaged.write_bytes(b"{")
+    found = verify(tmp_path / "damaged").broken
+    assert any(str(shard) in one for one in found)
+    assert any(str(damaged) in one for one in found)
 
 
 def test_a_split_that_holds_nothing_out__leaves_nothing(tmp_path):

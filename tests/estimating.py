@@ -1,0 +1,34 @@
+"""What the tests of estimators share."""
+
+import numpy as np
+
+from collapsar.pipeline.contract import family_names
+from collapsar.pipeline.estimators import CollapsedHDP, CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
+
+ALL = (CollapsedLDA, CollapsedHDP, VariationalLDA, GibbsLDA, GibbsHDP)
+THERE = [one for one in ALL if one.FAMILY in family_names()]
+COLLAPSED = [CollapsedLDA, CollapsedHDP]
+
+
+def small_of(cls, **more):
+    """An estimator of few topics and sweeps."""
+    return cls(**{"n_components": 3, "max_iter": 5, "random_state": 0, "n_jobs": 1, **more})
+
+
+def matrix_of(rows, words=30):
+    counts = np.zeros((len(rows), words), dtype=np.int64)
+    for number, row in enumerate(rows):
+        for word, count in row.items():
+            counts[number, word] = count
+    return counts
+
+
+def bits(estimator):
+    """All that an estimator has fitted, as bytes."""
+    parts = [estimator._fitted.globals, *(block.rows for block in estimator._fitted.blocks)]
+    return [(name, np.asarray(part[name]).tobytes()) for part in parts for name in sorted(part)]
+
+
+def model_bits(model):
+    parts = [model.globals, *(model.rows(number) for number in range(len(model.blocks)))]
+    return [(name, np.asarray(part[name]).tobytes()) for part in parts for name in sorted(part)]
