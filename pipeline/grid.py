@@ -10,7 +10,9 @@ from typing import Any
 
 from collapsar.pipeline.config import ITERATIONS, KINDS, Limits, make_config, parse_setting
 from collapsar.pipeline.contract import family_names, load_family, require_schedule
-from collapsar.pipeline.peers import PEERS, SAMPLERS
+from collapsar.pipeline.peers import ALL as PEERS
+from collapsar.pipeline.peers import SAMPLERS
+from collapsar.pipeline.peers_hdp import ALPHA, FINDING, STARTING
 from collapsar.storage.errors import OptionError, suggestion
 
 TOPICS, STARTS, RESTARTS = (40, 80, 120), (1, 100), 10
@@ -75,11 +77,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class PeerCell:
-    """One fit of another library: its name, K, and the options."""
+    """One fit of another library: its name, K (None where it finds it), what it starts from, and the options."""
 
     name: str
     peer: str
-    topics: int
+    topics: int | None
+    start: int
     options: dict[str, Any]
 
 
@@ -299,7 +302,7 @@ def _cell(
 
 
 def peer_cells(asked: Asked) -> list[PeerCell]:
-    """List the fits of other libraries, one a library and number of topics.
+    """List the fits of other libraries, one a library and number of topics, or number that it starts from.
 
     Parameters
     ----------
@@ -316,12 +319,21 @@ def peer_cells(asked: Asked) -> list[PeerCell]:
     OptionError
         An option is unknown or out of range.
     """
-    return [_peer_cell(asked, peer, topics) for peer in asked.peers for topics in asked.topics]
+    cells: list[PeerCell] = []
+    for peer in asked.peers:
+        if peer not in FINDING:
+            cells += [_peer_cell(asked, peer, topics, topics, f"{peer}-{topics}") for topics in asked.topics]
+        elif peer in STARTING:
+            cells += [_peer_cell(asked, peer, None, start, f"{peer}-from-{start}") for start in asked.start_topics]
+        else:
+            cells.append(_peer_cell(asked, peer, None, 1, peer))
+    return cells
 
 
-def _peer_cell(asked: Asked, peer: str, topics: int) -> PeerCell:
+def _peer_cell(asked: Asked, peer: str, topics: int | None, start: int, name: str) -> PeerCell:
     known = {**PEER_OPTIONS, **(SAMPLING if peer in SAMPLERS else {})}
-    options: dict[str, Any] = {**PRIORS, "iterations": asked.iterations, "samples": 0, "sample_every": 0}
+    priors = {**PRIORS, "alpha": ALPHA} if peer in FINDING else PRIORS
+    options: dict[str, Any] = {**priors, "iterations": asked.iterations, "samples": 0, "sample_every": 0}
     options.update({name: getattr(asked, name) for name in SAMPLING if name in known})
     for option, value in asked.settings.get(peer, {}).items():
         named, kind = f"{peer}.{option}", known.get(option)
@@ -333,7 +345,7 @@ def _peer_cell(asked: Asked, peer: str, topics: int) -> PeerCell:
             raise OptionError(f"--set {named}: expected {KINDS[kind]}, found {value!r}")
         options[option] = number
     Limits(**{name: options[name] for name in ("iterations", "samples", "sample_every")}).sampled(1)
-    return PeerCell(f"{peer}-{topics}", peer, topics, options)
+    return PeerCell(name, peer, topics, start, options)
 
 
 def all_families() -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from collapsar.pipeline.describing import topics
-from collapsar.pipeline.grid import PeerCell
+from collapsar.pipeline.grid import RANDOM, PeerCell
+from collapsar.pipeline.peers_hdp import STARTING
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.run import Run
 
@@ -22,7 +23,9 @@ NOTES = """\
 Score: document completion, the mean over the held-out tokens of log sum_k theta_dk phi_kw, in nats, for all alike;
 perplexity is exp(-score). Of samplers with samples, the mean of their predictions. Seconds: of ours the work of a fit
 (see table.md), mean over the restarts; of others their fitting alone, one fit. An iteration of one is not worth one of
-another. The others have a_k = 0.1 and b_w = 100/W unless options said otherwise.
+another. Restarts averaged: the mean of the predictions of all, and the work of all. Topics (99%): how many of the
+largest topics hold 99% of the tokens. The others have a_k = 0.1 (HDPs: alpha = gamma = 1) and b_w = 100/W unless
+options said otherwise; those that find the number of topics stand in every table.
 """
 
 
@@ -43,12 +46,12 @@ def fit_peer(cell: PeerCell, train: Corpus, heldout: Corpus, seed: int, workers:
     Returns
     -------
     dict
-        ``peer``, ``topics``, ``iterations``, ``samples``, ``score``, ``perplexity``, ``seconds`` and ``words``, the top
-        ones of each topic, the largest first; or ``error`` where it failed.
+        ``peer``, ``topics``, ``start``, ``iterations``, ``samples``, ``score``, ``perplexity``, ``seconds``,
+        ``topics_99`` and ``words``, the top ones of each topic, the largest first; or ``error`` where it failed.
     """
     given = {"train": train.folder.address, "heldout": heldout.folder.address, "seed": seed, **cell.options}
     cores = workers or os.cpu_count() or 1
-    given.update(peer=cell.peer, topics=cell.topics, workers=cores, words=WORDS)
+    given.update(peer=cell.peer, topics=cell.start, workers=cores, words=WORDS)
     command = [sys.executable, "-m", "collapsar.pipeline.peers", json.dumps(given)]
     environment = {**os.environ, **ONE_THREAD}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
@@ -58,7 +61,8 @@ def fit_peer(cell: PeerCell, train: Corpus, heldout: Corpus, seed: int, workers:
         said = (done.stderr.strip().splitlines() or [f"its process ended with code {done.returncode}"])[-1]
         return {"error": said}
     found: dict[str, Any] = json.loads(lines[-1])
-    row = {"peer": cell.peer, "topics": cell.topics, "iterations": cell.options["iterations"]}
+    start = f"from {cell.start} topic{'s' * (cell.start > 1)}" if cell.peer in STARTING else RANDOM
+    row = {"peer": cell.peer, "topics": cell.topics, "start": start, "iterations": cell.options["iterations"]}
     return {**row, **found, "perplexity": math.exp(-found["score"])}
 
 
@@ -80,32 +84,43 @@ def peers_text(rows: Sequence[Mapping[str, Any]], peers: Sequence[Mapping[str, A
         The text.
     """
     parts = ["# Beside other libraries", "", NOTES]
-    for count in sorted({row["topics"] for row in peers}):
-        ours = [row for row in rows if row["topics"] in (count, None)]
-        theirs = [row for row in peers if row["topics"] == count]
-        parts += [f"## {count} topics", "", *_table(ours, theirs), "", *_topics(ours, theirs, runs)]
+    for count in sorted({row["topics"] for row in peers if row["topics"] is not None}) or [None]:
+        shown = None if count is None else (count, None)
+        ours, theirs = (
+            {_label(row, count): row for row in each if shown is None or row["topics"] in shown}
+            for each in (rows, peers)
+        )
+        title = "Topics are found" if count is None else f"{count} topics"
+        parts += [f"## {title}", "", *_table(ours, theirs), "", *_topics(ours, theirs, runs)]
     return "\n".join(parts)
 
 
-def _table(ours: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any]]) -> list[str]:
-    lines = ["| | iterations | score | perplexity | seconds |", "| --- | ---: | ---: | ---: | ---: |"]
-    named = [(_label(row), row) for row in ours] + [(row["peer"], row) for row in theirs]
-    for name, row in named:
+def _table(ours: Mapping[str, Mapping[str, Any]], theirs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Tell scores and times, of several restarts also what their mean prediction scores and all of them took."""
+    lines = ["| | iterations | score | perplexity | seconds | topics (99%) |", "| --- |" + " ---: |" * 5]
+    for name, row in (*ours.items(), *theirs.items()):
         made = f"{row['iterations']}" + (f", {row['samples']} samples" if row["samples"] else "")
-        lines.append(f"| {name} | {made} | {row['score']:.4f} | {row['perplexity']:.1f} | {row['seconds']:.2f} |")
+        figures = f"{row['score']:.4f} | {row['perplexity']:.1f} | {row['seconds']:.2f} | {row['topics_99']:.0f}"
+        lines.append(f"| {name} | {made} | {figures} |")
+        if row.get("restarts", 1) > 1:
+            score, took = row["ensemble_score"], row["seconds"] * row["restarts"]
+            several = f"{name}, {row['restarts']} restarts averaged"
+            lines.append(f"| {several} | {made} | {score:.4f} | {math.exp(-score):.1f} | {took:.2f} | |")
     return lines
 
 
-def _label(row: Mapping[str, Any]) -> str:
-    return str(row["family"]) + ("" if row["start"] == "random" else f", {row['start']}")
+def _label(row: Mapping[str, Any], count: int | None) -> str:
+    """Name a fit: with its number of topics, where the table is not of one number."""
+    topics = "" if count is not None or row["topics"] is None else f", K = {row['topics']}"
+    return str(row.get("family") or row["peer"]) + topics + ("" if row["start"] == RANDOM else f", {row['start']}")
 
 
 def _topics(
-    ours: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any]], runs: Mapping[str, Run]
+    ours: Mapping[str, Mapping[str, Any]], theirs: Mapping[str, Mapping[str, Any]], runs: Mapping[str, Run]
 ) -> list[str]:
     """Show the largest topics of the first that is there, and beside each the others' that share most words with it."""
-    found = {_label(row): _words(runs[row["cell"]]) for row in ours if row["cell"] in runs}
-    found.update({row["peer"]: row["words"] for row in theirs})
+    found = {name: _words(runs[row["cell"]]) for name, row in ours.items() if row["cell"] in runs}
+    found.update({name: row["words"] for name, row in theirs.items()})
     (leader, leading), *others = found.items()
     lines = [f"The largest topics of {leader}, and of the others those that share most of their {WORDS} words.", ""]
     for number, words in enumerate(leading[:SHOWN], start=1):

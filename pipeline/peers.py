@@ -21,6 +21,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from collapsar.pipeline.peers_hdp import FINDING
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -263,9 +265,10 @@ class Gensim:
 
 
 PEERS: dict[str, Any] = {"scikit-learn": Sklearn, "gensim": Gensim, "tomotopy": Tomotopy, "topica": Topica}
-MODULES = {name: name for name in PEERS} | {"scikit-learn": "sklearn"}
+ALL: dict[str, Any] = {**PEERS, **FINDING}
+MODULES = {name: name.removesuffix("-hdp") for name in ALL} | {"scikit-learn": "sklearn"}
 RESTARTS = {"topica", "gensim", "scikit-learn"}  # a longer fit begins anew, so its time is not the sum of the steps
-SAMPLERS = {"tomotopy"}
+SAMPLERS = {"tomotopy", "tomotopy-hdp"}
 
 
 def installed(name: str) -> bool:
@@ -285,12 +288,13 @@ def fitted(given: SimpleNamespace) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``score``, ``seconds``, ``samples`` that were averaged, and ``words``, those of the largest topic first.
+        ``score``, ``seconds``, ``samples`` that were averaged, ``topics_99``, how many of the largest topics hold 99%
+        of the tokens, and ``words``, those of the largest topic first.
     """
     from collapsar.storage.corpus import Corpus
 
     data, held = Data.read(given.train), Data.read(given.heldout)
-    peer: Peer = PEERS[given.peer](data, given)
+    peer: Peer = ALL[given.peer](data, given)
     last, samples = given.iterations, given.samples
     ends = [last - back * given.sample_every for back in reversed(range(samples))] or [last]
     probability, seconds = np.zeros(held.words.size), 0.0
@@ -303,9 +307,12 @@ def fitted(given: SimpleNamespace) -> dict[str, Any]:
         probability += chances(held, theta, phi) / len(ends)
     lengths = np.bincount(np.repeat(np.arange(data.offsets.size - 1), np.diff(data.offsets)), weights=data.counts)
     lengths = np.pad(lengths, (0, data.offsets.size - 1 - lengths.size))
-    names, falling = Corpus(given.train).vocabulary.words, np.argsort(-(lengths @ theta), kind="stable")
+    names, sizes = Corpus(given.train).vocabulary.words, lengths @ theta
+    falling, held_by = np.argsort(-sizes, kind="stable"), np.cumsum(np.sort(sizes)[::-1])
+    enough = int(np.searchsorted(held_by, 0.99 * held_by[-1])) + 1
     words = [[names[word] for word in np.argsort(-phi[k], kind="stable")[: given.words]] for k in falling]
-    return {"score": score_of(held, probability), "seconds": seconds, "samples": samples, "words": words}
+    found = {"score": score_of(held, probability), "seconds": seconds, "samples": samples}
+    return {**found, "topics_99": enough, "words": words}
 
 
 def main() -> None:

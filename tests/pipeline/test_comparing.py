@@ -7,7 +7,6 @@ import math
 import re
 import shutil
 import statistics
-import types
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from collapsar.pipeline.cohering import coherence
 from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.gridview import GridView, lasting
 from collapsar.pipeline.members import member_seed
-from collapsar.pipeline.peers import PEERS, Data, installed, score
 from collapsar.storage.errors import DamagedError, InputError, LockedError, MismatchError, OccupiedError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lock import RunLock
@@ -323,55 +321,6 @@ def test_without_matplotlib__all_but_the_plots_is_there(small, compared):
     assert (found.plots, found.rows) == ((), compared.rows)
     (notice,) = [event["text"] for event in events if event["event"] == "notice"]
     assert notice == "no plots: matplotlib is not installed (pip install 'collapsar[plots]')"
-
-
-# Other libraries --------------------------------------------------------------------------------------------------------
-
-
-def test_scores_of_peers__are_means_over_tokens():
-    held = Data(np.array([0, 2, 2, 3]), np.array([0, 2, 1]), np.array([3, 1, 2]), 3)
-    theta, phi = np.array([[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]), np.array([[0.5, 0.25, 0.25], [0.2, 0.4, 0.4]])
-    expected = (3 * math.log(0.5) + math.log(0.25) + 2 * math.log(0.25 * 0.25 + 0.75 * 0.4)) / 6
-    assert score(held, theta, phi) == pytest.approx(expected, rel=1e-14)
-
-
-@pytest.mark.parametrize("peer", ["scikit-learn", "gensim", "tomotopy", "topica"])
-def test_peers__are_told_beside_ours(small, tmp_path, peer):
-    if not installed(peer):
-        pytest.skip(f"{peer} is not installed")
-    given = {"families": ("lda",), "topics": (3,), "restarts": 1, "iterations": 6, "samples": 2, "sample_every": 2}
-    given.update(heldout=small[1], peers=(peer,), workers=1, settings={peer: {"beta": 3.0}})
-    found = compare(small[0], tmp_path / "out", **given)
-    (row,) = found.peers
-    assert -20.0 < row["score"] < -1.0
-    if peer == "scikit-learn":  # whose fits come out the same wherever they are made
-        own = types.SimpleNamespace(topics=3, alpha=0.1, beta=3.0, workers=1, seed=0)
-        model = PEERS[peer](Data.read(small[0]), own)
-        model.step(6)
-        assert row["score"] == pytest.approx(score(Data.read(small[1]), *model.estimate()), rel=1e-6)
-    assert row["perplexity"] == math.exp(-row["score"])
-    assert row["samples"] == (2 if peer == "tomotopy" else 0)
-    assert row["seconds"] > 0
-    assert [len(set(words)) for words in row["words"]] == [10, 10, 10]
-    text = (tmp_path / "out/peers.md").read_text()
-    assert f"| {peer} | 6" in text
-    assert f"{row['score']:.4f}" in text
-    assert f"{found.rows[0]['score']:.4f}" in text
-    ours = [word for word, _ in topics(tmp_path / "out/runs/lda-3")[0].words]
-    assert f"1. lda: {' '.join(f'`{word}`' for word in ours)}" in text
-    again = []
-    assert compare(small[0], tmp_path / "out", sinks=[again.append], **given).peers == found.peers
-    assert not any(event["event"] == "cell_begins" for event in again)
-
-
-def test_peers_that_are_missing_or_fail__are_left_out_with_a_reason(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("collapsar.pipeline.comparing.installed", lambda name: name != "gensim")
-    monkeypatch.setattr("collapsar.pipeline.peering.sys.executable", "false")
-    given = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2, "peers": ("gensim", "topica")}
-    found = compare(small[0], tmp_path / "out", heldout=small[1], **given)
-    assert found.left_out == ("gensim: it is not installed", "topica-2: its process ended with code 1")
-    assert found.peers == ()
-    assert "Left out: gensim" in (tmp_path / "out/table.md").read_text()
 
 
 # For people -------------------------------------------------------------------------------------------------------------

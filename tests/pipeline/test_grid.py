@@ -124,6 +124,17 @@ def test_options__are_refused_before_anything_is_made(small, tmp_path, options, 
     assert not (tmp_path / "out").exists()
 
 
+def test_peer_cells__of_those_that_find_their_topics__are_by_what_they_start_from():
+    asked = Asked(("lda",), topics=(4, 8), start_topics=(1, 5), peers=("tomotopy-hdp", "gensim-hdp", "topica"))
+    assert [(one.name, one.topics, one.start) for one in peer_cells(asked)] == [
+        ("tomotopy-hdp-from-1", None, 1),
+        ("tomotopy-hdp-from-5", None, 5),
+        ("gensim-hdp", None, 1),
+        ("topica-4", 4, 4),
+        ("topica-8", 8, 8),
+    ]
+
+
 def test_peer_cells__divide_by_k_too():
     asked = Asked(("lda",), topics=(4, 8), peers=("gensim",), settings={"gensim": {"alpha": "1/K", "iterations": 5}})
     assert [(one.name, one.options["alpha"], one.options["iterations"]) for one in peer_cells(asked)] == [
