@@ -26,6 +26,10 @@ LAST = 0.75  # of all sweeps: then the tokens count again
 LEAST_SWEEPS = 100  # of a run: with fewer, topics have no time to settle after the last round
 IDLE, FEW = 4, 0.02  # so many rounds in a row that moved less than this share of the topics end the search
 WORTH = 0.1  # of the topics; if the first round moves fewer, the truncation is not too large
+WORST = -1e6  # of scores, in nats a token
+FALL = (
+    0.5  # nats, over the root of how many are held out: a round whose score lies so far below the best ends the search
+)
 LIKE = 5  # topics most like each that it may merge with
 DELETES, FEWEST, MOST = 0.25, 20, 100  # of the topics, the smallest, may be deleted; at least and at most so many
 MOST_TOPICS = 1024  # of a truncation: products of all pairs of topics are made, 8 MB then
@@ -47,11 +51,12 @@ def begun(iterations: int) -> Made:
     -------
     dict of str to numpy.ndarray
         ``moves_last`` (the sweep after which there are no rounds), ``moves_idle``, and the numbers of ``merges``,
-        ``deletes`` and ``splits`` so far.
+        ``deletes`` and ``splits`` so far; ``moves_best``, the best that held-out tokens have scored in a round.
     """
     counts = {name: np.array(0) for name in ("moves_idle", "merges", "deletes", "splits", "split_until")}
     split = {"split_pairs": np.zeros((2, 0), dtype=np.int64), "split_tried": np.array(False)}
-    return {**counts, **split, "moves_last": np.array(int(LAST * iterations))}
+    last = {"moves_last": np.array(int(LAST * iterations)), "moves_best": np.array(WORST)}
+    return {**counts, **split, **last}
 
 
 def possible(iterations: int) -> bool:
@@ -149,6 +154,8 @@ def _carried_out(before: Arrays, after: Arrays, delta: Delta) -> Made:
     alive = np.array(before["topic_alive"])
     chosen = _Chosen(np.arange(alive.size), np.zeros(alive.size, dtype=bool))
     were_split = int(before["split_pairs"].shape[1])
+    held = max(float(delta["held_score"][1]), 1.0)
+    score, fallen = float(delta["held_score"][0]) / held, float(before["moves_best"]) - FALL / np.sqrt(held)
     _choose_merges(chosen, before, after, delta, SPLIT_ERRORS if were_split else MERGE_ERRORS)
     _choose_deletes(chosen, before, delta, int(alive.sum()))
     result: Made = {
@@ -158,6 +165,9 @@ def _carried_out(before: Arrays, after: Arrays, delta: Delta) -> Made:
         "delete_spill": np.zeros((0, alive.size)),
     }
     found = chosen.merges + chosen.deletes
+    if not were_split and score < fallen:  # moves that gained one by one have lost together
+        return {**result, "moves_idle": np.array(IDLE)}
+    result["moves_best"] = np.array(max(score, float(before["moves_best"])))
     if were_split:  # those that go together again have changed nothing
         result["splits"] = before["splits"] + were_split - chosen.merges
         chosen.merges = 0

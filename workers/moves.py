@@ -211,6 +211,7 @@ class Judge:
         self._held = held_out(shard, globals, float(globals["held_share"]))
         self._sums = np.zeros((2, self._kept.size)), np.zeros((2, self._deletes.size))
         self._spill = np.zeros((self._deletes.size, topics))
+        self._score = np.zeros(2)
 
     def see(self, portion: Portion, working: Rows, parameters: Parameters) -> None:
         """Add a portion."""
@@ -223,12 +224,12 @@ class Judge:
             return
         lists = portion.lists, portion.topic, portion.count, portion.rest
         candidates = parameters.total, self._kept, self._merged
-        judging.judge_merges(offsets, position, held, *lists, *rows, *candidates, *self._sums[0])
+        judging.judge_merges(offsets, position, held, *lists, *rows, *candidates, *self._sums[0], self._score)
         spilt = working.background, self._number, self._spilt
         judging.judge_deletes(offsets, position, counts, held, *where, *rows, *spilt, *self._sums[1])
 
     def parts(self) -> dict[str, Part]:
-        """Return what was added up: ``delete_spill``, or ``merge_gain`` and ``delete_gain`` with their squares."""
+        """Return what was added up: ``delete_spill``, or gains with their squares, and ``held_score``."""
         if not self.ask:
             return {}
         if self.ask == 1:
@@ -239,6 +240,7 @@ class Judge:
             "merge_square": fresh(merge_square),
             "delete_gain": fresh(delete),
             "delete_square": fresh(delete_square),
+            "held_score": fresh(self._score),
         }
 
 

@@ -35,8 +35,8 @@ EPILOG = """examples:
   collapsar compare kos out --families lda --peers scikit-learn,gensim --set gensim.iterations=20
 
 --set takes a family's options (`collapsar fit --family FAMILY --help`) and iterations, samples, sample_every,
-score_every, local_sweeps; of a peer iterations, alpha, beta (and samples, sample_every of tomotopy). A number over K, such
-as 0.1/K, is that number divided by the cell's number of topics; nothing else is computed."""
+score_every, local_sweeps; of a peer iterations, alpha, beta (of tomotopy also samples, sample_every). A number
+over K, such as 0.1/K, is that number divided by the cell's number of topics; nothing else is computed."""
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:

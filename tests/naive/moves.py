@@ -71,6 +71,17 @@ def judge_merges(
     return result
 
 
+def score(offsets, position, held, lists, topic, active_count, rest, a, b, totals, row_topic):
+    """The sum of the log probabilities of the tokens that are held out, and how many they are."""
+    result = np.zeros(2)
+    for d, (first, last) in enumerate(pairwise(offsets)):
+        own = slice(lists[d], lists[d + 1])
+        mine = theta(a, topic[own], active_count[own], rest[d])
+        p = phi(b, totals, row_topic)[position[first:last]] @ mine / mine.sum()
+        result += held[first:last] @ np.log(p), held[first:last].sum()
+    return result
+
+
 def handed_on(k, rows, counts, q, own, theta, phi):
     """Where a document's tokens of a topic that it lists go: to all other topics, by the update without it."""
     result = np.zeros(theta.size)

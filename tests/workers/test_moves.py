@@ -74,13 +74,18 @@ def test_hold_out__takes_the_share_that_it_is_told(share):
 
 def merges(state, rows, held, kept, gone):
     """What merging gains, and squares, by the kernel."""
-    gain, square = np.ones(len(kept)), np.ones(len(kept))
+    return judged(state, rows, held, kept, gone)[0]
+
+
+def judged(state, rows, held, kept, gone):
+    """What merging gains, and squares; and what the tokens score as things are, and their number."""
+    gain, square, score = np.ones(len(kept)), np.ones(len(kept)), np.ones(2)
     offsets, position, _ = state.given
     lists = state.lists, state.topic, *state.counts
     candidates = rows["b"].sum(), np.array(kept, dtype=np.int64), np.array(gone, dtype=np.int64)
     parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"]
-    judging.judge_merges(offsets, position, held, *lists, *parts, *candidates, gain, square)
-    return np.stack([gain, square]) - 1
+    judging.judge_merges(offsets, position, held, *lists, *parts, *candidates, gain, square, score)
+    return np.stack([gain, square]) - 1, score - 1
 
 
 def all_pairs(topics):
@@ -91,11 +96,12 @@ def all_pairs(topics):
 def test_judge_merges__equals_its_twin(state, extra, key, share):
     rows, held = state.rows(extra), held_out(state.shard, key, share)
     kept, gone = all_pairs(state.topics)
-    found = merges(state, rows, held, kept, gone)
-    offsets, position, _ = state.given
-    parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"], rows["b"].sum(), kept, gone
-    twin = naive.judge_merges(offsets, position, held, state.lists, state.topic, *state.counts, *parts)
+    found, score = judged(state, rows, held, kept, gone)
+    where = *state.given[:2], held, state.lists, state.topic, *state.counts
+    parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"]
+    twin = naive.judge_merges(*where, *parts, rows["b"].sum(), kept, gone)
     np.testing.assert_allclose(found, twin, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(score, naive.score(*where, *parts), rtol=1e-7, atol=1e-10)
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), KEYS)

@@ -53,7 +53,7 @@ def _probabilities(row: int, b: float, theta: Array, totals: Array, row_topic: A
     return s
 
 
-@kernel(I8, I4, I4, I8, U2, F4, F4, F8, F8, F8, F4_2, f8, I8, I8, OUT_F8, OUT_F8)
+@kernel(I8, I4, I4, I8, U2, F4, F4, F8, F8, F8, F4_2, f8, I8, I8, OUT_F8, OUT_F8, OUT_F8)
 def judge_merges(
     offsets: Array,
     position: Array,
@@ -71,6 +71,7 @@ def judge_merges(
     merged: Array,
     gain: Array,
     square: Array,
+    score: Array,
 ) -> None:
     """Add what merging pairs of topics gains on held-out tokens; twin: `naive.moves.judge_merges`.
 
@@ -94,8 +95,10 @@ def judge_merges(
         Topics k and l of each candidate.
     gain, square : float64, shape (candidates,)
         Increased by sum c delta and sum c delta^2.
+    score : float64, shape (2,)
+        Increased by sum c log p, p being the probability of a held-out token's word as things are, and sum c.
     """
-    all_prior = prior.sum()
+    all_prior, mass = prior.sum(), 0.0
     theta, each = np.empty(prior.size), np.empty(prior.size)
     for document in range(offsets.size - 1):
         first, last = lists[document], lists[document + 1]
@@ -105,9 +108,11 @@ def judge_merges(
                 continue
             if not known:
                 _weights(topic[first:last], active_count[first:last], document_rest[document], prior, all_prior, theta)
-                known = True
+                known, mass = True, theta.sum()
             row, b = position[pair], word_prior[position[pair]]
             s = _probabilities(row, b, theta, totals, row_topic, each)
+            score[0] += held[pair] * np.log(s / mass)
+            score[1] += held[pair]
             for p in range(kept.size):
                 k, m = kept[p], merged[p]
                 both = (theta[k] + theta[m]) * (b + row_topic[row, k] + row_topic[row, m])
