@@ -20,7 +20,6 @@ from collapsar.pipeline.members import member_seed
 from collapsar.pipeline.peering import fit_peer, peers_text
 from collapsar.pipeline.peers import installed
 from collapsar.pipeline.plotting import draw
-from collapsar.pipeline.warming import WarmSource
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CollapsarError, InputError, MismatchError, OccupiedError, OptionError
 from collapsar.storage.folder import Folder
@@ -194,10 +193,11 @@ class _Comparing:
                 work=sum(cell.work for cell in cells),
                 work_done=sum(cell.work for cell in done),
             )
-            fitted = [cell for cell in cells if self._do(cell, cells[0])]
+            for cell in cells:
+                self._do(cell, cells[0])
             if peers:
                 self._fit_peers(peers)
-            return self._finish(fitted)
+            return self._finish(cells)
 
     def _require_heldout(self) -> None:
         """Refuse, before anything is made, a held-out corpus that is not one."""
@@ -258,38 +258,24 @@ class _Comparing:
         record = {"format": CELL_KIND, "version": VERSION, "row": row}
         (self._folder / CELLS).write(name + SUFFIX, dump(record))
 
-    def _do(self, cell: Cell, first: Cell) -> bool:
-        """Fit and measure a cell, if that is not done; say whether it could be fitted."""
+    def _do(self, cell: Cell, first: Cell) -> None:
+        """Fit and measure a cell, if that is not done."""
         place, row = self._place(cell), self._row(cell.name)
         if row is None:
             self._tell("cell_begins", cell=cell.name, fits=cell.restarts, iterations=cell.iterations, work=cell.work)
             began = time.perf_counter()
-            sources = self._sources(cell, first)
-            if sources is not None:
-                self._fit(cell, place, sources)
-                row = measure(cell, place, self._train, self._heldout, self._reading)
-                self._keep(cell.name, row)
+            sources = [run.folder.url for run in runs_of(first, self._place(first))] if cell.warm else []
+            self._fit(cell, place, sources)
+            row = measure(cell, place, self._train, self._heldout, self._reading)
+            self._keep(cell.name, row)
             took = time.perf_counter() - began
-            score = {} if row is None else {"score": row["score"], "score_error": row["score_error"]}
+            score = {"score": row["score"], "score_error": row["score_error"]}
             self._tell("cell_done", cell=cell.name, work=cell.work, elapsed=took, **score)
-        if row is not None:
-            self._rows.append(row)
-            self._write_table()
-        return row is not None
+        self._rows.append(row)
+        self._write_table()
 
     def _place(self, cell: Cell) -> Folder:
         return self._folder / RUNS / cell.name
-
-    def _sources(self, cell: Cell, first: Cell) -> list[str] | None:
-        """Return the runs that a cell's fits begin from, none for random starts; None where it has too few topics."""
-        if not cell.warm:
-            return []
-        found = [run.folder.url for run in runs_of(first, self._place(first))]
-        most = max(WarmSource.of(url).topics for url in found)
-        if cell.topics is not None and most > cell.topics:
-            self._leave_out(f"{cell.name}: the fits that it begins from ({first.name}) have up to {most} topics")
-            return None
-        return found
 
     def _leave_out(self, text: str) -> None:
         self._left_out.append(text)
@@ -350,13 +336,13 @@ class _Comparing:
         write_rows(self._folder, TABLE, self._rows, ROW)
         self._folder.write(TEXT, table_text(self._rows, self._left_out).encode())
 
-    def _finish(self, fitted: Sequence[Cell]) -> Comparison:
+    def _finish(self, cells: Sequence[Cell]) -> Comparison:
         """Write all that is told of the whole grid."""
-        series = [row for cell in fitted for row in series_of(cell, self._place(cell))]
+        series = [row for cell in cells for row in series_of(cell, self._place(cell))]
         write_rows(self._folder, SERIES_FILE, series, SERIES)
         self._write_table()
         if self._peers:
-            runs = {cell.name: runs_of(cell, self._place(cell))[0] for cell in fitted}
+            runs = {cell.name: runs_of(cell, self._place(cell))[0] for cell in cells}
             self._folder.write(PEERS_TEXT, peers_text(self._rows, self._peers, runs).encode())
         plots = draw(self._rows, series, self._folder / "plots")
         if plots is None:

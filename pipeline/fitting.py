@@ -65,8 +65,8 @@ def fit(
     seed : int, optional
         Seed of all random numbers.
     warm : str or path-like, optional
-        Folder of another run, of any family, with the same vocabulary and no more topics: the fit begins from its
-        proportions and topics.
+        Folder of another run, of any family, with the same vocabulary: the fit begins from its proportions and topics;
+        where it has more topics, from the largest of them.
     restarts : int, optional
         How many fits to make, side by side, each with a seed of its own; 0 for one that is no member of an ensemble.
     keep : {"all", "best"}, optional
@@ -236,7 +236,11 @@ class _Fit:
         if source is None or not needed:
             return None
         topics = getattr(self._request.config, "topics", None)
-        return warm_references(source, self._request.corpus, topics)
+        found = warm_references(source, self._request.corpus, topics)
+        if topics is not None and source.topics > topics:
+            share = f"{found[0].share:.1%} of its tokens" if found else "it has no documents"
+            self._teller.notice(f"begins from the {topics} largest of {source.topics} topics of {source.url} ({share})")
+        return found
 
     def _plan(self, executor: Executor | None) -> Plan:
         """Foresee what the fit takes; raise `CapacityError` if it does not fit."""

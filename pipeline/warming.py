@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import AbsentError, MismatchError, OptionError
+from collapsar.storage.errors import AbsentError, MismatchError
 from collapsar.storage.records import digest_of
 from collapsar.storage.shard import Shard
 from collapsar.workers import tasks
@@ -19,6 +20,8 @@ from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
 
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 CELLS = 1 << 20  # probabilities that are made at a time
 
 
@@ -44,7 +47,7 @@ class WarmSource:
     def of(cls, run: str | os.PathLike[str]) -> WarmSource:
         """Name the model of a run."""
         model = Model(run)
-        return cls(model.folder.address, digest_of(model.record.model_dump(mode="json")), len(_occupied(model)))
+        return cls(model.folder.address, digest_of(model.record.model_dump(mode="json")), len(_occupied(model)[0]))
 
     def record(self) -> dict[str, Any]:
         """Return what `run.json` shall say."""
@@ -63,12 +66,15 @@ class WarmReference:
         Its number of the shard; None where it was fitted to other documents, whose proportions are then fitted with the
         topics held fixed.
     topics : tuple of int
-        Columns of its topics that have tokens.
+        Columns of its topics that have tokens, or of the largest of them.
+    share : float
+        Of the tokens, that of these topics.
     """
 
     url: str
     number: int | None
     topics: tuple[int, ...]
+    share: float
 
     def arrays(self, shard: Shard, stream: Stream) -> Arrays:
         """Read the documents' proportions, and the topics over the shard's words.
@@ -121,7 +127,7 @@ def warm_references(source: WarmSource, corpus: Corpus, topics: int | None) -> l
     corpus : Corpus
         What is to be fitted.
     topics : int or None
-        How many topics the fit may have; None where there is no limit.
+        How many topics the fit may have; None where there is no limit. Of a model with more, the largest are taken.
 
     Returns
     -------
@@ -134,8 +140,6 @@ def warm_references(source: WarmSource, corpus: Corpus, topics: int | None) -> l
         The model is gone.
     MismatchError
         It is another model by now, or has another vocabulary.
-    OptionError
-        It has more topics than the fit may have.
     """
     try:
         model = Model(source.url)
@@ -146,23 +150,24 @@ def warm_references(source: WarmSource, corpus: Corpus, topics: int | None) -> l
     if digest_of(model.record.model_dump(mode="json")) != source.digest:
         raise MismatchError(f"{source.url}: it is not the model that the run was to begin from; start a new run")
     corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
-    occupied = tuple(_occupied(model))
-    if topics is not None and len(occupied) > topics:
-        raise OptionError(
-            f"--topics {topics}: {source.url}, to begin from (--warm), has {len(occupied)} topics; name as many"
-        )
+    ids, share = _occupied(model)
+    largest = sorted(np.argsort(-share, kind="stable")[:topics])
+    kept, held = tuple(int(one) for one in ids[largest]), float(share[largest].sum())
     own = {(one.documents, one.ids_sha256): number for number, one in reversed(list(enumerate(model.record.shards)))}
     found = []
     for number, row in enumerate(corpus.manifest.shards):
         key = (row.documents, row.ids_sha256)
         same = model.record.shards[number : number + 1]
         there = number if same and (same[0].documents, same[0].ids_sha256) == key else own.get(key)
-        found.append(WarmReference(model.folder.address, there if model.fitted else None, occupied))
+        found.append(WarmReference(model.folder.address, there if model.fitted else None, kept, held))
     return found
 
 
-def _occupied(model: Model) -> list[int]:
-    """Return the ids of the topics that have tokens, ascending: they are columns; those of all where none has."""
+def _occupied(model: Model) -> tuple[Ints, Floats]:
+    """Return the ids of the topics that have tokens, ascending, which are columns, and their shares; or all."""
     few = {name: values[:1] for name, values in model.rows(0).items()}
     found = load_family(model.record.family).describe(few, model.globals, 1)
-    return sorted(int(one) for one in found.ids[(found.share > 0.0) | (not found.share.any())])
+    there = (found.share > 0.0) | (not found.share.any())
+    ids, share = np.asarray(found.ids, dtype=np.int64)[there], np.asarray(found.share, dtype=np.float64)[there]
+    order = np.argsort(ids)
+    return ids[order], share[order]

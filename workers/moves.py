@@ -224,7 +224,8 @@ class Judge:
             return
         lists = portion.lists, portion.topic, portion.count, portion.rest
         candidates = parameters.total, self._kept, self._merged
-        judging.judge_merges(offsets, position, held, *lists, *rows, *candidates, *self._sums[0], self._score)
+        gain, square = self._sums[0]
+        judging.judge_merges(offsets, position, held, *lists, *rows, *candidates, gain, square, self._score)
         spilt = working.background, self._number, self._spilt
         judging.judge_deletes(offsets, position, counts, held, *where, *rows, *spilt, *self._sums[1])
 
