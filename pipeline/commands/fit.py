@@ -80,8 +80,8 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--warm",
         metavar="RUN",
-        help="begin from another run's proportions and topics, of whatever family; it has the same vocabulary and no "
-        "more topics (with --resume: where that run lies by now)",
+        help="begin from another run's proportions and topics, of whatever family; it has the same vocabulary; of "
+        "more topics the largest are taken (with --resume: where that run lies by now)",
     )
     _add_members(parser)
     _add_schedule(parser, default)
