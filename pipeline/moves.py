@@ -25,7 +25,7 @@ BEGIN, EVERY = 40, 5  # sweeps before the first round, and from one to the next
 LAST = 0.75  # of all sweeps: then the tokens count again
 LEAST_SWEEPS = 100  # of a run: with fewer, topics have no time to settle after the last round
 IDLE, FEW = 4, 0.02  # so many rounds in a row that moved less than this share of the topics end the search
-WORTH = 0.1  # of the topics; if the first round moves fewer, the truncation is not too large
+WORTH = 0.07  # of the topics; if the first round finds fewer merges that gain over a standard error, K is not too large
 WORST = -1e6  # of scores, in nats a token
 FALL = (
     0.5  # nats, over the root of how many are held out: a round whose score lies so far below the best ends the search
@@ -146,6 +146,7 @@ class _Chosen:
     into: Ints
     taken: npt.NDArray[np.bool_]
     merges: int = 0
+    sure: int = 0  # of the merges, those that gain more than a standard error
     deletes: int = 0
 
 
@@ -172,7 +173,7 @@ def _carried_out(before: Arrays, after: Arrays, delta: Delta) -> Made:
         result["splits"] = before["splits"] + were_split - chosen.merges
         chosen.merges = 0
     first = not int(before["merges"]) + int(before["deletes"])
-    if first and found < WORTH * alive.sum():  # chance alone finds some; to follow it costs more than it gains
+    if first and chosen.sure < WORTH * alive.sum():  # chance alone finds some; to follow it costs more than it gains
         return {**result, "moves_idle": np.array(IDLE)}
     few = found <= FEW * alive.sum()
     result["moves_idle"] = np.array(int(before["moves_idle"]) + 1 if few and not were_split else 0)
@@ -239,6 +240,7 @@ def _choose_merges(chosen: _Chosen, before: Arrays, after: Arrays, delta: Delta,
         chosen.taken[[k, m]] = True
         chosen.into[m] = k
         chosen.merges += 1
+        chosen.sure += int(gain[place] > np.sqrt(square[place]))
 
 
 def _choose_deletes(chosen: _Chosen, before: Arrays, delta: Delta, topics: int) -> None:
