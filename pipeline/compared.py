@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any
 
-from collapsar.storage.errors import DamagedError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from collapsar.storage.errors import CollapsarError, DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.records import read_record
 from collapsar.storage.run import Run
 
 RECORD, KIND, CELL_KIND, VERSION = "compare.json", "collapsar-comparison", "collapsar-comparison-cell", 2
+TABLE, TEXT, SERIES_FILE, PEERS_TEXT = "table.parquet", "table.md", "series.parquet", "peers.md"
 CELLS, RUNS, SUFFIX = "cells", "runs", ".json"
+AGAIN = "; the same `collapsar compare` writes it anew"
 PARTS = ("train", "heldout")  # corpora that the comparison has split off
 
 
@@ -75,10 +81,43 @@ def row_of(folder: Folder, name: str) -> dict[str, Any]:
         The file is no such record.
     """
     cells = folder / CELLS
-    row = read_record(cells, name + SUFFIX, CELL_KIND, VERSION, oldest=2).get("row")
+    try:
+        row = read_record(cells, name + SUFFIX, CELL_KIND, VERSION, oldest=2).get("row")
+    except DamagedError as error:
+        hint = f"{error.expected}; remove the file, and the cell is measured again"
+        raise DamagedError(error.path, hint, error.where) from None
     if not isinstance(row, dict) or "score" not in row:
         raise DamagedError(f"{cells.url}/{name}{SUFFIX}", "expected what a cell came to", "field 'row'")
     return row
+
+
+def table_faults(folder: Folder) -> list[str]:
+    """Say what is wrong with the tables that a finished comparison has written.
+
+    Parameters
+    ----------
+    folder : Folder
+        The comparison's.
+
+    Returns
+    -------
+    list of str
+        Each beginning with the file.
+    """
+    if not folder.exists(SERIES_FILE):  # written in the end
+        return []
+    done = [name for name in cells_done(folder) if "peer" not in row_of(folder, name)]
+    faults = []
+    for name in (TABLE, SERIES_FILE):
+        path = f"{folder.url}/{name}"
+        try:
+            there = set(pq.read_table(io.BytesIO(folder.read(name)), columns=["cell"])["cell"].to_pylist())
+        except (CollapsarError, pa.ArrowException, OSError, ValueError, KeyError) as error:
+            faults.append(f"{path}: {str(error).splitlines()[0]}{AGAIN}")
+            continue
+        missing = [cell for cell in done if cell not in there]
+        faults += [f"{path}: has nothing of {missing[0]}{AGAIN}"] if missing else []
+    return faults
 
 
 def runs_there(folder: Folder) -> Iterator[Run]:

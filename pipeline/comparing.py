@@ -8,14 +8,52 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from collapsar.pipeline.compared import CELL_KIND, CELLS, KIND, PARTS, RECORD, RUNS, SUFFIX, VERSION, record_of, row_of
+from collapsar.pipeline.compared import (
+    CELL_KIND,
+    CELLS,
+    KIND,
+    PARTS,
+    PEERS_TEXT,
+    RECORD,
+    RUNS,
+    SERIES_FILE,
+    SUFFIX,
+    TABLE,
+    TEXT,
+    VERSION,
+    cells_done,
+    record_of,
+    row_of,
+    runs_there,
+)
 from collapsar.pipeline.config import ITERATIONS
 from collapsar.pipeline.events import Sink, tell
-from collapsar.pipeline.executor import TLS
+from collapsar.pipeline.executor import TLS, check_scheduler
 from collapsar.pipeline.fitting import fit, resume
-from collapsar.pipeline.grid import RESTARTS, STARTS, TOPICS, Asked, Cell, PeerCell, all_families, cells_of, peer_cells
+from collapsar.pipeline.grid import (
+    RESTARTS,
+    STARTS,
+    TOPICS,
+    Asked,
+    Cell,
+    PeerCell,
+    all_families,
+    cells_of,
+    peer_cells,
+    shown,
+)
 from collapsar.pipeline.intake import split
-from collapsar.pipeline.measuring import ROW, SERIES, Reading, measure, runs_of, series_of, table_text, write_rows
+from collapsar.pipeline.measuring import (
+    ROW,
+    SERIES,
+    Reading,
+    about,
+    measure,
+    runs_of,
+    series_of,
+    table_text,
+    write_rows,
+)
 from collapsar.pipeline.members import member_seed
 from collapsar.pipeline.peering import fit_peer, peers_text
 from collapsar.pipeline.peers import installed
@@ -26,8 +64,7 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.lock import RunLock
 from collapsar.storage.records import dump
 from collapsar.storage.run import Run
-
-TABLE, TEXT, SERIES_FILE, PEERS_TEXT = "table.parquet", "table.md", "series.parquet", "peers.md"
+from collapsar.storage.sizes import parse_size
 
 
 @dataclass(frozen=True)
@@ -113,7 +150,8 @@ def compare(
     start_from : str, optional
         A family that is fitted first; the others are fitted from random starts and from its fits.
     peers : sequence of str, optional
-        Other libraries to fit beside: ``scikit-learn``, ``gensim``, ``tomotopy``, ``topica``.
+        Other libraries to fit beside: ``scikit-learn``, ``gensim``, ``tomotopy``, ``topica``, and ``gensim-hdp``,
+        ``tomotopy-hdp``, ``topica-hdp``, which find the number of topics.
     scheduler, workers, memory, scratch, tls, sinks
         As for `fit`.
 
@@ -176,34 +214,51 @@ class _Comparing:
         shards = len(self._corpus.manifest.shards)
         cells, peers = cells_of(self._asked, shards), peer_cells(self._asked)  # options are checked before all else
         self._require_heldout()
+        check_scheduler(self._where["scheduler"], self._where["workers"])
+        if self._where["memory"] is not None:
+            parse_size(self._where["memory"])
         new = self._begin()
         with RunLock(self._folder / "lock") as lock:
             self._owned = lock.require
             try:
                 self._train, self._heldout = self._parts()
+                self._about = about(self._corpus, self._train, self._heldout, self._asked)
+                return self._work(cells, peers)
             except CollapsarError:
-                if new:
+                if new and not self._kept():
                     self._folder.remove()
                 raise
-            done = [cell for cell in cells if self._row(cell.name) is not None]
-            self._tell(
-                "grid",
-                cells=len(cells) + len(peers),
-                done=len(done) + sum(self._row(one.name) is not None for one in peers),
-                work=sum(cell.work for cell in cells),
-                work_done=sum(cell.work for cell in done),
-            )
-            for cell in cells:
-                self._do(cell, cells[0])
-            if peers:
-                self._fit_peers(peers)
-            return self._finish(cells)
+
+    def _kept(self) -> bool:
+        """Say whether there is a fit, or what one came to."""
+        return bool(cells_done(self._folder)) or any(True for _ in runs_there(self._folder))
+
+    def _work(self, cells: Sequence[Cell], peers: Sequence[PeerCell]) -> Comparison:
+        """Make all cells, and tell what they came to."""
+        done = [cell for cell in cells if self._row(cell.name) is not None]
+        self._tell(
+            "grid",
+            cells=len(cells) + len(peers),
+            done=len(done) + sum(self._row(one.name) is not None for one in peers),
+            work=sum(cell.work for cell in cells),
+            work_done=sum(cell.work for cell in done),
+            peers=len(peers),
+        )
+        for cell in cells:
+            self._do(cell, cells[0])
+        if peers:
+            self._fit_peers(peers)
+        return self._finish(cells)
 
     def _require_heldout(self) -> None:
         """Refuse, before anything is made, a held-out corpus that is not one."""
         if self._given is not None:
             held = Corpus(self._given)
             held.require_vocabulary_of(self._corpus.manifest.vocabulary.words_sha256, self._corpus.url)
+            if held.manifest.digest == self._corpus.manifest.digest:
+                raise MismatchError(
+                    f"{held.url}: is the corpus itself, whose tokens are fitted to; see `collapsar split`"
+                )
             if held.manifest.documents != self._corpus.manifest.documents:
                 raise MismatchError(
                     f"{held.url}: expected the {self._corpus.manifest.documents} documents of {self._corpus.url}, "
@@ -227,8 +282,8 @@ class _Comparing:
             if before.get(name) != value:
                 flag = {"corpus": "CORPUS", "settings": "--set"}.get(name, f"--{name.replace('_', '-')}")
                 raise OptionError(
-                    f"{flag}: the comparison in {self._folder.url} was begun with {_shown(before.get(name))}, found "
-                    f"{_shown(value)}; name a new folder, or say what was said before"
+                    f"{flag}: the comparison in {self._folder.url} was begun with {shown(before.get(name))}, found "
+                    f"{shown(value)}; name a new folder, or say what was said before"
                 )
         return new
 
@@ -334,16 +389,19 @@ class _Comparing:
 
     def _write_table(self) -> None:
         write_rows(self._folder, TABLE, self._rows, ROW)
-        self._folder.write(TEXT, table_text(self._rows, self._left_out).encode())
+        self._folder.write(TEXT, table_text(self._rows, self._left_out, self._about).encode())
 
     def _finish(self, cells: Sequence[Cell]) -> Comparison:
         """Write all that is told of the whole grid."""
         series = [row for cell in cells for row in series_of(cell, self._place(cell))]
         write_rows(self._folder, SERIES_FILE, series, SERIES)
         self._write_table()
-        if self._peers:
+        if self._asked.peers:
             runs = {cell.name: runs_of(cell, self._place(cell))[0] for cell in cells}
-            self._folder.write(PEERS_TEXT, peers_text(self._rows, self._peers, runs).encode())
+            text = peers_text(
+                self._rows, self._peers, runs, [*self._about, *(f"Left out: {one}" for one in self._left_out)]
+            )
+            self._folder.write(PEERS_TEXT, text.encode())
         plots = draw(self._rows, series, self._folder / "plots")
         if plots is None:
             self._tell("notice", text="no plots: matplotlib is not installed (pip install 'collapsar[plots]')")
@@ -354,11 +412,3 @@ class _Comparing:
 
     def _tell(self, name: str, **fields: Any) -> None:
         tell(self._sinks, {"event": name, **fields})
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ",".join(map(str, value)) or "none"
-    if isinstance(value, dict):
-        return " ".join(f"{own}.{name}={one}" for own, found in value.items() for name, one in found.items()) or "none"
-    return "none" if value is None else str(value)[:40]

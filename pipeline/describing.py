@@ -51,7 +51,7 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     Returns
     -------
     list of Topic
-        All topics.
+        Those that have tokens; all, where none has.
 
     Raises
     ------
@@ -74,6 +74,7 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
             stable.get(int(ids[row])),
         )
         for row in range(ids.size)
+        if share[row] > 0.0 or not share.any()
     ]
 
 

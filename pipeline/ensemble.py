@@ -252,7 +252,8 @@ class Ensemble:
         iterations = [(run.checkpoints.candidates()[0] or [0])[0] for _, run in members]
         end: dict[str, Any] = {"event": "end", "iteration": max(iterations, default=0), "reason": reason}
         end["elapsed"] = time.perf_counter() - self._began
-        end.update(members=self._request.restarts, ended=len(done), **more)
+        ended = self._request.restarts if "kept" in more and done else len(done)  # the others were removed at theirs
+        end.update(members=self._request.restarts, ended=ended, **more)
         self._teller.note(end)
         try:
             self._teller.record(end)

@@ -194,6 +194,9 @@ class _Fit:
     def run(self) -> Model:
         """Load, compile, run the loop and keep what it ends with."""
         heldouts, warm = aligned(self._request), self._warm()
+        held = self._request.heldout
+        if held is not None and held.manifest.digest == self._request.corpus.manifest.digest:
+            self._teller.notice(f"{held.url}: is the training corpus, so that its score is none of held-out tokens")
         planned = self._plan(None) if self._where.here else None
         began = time.perf_counter()
         executor = self._where.open(self._teller.notice)

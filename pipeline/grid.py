@@ -296,8 +296,11 @@ def _cell(
             raise OptionError(f"--set {named}: unknown option of family '{family}'{suggestion(option, known)}")
         else:
             options[option] = number_of(value, topics, named)
-    Limits(**limits)
-    make_config(family, options)
+    try:
+        Limits(**limits)
+        make_config(family, options)
+    except OptionError as error:
+        raise OptionError(_as_set(str(error), family, asked.settings.get(family, {}))) from None
     return Cell(name, family, topics, start, options, limits, asked.restarts, warm)
 
 
@@ -344,10 +347,28 @@ def _peer_cell(asked: Asked, peer: str, topics: int | None, start: int, name: st
         if type(number) not in kinds or (kind is float and not number > 0):
             raise OptionError(f"--set {named}: expected {KINDS[kind]}, found {value!r}")
         options[option] = number
-    Limits(**{name: options[name] for name in ("iterations", "samples", "sample_every")}).sampled(1)
+    try:
+        Limits(**{name: options[name] for name in ("iterations", "samples", "sample_every")}).sampled(1)
+    except OptionError as error:
+        raise OptionError(_as_set(str(error), peer, asked.settings.get(peer, {}))) from None
     return PeerCell(name, peer, topics, start, options)
+
+
+def _as_set(said: str, owner: str, settings: Mapping[str, Any]) -> str:
+    """Name an option as it was given: ``--set lda.alpha`` where an error says ``--alpha``."""
+    option = said[2:].partition(":")[0].partition(" ")[0]
+    return f"--set {owner}.{said[2:]}" if said.startswith("--") and option.replace("-", "_") in settings else said
 
 
 def all_families() -> tuple[str, ...]:
     """Return all families, the default."""
     return tuple(family_names())
+
+
+def shown(value: Any) -> str:
+    """Return an option's value as people write it."""
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return " ".join(f"{own}.{name}={one}" for own, found in value.items() for name, one in found.items()) or "none"
+    return "none" if value is None else str(value)[:40]

@@ -36,7 +36,7 @@ class GridView:
         self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
         self._bar: Progress | None = None
         self._task: Any = None
-        self._cells = self._done = 0
+        self._cells = self._done = self._peers = 0
         self._total = self._finished = self._before = 0.0  # work: steps of all fits
         self._cell: dict[str, Any] = {}  # as it was told when it began
         self._reached: dict[int, int] = {}  # iterations of the cell's fits
@@ -59,7 +59,7 @@ class GridView:
 
     def _grid(self, event: dict[str, Any]) -> None:
         self._cells, self._done = event["cells"], event["done"]
-        self._total, self._finished = max(event["work"], 1.0), event["work_done"]
+        self._total, self._finished, self._peers = max(event["work"], 1.0), event["work_done"], event.get("peers", 0)
         self._before, self._began = self._finished, time.monotonic()
         self._print(f"{counted(self._cells, 'cell')}, {self._done} done before")
         if self._console.is_terminal:
@@ -79,7 +79,7 @@ class GridView:
 
     def _left(self, done: float) -> str:
         made = done - self._before
-        if made < FORESEEN * self._total or done >= self._total:
+        if made < FORESEEN * self._total or done >= self._total or self._peers:  # nobody knows how long peers take
             return ""
         spent = time.monotonic() - self._began
         return f", about {lasting(spent / made * (self._total - done))} left"
@@ -107,7 +107,8 @@ class GridView:
         self._print(f"work was lost ({event['reason']}); going on from iteration {event['iteration']}")
 
     def _keeping(self, event: dict[str, Any]) -> None:
-        self._print(f"keeping iteration {event['iteration']}; interrupt again to stop at once")
+        member = f"member {event['member']}: " if "member" in event else ""
+        self._print(f"{member}keeping iteration {event['iteration']}; interrupt again to stop at once")
 
     def _cell_begins(self, event: dict[str, Any]) -> None:
         self._cell, self._reached = event, {}

@@ -20,7 +20,7 @@ from collapsar.pipeline.collapsed import holding
 from collapsar.pipeline.describing import describe
 from collapsar.pipeline.evaluation import evaluate_together
 from collapsar.pipeline.executor import TLS
-from collapsar.pipeline.grid import Cell
+from collapsar.pipeline.grid import Asked, Cell, shown
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError
@@ -57,6 +57,7 @@ DEFINITIONS = """\
 * **Seconds**: of a fit, the mean over the restarts: kernels, sums and updates of all iterations as if all workers had
   worked on it; scoring and waiting are not counted. Of the cell: from the first fit's beginning to the last one's end,
   scoring and waiting included, fits running side by side; what a process that was killed has spent is not known.
+  Of fits that begin from others, the time of those is not counted.
 * **Topics (99%)**: how many of the largest topics hold 99% of the training tokens, mean over the restarts.
 * **Coherence**: NPMI of each topic's ten most probable words by co-occurrence in training documents, mean over topics
   and restarts. **Diversity**: the share of different words among the 25 most probable ones of all topics. Topics with
@@ -206,7 +207,33 @@ def write_rows(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], sch
     folder.write(name, sink.getvalue())
 
 
-def table_text(rows: Sequence[Mapping[str, Any]], left_out: Sequence[str]) -> str:
+def about(corpus: Corpus, train: Corpus, heldout: Corpus, asked: Asked) -> list[str]:
+    """Say what is compared.
+
+    Parameters
+    ----------
+    corpus, train, heldout : Corpus
+        The whole corpus, what is fitted to, and what is held out.
+    asked : Asked
+        What was asked for.
+
+    Returns
+    -------
+    list of str
+        Paragraphs.
+    """
+    manifest, tokens = corpus.manifest, f"{heldout.manifest.tokens:,}"
+    where = f"of {heldout.url}" if asked.fraction is None else f"({asked.fraction:g} of all, split off)"
+    what = (
+        f"Corpus: {corpus.url}, {manifest.documents:,} documents, {manifest.vocabulary.words:,} words; fitted to "
+        f"{train.manifest.tokens:,} tokens in {len(train.manifest.shards)} shards, scored on {tokens} tokens {where}. "
+        f"Seed {asked.seed}."
+    )
+    named = shown(asked.record()["settings"])
+    return [what] if named == "none" else [what, f"Options: {named}; all else by default."]
+
+
+def table_text(rows: Sequence[Mapping[str, Any]], left_out: Sequence[str], about: Sequence[str] = ()) -> str:
     """Return the table as Markdown, with the definitions under it.
 
     Parameters
@@ -215,6 +242,8 @@ def table_text(rows: Sequence[Mapping[str, Any]], left_out: Sequence[str]) -> st
         As `measure` made them.
     left_out : sequence of str
         What there is to say of cells that are not in it.
+    about : sequence of str, optional
+        What was compared, a paragraph each.
 
     Returns
     -------
@@ -226,7 +255,8 @@ def table_text(rows: Sequence[Mapping[str, Any]], left_out: Sequence[str]) -> st
     body = [_row_text(row) for row in rows]
     lines = [_line(heads), _line(["---", "---", *["---:"] * (len(heads) - 2)]), *map(_line, body)]
     notes = "".join(f"* Left out: {one}\n" for one in left_out)
-    return "\n".join(["# Comparison", "", *lines, "", DEFINITIONS + notes])
+    before = [line for one in about for line in (one, "")]
+    return "\n".join(["# Comparison", "", *before, *lines, "", DEFINITIONS + notes])
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -66,7 +66,12 @@ def fit_peer(cell: PeerCell, train: Corpus, heldout: Corpus, seed: int, workers:
     return {**row, **found, "perplexity": math.exp(-found["score"])}
 
 
-def peers_text(rows: Sequence[Mapping[str, Any]], peers: Sequence[Mapping[str, Any]], runs: Mapping[str, Run]) -> str:
+def peers_text(
+    rows: Sequence[Mapping[str, Any]],
+    peers: Sequence[Mapping[str, Any]],
+    runs: Mapping[str, Run],
+    about: Sequence[str] = (),
+) -> str:
     """Return the peers' scores, times and topics beside ours, as Markdown.
 
     Parameters
@@ -77,13 +82,15 @@ def peers_text(rows: Sequence[Mapping[str, Any]], peers: Sequence[Mapping[str, A
         As `fit_peer` made them.
     runs : mapping
         A run of each cell, whose topics are shown.
+    about : sequence of str, optional
+        What was compared, and what was left out, a paragraph each.
 
     Returns
     -------
     str
         The text.
     """
-    parts = ["# Beside other libraries", "", NOTES]
+    parts = ["# Beside other libraries", "", *(line for one in about for line in (one, "")), NOTES]
     for count in sorted({row["topics"] for row in peers if row["topics"] is not None}) or [None]:
         shown = None if count is None else (count, None)
         ours, theirs = (

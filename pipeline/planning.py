@@ -18,7 +18,7 @@ from collapsar.pipeline.config import make_config
 from collapsar.pipeline.contract import FamilyConfig, Footprint, Summary, load_family, require_schedule
 from collapsar.pipeline.executor import check_scheduler
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import CapacityError
+from collapsar.storage.errors import CapacityError, OptionError
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.sizes import parse_size, size
 from collapsar.workers import buffers
@@ -273,7 +273,15 @@ def plan(
     Plan
         With local states in memory if they fit there, else on disk; with as many members side by side as keep all
         workers busy, or as their states fit into memory.
+
+    Raises
+    ------
+    OptionError
+        A number is negative.
     """
+    for name, number in (("restarts", restarts), ("samples", samples)):
+        if type(number) is not int or number < 0:
+            raise OptionError(f"--{name}: expected a whole number of 0 or more, found {number!r}")
     manifest = corpus.manifest
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
     words, growth, lengths = _look(corpus)

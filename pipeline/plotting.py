@@ -230,7 +230,7 @@ def _objective_by_topics(rows: Rows) -> Any:
 def _thousands(axes: Any) -> None:
     from matplotlib.ticker import FuncFormatter
 
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}".replace("-", "\N{MINUS SIGN}")))
 
 
 def _objective_by_iterations(rows: Rows, series: Rows) -> Any:
@@ -248,13 +248,18 @@ def _objective_by_iterations(rows: Rows, series: Rows) -> Any:
 def _draw_each(axes: Any, rows: Rows, series: Rows, name: str, what: str) -> None:
     """Draw the cells of one family, each a line named by K or how it begins, in a panel of their own."""
     lowest, highest = [], []
-    for number, row in enumerate(rows):
+    sizes = list(dict.fromkeys(row["topics"] for row in rows))
+    starts = list(dict.fromkeys(row["start"] for row in rows))
+    for row in rows:
         x, y = _mean(_of(series, row["cell"]), "iteration", name)
         if not y:
             continue
         begins = "" if row["start"] == "random" else row["start"]
         label = ", ".join(part for part in ("" if row["topics"] is None else f"K = {row['topics']}", begins) if part)
-        style = {"color": COLOURS[number % len(COLOURS)], "linestyle": LINES[number // len(COLOURS) % len(LINES)]}
+        # A number of topics has one colour, how a fit begins is the line's kind: lines that coincide are both seen.
+        number, begun = sizes.index(row["topics"]), starts.index(row["start"])
+        style = {"color": COLOURS[(number if len(sizes) > 1 else begun) % len(COLOURS)]}
+        style["linestyle"] = LINES[(begun + number // len(COLOURS)) % len(LINES)]
         axes.plot(x, y, label=label or row["family"], linewidth=1.6, **style)
         lowest.append(y[int(len(y) * LATE)])
         highest.append(max(y))
@@ -262,6 +267,7 @@ def _draw_each(axes: Any, rows: Rows, series: Rows, name: str, what: str) -> Non
         low, high = min(lowest), max(highest)
         room = 0.05 * (high - low) or 1.0
         axes.set_ylim(low - room, high + room)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("iteration")
     axes.set_ylabel(what)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False, ncols=2, fontsize=9)
@@ -280,5 +286,6 @@ def _topics_by_iterations(rows: Rows, series: Rows) -> Any:
     for axes, (family, own) in zip(panels, told.items(), strict=True):
         _draw_each(axes, own, series, "topics_99", "topics")
         axes.set_title(family)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.05 * max(axes.get_ylim()[1], 1.0))
+        axes.yaxis.get_major_locator().set_params(integer=True)
     return figure

@@ -113,7 +113,9 @@ class RunView:
     def _flight(self) -> str:
         """Say which members are done, and which are in flight."""
         flight = ", ".join(str(number) for number in sorted(self._members))
-        return f"{self._ended} of {self._restarts} members done" + (f", in flight {flight}" if flight else "")
+        return f"{self._ended} of {counted(self._restarts, 'member')} done" + (
+            f", in flight {flight}" if flight else ""
+        )
 
     def _member(self, event: dict[str, Any]) -> None:
         self._members.pop(event["member"], None)

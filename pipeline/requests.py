@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
-from collapsar.pipeline.contract import FamilyConfig, require_schedule
+from collapsar.pipeline.contract import FamilyConfig, load_family, require_schedule
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
 from collapsar.storage.model import RECORD as MODEL_RECORD
@@ -82,6 +82,11 @@ class Request:
             raise OptionError("--keep best: there is one fit only; name how many with --restarts")
         if self.keep == "best" and self.heldout is None:
             raise OptionError("--keep best: chooses by the held-out score, so it needs a held-out corpus (--heldout)")
+        if self.warm is not None and self.restarts > 1 and not load_family(self.family).SAMPLER:
+            raise OptionError(
+                f"--restarts {self.restarts}: fits of '{self.family}' that begin from one run (--warm) draw nothing, "
+                "and would all be the same; make a fit from each of several runs"
+            )
         if self.warm is not None and self.stochastic:
             raise OptionError("--warm: the stochastic schedule keeps no responsibilities that could begin from a run")
         self.limits.sampled(len(self.corpus.manifest.shards))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.pipeline.compared import PARTS, cells_done, record_of, row_of, runs_there
+from collapsar.pipeline.compared import PARTS, cells_done, record_of, row_of, runs_there, table_faults
 from collapsar.pipeline.compared import RECORD as COMPARISON_RECORD
 from collapsar.pipeline.members import member_seed, restarts_in
 from collapsar.pipeline.opening import Model
@@ -200,6 +200,8 @@ def _comparison(folder: Folder, found: Findings) -> Iterator[str]:
             row_of(folder, name)
         except CollapsarError as error:
             yield str(error)
+    with contextlib.suppress(CollapsarError):  # said already
+        yield from table_faults(folder)
     for part in PARTS:
         if (folder / part).exists():
             yield from _corpus(folder / part, found)

@@ -22,6 +22,7 @@ from collapsar.pipeline.contract import family_names
 from collapsar.pipeline.grid import RESTARTS, STARTS, TOPICS, parse_settings
 from collapsar.pipeline.peers import ALL as PEERS
 from collapsar.storage.errors import OptionError
+from collapsar.storage.folder import Folder
 
 if TYPE_CHECKING:
     from collapsar.pipeline.comparing import Comparison
@@ -135,7 +136,7 @@ def run(arguments: argparse.Namespace) -> None:
         found = compare(arguments.corpus, arguments.out, sinks=sinks, **options)
     except BaseException:
         view.close()
-        if begun:
+        if begun and Folder(arguments.out).exists():
             again = shlex.join(["collapsar", *arguments.words])
             print(f"{arguments.out}: what is fitted so far is kept; go on with `{again}`", file=sys.stderr)
         raise

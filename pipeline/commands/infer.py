@@ -25,7 +25,10 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="for families that draw numbers (default: 0)")
     parser.add_argument(
-        "--member", type=int, metavar="M", help="of an ensemble: whose proportions (default: the first restart's)"
+        "--member",
+        type=int,
+        metavar="M",
+        help="of an ensemble or of samples: whose proportions (default: the first restart's, the last sample's)",
     )
     add_scheduler(parser, "threads")
 

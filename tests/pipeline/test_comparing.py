@@ -13,12 +13,20 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from collapsar.pipeline import compare, evaluate, fit, info, topics, verify
+from collapsar.pipeline import compare, evaluate, fit, info, split, topics, verify
 from collapsar.pipeline.cohering import coherence
 from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.gridview import GridView, lasting
 from collapsar.pipeline.members import member_seed
-from collapsar.storage.errors import DamagedError, InputError, LockedError, MismatchError, OccupiedError, OptionError
+from collapsar.storage.errors import (
+    CollapsarError,
+    DamagedError,
+    InputError,
+    LockedError,
+    MismatchError,
+    OccupiedError,
+    OptionError,
+)
 from collapsar.storage.folder import Folder
 from collapsar.storage.lock import RunLock
 from collapsar.storage.run import Run
@@ -187,9 +195,11 @@ def test_other_options__are_refused_by_name(small, compared, changed, said):
 def test_other_corpora_and_folders__are_refused(small, compared, tmp_path):
     given = {"samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
     with pytest.raises(OptionError, match=r"^CORPUS: the comparison in"):
-        compare(small[1], compared.folder, heldout=small[1], **given)
+        compare(small[1], compared.folder, heldout=small[0], **given)
+    split(small[1], tmp_path / "one", tmp_path / "other")
     with pytest.raises(OptionError, match=r"^--heldout: the comparison in"):
-        compare(small[0], compared.folder, heldout=small[0], **given)
+        compare(small[0], compared.folder, heldout=tmp_path / "one", **given)
+    shutil.rmtree(tmp_path / "other")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("dear")
     with pytest.raises(OccupiedError, match="is no comparison"):
@@ -220,6 +230,11 @@ def test_a_comparison__is_told_and_checked_with_all_its_runs(small, compared, tm
     assert found["cells"] == {row["cell"]: row["score"] for row in compared.rows}
     assert verify(compared.folder).broken == []
     shutil.copytree(compared.folder, tmp_path / "out")
+    for name in ("table.parquet", "series.parquet"):
+        (tmp_path / "out" / name).write_bytes((tmp_path / "out" / name).read_bytes()[:100])
+    broken = verify(tmp_path / "out").broken
+    assert [one.split(":")[0].rsplit("/", 1)[1] for one in broken] == ["table.parquet", "series.parquet"]
+    shutil.copytree(compared.folder, tmp_path / "out", dirs_exist_ok=True)
     for path in (tmp_path / "out/cells/lda-3.json", tmp_path / "out/runs/lda-2/members/001/run.json"):
         path.write_bytes(path.read_bytes()[:-9])
     broken = verify(tmp_path / "out").broken
@@ -242,6 +257,38 @@ def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
     found = verify(tmp_path / "damaged").broken
     assert any(str(shard) in one for one in found)
     assert any(str(damaged) in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ({"scheduler": "bogus"}, "--scheduler"),
+        ({"workers": 0}, "--workers"),
+        ({"memory": "10XB"}, "10XB"),
+        ({"memory": "10MB"}, "memory"),
+        ({"scheduler": "tcp://127.0.0.1:1"}, "127.0.0.1:1"),
+    ],
+    ids=str,
+)
+def test_where_nothing_can_be_fitted__nothing_is_left(small, tmp_path, where, said):
+    with pytest.raises(CollapsarError, match=re.escape(said)):
+        compare(small[0], tmp_path / "out", families=("lda",), topics=(2,), restarts=1, iterations=2, **where)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_corpus_itself__is_no_held_out_part(small, tmp_path):
+    with pytest.raises(MismatchError, match="is the corpus itself"):
+        compare(small[0], tmp_path / "out", heldout=small[0], families=("lda",))
+    said = []
+    fit(small[0], tmp_path / "run", heldout=small[0], family="lda", topics=2, iterations=1, sinks=[said.append])
+    assert any("is the training corpus" in event.get("text", "") for event in said)
+
+
+def test_the_texts__say_what_was_compared(small, compared):
+    text = (Path(compared.folder) / "table.md").read_text()
+    assert f"Corpus: {small[0]}, 60 documents, 30 words; fitted to" in text
+    assert f"tokens of {small[1]}. Seed 3." in text
+    assert "Options: lda.beta=3.0 gibbs-lda.beta=3.0; all else by default." in text
 
 
 def test_a_split_that_holds_nothing_out__leaves_nothing(tmp_path):

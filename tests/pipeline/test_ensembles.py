@@ -176,7 +176,7 @@ def test_the_best_member__is_kept_alone(small, single, tmp_path):
     assert [path.name for path in (tmp_path / "run/members").iterdir()] == [f"{best:03d}"]
     same(tmp_path / "run", single, [best])
     end = Run(tmp_path / "run").events()[-1]
-    assert (end["kept"], end["chosen_by"]) == (best, "score")
+    assert (end["kept"], end["chosen_by"], end["ended"]) == (best, "score", 3)
     assert evaluate(tmp_path / "run", heldout=small[1]).score == pytest.approx(scores[best], rel=1e-9)
     assert all(topic.stability is None for topic in topics(tmp_path / "run"))
     assert verify(tmp_path / "run").broken == []
@@ -203,13 +203,19 @@ def test_what_makes_no_ensemble__is_refused(small, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_an_ensemble_of_warm_starts__begins_alike_and_draws_nothing(small, ensemble, tmp_path):
+def test_an_ensemble_of_warm_starts__is_of_samplers_alone(small, ensemble, tmp_path):
     """The members differ in their seeds alone; a warm start of LDA draws no number."""
-    fit(small[0], tmp_path / "run", restarts=2, warm=ensemble, **{**OPTIONS, "iterations": 2})  # from its first member
+    given = {**OPTIONS, "iterations": 2, "restarts": 2, "warm": ensemble}
+    with pytest.raises(
+        OptionError, match="--restarts 2: fits of 'lda' that begin from one run .* would all be the same"
+    ):
+        fit(small[0], tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
+    fit(small[0], tmp_path / "run", **{**given, "family": "gibbs-lda"})  # from its first member
     record = Run(tmp_path / "run/members/001").record()
     assert record["warm"]["url"] == str(ensemble / "members/000/model")
     found = [bits(Model(tmp_path / f"run/members/00{number}"), SHARDS) for number in range(2)]
-    assert found[0] == found[1]
+    assert found[0] != found[1]
 
 
 def test_members_side_by_side__are_as_many_as_keep_workers_busy_and_memory_holds(small):

@@ -77,7 +77,7 @@ def test_a_number_over_k__is_divided_by_the_topics(number, count):
 )
 def test_other_texts__are_evaluated_never(text):
     assert number_of(text, 4, "lda.alpha") is text
-    with pytest.raises(OptionError, match=r"^--alpha: expected"):
+    with pytest.raises(OptionError, match=r"^--set lda.alpha: expected"):
         cells_of(Asked(("lda",), topics=(4,), settings={"lda": {"alpha": text}}), 1)
 
 
@@ -102,8 +102,8 @@ def test_other_texts__are_evaluated_never(text):
             "--set lda.alhpa: unknown option of family 'lda' (did you mean 'alpha'?)",
         ),
         ({"settings": {"lda": {"topics": 2}}}, "--set lda.topics: the grid has these; say --topics"),
-        ({"settings": {"lda": {"alpha": -1}}}, "--alpha: expected a value greater than 0, found -1"),
-        ({"settings": {"lda": {"iterations": "9"}}}, "--iterations: expected a whole number"),
+        ({"settings": {"lda": {"alpha": -1}}}, "--set lda.alpha: expected a value greater than 0, found -1"),
+        ({"settings": {"lda": {"iterations": "9"}}}, "--set lda.iterations: expected a whole number"),
         (
             {"families": ("gibbs-hdp",), "settings": {"gibbs-hdp": {"beta": "1/K"}}},
             "--set gibbs-hdp.beta=1/K: this family has no K",
