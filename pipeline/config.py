@@ -74,6 +74,8 @@ class Limits:
             raise OptionError(f"--schedule: expected {', '.join(get_args(Schedule))}, found {self.schedule!r}")
         if self.samples > 1 and not self.sample_every:
             raise OptionError(f"--samples {self.samples}: say with --sample-every how many iterations lie between two")
+        if self.sample_every and not self.samples:
+            raise OptionError(f"--sample-every {self.sample_every}: say with --samples how many are kept")
         if self.samples and self.tolerance:
             raise OptionError("--samples: counts from the last iteration, so it does not go with --tolerance")
 

@@ -93,6 +93,7 @@ def test_other_texts__are_evaluated_never(text):
         ({"restarts": 0}, "--restarts: expected a whole number of 1 or more"),
         ({"iterations": 0}, "--iterations: expected"),
         ({"samples": 2}, "--samples 2: say with --sample-every"),
+        ({"sample_every": 2}, "--sample-every 2: say with --samples"),
         ({"samples": 9, "sample_every": 9, "families": ("gibbs-lda",)}, "--samples 9 --sample-every 9"),
         ({"start_from": "hpd"}, "unknown family 'hpd' (did you mean 'hdp'?)"),
         ({"peers": ("sklearn",)}, "--peers: unknown library 'sklearn' (did you mean 'scikit-learn'?)"),
