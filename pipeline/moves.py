@@ -25,7 +25,8 @@ BEGIN, EVERY = 40, 5  # sweeps before the first round, and from one to the next
 LAST = 0.75  # of all sweeps: then the tokens count again
 LEAST_SWEEPS = 100  # of a run: with fewer, topics have no time to settle after the last round
 IDLE, FEW = 4, 0.02  # so many rounds in a row that moved less than this share of the topics end the search
-WORTH = 0.07  # of the topics; if the first round finds fewer merges that gain over a standard error, K is not too large
+WORTH = 0.07  # of the topics; if the first round is sure of fewer moves, the truncation is not too large
+SURE_MERGE, SURE_DELETE = 1.0, 3.0  # standard errors that a move gains which it is sure of
 WORST = -1e6  # of scores, in nats a token
 FALL = (
     0.5  # nats, over the root of how many are held out: a round whose score lies so far below the best ends the search
@@ -146,7 +147,7 @@ class _Chosen:
     into: Ints
     taken: npt.NDArray[np.bool_]
     merges: int = 0
-    sure: int = 0  # of the merges, those that gain more than a standard error
+    sure: int = 0  # of all these, those that gain many a standard error
     deletes: int = 0
 
 
@@ -240,7 +241,7 @@ def _choose_merges(chosen: _Chosen, before: Arrays, after: Arrays, delta: Delta,
         chosen.taken[[k, m]] = True
         chosen.into[m] = k
         chosen.merges += 1
-        chosen.sure += int(gain[place] > np.sqrt(square[place]))
+        chosen.sure += int(gain[place] > SURE_MERGE * np.sqrt(square[place]))
 
 
 def _choose_deletes(chosen: _Chosen, before: Arrays, delta: Delta, topics: int) -> None:
@@ -255,3 +256,4 @@ def _choose_deletes(chosen: _Chosen, before: Arrays, delta: Delta, topics: int) 
         chosen.taken[topic] = True
         chosen.into[topic] = -1
         chosen.deletes += 1
+        chosen.sure += int(gain[place] > SURE_DELETE * np.sqrt(square[place]))
