@@ -98,7 +98,8 @@ def coherence(
     counted.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     if len(model.vocabulary) < 2 or not counted.manifest.documents:
         raise InputError(counted.url, "expected two words at least, and a document")
-    ids, share, top, _ = describe(model, max(words, DIVERSE))
+    described = describe(model, max(words, DIVERSE))
+    ids, share, top = described.ids, described.share, described.words
     seen = share > 0
     tokens = int(model.vocabulary.tokens.sum())
     if tokens:  # a drawn truth has seen none

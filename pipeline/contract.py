@@ -85,19 +85,27 @@ class Description:
     Attributes
     ----------
     ids : numpy.ndarray of int, shape (topics,)
-        Permanent ids in the order to show.
+        Permanent ids in the order to show. Nodes of a tree go depth-first, siblings by what lies at and below them, the
+        largest first.
     share : numpy.ndarray of float64, shape (topics,)
-        Each one's share of the tokens.
+        Each one's share of the tokens; a node's own, without the nodes below it, so that a tree's shares add up to one.
     words : numpy.ndarray of int, shape (topics, count)
         The block's most probable words of each, as positions in the block, falling.
     probability : numpy.ndarray of float64, shape (topics, count)
         Their probabilities.
+    parent : numpy.ndarray of int, shape (topics,), or None
+        The id of each node's parent, -1 for the root; None where topics are flat.
+    signed : bool
+        Whether `words` are columns of vectors and `probability` their loadings, which may be negative: `words` then
+        fall by magnitude.
     """
 
     ids: npt.NDArray[np.int64]
     share: npt.NDArray[np.float64]
     words: npt.NDArray[np.int64]
     probability: npt.NDArray[np.float64]
+    parent: npt.NDArray[np.int64] | None = None
+    signed: bool = False
 
 
 class FamilyConfig(BaseModel):

@@ -1,45 +1,66 @@
-"""Topics as people read them."""
+"""Topics and nodes of trees as people read them."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.contract import Description, load_family
 from collapsar.pipeline.members import leaves, restarts_of, samples_of
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.stability import stability
+from collapsar.pipeline.trees import Shape, shape_of
 from collapsar.storage.errors import OptionError
 
 
 @dataclass(frozen=True)
 class Topic:
-    """One topic.
+    """One topic, or one node of a tree.
 
     Attributes
     ----------
     id : int
         Its permanent id.
     share : float
-        Its share of the training tokens.
+        Its share of the training tokens; a node's own, without the nodes below it.
     words : list of (str, float)
-        Its most probable words with their probabilities, falling.
+        Its most probable words with their probabilities, falling. Where `signed`, columns of vectors with their
+        loadings, which may be negative, by falling magnitude.
     stability : float or None
         Of an ensemble's topic, how near its partners in the other members lie, from 0 to 1; see
         `collapsar.pipeline.stability`. None where there are no others, or it has no tokens.
+    parent : int or None
+        The id of the node above; None of a root, and where topics are flat.
+    level : int or None
+        Steps from the root, which has level 0; None where topics are flat.
+    below : float or None
+        Share of the tokens at the node and at all nodes below it; None where topics are flat.
+    signed : bool
+        Whether `words` are columns with loadings.
     """
 
     id: int
     share: float
     words: list[tuple[str, float]]
     stability: float | None = None
+    parent: int | None = None
+    level: int | None = None
+    below: float | None = None
+    signed: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Its words, a minus sign before those with negative loadings."""
+        return [("-" if p < 0.0 else "") + word for word, p in self.words]
 
 
 def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
-    """List the topics of a model, the largest first; of an ensemble, its first member's, with their stability.
+    """List the topics of a model, the largest first, or the nodes of its tree, depth-first.
+
+    Of an ensemble, its first member's, with their stability.
 
     Parameters
     ----------
@@ -51,7 +72,8 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     Returns
     -------
     list of Topic
-        Those that have tokens; all, where none has.
+        Those that have tokens, in a tree at them or below them; all, where none has. A node comes right after its
+        parent or after the nodes below an earlier sibling.
 
     Raises
     ------
@@ -63,24 +85,30 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     if words < 1:
         raise OptionError(f"--words: expected 1 or more, found {words}")
     model, others = _with_others(run)
-    stable = stability(model, others)
-    ids, share, word, probability = describe(model, words)
+    found = describe(model, words)
+    stable = {} if found.signed else stability(model, others)
+    shape = None if found.parent is None else shape_of(found.ids, found.parent, found.share)
+    held = found.share if shape is None else shape.below
+    rows = np.arange(found.ids.size) if shape is None else shape.rows
     names = model.vocabulary.words
     return [
-        Topic(
-            int(ids[row]),
-            float(share[row]),
-            [(names[one], float(p)) for one, p in zip(word[row], probability[row], strict=True)],
-            stable.get(int(ids[row])),
-        )
-        for row in range(ids.size)
-        if share[row] > 0.0 or not share.any()
+        _topic(found, row, names, stable.get(int(found.ids[row])), shape)
+        for row in rows
+        if held[row] > 0.0 or not held.any()
     ]
 
 
-def describe(
-    model: Model, words: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _topic(found: Description, row: int, names: list[str], stable: float | None, shape: Shape | None) -> Topic:
+    words = [(names[one], float(p)) for one, p in zip(found.words[row], found.probability[row], strict=True)]
+    topic = Topic(int(found.ids[row]), float(found.share[row]), words, stable, signed=found.signed)
+    if shape is None or found.parent is None:
+        return topic
+    above = int(found.parent[row])
+    level, below = int(shape.level[row]), float(shape.below[row])
+    return replace(topic, parent=None if above < 0 else above, level=level, below=below)
+
+
+def describe(model: Model, words: int) -> Description:
     """Describe the topics of a model over the whole vocabulary.
 
     Parameters
@@ -92,25 +120,21 @@ def describe(
 
     Returns
     -------
-    ids : numpy.ndarray of int64, shape (topics,)
-        Permanent ids, the largest topic first.
-    share : numpy.ndarray of float64, shape (topics,)
-        Each one's share of the tokens.
-    word : numpy.ndarray of int64, shape (topics, words)
-        Ids of the most probable words of each, falling.
-    probability : numpy.ndarray of float64, shape (topics, words)
-        Their probabilities.
+    Description
+        Its ``words`` are ids; they fall by probability or, of signed loadings, by magnitude.
     """
     family = load_family(model.record.family)
-    found = []
-    for number, (low, _) in enumerate(model.blocks):
-        part = family.describe(model.rows(number), model.globals, words)
-        found.append((part.ids, part.share, part.words + low, part.probability))
-    ids, share = found[0][:2]
-    word = np.concatenate([part[2] for part in found], axis=1)
-    probability = np.concatenate([part[3] for part in found], axis=1)
-    top = np.argsort(-probability, axis=1, kind="stable")[:, :words]
-    return ids, share, np.take_along_axis(word, top, axis=1), np.take_along_axis(probability, top, axis=1)
+    parts = [family.describe(model.rows(number), model.globals, words) for number in range(len(model.blocks))]
+    lows = [low for low, _ in model.blocks]
+    word = np.concatenate([part.words + low for part, low in zip(parts, lows, strict=True)], axis=1)
+    probability = np.concatenate([part.probability for part in parts], axis=1)
+    weight = np.abs(probability) if parts[0].signed else probability
+    top: npt.NDArray[np.int64] = np.argsort(-weight, axis=1, kind="stable")[:, :words]
+    return replace(
+        parts[0],
+        words=np.take_along_axis(word, top, axis=1),
+        probability=np.take_along_axis(probability, top, axis=1),
+    )
 
 
 def _with_others(run: str | os.PathLike[str]) -> tuple[Model, list[Model]]:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
 
+THETA, PREFIX = "document_topic", "document_"
 SCHEMA = pa.schema([("id", pa.string()), ("topics", pa.list_(pa.int32())), ("proportions", pa.list_(pa.float32()))])
 
 
@@ -55,7 +57,8 @@ def infer(
     corpus : str or path-like
         The documents; its vocabulary must be the model's.
     out : str or path-like
-        Parquet file to write: id, topics (permanent ids, the largest proportion first) and proportions.
+        Parquet file to write: id, topics (permanent ids, the largest proportion first), proportions, and a column of
+        lists for whatever else the family tells of documents; see `collapsar.workers.contract.Sweeps.infer`.
     threshold : float, optional
         Proportions below are left out; what is left out is one minus the sum.
     seed : int, optional
@@ -96,7 +99,7 @@ def infer(
         blocks = [] if seen else load_blocks(model, executor)
         with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
             part = Path(place) / "part.parquet"
-            with _no_space(place), pq.ParquetWriter(part, SCHEMA, compression="zstd") as writer:
+            with _no_space(place), _Writer(part) as writer:
                 references = documents.references
                 window = 2 * executor.workers  # shards on their way: bounded, however many there are
                 for first in range(0, len(references), window):
@@ -105,13 +108,37 @@ def infer(
                         for one in references[first : first + window]
                     ]
                     for table in executor.collect(submitted):
-                        writer.write_table(table)
+                        writer.write(table)
                         written += table.num_rows
                         progress(written)
             target.put(part)
     finally:
         executor.close()
     return written
+
+
+class _Writer:
+    """Write tables to a Parquet file, whose columns are the first one's."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: Any = None
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is None:
+            self._open(SCHEMA)
+        self._file.close()
+
+    def _open(self, schema: pa.Schema) -> None:
+        self._file = pq.ParquetWriter(self._path, schema, compression="zstd")
+
+    def write(self, table: pa.Table) -> None:
+        if self._file is None:
+            self._open(table.schema)
+        self._file.write_table(table)
 
 
 @contextmanager
@@ -134,8 +161,21 @@ def _proportions(
         local: Arrays = model.documents(reference.number)
     else:
         local = tasks.settle(family, reference.load(), blocks, model.globals, Stream(seed, "infer"))
-    theta = load_sweeps(family).infer(local, model.globals)["document_topic"]
-    return sparse(reference.documents().ids, theta, threshold)
+    found = load_sweeps(family).infer(local, model.globals)
+    table = sparse(reference.documents().ids, found[THETA], threshold)
+    for name, values in found.items():
+        if name != THETA:
+            table = table.append_column(*_lists(name, values))
+    return table
+
+
+def _lists(name: str, values: npt.NDArray[Any]) -> tuple[pa.Field, pa.Array]:
+    """Make a column of lists, one a document, of an array ``document_...`` of shape (documents, n)."""
+    documents, width = values.shape
+    kind = pa.int32() if np.issubdtype(values.dtype, np.integer) else pa.float32()
+    offsets = pa.array(np.arange(documents + 1, dtype=np.int32) * width)
+    column = pa.ListArray.from_arrays(offsets, pa.array(values.ravel()).cast(kind))  # refuses what an int32 cannot hold
+    return pa.field(name.removeprefix(PREFIX), pa.list_(kind)), column
 
 
 def sparse(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float) -> pa.Table:

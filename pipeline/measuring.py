@@ -131,7 +131,7 @@ def measure(cell: Cell, place: Folder, train: Corpus, heldout: Corpus, reading: 
         "objective_error": _error(objectives),
         "seconds": statistics.fmean(sum(_work(event) for event in events) for events in told),
         "cell_seconds": _cell_seconds(cell, place, runs),
-        "topics_99": statistics.fmean(holding(describe(Model(run.folder.url), 1)[1]) for run in runs),
+        "topics_99": statistics.fmean(holding(describe(Model(run.folder.url), 1).share) for run in runs),
         "npmi": statistics.fmean(one.npmi for one in coherent) if coherent else None,
         "diversity": statistics.fmean(one.diversity for one in coherent) if coherent else None,
         "scores": scores,

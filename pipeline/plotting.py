@@ -16,6 +16,8 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 LINES = ("-", "--", ":", "-.")  # of one family: how it begins
 PANEL = (4.6, 3.7)  # inches
 ACROSS = 3  # panels side by side
+DPI = 150  # of PNG
+SALT = {"svg.hashsalt": "collapsar"}  # names within an SVG, the same in every process
 LATE = 0.1  # share of the iterations whose scores lie before what is shown
 SCORE = "held-out score (nats a token)"
 
@@ -56,7 +58,7 @@ def draw(rows: Rows, series: Rows, folder: Folder) -> list[str] | None:
     from matplotlib import rc_context
 
     drawn = []
-    with rc_context({"svg.hashsalt": "collapsar", "font.size": 10, "axes.grid": True, "grid.alpha": 0.3}):
+    with rc_context({**SALT, "font.size": 10, "axes.grid": True, "grid.alpha": 0.3}):
         for name, picture in pictures.items():
             figure = picture()
             if figure is not None:
@@ -67,10 +69,15 @@ def draw(rows: Rows, series: Rows, folder: Folder) -> list[str] | None:
 
 def _save(figure: Any, folder: Folder, name: str) -> None:
     for kind in ("png", "svg"):
-        sink = io.BytesIO()
-        # No dates, so that the same numbers give the same file.
-        figure.savefig(sink, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {})
-        folder.write(f"{name}.{kind}", sink.getvalue())
+        folder.write(f"{name}.{kind}", saved(figure, kind))
+
+
+def saved(figure: Any, kind: str, dpi: float = DPI) -> bytes:
+    """Return a figure as a ``png`` or ``svg`` file; the same bytes for the same figure."""
+    sink = io.BytesIO()
+    # No dates, so that the same numbers give the same file.
+    figure.savefig(sink, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else {})
+    return sink.getvalue()
 
 
 def _label(row: Row) -> str:

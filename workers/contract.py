@@ -103,7 +103,23 @@ class Sweeps(Protocol):
         """Give ``word_topic``, float64: the probability of each word at hand under each topic, as prediction has it."""
 
     def infer(self, local: Arrays, globals: Arrays) -> Arrays:
-        """Give the documents' ``document_topic`` proportions."""
+        """Give what there is to tell of documents.
+
+        Parameters
+        ----------
+        local : Arrays
+            Their local state, or what a finished model keeps of it.
+        globals : Arrays
+            What every shard needs.
+
+        Returns
+        -------
+        Arrays
+            ``document_topic``, float, their proportions, shape (documents, topics), columns by permanent ids; and,
+            where the family has more to tell, arrays ``document_x``, shape (documents, n): whole numbers, such as
+            ``document_path``, the nodes' ids from the root on, or floats, such as ``document_factors``. `collapsar
+            infer` writes each into a column ``x`` of lists, of int32 or float32.
+        """
 
     def lengths(self, local: Arrays) -> Arrays:
         """Give ``document_tokens``, the tokens that a local state expects of each document: as many as it has."""

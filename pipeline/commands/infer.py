@@ -3,6 +3,11 @@
 Columns: id; topics, the permanent ids as `collapsar topics` prints them, the
 largest proportion first; proportions. Documents of the training corpus have the
 proportions they were fitted with; others are fitted with the topics held fixed.
+
+Families with more to tell of a document add columns, each a list a document, such as
+path, the ids of the nodes from the tree's root on; read them with any reader of Parquet:
+
+    pyarrow.parquet.read_table("OUT.parquet").column_names
 """
 
 from __future__ import annotations

@@ -1,0 +1,70 @@
+"""Trees of topics: their order, their levels, and what lies below their nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What follows from the parents of a tree's nodes.
+
+    Attributes
+    ----------
+    rows : numpy.ndarray of int64, shape (nodes,)
+        The nodes depth-first, siblings in the order in which they were given.
+    level : numpy.ndarray of int64, shape (nodes,)
+        Steps from the root.
+    below : numpy.ndarray of float64, shape (nodes,)
+        The sum of the shares of each node and all nodes below it.
+    """
+
+    rows: Ints
+    level: Ints
+    below: npt.NDArray[np.float64]
+
+
+def shape_of(ids: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], share: npt.NDArray[np.float64]) -> Shape:
+    """Find the order, the levels and what lies below.
+
+    Parameters
+    ----------
+    ids, parent : numpy.ndarray of int64, shape (nodes,)
+        Each node's id and its parent's, -1 for a root.
+    share : numpy.ndarray of float64, shape (nodes,)
+        Each node's own share.
+
+    Returns
+    -------
+    Shape
+        Of all nodes.
+
+    Raises
+    ------
+    ValueError
+        A parent is no node, an id is there twice, or a node is no root's descendant.
+    """
+    children: dict[int, list[int]] = {}
+    for row, above in enumerate(parent.tolist()):
+        children.setdefault(above, []).append(row)
+    names = ids.tolist()
+    level, below = np.zeros(len(names), dtype=np.int64), np.array(share, dtype=np.float64)
+    rows: list[int] = []
+    waiting = [(row, 0) for row in reversed(children.get(-1, []))]
+    while waiting:
+        row, depth = waiting.pop()
+        rows.append(row)
+        level[row] = depth
+        waiting += [(child, depth + 1) for child in reversed(children.get(names[row], []))]
+    if sorted(rows) != list(range(len(names))) or len(set(names)) != len(names):
+        raise ValueError("expected a tree: each id once, each node below a root, each parent a node")
+    place = {name: row for row, name in enumerate(names)}
+    for row in reversed(rows):
+        if parent[row] >= 0:
+            below[place[int(parent[row])]] += below[row]
+    return Shape(np.array(rows, dtype=np.int64), level, below)
