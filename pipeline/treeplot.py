@@ -27,6 +27,7 @@ FONT, SMALL, TITLE = 8.0, 6.5, 11.0
 LINE = 1.25  # height of a line, of its font's
 INNER, LEAF = 120.0, 210.0  # widths at which the words of nodes with and without children go to the next line
 INSET = 4.0  # from a card's edge to its text
+WIDER, TALL = (1.0, 1.4, 2.0), 1.5  # by how much they grow where a tree is higher than so many times its width
 GAP, GROUP = 3.5, 4.0  # below each card, and once more below the children of a node
 FINE = 4.0  # steps in which lines are made shorter, to be as long as one another
 STEP = 30.0  # from a column to the next
@@ -131,7 +132,7 @@ def draw(tree: Sequence[Topic], kind: str, title: str) -> bytes:
         return saved(figure, kind, min(DPI, MOST / inches))
 
 
-def cards_of(tree: Sequence[Topic], measure: Measure) -> list[Card]:
+def cards_of(tree: Sequence[Topic], measure: Measure, wider: float = 1.0) -> list[Card]:
     """Cut the nodes' words into lines.
 
     Parameters
@@ -140,6 +141,8 @@ def cards_of(tree: Sequence[Topic], measure: Measure) -> list[Card]:
         The nodes, depth-first.
     measure : callable
         Gives the width of a text in a font size, in points.
+    wider : float, optional
+        By how much more the words may spread than they do by default.
 
     Returns
     -------
@@ -154,7 +157,8 @@ def cards_of(tree: Sequence[Topic], measure: Measure) -> list[Card]:
     found = []
     for number, (node, head) in enumerate(zip(tree, heads, strict=True)):
         leaf = number + 1 == len(tree) or levels[number + 1] <= levels[number]
-        lines = wrapped([plain(word) for word in node.names], LEAF if leaf else INNER, lambda text: measure(text, FONT))
+        room = wider * (LEAF if leaf else INNER)
+        lines = wrapped([plain(word) for word in node.names], room, lambda text: measure(text, FONT))
         indent = INSET + columns[levels[number]] + INSET
         width = indent + max(measure(line, FONT) for line in lines) + INSET
         found.append(Card(head, lines, indent, width, len(lines) * FONT * LINE + INSET))
@@ -281,16 +285,19 @@ def _figure(tree: Sequence[Topic], title: str, measure: Measure) -> Any:
     from matplotlib.figure import Figure
 
     levels = [node.level or 0 for node in tree]
-    cards = cards_of(tree, measure)
-    places = layout(levels, [(card.width, card.height) for card in cards])
-    across = max([NARROW, *(x + card.width for (x, _), card in zip(places, cards, strict=True))])
+    for wider in WIDER:
+        cards = cards_of(tree, measure, wider)
+        places = layout(levels, [(card.width, card.height) for card in cards])
+        across = max([NARROW, *(x + card.width for (x, _), card in zip(places, cards, strict=True))])
+        down = max((y + card.height for (_, y), card in zip(places, cards, strict=True)), default=0.0)
+        if down <= TALL * across:
+            break
     signed = any(node.signed for node in tree)
     text = CAPTION.format(
         what="documents" if signed else "tokens", words="largest loadings" if signed else "most probable words"
     )
     caption = wrapped(text.split(), across, lambda line: measure(line, SMALL), " ")
     upper = MARGIN + TITLE * LINE + len(caption) * SMALL * LINE + 2 * INSET
-    down = max((y + card.height for (_, y), card in zip(places, cards, strict=True)), default=0.0)
     size = (across + 2 * MARGIN, upper + down + MARGIN)
     figure = Figure(figsize=(size[0] / 72, size[1] / 72))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))

@@ -334,7 +334,11 @@ class Conformance:
         assert math.isclose(again.perplexity, math.exp(-again.score))
         listed = topics(tmp_path / "run", words=3)
         assert math.isclose(sum(topic.share for topic in listed), 1.0, rel_tol=1e-6)
-        assert [topic.share for topic in listed] == sorted((topic.share for topic in listed), reverse=True)
+        if listed[0].level is None:
+            assert [topic.share for topic in listed] == sorted((topic.share for topic in listed), reverse=True)
+        for before, node in pairwise(listed if listed[0].level is not None else []):
+            assert node.level <= before.level + 1  # depth-first
+            assert node.level <= before.level or node.parent == before.id
         for name, corpus in (("seen", small[0]), ("unseen", small[1])):
             assert infer(tmp_path / "run", corpus, tmp_path / name, scheduler="serial", threshold=0.0) == 60
             table = pq.read_table(tmp_path / name)
