@@ -1,0 +1,64 @@
+"""Documents sampled by address: by a hash of what they hold and the run's seed, whatever shard they lie in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsar.storage.shard import Shard
+from collapsar.workers.streams import Stream
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """SplitMix64's finaliser (Steele, Lea, Flood 2014)."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def addresses(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
+    """Return a hash of each document's words and counts.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    stream : Stream
+        Its seed, purpose and iteration go into the hash; its place does not.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (documents,)
+        Not negative. Documents that hold the same have the same.
+    """
+    key = stream.at(place=-1).key()
+    with np.errstate(over="ignore"):
+        word = shard.words[shard.position].astype(np.uint64) * _ODD + shard.counts.astype(np.uint64)
+        pair = _mixed(word + key[0])
+        running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(pair, dtype=np.uint64)])
+        total = running[shard.offsets[1:]] - running[shard.offsets[:-1]]
+        return (_mixed(total ^ key[1]) >> np.uint64(1)).astype(np.int64)
+
+
+def smallest(own: npt.NDArray[np.int64], count: int, there: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return the smallest of some addresses, ascending, each once: those of all shards together hold the corpus's.
+
+    Parameters
+    ----------
+    own : numpy.ndarray of int64, shape (documents,)
+        Addresses.
+    count : int
+        How many at most.
+    there : numpy.ndarray of bool, shape (documents,)
+        Which documents may be taken.
+
+    Returns
+    -------
+    numpy.ndarray of int64
+        At most `count`.
+    """
+    return np.unique(own[there])[:count]

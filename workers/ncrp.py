@@ -1,0 +1,506 @@
+"""Topics on a tree of the nested Chinese restaurant process, beside a shard (Wang and Blei 2009).
+
+c_n ~ nCRP(gamma), theta_n ~ Dir(alpha_1..alpha_L), z_nm ~ theta_n, t_nm ~ w_{c_n[z_nm]}, w_i ~ Dir(eta_l) at level l.
+Outside the tree, q keeps the prior for every node.
+
+* Form ``conditional``: q(c) q(z | c) q(theta), the bound in which a path's own levels explain its words; the local
+  state is the expected tokens by level of each document.
+* Form ``factorised``: q(c) q(z) q(theta) of the paper; the local state has q(z) of each pair besides.
+* Topics ``dirichlet``: q(w_i) = Dir(eta + n_i). Topics ``point``: w_i is the most probable under a Dir(eta + 1)
+  prior, (eta + n_iw) / (W eta + n_i), nodes outside being uniform, where that prior has its mode: counts weigh as
+  they do in a prediction, while exp(E[log w]) of the Dirichlet takes half a token off each.
+
+A sweep gives its shard's expected counts as fresh totals, and folding puts their sum in place of the counts before; so
+the number of shards changes nothing but rounding. Which nodes there are, and the moves between sweeps, are in the
+globals; see `collapsar.workers.tree`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import digamma, gammaln, xlogy
+
+from collapsar.storage.shard import Shard
+from collapsar.workers import buffers
+from collapsar.workers.addresses import addresses, smallest
+from collapsar.workers.delta import Arrays, Delta, Part, fresh
+from collapsar.workers.kernels import nodes
+from collapsar.workers.kernels.compile import Kernel
+from collapsar.workers.kernels.levels import sweep_levels
+from collapsar.workers.kernels.paths import sweep_paths
+from collapsar.workers.streams import Stream
+from collapsar.workers.tree import FREE, Tree, ahead, deepened, level_sums, moved, swept
+
+Vector = npt.NDArray[np.float64]
+
+MOST_ENDS, LEAST_SHARE = 16, 1e-3  # ends that a document's list holds, and the least q(c) of one
+FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 30, 1e-3  # over unseen documents; tokens
+TINY = 1e-290  # least chance of a word: its inverse is still a number
+
+
+def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
+    """Name the kernels that a fit calls in every iteration."""
+    sweeping = sweep_levels if globals["factorised"] else sweep_paths
+    return [sweeping, nodes.root_products, nodes.together, nodes.path_probability]
+
+
+def blank(words: int, globals: Arrays) -> Arrays:
+    """Make the rows of `words` words before any document has been seen."""
+    return {"word_node": np.zeros((words, globals["node_parent"].size))}
+
+
+def level_priors(globals: Arrays, depth: int) -> tuple[Vector, Vector]:
+    """Return alpha and eta of the levels of a tree that may not be at its full depth yet."""
+    return level_sums(globals["alpha"], depth), np.append(globals["eta"][: depth - 1], globals["eta"][-1])
+
+
+def column_priors(globals: Arrays, tree: Tree) -> Vector:
+    """Return eta of each column; that of the root where there is no node."""
+    return level_priors(globals, tree.depth)[1][np.maximum(tree.levels, 0)]
+
+
+class _Topics:
+    """The topics of a tree over the words at hand, its nodes in the order of `Tree.columns`."""
+
+    def __init__(self, globals: Arrays, tree: Tree, rows: Arrays, totals: Vector) -> None:
+        words = float(globals["vocabulary"])
+        self.alpha, eta = level_priors(globals, tree.depth)
+        prior, counted = eta[tree.level], rows["word_node"][:, tree.columns]
+        counted = np.ascontiguousarray(counted)
+        if globals["point"]:
+            self.log_outside = np.full(tree.depth, -np.log(words))
+            self.log = np.log(counted + prior) - np.log(totals[tree.columns] + words * prior)
+        else:
+            self.log_outside = digamma(eta) - digamma(words * eta)
+            self.log = digamma(counted + prior) - digamma(totals[tree.columns] + words * prior)
+
+
+def start(
+    shard: Shard,
+    rows: Arrays,
+    globals: Arrays,
+    stream: Stream,
+    warm: Arrays | None = None,
+) -> tuple[Arrays, Delta]:
+    """Make even level proportions, and name the documents that may begin a leaf; or count another tree's paths.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    rows : Arrays
+        Not used.
+    globals : Arrays
+        As `initialise` made them.
+    stream : Stream
+        Addressed to the shard.
+    warm : Arrays, optional
+        Of another tree: ``document_topic``, ``word_topic`` and ``topic_parent``.
+
+    Returns
+    -------
+    local : Arrays
+        ``document_level``, expected tokens by level, shape (documents, depth), and lists of ends.
+    delta : Delta
+        Fresh ``candidates``, by address.
+    """
+    alpha = level_priors(globals, int(globals["next_depth"]))[0]
+    if warm is not None:
+        return _warm_start(shard, globals, warm)
+    by_level = np.outer(shard.lengths, alpha / alpha.sum())
+    local = {"document_level": by_level, **_no_lists(shard.documents)}
+    if globals["factorised"]:
+        local["pair_level"] = np.tile((alpha / alpha.sum()).astype(np.float32), (shard.pairs, 1))
+    found = smallest(addresses(shard, stream), int(globals["seeds_wanted"]), shard.lengths > 0)
+    part = Delta({"candidates": fresh(np.ones(found.size), "document")}, {"document": found})
+    return local, part
+
+
+def _no_lists(documents: int) -> dict[str, npt.NDArray[Any]]:
+    return {
+        "document_lists": np.zeros(documents + 1, dtype=np.int64),
+        "document_ends": np.zeros(0, dtype=np.int32),
+        "document_masses": np.zeros(0, dtype=np.float32),
+    }
+
+
+def sweep(
+    shard: Shard,
+    local: Arrays,
+    rows: Arrays,
+    globals: Arrays,
+    stream: Stream,
+) -> tuple[Arrays, Delta]:
+    """Pass over a shard, or give the words of the documents that begin leaves.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    local : Arrays
+        ``document_level`` and, in the factorised form, ``pair_level``, q(z).
+    rows : Arrays
+        ``word_node`` of the shard's words.
+    globals : Arrays
+        As the iteration began.
+    stream : Stream
+        Addressed to the shard.
+
+    Returns
+    -------
+    local : Arrays
+        The new one.
+    delta : Delta
+        Fresh ``word_node``; ``ends`` (sum_n q(c_n = c) by column), ``alike`` (sum_n q(c_n = i) q(c_n = j)), ``bound``,
+        ``log_theta`` and ``occupied``, ``documents`` and ``tokens``; ``drawn``, by address, an end drawn from q(c_n) of
+        the documents at which the tree may grow.
+    """
+    began = time.perf_counter()
+    if globals["seeds"].size and bool(globals["seeding"]):
+        return local, _seeds(shard, globals, stream)
+    tree = ahead(globals)
+    topics = _Topics(
+        globals, tree, {"word_node": moved(rows["word_node"], globals)}, moved(globals["node_tokens"], globals)
+    )
+    found = _Swept(shard, local, topics, tree, globals, int(globals["document_sweeps"]), 0.0)
+    after = found.local(tree)
+    q_sums = np.zeros(tree.parents.size)
+    q_sums[tree.columns] = found.ends
+    by_word = np.zeros((shard.words.size, tree.parents.size))
+    by_word[:, tree.columns] = found.row_node
+    bound = found.bound - float(found.ends @ globals["next_end_log"][tree.columns])
+    if not globals["factorised"]:  # there the kernel has left out what q(z) makes of E[log w]
+        bound -= float((found.row_node * topics.log).sum())
+    parts = {
+        "word_node": fresh(by_word, "word", "node"),
+        "ends": fresh(q_sums, "node"),
+        "alike": fresh(_alike(after, tree.parents.size), "node", "other"),
+        "bound": fresh(bound),
+        "level_tokens": fresh(found.document_level.sum(axis=0), "level"),
+        "log_theta": fresh(found.log_theta, "level"),
+        "occupied": fresh(float((shard.lengths > 0).sum())),
+        "documents": fresh(float(shard.documents)),
+        "tokens": fresh(float(shard.tokens)),
+    }
+    ids: dict[str, npt.NDArray[Any]] = {"word": shard.words}
+    if globals["grow"] > 0:
+        chosen, drawn = _drawn(shard, after, int(globals["grow"]), stream)
+        ids["document"], parts["drawn"] = chosen, fresh(drawn, "document")
+        parts["drawers"] = fresh(np.ones(chosen.size), "document")  # documents that are alike have one address
+    return after, Delta(parts, ids, {"kernel": time.perf_counter() - began})
+
+
+class _Swept:
+    """Documents as a sweep leaves them."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        local: Arrays,
+        topics: _Topics,
+        tree: Tree,
+        globals: Arrays,
+        passes: int,
+        tolerance: float,
+    ) -> None:
+        size, depth = tree.columns.size, tree.depth
+        self.document_level = np.zeros((shard.documents, depth))
+        self.row_node = buffers.empty((shard.words.size, size), np.float64)
+        self.ends, self.log_theta, sums = np.zeros(size), np.zeros(depth), np.zeros(1)
+        self.kept = np.zeros((shard.documents, MOST_ENDS), dtype=np.int32)
+        self.masses = np.zeros((shard.documents, MOST_ENDS), dtype=np.float32)
+        self.pair_level: npt.NDArray[np.float32] | None = None
+        end_log = np.ascontiguousarray(globals["next_end_log"][tree.columns])
+        made = self.row_node, self.ends, self.kept, self.masses, self.log_theta, sums
+        pairs = shard.offsets, shard.position, shard.counts
+        if globals["factorised"]:
+            before = _deepened_pairs(local["pair_level"], topics.alpha)
+            self.pair_level = np.empty_like(before)
+            given = topics.log, tree.parent, tree.level, end_log, topics.log_outside, topics.alpha, before
+            sweep_levels(*pairs, *given, passes, LEAST_SHARE, self.document_level, self.pair_level, *made)
+        else:
+            levels = np.ascontiguousarray(deepened(local["document_level"], topics.alpha))
+            chance, beyond = np.maximum(np.exp(topics.log), TINY), np.maximum(np.exp(topics.log_outside), TINY)
+            given = chance, tree.parent, tree.level, end_log, beyond, topics.alpha, levels
+            sweep_paths(*pairs, *given, passes, tolerance, LEAST_SHARE, self.document_level, *made)
+        self.bound = float(sums[0])
+
+    def local(self, tree: Tree) -> dict[str, npt.NDArray[Any]]:
+        """Return the local state: what the next sweep begins from, and the documents' ends by column."""
+        there = self.kept >= 0
+        found: dict[str, npt.NDArray[Any]] = {
+            "document_level": self.document_level,
+            "document_lists": np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int64),
+            "document_ends": tree.columns[self.kept[there]].astype(np.int32),
+            "document_masses": self.masses[there],
+        }
+        return found if self.pair_level is None else {**found, "pair_level": self.pair_level}
+
+
+def _deepened_pairs(pair_level: npt.NDArray[np.float32], alpha: Vector) -> npt.NDArray[np.float32]:
+    if pair_level.shape[1] == alpha.size:
+        return np.ascontiguousarray(pair_level)
+    return np.ascontiguousarray(deepened(pair_level, alpha), dtype=np.float32)
+
+
+def _alike(local: Arrays, columns: int) -> Vector:
+    """Sum q(c_n = i) q(c_n = j) over the documents, from their lists."""
+    found = np.zeros((columns, columns))
+    lists, ends, masses = (local[name] for name in ("document_lists", "document_ends", "document_masses"))
+    owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
+    masses = masses.astype(np.float64)
+    for shift in range(MOST_ENDS):  # each document's ends with those that stand so many places behind
+        here = np.flatnonzero(owner[: owner.size - shift] == owner[shift:])
+        if not here.size:
+            break
+        both = masses[here] * masses[here + shift]
+        np.add.at(found, (ends[here], ends[here + shift]), both)
+        if shift:
+            np.add.at(found, (ends[here + shift], ends[here]), both)
+    return found
+
+
+def _seeds(shard: Shard, globals: Arrays, stream: Stream) -> Delta:
+    """Give the words of the documents that begin leaves, a column each after the root's, which has all documents'."""
+    seeds, columns = globals["seeds"], globals["node_parent"].size
+    own = addresses(shard, stream.at(purpose="start", iteration=0))
+    by_word = np.zeros((shard.words.size, columns))
+    np.add.at(by_word[:, 0], shard.position, shard.counts)
+    place = np.searchsorted(seeds, own)
+    chosen = np.flatnonzero(seeds[np.minimum(place, seeds.size - 1)] == own)
+    for document in chosen[shard.lengths[chosen] > 0]:
+        pairs = slice(shard.offsets[document], shard.offsets[document + 1])
+        by_word[shard.position[pairs], 1 + place[document]] += shard.counts[pairs]
+    return Delta({"word_node": fresh(by_word, "word", "node")}, {"word": shard.words})
+
+
+def _drawn(
+    shard: Shard, local: Arrays, count: int, stream: Stream
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Draw an end from q(c_n) for the shard's first documents by address; return addresses and columns."""
+    own = addresses(shard, stream)
+    chosen = smallest(own, count, shard.lengths > 0)
+    where = {int(address): number for number, address in reversed(list(enumerate(own)))}
+    ends = np.zeros(chosen.size)
+    for place, address in enumerate(chosen):
+        document = where[int(address)]
+        held = slice(local["document_lists"][document], local["document_lists"][document + 1])
+        masses = local["document_masses"][held].astype(np.float64)
+        number = np.uint64(address) / 2.0**63  # an address is as good as a random number
+        drawn = np.searchsorted(np.cumsum(masses), (number * 2.0**20 % 1.0) * masses.sum())
+        ends[place] = local["document_ends"][held][min(drawn, masses.size - 1)]
+    return chosen, ends
+
+
+def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
+    """Give the rows as they were, as what a shard changes acts from the next iteration on."""
+    return rows, globals
+
+
+def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
+    """Put new counts in the place of a block's, and tell what the bound and moves need of them.
+
+    Parameters
+    ----------
+    block : Arrays
+        The rows so far.
+    delta : Delta
+        Fresh ``word_node``; its word ids count from the block's first word. Words that it does not have are in no
+        document.
+    globals : Arrays
+        As the iteration began; ``wanted_first`` and ``wanted_second`` are pairs of columns to compare.
+
+    Returns
+    -------
+    block : Arrays
+        The new rows.
+    delta : Delta
+        Fresh ``node_tokens``; ``node_sum``, of topics of kind ``dirichlet`` sum_w log G(eta + n) / G(eta), of ``point``
+        sum_w (eta + n) log(eta + n); ``log_phi``, sum_w psi(eta + n); ``moved``; where they are wanted ``roots``
+        (sum_w sqrt(n_iw n_jw)) and ``gains`` of the pairs.
+    """
+    before = block["word_node"]
+    after = np.zeros(before.shape)
+    if "word_node" in delta:
+        after[delta.ids["word"]] = delta["word_node"]
+    tree = ahead(globals)
+    prior = column_priors(globals, tree)
+    told: dict[str, Part] = {
+        "node_tokens": fresh(after.sum(axis=0), "node"),
+        "node_sum": fresh(_node_sums(after, tree, prior, globals), "node"),
+        "moved": fresh(np.abs(after - before).sum() / 2.0),
+    }
+    if globals["learn_eta"]:
+        logs = np.zeros(prior.size)
+        logs[tree.columns] = digamma(after[:, tree.columns] + prior[tree.columns]).sum(axis=0)
+        told["log_phi"] = fresh(logs, "node")
+    if globals["want_roots"]:
+        roots = np.zeros((prior.size, prior.size))
+        nodes.root_products(after, roots)
+        told["roots"] = fresh(roots, "node", "other")
+    first, second = globals["wanted_first"], globals["wanted_second"]
+    if first.size:
+        gain = np.zeros(first.size)
+        nodes.together(after, first, second, np.maximum(prior[first], 0.0), gain)
+        told["gains"] = fresh(gain, "pair")
+    return {"word_node": after}, Delta(told)
+
+
+def _node_sums(counts: Vector, tree: Tree, prior: Vector, globals: Arrays) -> Vector:
+    found, columns = np.zeros(prior.size), tree.columns
+    held = counts[:, columns] + prior[columns]
+    if globals["point"]:
+        found[columns] = xlogy(held, held).sum(axis=0)
+    else:
+        found[columns] = (gammaln(held) - gammaln(prior[columns])).sum(axis=0)
+    return found
+
+
+def finish(block: Arrays, globals: Arrays) -> Arrays:
+    """Give the rows that a finished model keeps: E[n_iw]."""
+    return block
+
+
+def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
+    """Fit paths and level proportions of unseen documents under fixed topics."""
+    tree = swept(globals)
+    still = {**globals, "next_end_log": globals["end_log"]}
+    topics = _Topics(globals, tree, rows, globals["node_tokens"])
+    even = topics.alpha / topics.alpha.sum()
+    local: Arrays = {"document_level": np.outer(shard.lengths, even)}
+    if globals["factorised"]:
+        local = {**local, "pair_level": np.tile(even.astype(np.float32), (shard.pairs, 1))}
+    found = _Swept(shard, local, topics, tree, still, FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
+    return {name: values for name, values in found.local(tree).items() if name.startswith("document")}
+
+
+def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
+    """Give each held-out pair's probability sum_c q(c) sum_l theta_l w_{c_l}, theta and w being expectations.
+
+    ``document_log`` is log sum_c q(c) prod_m sum_l theta_l w_{c_l, t_m} of each document, the score of section 4.1.
+    """
+    tree = swept(globals)
+    outside = np.full(tree.depth, 1.0 / float(globals["vocabulary"]))
+    lists, ends, masses = local["document_lists"], local["document_ends"], local["document_masses"]
+    if not ends.size:  # nothing has been swept yet: all are at the root's end
+        lists, ends, masses = np.arange(heldout.documents + 1), np.zeros(heldout.documents), np.ones(heldout.documents)
+    probability, document_log = np.zeros(heldout.pairs), np.zeros(heldout.documents)
+    nodes.path_probability(
+        heldout.offsets,
+        heldout.position,
+        heldout.counts,
+        np.ascontiguousarray(_means(rows, globals, tree)),
+        tree.parent,
+        tree.level,
+        _theta(local, globals),
+        np.ascontiguousarray(lists, dtype=np.int64),
+        tree.places[np.asarray(ends, dtype=np.int64)].astype(np.int32),
+        masses.astype(np.float32),
+        outside,
+        probability,
+        document_log,
+    )
+    return {"probability": probability, "document_log": document_log}
+
+
+def _means(rows: Arrays, globals: Arrays, tree: Tree) -> Vector:
+    prior = column_priors(globals, tree)[tree.columns]
+    total = globals["node_tokens"][tree.columns] + float(globals["vocabulary"]) * prior
+    found: Vector = (rows["word_node"][:, tree.columns] + prior) / total
+    return found
+
+
+def _theta(local: Arrays, globals: Arrays) -> Vector:
+    alpha = level_priors(globals, int(globals["depth"]))[0]
+    gamma = deepened(local["document_level"], alpha) + alpha
+    found: Vector = np.ascontiguousarray(gamma / gamma.sum(axis=1, keepdims=True))
+    return found
+
+
+def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
+    """Give E[w_i] of the words at hand by column, and each column's ``topic_parent``."""
+    tree = swept(globals)
+    found = np.full((len(rows["word_node"]), tree.parents.size), 1.0 / float(globals["vocabulary"]))
+    found[:, tree.columns] = _means(rows, globals, tree)
+    return {"word_topic": found, "topic_parent": tree.parents}
+
+
+def infer(local: Arrays, globals: Arrays) -> Arrays:
+    """Give what each document has of each node, sum_c q(c) theta_l, and its most probable full path in the tree.
+
+    What a document has outside the tree is in no column. Where no end of its list is a leaf, the path goes on to the
+    largest child.
+    """
+    tree, theta = swept(globals), _theta(local, globals)
+    paths, lists = tree.paths(), local["document_lists"]
+    documents = lists.size - 1
+    owner = np.repeat(np.arange(documents), np.diff(lists))
+    ends = np.asarray(local["document_ends"], dtype=np.int64)
+    masses = np.asarray(local["document_masses"], dtype=np.float64)
+    totals = np.bincount(owner, masses, documents)
+    found = np.zeros((documents, tree.parents.size))
+    for level in range(tree.depth):
+        node = paths[ends, level]
+        inside = node >= 0
+        part = masses[inside] / totals[owner[inside]] * theta[owner[inside], level]
+        np.add.at(found, (owner[inside], node[inside]), part)
+    return {"document_topic": found, "document_path": _best_paths(tree, globals, owner, ends, masses, documents)}
+
+
+def _best_paths(
+    tree: Tree, globals: Arrays, owner: npt.NDArray[Any], ends: npt.NDArray[Any], masses: Vector, documents: int
+) -> npt.NDArray[np.int64]:
+    order = np.lexsort((-masses, tree.levels[ends] < tree.depth - 1, owner))
+    best = np.zeros(documents, dtype=np.int64)
+    best[owner[order][::-1]] = ends[order][::-1]
+    paths = tree.paths()
+    passes = globals["node_passes"]
+    for level in range(1, tree.depth):
+        for column in np.flatnonzero((tree.levels == level - 1) & (paths[:, -1] < 0)):
+            children = tree.children(column)
+            if children.size:
+                best[best == column] = children[np.argmax(passes[children])]
+    found: npt.NDArray[np.int64] = paths[best]
+    return found
+
+
+def lengths(local: Arrays) -> Arrays:
+    """Give the tokens that are expected of each document in all."""
+    return {"document_tokens": local["document_level"].sum(axis=1)}
+
+
+def _warm_start(shard: Shard, globals: Arrays, warm: Arrays) -> tuple[Arrays, Delta]:
+    """Count the words of each node of another tree by q(z | c) of its documents' proportions and topics."""
+    theta = np.asarray(warm["document_topic"], dtype=np.float64)
+    phi = np.asarray(warm["word_topic"], dtype=np.float64)
+    tree = Tree(np.asarray(warm["topic_parent"]), int(globals["depth"]))
+    columns = globals["node_parent"].size
+    by_word, by_level = np.zeros((shard.words.size, columns)), np.zeros((shard.documents, tree.depth))
+    ends = np.zeros(columns)
+    levels, kept = np.maximum(tree.levels, 0), np.flatnonzero(tree.levels >= 0)
+    for document in range(shard.documents):
+        pairs = slice(shard.offsets[document], shard.offsets[document + 1])
+        weight = theta[document, kept] * phi[shard.position[pairs]][:, kept] + 1e-300
+        weight *= (shard.counts[pairs] / weight.sum(axis=1))[:, np.newaxis]
+        by_word[np.ix_(shard.position[pairs], kept)] += weight
+        np.add.at(by_level[document], levels[kept], weight.sum(axis=0))
+        leaves = np.where(tree.levels[kept] == tree.depth - 1, theta[document, kept], 0.0)
+        ends[kept[np.argmax(leaves)] if leaves.any() else 0] += 1.0
+    local: dict[str, npt.NDArray[Any]] = {"document_level": by_level, **_no_lists(shard.documents)}
+    if globals["factorised"]:
+        share = (by_level + 1e-9) / (by_level + 1e-9).sum(axis=1, keepdims=True)
+        local["pair_level"] = np.repeat(share, np.diff(shard.offsets), axis=0).astype(np.float32)
+    parent = np.full(columns, 0.0)
+    if shard.number == 0:  # told once: deltas add
+        parent[: tree.parents.size] = tree.parents - FREE
+    parts = {
+        "word_node": fresh(by_word, "word", "node"),
+        "warm_parent": fresh(parent, "node"),
+        "ends": fresh(ends, "node"),
+    }
+    return local, Delta(parts, {"word": shard.words})
