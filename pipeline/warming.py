@@ -14,7 +14,7 @@ from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, MismatchError
 from collapsar.storage.records import digest_of
-from collapsar.storage.shard import Shard
+from collapsar.storage.vectors import AnyShard
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays, Delta
@@ -76,7 +76,7 @@ class WarmReference:
     topics: tuple[int, ...]
     share: float
 
-    def arrays(self, shard: Shard, stream: Stream) -> Arrays:
+    def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
         """Read the documents' proportions, and the topics over the shard's words.
 
         Parameters
@@ -109,7 +109,7 @@ class WarmReference:
         return {"document_topic": theta, "word_topic": known}
 
 
-def _rows(model: Model, shard: Shard) -> Arrays:
+def _rows(model: Model, shard: AnyShard) -> Arrays:
     """Read the rows of a shard's words."""
     cuts = np.searchsorted(shard.words, model.record.blocks)
     wanted = [number for number in range(len(model.blocks)) if cuts[number] < cuts[number + 1]] or [0]
