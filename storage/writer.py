@@ -141,24 +141,24 @@ class VectorWriter:
     ----------
     folder : Folder
         Where to write; made by `collapsar.storage.folder.created`.
-    columns : list of str
-        Names of the columns.
+    columns : int
+        Number of columns.
     shard_tokens : int, optional
         Values of a shard, rounded up to whole vectors. The default is that of `CorpusWriter`; until it is sure,
         vectors wait in memory.
     """
 
-    def __init__(self, folder: Folder, columns: list[str], shard_tokens: int | None = None) -> None:
+    def __init__(self, folder: Folder, columns: int, shard_tokens: int | None = None) -> None:
         self._folder, self._columns = folder, columns
         self._waiting: list[Vectors] = []
         self._shards: list[ShardRecord] = []
-        self._least = np.full(len(columns), np.inf)
-        self._most = np.full(len(columns), -np.inf)
+        self._least = np.full(columns, np.inf)
+        self._most = np.full(columns, -np.inf)
         self._fields: dict[str, str] = {}
         self._array = None if shard_tokens is None else self._begun(shard_tokens)
 
     def _begun(self, shard_tokens: int) -> ArrayWriter:
-        width = max(len(self._columns), 1)
+        width = max(self._columns, 1)
         rows = max(min(math.ceil(shard_tokens / width), MOST_CHUNK_BYTES // (8 * width)), 1)
         return ArrayWriter(self._folder / ARRAY, rows, width)
 
@@ -173,13 +173,18 @@ class VectorWriter:
         self._waiting.append(vectors)
         self._least = np.minimum(self._least, vectors.values.min(axis=0, initial=np.inf))
         self._most = np.maximum(self._most, vectors.values.max(axis=0, initial=-np.inf))
-        if self._array is None and self._waiting_rows * len(self._columns) > SHARDS * MOST:
+        if self._array is None and self._waiting_rows * self._columns > SHARDS * MOST:
             self._array = self._begun(MOST)
         while self._array is not None and self._waiting_rows >= self._array.rows:
             self._write(self._array)
 
-    def finish(self) -> Manifest:
+    def finish(self, columns: list[str]) -> Manifest:
         """Write what waits, the vocabulary and the manifest.
+
+        Parameters
+        ----------
+        columns : list of str
+            Names of the columns.
 
         Returns
         -------
@@ -191,7 +196,7 @@ class VectorWriter:
         InputError
             No vector has come, or they have no columns.
         """
-        width = len(self._columns)
+        width = self._columns
         if not width or not (self._shards or self._waiting):
             raise InputError(self._folder.url, "the corpus is empty: expected at least one vector with a column")
         array = self._array or self._begun(even_shard_tokens(self._waiting_rows * width))
@@ -205,7 +210,7 @@ class VectorWriter:
             documents=documents,
             pairs=documents * width,
             tokens=documents * width,
-            vocabulary=Vocabulary(self._columns, every, every).write(self._folder),
+            vocabulary=Vocabulary(columns, every, every).write(self._folder),
             fields=self._fields,
             shards=tuple(self._shards),
             vectors=VectorsRecord(file=ARRAY, sha256=array.finish(), rows=array.rows, constant=constant),
