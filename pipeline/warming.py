@@ -12,7 +12,8 @@ import numpy.typing as npt
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import AbsentError, MismatchError
+from collapsar.storage.errors import AbsentError, MismatchError, OptionError
+from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.records import digest_of
 from collapsar.storage.vectors import AnyShard
 from collapsar.workers import tasks
@@ -47,6 +48,9 @@ class WarmSource:
     def of(cls, run: str | os.PathLike[str]) -> WarmSource:
         """Name the model of a run."""
         model = Model(run)
+        family = model.record.family
+        if load_family(family).CORPUS != DOCUMENTS:
+            raise OptionError(f"--warm {model.folder.url}: family '{family}' has no topics over words to begin from")
         return cls(model.folder.address, digest_of(model.record.model_dump(mode="json")), len(_occupied(model)[0]))
 
     def record(self) -> dict[str, Any]:

@@ -194,6 +194,11 @@ def read_columns(folder: Folder, record: ShardRecord) -> tuple[pa.Array, dict[st
         The bytes are not those that the manifest names, or not a shard's.
     """
     path, data = read_part(folder, record)
+    return decode_columns(data, record, path)
+
+
+def decode_columns(data: bytes, record: ShardRecord, path: str) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """Read the bytes of a file of ids and further columns, which may be anybody's; see `read_columns`."""
     try:
         return ids_and_extras(decode_table(data, record.documents, path))
     except DamagedError:

@@ -19,7 +19,7 @@ from collapsar.storage.vectors import MOST_COLUMNS, Vectors
 from collapsar.storage.writer import numbered_ids
 
 PORTION = 4_000_000  # values
-_NUMBER = re.compile(r"-?[1-9][0-9]{0,8}")
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def place_of(text: str, names: Sequence[str], width: int, path: str, flag: str) 
         return list(names).index(text)
     if _NUMBER.fullmatch(text):
         number = int(text)
-        if abs(number) <= width:
+        if 1 <= abs(number) <= width:
             return number - 1 if number > 0 else width + number
-        raise OptionError(f"{flag} {text}: {path} has {width} columns")
+        raise OptionError(f"{flag} {text}: {path} has the columns 1 to {width}, or -1 to -{width} from the right")
     if names:
         raise OptionError(f"{flag} {text}: {path} has no such column{suggestion(text, names)}")
     raise OptionError(f"{flag} {text}: {path} names no columns; expected a number, from the left (1) or the right (-1)")
@@ -246,7 +246,7 @@ def _count(file: DenseFile) -> int:
 
 
 def _require_finite(file: DenseFile, values: npt.NDArray[np.float64], first: int, columns: list[str]) -> None:
-    if np.isfinite(values.sum()) or np.isfinite(values).all():  # a sum alone may overflow
+    if not values.size or (np.isfinite(values.min()) and np.isfinite(values.max())):
         return
     row, column = np.argwhere(~np.isfinite(values))[0]
     raise InputError(
