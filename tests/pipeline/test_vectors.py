@@ -9,6 +9,7 @@ import pytest
 from collapsar.pipeline import Model, coherence, compare, estimate, evaluate, fit, infer, resume, split, verify
 from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.estimators import CollapsedLDA
 from collapsar.pipeline.grid import Asked, all_families, require_comparable
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CollapsarError, MismatchError, NumericalError, OptionError
@@ -312,6 +313,15 @@ def test_corpora_of_the_other_kind__are_refused(corpus, documents, tmp_path):
     unseen_refused(tmp_path / "means", texts, takes_vectors)
     refused(takes_vectors, tmp_path, lambda: evaluate(tmp_path / "means", heldout=texts))
     refused("coherence takes a corpus of documents", tmp_path, lambda: coherence(tmp_path / "lda", vectors))
+
+
+def test_estimators__take_documents(corpus):
+    estimator = CollapsedLDA(n_components=2, max_iter=1).fit(np.ones((3, 4), dtype=int))
+    for call in (estimator.transform, estimator.score, estimator.fit):
+        with pytest.raises(
+            MismatchError, match="a corpus of vectors; an estimator of topics takes a corpus of documents"
+        ):
+            call(str(corpus))
 
 
 def test_the_commands__refuse_in_one_line(corpus, tmp_path, capsys):
