@@ -25,6 +25,8 @@ MOST_CHUNK_BYTES = 1 << 30  # of a group that another program may have written
 DIGESTS, NUMBERS = "digests.json", "numbers-"
 KIND = "collapsar-arrays"
 VERSION = 2
+# What Zarr raises for what is no array, or a damaged one.
+FAULTS = (OSError, ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
 _CODECS = (zarr.codecs.BytesCodec, zarr.codecs.ZstdCodec)  # plain numbers, and their compression
 
 
@@ -382,5 +384,5 @@ def damage(folder: Folder) -> Iterator[None]:
         yield
     except CollapsarError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+    except FAULTS as error:
         raise DamagedError(folder.url, f"expected a Zarr group of arrays ({error})") from None

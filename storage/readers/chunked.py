@@ -11,7 +11,7 @@ import zarr
 import zarr.codecs
 import zarr.storage
 
-from collapsar.storage.arrays import MOST_CHUNK_BYTES
+from collapsar.storage.arrays import FAULTS, MOST_CHUNK_BYTES
 from collapsar.storage.errors import InputError, OptionError, suggestion
 from collapsar.storage.folder import Folder
 from collapsar.storage.readers.arrays import portion_of, portions_of, width_of
@@ -109,6 +109,8 @@ def _require_plain(path: str, array: Any) -> None:
         raise InputError(path, "expected an array of plain numbers, compressed at most")
     if len(array.shape) != 2:
         return
+    if min(array.chunks) < 1:
+        raise InputError(path, f"expected chunks of one value or more, found {array.chunks}")
     if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
         raise InputError(path, f"expected chunks of at most {size(MOST_CHUNK_BYTES)}")
     # A chunk that is missing stands for zeros, so that an empty folder could be any number of vectors.
@@ -132,6 +134,5 @@ class _fault:  # noqa: N801 - used as a statement
         """Start reading."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        faults = (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, IndexError)
-        if isinstance(error, faults) and not isinstance(error, (InputError, OptionError)):
+        if isinstance(error, FAULTS) and not isinstance(error, (InputError, OptionError)):
             raise InputError(self._path, f"expected a Zarr array ({str(error)[:200]})") from None

@@ -75,7 +75,8 @@ def _dense_folder(place, version=3):
     return place / "x.zarr"
 
 
-def _said(version, name):
+def dense_said(version, name):
+    """A file of a Zarr array, such as what Zarr says of it."""
     place = Path(tempfile.mkdtemp(prefix="collapsar-seed-"))
     data = (_dense_folder(place, version) / name).read_bytes()
     shutil.rmtree(place)
@@ -114,9 +115,9 @@ def seeds_of(name):
         "vectors-labels": lambda: [b"name,a,kind,b\np,1.5,x,2\nq,-3,,4e2\n"],
         "vectors-npy": lambda: [_npy(DENSE), _npy(DENSE.astype(np.float32).T.copy().T)],
         "vectors-npz": lambda: [_dense_npz(np.savez), _dense_npz(np.savez_compressed)],
-        "vectors-zarr": lambda: [_said(3, "zarr.json")],
-        "vectors-zarr-2": lambda: [_said(2, ".zarray")],
-        "vectors-chunk": lambda: [_said(3, "c/0/0")],
+        "vectors-zarr": lambda: [dense_said(3, "zarr.json")],
+        "vectors-zarr-2": lambda: [dense_said(2, ".zarray")],
+        "vectors-chunk": lambda: [dense_said(3, "c/0/0")],
         "vectors-shard": lambda: [encode_columns({"id": pa.array(["a", "b", "c"])})],
         "vectors-array": lambda: [_vectors_said()],
         "vocabulary": lambda: [WORDS],
