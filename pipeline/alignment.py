@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collapsar.storage.corpus import Corpus, ShardReference
-from collapsar.storage.errors import MismatchError
+from collapsar.storage.errors import MismatchError, OptionError
+from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.model import ShardDocuments
 from collapsar.storage.shard import Documents, Shard
 
@@ -52,6 +53,26 @@ class HeldoutReference:
                 f"order; those of shard {self.number} (from {heldout.ids[0].as_py()!r} on) have other ids"
             )
         return Shard.of(self.number, heldout)
+
+
+def require_tokens(heldout: Corpus) -> None:
+    """Refuse a corpus of vectors as one of held-out tokens.
+
+    Parameters
+    ----------
+    heldout : Corpus
+        The corpus.
+
+    Raises
+    ------
+    OptionError
+        It holds vectors.
+    """
+    if heldout.holds != DOCUMENTS:
+        raise OptionError(
+            f"--heldout {heldout.url}: vectors have no tokens to hold out; score vectors that were not fitted, "
+            "as `collapsar split --documents` holds out, with `collapsar evaluate RUN --unseen CORPUS`"
+        )
 
 
 def align(training: Sequence[ShardDocuments], heldout: Corpus, name: str) -> list[HeldoutReference]:

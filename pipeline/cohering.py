@@ -14,6 +14,7 @@ from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError, OptionError
+from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.shard import Shard
 
 DIVERSE = 25  # words of a topic that its diversity looks at
@@ -90,11 +91,12 @@ def coherence(
     InputError
         There are no two words, no documents, or no topics that have tokens.
     MismatchError
-        The corpus has another vocabulary.
+        The corpus holds vectors, or has another vocabulary.
     """
     if words < 2:
         raise OptionError(f"words: expected 2 or more, found {words}")
     model, counted = Model(run), Corpus(corpus)
+    counted.require(DOCUMENTS, "coherence")
     counted.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     if len(model.vocabulary) < 2 or not counted.manifest.documents:
         raise InputError(counted.url, "expected two words at least, and a document")
@@ -195,7 +197,7 @@ def _pairs(words: int) -> tuple[Ints, Ints]:
 
 
 def _count_shard(reference: ShardReference, chosen: Ints) -> tuple[Ints, Ints]:
-    return count_in(reference.load(), chosen)
+    return count_in(Shard.of(reference.number, reference.documents()), chosen)
 
 
 def count_in(shard: Shard, chosen: Ints) -> tuple[Ints, Ints]:

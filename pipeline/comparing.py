@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from collapsar.pipeline.alignment import require_tokens
 from collapsar.pipeline.compared import (
     CELL_KIND,
     CELLS,
@@ -40,6 +41,7 @@ from collapsar.pipeline.grid import (
     all_families,
     cells_of,
     peer_cells,
+    require_comparable,
     shown,
 )
 from collapsar.pipeline.intake import split
@@ -211,6 +213,7 @@ class _Comparing:
 
     def run(self) -> Comparison:
         """Fit what is not fitted yet, and write tables and plots."""
+        require_comparable(self._corpus, self._asked)
         shards = len(self._corpus.manifest.shards)
         cells, peers = cells_of(self._asked, shards), peer_cells(self._asked)  # options are checked before all else
         self._require_heldout()
@@ -254,6 +257,7 @@ class _Comparing:
         """Refuse, before anything is made, a held-out corpus that is not one."""
         if self._given is not None:
             held = Corpus(self._given)
+            require_tokens(held)
             held.require_vocabulary_of(self._corpus.manifest.vocabulary.words_sha256, self._corpus.url)
             if held.manifest.digest == self._corpus.manifest.digest:
                 raise MismatchError(

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
+from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError, suggestion
 from collapsar.storage.shard import Documents
 from collapsar.workers.contract import family_module
@@ -130,13 +131,14 @@ class FamilyConfig(BaseModel):
 class Family(Protocol):
     """The half of a family on the driver; ``globals`` and deltas are those of `collapsar.workers.contract`.
 
-    ``CHANGE`` names the fresh number of a delta whose share of the tokens is the relative change of the expected
-    counts. ``SCHEDULES`` names the schedules that it can be fitted by. ``SAMPLER`` says whether its states are samples,
-    whose predictions are better averaged. ``Config.title`` says in a line what the family is. ``unsettled`` among the
-    globals is how many tokens do not count yet: while there are any, a run does not end before its iterations, however
-    little changes.
+    ``CORPUS`` says what its corpora hold, ``documents`` or ``vectors``. ``CHANGE`` names the fresh number of a delta
+    whose share of the tokens is the relative change of the expected counts. ``SCHEDULES`` names the schedules that it
+    can be fitted by. ``SAMPLER`` says whether its states are samples, whose predictions are better averaged.
+    ``Config.title`` says in a line what the family is. ``unsettled`` among the globals is how many tokens do not count
+    yet: while there are any, a run does not end before its iterations, however little changes.
     """
 
+    CORPUS: ClassVar[str]
     CHANGE: ClassVar[str]
     SCHEDULES: ClassVar[tuple[str, ...]]
     SAMPLER: ClassVar[bool]
@@ -222,3 +224,21 @@ def require_schedule(family: str, schedule: str) -> None:
     able = load_family(family).SCHEDULES
     if schedule not in able:
         raise OptionError(f"--schedule {schedule}: family '{family}' can be fitted by {', '.join(able)} alone")
+
+
+def require_corpus(family: str, corpus: Corpus) -> None:
+    """Refuse a corpus that holds something else than a family takes.
+
+    Parameters
+    ----------
+    family : str
+        The family's name.
+    corpus : Corpus
+        The corpus.
+
+    Raises
+    ------
+    MismatchError
+        It holds vectors and the family takes documents, or the other way round.
+    """
+    corpus.require(load_family(family).CORPUS, f"family '{family}'")

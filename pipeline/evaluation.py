@@ -1,4 +1,4 @@
-"""Scores of a model: document completion on held-out tokens of its own documents, and on unseen documents."""
+"""Scores of a model: document completion on held-out tokens of its own documents, unseen documents, unseen vectors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.pipeline.alignment import HeldoutReference, align
+from collapsar.pipeline.alignment import HeldoutReference, align, require_tokens
+from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.executor import TLS, Executor, open_executor
 from collapsar.pipeline.loop import mean_score
 from collapsar.pipeline.members import leaves
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
-from collapsar.storage.errors import InputError, OptionError
+from collapsar.storage.errors import InputError, NumericalError, OptionError
+from collapsar.storage.manifest import VECTORS
 from collapsar.storage.shard import Shard
 from collapsar.storage.split import split_documents
 from collapsar.workers import tasks
@@ -33,6 +35,11 @@ UNSEEN = (
     "unseen documents: proportions fitted on a random half of each document's tokens with the topics held fixed; mean "
     "over the other half's tokens of log sum_k theta_dk phi_kw, in nats; perplexity = exp(-score)"
 )
+RECONSTRUCTED = (
+    "reconstruction of unseen vectors: the local state of each is fitted to it with the model held fixed; mean over "
+    "the vectors of |t - t^|^2, the squared norm of what the reconstruction t^ leaves of t, summed over the columns"
+)
+EACH = "; of an ensemble, the mean of its members' errors: reconstructions themselves are not averaged"
 AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, proportions fitted by each for itself"
 
 
@@ -70,6 +77,36 @@ class Evaluation:
     members: tuple[MemberScore, ...] = ()
 
 
+@dataclass(frozen=True)
+class MemberError:
+    """A member's error by itself: its name, such as ``003``, and the mean over the vectors."""
+
+    member: str
+    reconstruction_error: float
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """How much of the vectors of a corpus a model leaves, or of an ensemble's members each on the mean.
+
+    Attributes
+    ----------
+    reconstruction_error : float
+        Mean over the vectors of the squared norm |t - t^|^2, in the squared units of the columns.
+    documents : int
+        The vectors.
+    definition : str
+        How the error is defined.
+    members : tuple of MemberError
+        Of an ensemble, each one's; else empty.
+    """
+
+    reconstruction_error: float
+    documents: int
+    definition: str
+    members: tuple[MemberError, ...] = ()
+
+
 def evaluate(
     run: str | os.PathLike[str],
     *,
@@ -79,8 +116,8 @@ def evaluate(
     scheduler: str = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
-) -> Evaluation:
-    """Score a model on held-out tokens of its own documents, or on unseen documents.
+) -> Evaluation | Reconstruction:
+    """Score a model on held-out tokens of its own documents, or on unseen documents or vectors.
 
     Of restarts and of kept samples, the mean of the predictions is scored: (17) of Teh, Kurihara and Welling (2007).
 
@@ -91,7 +128,7 @@ def evaluate(
     heldout : str or path-like, optional
         A corpus of further tokens of the training documents, with the same ids and vocabulary.
     unseen : str or path-like, optional
-        A corpus of other documents with the same vocabulary.
+        A corpus of other documents with the same vocabulary, or of vectors with the same columns, as the family has it.
     seed : int, optional
         Chooses the halves of unseen documents.
     scheduler : str, optional
@@ -103,22 +140,26 @@ def evaluate(
 
     Returns
     -------
-    Evaluation
-        The score and its definition.
+    Evaluation or Reconstruction
+        The score and its definition; of vectors the reconstruction error and its definition.
 
     Raises
     ------
     OptionError
-        Neither or both of `heldout` and `unseen` are given.
+        Neither or both of `heldout` and `unseen` are given, or `heldout` holds vectors.
     MismatchError
-        The corpus has another vocabulary, or not the training documents.
+        The corpus has another vocabulary, holds what the family does not take, or has not the training documents.
     AbsentError
         A member of an ensemble is not at its end.
     """
     if (heldout is None) == (unseen is None):
         raise OptionError("name one corpus: --heldout (tokens of the training documents) or --unseen (new documents)")
     corpus = Corpus(heldout if heldout is not None else unseen)  # type: ignore[arg-type]
+    if heldout is not None:
+        require_tokens(corpus)
     named = [(name, Model(url)) for name, url in leaves(run)]
+    if corpus.holds == VECTORS:
+        return _reconstructed(named, corpus, seed, (scheduler, workers, tls))
     return _evaluated(named, corpus, heldout is not None, seed, (scheduler, workers, tls))
 
 
@@ -160,8 +201,7 @@ def _evaluated(
 ) -> Evaluation:
     """Score models on a corpus of known documents, or of unseen ones."""
     scheduler, workers, tls = where
-    for _, model in named:
-        corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+    _require_same(named, corpus)
     first = named[0][1]
     held = align(first.record.shards, corpus, first.folder.url) if known else None
     executor = open_executor(scheduler, workers, tls=tls)
@@ -173,6 +213,49 @@ def _evaluated(
         raise InputError(corpus.url, "no token is left to score")
     definition = (UNSEEN if held is None else HELDOUT) + (AVERAGED if len(named) > 1 else "")
     return Evaluation(score, math.exp(-score), tokens, corpus.manifest.documents, definition, members)
+
+
+def _require_same(named: Sequence[tuple[str, Model]], corpus: Corpus) -> None:
+    """Refuse a corpus that one of the models is not for."""
+    for _, model in named:
+        require_corpus(model.record.family, corpus)
+        corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+
+
+def _reconstructed(
+    named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[str, int | None, TLS | None]
+) -> Reconstruction:
+    """Take the mean of the models' errors on a corpus of vectors."""
+    scheduler, workers, tls = where
+    _require_same(named, corpus)
+    documents, members = corpus.manifest.documents, []
+    executor = open_executor(scheduler, workers, tls=tls)
+    try:
+        for name, model in named:
+            blocks = load_blocks(model, executor)
+            url = model.folder.address
+            sums = [executor.submit(_error_unseen, url, one, blocks, seed) for one in corpus.references]
+            members.append(MemberError(name, sum(executor.collect(sums)) / documents))
+    finally:
+        executor.close()
+    error = sum(one.reconstruction_error for one in members) / len(members)
+    if len(members) == 1:
+        return Reconstruction(error, documents, RECONSTRUCTED)
+    return Reconstruction(error, documents, RECONSTRUCTED + EACH, tuple(members))
+
+
+def _error_unseen(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> float:
+    """Fit the local state of a shard's vectors, and sum their errors."""
+    model, shard = Model(url), reference.load()
+    family = model.record.family
+    local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "unseen"))
+    rows = tasks.gather(blocks, shard.words, whole=True)
+    error = np.asarray(load_sweeps(family).predict(shard, local, rows, model.globals)["error"], dtype=np.float64)
+    if error.shape != (shard.documents,) or not np.isfinite(error).all():
+        raise NumericalError(
+            f"{url}: expected a finite error of each vector of shard {shard.number} of {reference.folder.url}"
+        )
+    return float(error.sum())
 
 
 def _score_members(

@@ -9,11 +9,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from collapsar.pipeline.config import ITERATIONS, KINDS, Limits, make_config, parse_setting
-from collapsar.pipeline.contract import family_names, load_family, require_schedule
+from collapsar.pipeline.contract import family_names, load_family, require_corpus, require_schedule
 from collapsar.pipeline.peers import ALL as PEERS
 from collapsar.pipeline.peers import SAMPLERS
 from collapsar.pipeline.peers_hdp import ALPHA, FINDING, STARTING
-from collapsar.storage.errors import OptionError, suggestion
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import MismatchError, OptionError, suggestion
+from collapsar.storage.manifest import DOCUMENTS
 
 TOPICS, STARTS, RESTARTS = (40, 80, 120), (1, 100), 10
 LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")  # that --set may give a family
@@ -361,8 +363,32 @@ def _as_set(said: str, owner: str, settings: Mapping[str, Any]) -> str:
 
 
 def all_families() -> tuple[str, ...]:
-    """Return all families, the default."""
-    return tuple(family_names())
+    """Return all families of topics over words, the default."""
+    return tuple(name for name in family_names() if load_family(name).CORPUS == DOCUMENTS)
+
+
+def require_comparable(corpus: Corpus, asked: Asked) -> None:
+    """Refuse a corpus that a family does not take, and one of vectors.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        What would be fitted.
+    asked : Asked
+        By which families.
+
+    Raises
+    ------
+    MismatchError
+        A family takes another kind of corpus, or there are no tokens to hold out.
+    """
+    for name in (*asked.families, *([] if asked.start_from is None else [asked.start_from])):
+        require_corpus(name, corpus)
+    if corpus.holds != DOCUMENTS:
+        raise MismatchError(
+            f"{corpus.url}: a corpus of vectors; families are compared by held-out tokens, which vectors do not have: "
+            "fit each, and score it with `collapsar evaluate RUN --unseen CORPUS`"
+        )
 
 
 def shown(value: Any) -> str:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.evaluation import load_blocks
 from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.members import member_of
@@ -81,13 +82,14 @@ def infer(
     OccupiedError
         The file exists.
     MismatchError
-        The corpus has another vocabulary.
+        The corpus has another vocabulary, or holds what the family does not take.
     OptionError
         The threshold is not in [0, 1), or there is no such member.
     """
     if not 0 <= threshold < 1:
         raise OptionError(f"--threshold: expected a share in [0, 1), found {threshold}")
     model, documents = Model(run if member is None else member_of(run, member)), Corpus(corpus)
+    require_corpus(model.record.family, documents)
     documents.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     target = File(out)
     if target.exists():

@@ -56,8 +56,22 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _corpus(corpus: Corpus, folder: Folder) -> dict[str, Any]:
     manifest = corpus.manifest
+    if manifest.vectors is not None:
+        return {
+            "kind": "corpus",
+            "holds": manifest.holds,
+            "path": corpus.url,
+            "documents": manifest.documents,
+            "words": manifest.vocabulary.words,
+            "tokens": manifest.tokens,
+            "shards": len(manifest.shards),
+            "fields": sorted(manifest.fields),
+            "constant": [corpus.vocabulary.words[column] for column in manifest.vectors.constant],
+            "digest": manifest.digest,
+        }
     return {
         "kind": "corpus",
+        "holds": manifest.holds,
         "path": corpus.url,
         "documents": manifest.documents,
         "words": manifest.vocabulary.words,

@@ -13,7 +13,7 @@ from collapsar.pipeline.keeping import documents_of
 from collapsar.pipeline.planning import cuts
 from collapsar.pipeline.requests import Request
 from collapsar.pipeline.state import Problem
-from collapsar.storage.shard import Shard
+from collapsar.storage.vectors import AnyShard
 from collapsar.workers import tasks
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
@@ -120,11 +120,11 @@ class Loaded:
         return shards, held
 
 
-def load_heldout(reference: HeldoutReference, scratch: str | None = None) -> Shard | tasks.ShardOnDisk:
+def load_heldout(reference: HeldoutReference, scratch: str | None = None) -> AnyShard | tasks.ShardOnDisk:
     """Read the held-out pairs of a training shard's documents."""
     return tasks.stored(reference.load(), scratch)
 
 
-def count_tokens(shard: Shard | tasks.ShardOnDisk) -> int:
+def count_tokens(shard: AnyShard | tasks.ShardOnDisk) -> int:
     """Count a shard's tokens where it lies."""
     return tasks.opened(shard).tokens

@@ -15,17 +15,19 @@ import numpy.typing as npt
 import psutil
 
 from collapsar.pipeline.config import make_config
-from collapsar.pipeline.contract import FamilyConfig, Footprint, Summary, load_family, require_schedule
+from collapsar.pipeline.contract import FamilyConfig, Footprint, Summary, load_family, require_corpus, require_schedule
 from collapsar.pipeline.executor import check_scheduler
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CapacityError, OptionError
 from collapsar.storage.manifest import Manifest
+from collapsar.storage.shard import Shard
 from collapsar.storage.sizes import parse_size, size
 from collapsar.workers import buffers
 from collapsar.workers.tasks import NEARLY_ALL
 
 INTERPRETER = {"threads": 300e6, "serial": 300e6, "worker": 305e6, "driver": 285e6}  # measured: libraries and kernels
 READING = 60  # bytes a pair while a shard is read from Parquet
+READING_DENSE = 24  # and a value: its file, what comes out of it, and a copy
 WORD = 190  # bytes a word of the vocabulary, as text, on the driver
 SHARD_PAIR, SHARD_DOCUMENT = 8, 8  # bytes at rest
 BLOCK_BYTES = 64_000_000  # of the rows that sweeps see
@@ -278,10 +280,13 @@ def plan(
     ------
     OptionError
         A number is negative.
+    MismatchError
+        The family takes another kind of corpus.
     """
     for name, number in (("restarts", restarts), ("samples", samples)):
         if type(number) is not int or number < 0:
             raise OptionError(f"--{name}: expected a whole number of 0 or more, found {number!r}")
+    require_corpus(family, corpus)
     manifest = corpus.manifest
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
     words, growth, lengths = _look(corpus)
@@ -315,10 +320,13 @@ def _look(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
     largest = max((row.pairs for row in manifest.shards), default=0)
     if not largest:
         return manifest.vocabulary.words, 0.0, None
+    width = manifest.vocabulary.words
+    if manifest.vectors is not None:  # each has all columns
+        return width, 0.0, np.full(manifest.shards[0].documents, width, dtype=np.int64)
     some = [one for one in corpus.references if one.record.pairs]
-    shard, growth = some[0].load(), 0.0
+    shard, growth = Shard.of(0, some[0].documents()), 0.0
     if len(some) > 1 and shard.words.size < NEARLY_ALL * manifest.vocabulary.words:
-        both = np.union1d(shard.words, some[len(some) // 2].load().words).size
+        both = np.union1d(shard.words, Shard.of(0, some[len(some) // 2].documents()).words).size
         growth = math.log2(max(both / max(shard.words.size, 1), 1.0))
     found = shard.words.size * largest / some[0].record.pairs
     return int(min(found, manifest.vocabulary.words)), growth, np.diff(shard.offsets)
@@ -350,9 +358,10 @@ def _plan(
     working = at_a_time * ((footprint.swept * words + copied) + (footprint.portion if on_disk else 0))
     if on_disk:
         working += at_a_time * SHARD_PAIR * largest + buffers.IDLE
+    reading = READING if manifest.vectors is None else READING_DENSE
     memory = {
         "interpreter, libraries and kernels": INTERPRETER.get(place.scheduler, INTERPRETER["worker"]),
-        "reading a shard" if on_disk else "documents": READING * largest if on_disk else held / processes,
+        "reading a shard" if on_disk else "documents": reading * largest if on_disk else held / processes,
         "counts by words and topics": members * (2 * kept * mine + shown * (1 - mine if processes > 1 else 0)),
         "changes waiting to be added": members * deltas * footprint.delta * words,
         "sweeping": working,

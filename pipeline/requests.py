@@ -9,10 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from collapsar.pipeline.alignment import require_tokens
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
-from collapsar.pipeline.contract import FamilyConfig, load_family, require_schedule
+from collapsar.pipeline.contract import FamilyConfig, load_family, require_corpus, require_schedule
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
+from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.model import StoredModel
 from collapsar.storage.records import digest_of
@@ -71,6 +73,11 @@ class Request:
     begun_with: int | None = None
 
     def __post_init__(self) -> None:
+        require_corpus(self.family, self.corpus)
+        if self.heldout is not None:
+            require_tokens(self.heldout)
+        if self.warm is not None and self.corpus.holds != DOCUMENTS:
+            raise OptionError("--warm: begins from topics over words, and vectors have none")
         require_schedule(self.family, self.limits.schedule)
         if type(self.seed) is not int:
             raise OptionError(f"--seed: expected a whole number, found {self.seed!r}")

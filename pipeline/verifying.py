@@ -14,21 +14,23 @@ import numpy.typing as npt
 
 from collapsar.pipeline.compared import PARTS, cells_done, record_of, row_of, runs_there, table_faults
 from collapsar.pipeline.compared import RECORD as COMPARISON_RECORD
+from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.members import member_seed, restarts_in
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.requests import DONE, fingerprint
 from collapsar.storage.arrays import check_arrays
+from collapsar.storage.checking import corpus_faults
 from collapsar.storage.checkpoint import RECORD as CHECKPOINT_RECORD
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, CollapsarError
 from collapsar.storage.folder import Folder
-from collapsar.storage.manifest import MANIFEST
+from collapsar.storage.manifest import MANIFEST, VECTORS
 from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.run import CHECKPOINTS, EVENTS, MEMBERS, Run
 from collapsar.storage.run import RECORD as RUN_RECORD
-from collapsar.storage.shard import Documents, Shard, merge_segments
-from collapsar.storage.vocabulary import words_digest
+from collapsar.storage.shard import Shard
+from collapsar.storage.vectors import AnyShard
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays, Delta
@@ -62,7 +64,8 @@ class Findings:
 def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Findings:
     """Check a corpus, a run, a comparison, a checkpoint or a model against its digests and invariants.
 
-    Of a corpus: every file has its digest, and documents, pairs, tokens and the vocabulary's counts add up. Of a model
+    Of a corpus: every file has its digest, and documents, pairs, tokens and the vocabulary's counts add up; vectors are
+    finite. Of a model
     and of each checkpoint: every file has its digest, expected counts are conserved (each document's and each word's
     add up to its tokens), and probabilities sum to one. Of a run: also its record and its events. Of a
     comparison: all its runs, what was recorded of its cells, and the corpora that it has split off.
@@ -110,50 +113,9 @@ def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Find
 
 def _corpus(folder: Folder, found: Findings) -> Iterator[str]:
     """Give what is broken of a corpus, an empty text for each part that is not."""
-    try:
-        corpus = Corpus(folder.url)
-    except CollapsarError as error:
-        yield str(error)
-        return
-    words = corpus.manifest.vocabulary.words
-    documents, tokens = np.zeros(words, dtype=np.int64), np.zeros(words, dtype=np.int64)
-    whole = True
-    for reference in corpus.references:
-        try:
-            part = reference.documents()
-        except CollapsarError as error:
-            whole = False
-            yield str(error)
-            continue
-        merged = merge_segments(part)
-        documents += np.bincount(merged.words, minlength=words)
-        np.add.at(tokens, merged.words, merged.counts)
-        yield _shard_fault(f"{folder.url}/{reference.record.file}", part, merged, reference.record.ids_sha256)
-    path = f"{folder.url}/{corpus.manifest.vocabulary.file}"
-    try:
-        vocabulary = corpus.vocabulary
-    except CollapsarError as error:
-        yield str(error)
-        return
-    yield (
-        ""
-        if words_digest(vocabulary.words) == corpus.manifest.vocabulary.words_sha256
-        else (f"{path}: the words do not have the digest of the manifest")
-    )
-    if whole and not (np.array_equal(vocabulary.documents, documents) and np.array_equal(vocabulary.tokens, tokens)):
-        yield f"{path}: the words' numbers of documents and tokens are not those of the shards"
+    yield from corpus_faults(folder)
     if folder.exists(f"truth/{MODEL_RECORD}"):
         yield from _model(folder / "truth", found)
-
-
-def _shard_fault(path: str, part: Documents, merged: Documents, ids: str) -> str:
-    if part.ids_sha256() != ids:
-        return f"{path}: the documents' ids do not have the digest of the manifest"
-    starts = np.zeros(merged.words.size + 1, dtype=bool)
-    starts[merged.offsets] = True
-    if merged.words.size and not (np.diff(merged.words) > 0)[~starts[1:-1]].all():
-        return f"{path}: expected each word once in a document or segment, in ascending order"
-    return ""
 
 
 def _run(folder: Folder, found: Findings) -> Iterator[str]:
@@ -300,7 +262,7 @@ def _invariants(model: Model, found: Findings) -> Iterator[str]:
         yield "" if sound and rows else f"{url}/rows/{number:05d}: expected a finite number for each word and topic"
     corpus = _corpus_of(model, found)
     conserved = corpus is not None and not bool(model.globals.get("stochastic", False))
-    if conserved and corpus is not None:
+    if conserved and corpus is not None and corpus.holds != VECTORS:
         yield from _word_tokens(model, blocks, corpus.vocabulary.tokens)
     if not model.fitted:
         return
@@ -355,7 +317,7 @@ def _off(expected: npt.NDArray[np.float64], true: npt.NDArray[np.int64], model: 
     return off
 
 
-def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard: Shard | None) -> str:
+def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard: AnyShard | None) -> str:
     """Say what is wrong with what is kept of a shard's documents."""
     half, local = load_sweeps(model.record.family), model.documents(number)
     path, documents = f"{model.folder.url}: documents/{number:05d}", model.record.shards[number].documents
@@ -364,6 +326,8 @@ def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard:
         return f"{path}: expected {documents} documents, found {theta.shape[0]}"
     if not (np.isfinite(theta).all() and (theta >= 0).all() and (theta.sum(axis=1) < 1 + CLOSE).all()):
         return f"{path}: expected proportions that sum to one at most"
+    if load_family(model.record.family).CORPUS == VECTORS:
+        return _error_fault(model, blocks, local, shard, path)
     if shard is not None:
         tokens = half.lengths(local)["document_tokens"]
         wrong = _off(tokens, shard.lengths, model)
@@ -374,6 +338,17 @@ def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard:
                 f"topics {tokens[at]:.3f}"
             )
     return _probability_fault(model, blocks, local, documents, path)
+
+
+def _error_fault(model: Model, blocks: list[tasks.Block], local: Arrays, shard: AnyShard | None, path: str) -> str:
+    """Reconstruct a shard's vectors."""
+    if shard is None:
+        return ""
+    rows = tasks.gather(blocks, shard.words, whole=True)
+    error = load_sweeps(model.record.family).predict(shard, local, rows, model.globals)["error"]
+    if error.shape == (shard.documents,) and np.isfinite(error).all() and (error >= 0).all():
+        return ""
+    return f"{path}: expected an error of 0 or more of each vector's reconstruction"
 
 
 def _probability_fault(model: Model, blocks: list[tasks.Block], local: Arrays, documents: int, path: str) -> str:

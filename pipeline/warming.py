@@ -12,9 +12,10 @@ import numpy.typing as npt
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import AbsentError, MismatchError
+from collapsar.storage.errors import AbsentError, MismatchError, OptionError
+from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.records import digest_of
-from collapsar.storage.shard import Shard
+from collapsar.storage.vectors import AnyShard
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays, Delta
@@ -47,6 +48,9 @@ class WarmSource:
     def of(cls, run: str | os.PathLike[str]) -> WarmSource:
         """Name the model of a run."""
         model = Model(run)
+        family = model.record.family
+        if load_family(family).CORPUS != DOCUMENTS:
+            raise OptionError(f"--warm {model.folder.url}: family '{family}' has no topics over words to begin from")
         return cls(model.folder.address, digest_of(model.record.model_dump(mode="json")), len(_occupied(model)[0]))
 
     def record(self) -> dict[str, Any]:
@@ -76,7 +80,7 @@ class WarmReference:
     topics: tuple[int, ...]
     share: float
 
-    def arrays(self, shard: Shard, stream: Stream) -> Arrays:
+    def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
         """Read the documents' proportions, and the topics over the shard's words.
 
         Parameters
@@ -109,7 +113,7 @@ class WarmReference:
         return {"document_topic": theta, "word_topic": known}
 
 
-def _rows(model: Model, shard: Shard) -> Arrays:
+def _rows(model: Model, shard: AnyShard) -> Arrays:
     """Read the rows of a shard's words."""
     cuts = np.searchsorted(shard.words, model.record.blocks)
     wanted = [number for number in range(len(model.blocks)) if cuts[number] < cuts[number + 1]] or [0]

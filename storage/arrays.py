@@ -25,6 +25,8 @@ MOST_CHUNK_BYTES = 1 << 30  # of a group that another program may have written
 DIGESTS, NUMBERS = "digests.json", "numbers-"
 KIND = "collapsar-arrays"
 VERSION = 2
+# What Zarr raises for what is no array, or a damaged one.
+FAULTS = (OSError, ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
 _CODECS = (zarr.codecs.BytesCodec, zarr.codecs.ZstdCodec)  # plain numbers, and their compression
 
 
@@ -245,11 +247,11 @@ def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRo
         It is not such a group.
     """
     store = _opened(folder, digest)
-    with _damage(folder):
+    with damage(folder):
         group = zarr.open_group(store, mode="r", zarr_format=3)
         found, named = dict(group.arrays()), group.attrs.get(NUMBERS, {})
     for name, array in found.items():
-        _require_plain(store, name, array)
+        _require_whole(store, name, array)
     opened = {name: StoredRows(folder, array) for name, array in found.items()}
     numbers: dict[str, StoredRows] = {}
     for name in [name for name in opened if name.startswith(NUMBERS)]:
@@ -312,14 +314,32 @@ def _opened(folder: Folder, digest: str | None) -> DigestStore:
     return DigestStore(folder, files, read_only=True)
 
 
-def _require_plain(store: DigestStore, name: str, array: Any) -> None:
-    """Refuse what `write_arrays` does not write: types that are pickled, chunks that are missing or too large."""
-    path = f"{store.folder.url}/{name}"
+def require_plain(path: str, array: Any) -> None:
+    """Refuse an array that we do not write: of types that are pickled, or with chunks that are too large.
+
+    Parameters
+    ----------
+    path : str
+        Where it lies, for the error.
+    array : zarr.Array
+        The array.
+
+    Raises
+    ------
+    DamagedError
+        It may not be read.
+    """
     codecs = getattr(array.metadata, "codecs", ())
     if array.dtype.kind not in "biuf" or not all(isinstance(codec, _CODECS) for codec in codecs):
         raise DamagedError(path, "expected an array of plain numbers")
     if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
         raise DamagedError(path, f"expected chunks of at most {MOST_CHUNK_BYTES} bytes")
+
+
+def _require_whole(store: DigestStore, name: str, array: Any) -> None:
+    """Refuse an array of which chunks are missing."""
+    path = f"{store.folder.url}/{name}"
+    require_plain(path, array)
     wanted = math.prod(-(-size // chunk) for size, chunk in zip(array.shape, array.chunks, strict=True))
     found = sum(key.startswith(f"{name}/c") for key in store.files)
     if found != wanted:
@@ -343,7 +363,7 @@ class StoredRows:
         self.dtype: np.dtype[Any] = array.dtype
 
     def __getitem__(self, rows: Any, /) -> npt.NDArray[Any]:
-        with _damage(self._folder):
+        with damage(self._folder):
             return np.asarray(self._array[rows])
 
     def pieces(self) -> Iterator[npt.NDArray[Any]]:
@@ -352,11 +372,17 @@ class StoredRows:
 
 
 @contextlib.contextmanager
-def _damage(folder: Folder) -> Iterator[None]:
-    """Tell what Zarr raises for a folder that is damaged as `DamagedError`."""
+def damage(folder: Folder) -> Iterator[None]:
+    """Tell what Zarr raises for a folder that is damaged as `DamagedError`.
+
+    Parameters
+    ----------
+    folder : Folder
+        The folder that is read.
+    """
     try:
         yield
     except CollapsarError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+    except FAULTS as error:
         raise DamagedError(folder.url, f"expected a Zarr group of arrays ({error})") from None

@@ -6,10 +6,14 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
+
 from collapsar.storage.errors import AbsentError, MismatchError
 from collapsar.storage.folder import Folder
-from collapsar.storage.manifest import MANIFEST, Manifest, ShardRecord, read_manifest
+from collapsar.storage.manifest import MANIFEST, Manifest, ShardRecord, VectorsRecord, read_manifest
 from collapsar.storage.shard import Documents, Shard, read_documents
+from collapsar.storage.vectors import AnyShard, Vectors, VectorShard, read_columns, read_values
 from collapsar.storage.vocabulary import Vocabulary, read_vocabulary
 
 
@@ -27,19 +31,51 @@ class ShardReference:
         The shard's row of the manifest.
     words : int
         Number of words of the vocabulary.
+    dense : VectorsRecord or None
+        In a corpus of vectors, what the manifest says of the Zarr array.
     """
 
     folder: Folder
     number: int
     record: ShardRecord
     words: int
+    dense: VectorsRecord | None = None
 
     def documents(self) -> Documents:
-        """Read the shard's documents with all their columns."""
-        return read_documents(self.folder, self.record, self.words)
+        """Read the shard's documents with all their columns; of vectors the ids and columns alone, without pairs."""
+        if self.dense is None:
+            return read_documents(self.folder, self.record, self.words)
+        ids, extras = read_columns(self.folder, self.record)
+        nothing = np.zeros(0, dtype=np.int32)
+        return Documents(ids, np.zeros(len(ids) + 1, dtype=np.int64), nothing, nothing, extras)
 
-    def load(self) -> Shard:
+    def vectors(self) -> Vectors:
+        """Read the shard's vectors with all their columns.
+
+        Returns
+        -------
+        Vectors
+            The vectors, their ids and further columns.
+
+        Raises
+        ------
+        MismatchError
+            The corpus holds documents.
+        DamagedError
+            A file is missing or damaged.
+        """
+        ids, extras = read_columns(self.folder, self.record)
+        return Vectors(ids, self._values(), extras)
+
+    def _values(self) -> npt.NDArray[np.float64]:
+        if self.dense is None:
+            raise MismatchError(f"{self.folder.url}: expected a corpus of vectors, found one of documents")
+        return read_values(self.folder, self.dense, self.number, self.record, self.words)
+
+    def load(self) -> AnyShard:
         """Read the shard for sweeping."""
+        if self.dense is not None:
+            return VectorShard.of(self.number, self._values())
         return Shard.of(self.number, self.documents())
 
 
@@ -84,7 +120,31 @@ class Corpus:
     def references(self) -> list[ShardReference]:
         """Where each shard lies, in their order."""
         words = self.manifest.vocabulary.words
-        return [ShardReference(self.folder, number, row, words) for number, row in enumerate(self.manifest.shards)]
+        dense, rows = self.manifest.vectors, self.manifest.shards
+        return [ShardReference(self.folder, number, row, words, dense) for number, row in enumerate(rows)]
+
+    @property
+    def holds(self) -> str:
+        """What it holds: ``documents`` or ``vectors``."""
+        return self.manifest.holds
+
+    def require(self, holds: str, who: str) -> None:
+        """Refuse to go on where this corpus holds something else.
+
+        Parameters
+        ----------
+        holds : str
+            ``documents`` or ``vectors``.
+        who : str
+            Who takes that, for the error.
+
+        Raises
+        ------
+        MismatchError
+            It does not.
+        """
+        if self.holds != holds:
+            raise MismatchError(f"{self.url}: a corpus of {self.holds}; {who} takes a corpus of {holds}")
 
     def require_vocabulary_of(self, words_sha256: str, name: str) -> None:
         """Refuse to go on where this corpus has another vocabulary.

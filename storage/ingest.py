@@ -12,9 +12,10 @@ from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created, ensure_free
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.progress import Counting, silent
+from collapsar.storage.readers.dense import DenseSource
 from collapsar.storage.readers.source import Source
 from collapsar.storage.shard import Documents, merge_segments
-from collapsar.storage.writer import CorpusWriter
+from collapsar.storage.writer import CorpusWriter, VectorWriter
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,7 @@ def ingest(
     OptionError
         `shard_tokens` is less than 1.
     """
-    if shard_tokens is not None and shard_tokens < 1:
-        raise OptionError(f"--shard-tokens: expected 1 or more, found {shard_tokens}")
+    _require_shard_tokens(shard_tokens)
     ensure_free(Folder(corpus))
     cuts = cuts or Cuts()
     words = source.words()
@@ -106,6 +106,56 @@ def ingest(
             return writer.finish([word for word, keep in zip(words, kept, strict=True) if keep])
         except InputError as error:
             raise InputError(source.name, error.expected) from None
+
+
+def ingest_vectors(
+    source: DenseSource,
+    corpus: str | os.PathLike[str],
+    *,
+    shard_tokens: int | None = None,
+    progress: Counting = silent,
+) -> Manifest:
+    """Write a source's vectors as a corpus.
+
+    Parameters
+    ----------
+    source : DenseSource
+        As `collapsar.storage.readers.open_vectors` gives it.
+    corpus, shard_tokens, progress
+        As for `ingest`; tokens are values.
+
+    Returns
+    -------
+    Manifest
+        What the corpus holds; ``vectors.constant`` has the columns that are the same in all vectors.
+
+    Raises
+    ------
+    InputError
+        The source is damaged, a value is not finite, or there are no vectors. Nothing is left behind.
+    OccupiedError
+        The folder exists.
+    OptionError
+        `shard_tokens` is less than 1.
+    """
+    _require_shard_tokens(shard_tokens)
+    columns = source.columns()
+    with created(Folder(corpus)) as folder:
+        writer = VectorWriter(folder, len(columns), shard_tokens)
+        written = 0
+        for vectors in source.vectors():
+            writer.add(vectors)
+            written += len(vectors)
+            progress(written)
+        try:
+            return writer.finish(columns)
+        except InputError as error:
+            raise InputError(source.name, error.expected) from None
+
+
+def _require_shard_tokens(shard_tokens: int | None) -> None:
+    if shard_tokens is not None and shard_tokens < 1:
+        raise OptionError(f"--shard-tokens: expected 1 or more, found {shard_tokens}")
 
 
 def _kept_words(source: Source, cuts: Cuts, words: int) -> npt.NDArray[np.bool_]:

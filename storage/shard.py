@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import ShardRecord
+from collapsar.storage.parts import FAULTS, column_of, decode_table, encode_columns, ids_and_extras, read_part
 
-# What Arrow raises for bytes that are no Parquet file of ours.
-FAULTS = (
-    pa.ArrowException,
-    KeyError,
-    ValueError,
-    TypeError,
-    OSError,
-    OverflowError,
-    MemoryError,
-    RuntimeError,
-    AttributeError,
-)
-MOST_BYTES = 8 << 30  # of a shard; they are cut far below
 LABELS = pa.list_(pa.struct([pa.field("field", pa.string()), pa.field("value", pa.string())]))
 EXTRAS = {"title": pa.string(), "labels": LABELS, "segments": pa.list_(pa.int32())}
 
@@ -70,10 +55,7 @@ class Documents:
 
     def ids_sha256(self) -> str:
         """Return the SHA-256 of the ids, in their order."""
-        digest = hashlib.sha256()
-        for name in self.ids.to_pylist():
-            digest.update(f"{len(name)}:{name}".encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()
+        return digest_of_ids(self.ids)
 
     def slice(self, first: int, last: int) -> Documents:
         """Return the documents `first` to `last` - 1."""
@@ -96,6 +78,18 @@ class Documents:
             lengths = np.diff(running[np.concatenate([[0], ends])]).astype(np.int32)
             extras["segments"] = pa.ListArray.from_arrays(_list_offsets(extras["segments"]), pa.array(lengths))
         return Documents(self.ids, running[self.offsets], self.words[keep], counts[keep], extras)
+
+    def take(self, keep: npt.NDArray[np.bool_]) -> Documents:
+        """Return the documents for which `keep` is true."""
+        pairs = np.repeat(keep, np.diff(self.offsets))
+        chosen = pa.array(keep)
+        return Documents(
+            ids=self.ids.filter(chosen),
+            offsets=np.concatenate([[0], np.cumsum(np.diff(self.offsets)[keep])]).astype(np.int64),
+            words=self.words[pairs],
+            counts=self.counts[pairs],
+            extras={name: column.filter(chosen) for name, column in self.extras.items()},
+        )
 
     @staticmethod
     def join(parts: list[Documents]) -> Documents:
@@ -206,6 +200,14 @@ def merge_segments(documents: Documents) -> Documents:
     return Documents(documents.ids, offsets, words[starts], merged, extras)
 
 
+def digest_of_ids(ids: pa.Array) -> str:
+    """Return the SHA-256 of ids, in their order."""
+    digest = hashlib.sha256()
+    for name in ids.to_pylist():
+        digest.update(f"{len(name)}:{name}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
 def _list_offsets(column: pa.Array) -> pa.Array:
     lengths = [0 if value is None else len(value) for value in column.to_pylist()]
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
@@ -220,9 +222,7 @@ def encode(documents: Documents) -> bytes:
         "counts": pa.ListArray.from_arrays(offsets, pa.array(documents.counts)),
         **documents.extras,
     }
-    sink = io.BytesIO()
-    pq.write_table(pa.table(columns), sink, compression="zstd", store_schema=False)
-    return sink.getvalue()
+    return encode_columns(columns)
 
 
 def read_documents(folder: Folder, record: ShardRecord, vocabulary_words: int) -> Documents:
@@ -249,10 +249,7 @@ def read_documents(folder: Folder, record: ShardRecord, vocabulary_words: int) -
     DamagedError
         The bytes are not those that the manifest names, or not a shard.
     """
-    path = f"{folder.url}/{record.file}"
-    data = folder.read(record.file)
-    if hashlib.sha256(data).hexdigest() != record.sha256:
-        raise DamagedError(path, "the bytes do not have the digest of the manifest; the file is damaged")
+    path, data = read_part(folder, record)
     return decode(data, record, vocabulary_words, path)
 
 
@@ -279,14 +276,7 @@ def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -
         They are not a shard as the manifest has it.
     """
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        rows, groups = file.metadata.num_rows, file.metadata.num_row_groups
-        if rows != record.documents:
-            raise DamagedError(path, f"expected {record.documents} rows, found {rows}")
-        # Columns' own records are not looked at: Arrow 26 ends the process over some damaged ones.
-        if sum(file.metadata.row_group(group).total_byte_size for group in range(groups)) > MOST_BYTES:
-            raise DamagedError(path, f"expected at most {MOST_BYTES} bytes when it is decompressed")
-        documents = _documents_of(file.read().combine_chunks())
+        documents = _documents_of(decode_table(data, record.documents, path))
     except DamagedError:
         raise
     except FAULTS as error:
@@ -296,27 +286,22 @@ def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -
 
 
 def _documents_of(table: pa.Table) -> Documents:
-    def column(name: str) -> Any:
-        chunked = table.column(name)
-        return chunked.chunk(0) if chunked.num_chunks == 1 else pa.array([], type=chunked.type)
-
-    words, counts = column("words"), column("counts")
+    words, counts = (column_of(table, name) for name in ("words", "counts"))
     if not all(pa.types.is_list(one.type) and pa.types.is_integer(one.type.value_type) for one in (words, counts)):
         raise ValueError("expected lists of whole numbers as words and counts")
     offsets = np.asarray(words.offsets, dtype=np.int64) if len(words) else np.zeros(1, dtype=np.int64)
     other = np.asarray(counts.offsets, dtype=np.int64) if len(counts) else np.zeros(1, dtype=np.int64)
     if not np.array_equal(offsets - offsets[0], other - other[0]):
         raise ValueError("words and counts are lists of other lengths")
-    if any(column(name).null_count or column(name).flatten().null_count for name in ("words", "counts")):
+    if any(one.null_count or one.flatten().null_count for one in (words, counts)):
         raise ValueError("words or counts are missing")
-    if not pa.types.is_string(table.schema.field("id").type) or column("id").null_count:
-        raise ValueError("expected an id for each document")
+    ids, extras = ids_and_extras(table, ("words", "counts"))
     return Documents(
-        ids=column("id"),
+        ids=ids,
         offsets=offsets - offsets[0],
         words=np.asarray(words.flatten(), dtype=np.int32),
         counts=np.asarray(counts.flatten(), dtype=np.int32),
-        extras={name: column(name) for name in table.column_names if name not in ("id", "words", "counts")},
+        extras=extras,
     )
 
 

@@ -1,11 +1,16 @@
-"""Splitting the tokens of documents into a kept and a held-out part, by address rather than by order.
+"""Splitting tokens, or whole documents, into a kept and a held-out part, by address rather than by order.
 
-Whether a token is held out depends on (seed, document, word, copy) alone, so a split does not change with the shards.
+Whether a token is held out depends on (seed, document, word, copy) alone, and whether a document is on (seed,
+document), so that a split does not change with the shards.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +18,12 @@ import numpy.typing as npt
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created, ensure_free
+from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.shard import Documents
-from collapsar.storage.writer import CorpusWriter
+from collapsar.storage.writer import CorpusWriter, VectorWriter
 
+_WHOLE = np.uint64(0xD1B54A32D192ED03)  # keeps the draws of documents apart from those of their tokens
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -62,6 +69,30 @@ def held_out_counts(documents: Documents, first: int, fraction: float, seed: int
     chosen = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53 < fraction
     held = np.bincount(np.repeat(np.arange(counts.size), counts), weights=chosen, minlength=counts.size)
     return held.astype(np.int32)
+
+
+def document_draws(first: int, documents: int, seed: int) -> npt.NDArray[np.float64]:
+    """Draw a number for each document.
+
+    Parameters
+    ----------
+    first : int
+        Number of the first of them in its corpus.
+    documents : int
+        How many.
+    seed : int
+        Another seed gives others.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (documents,)
+        Uniform in [0, 1); of a document the same in any portion.
+    """
+    owner = np.arange(first, first + documents, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        drawn = _mixed(_mixed(np.uint64(seed % 2**64) + _GOLDEN * (owner + np.uint64(1))) + _WHOLE)
+    draws: npt.NDArray[np.float64] = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return draws
 
 
 def split_documents(documents: Documents, first: int, fraction: float, seed: int) -> tuple[Documents, Documents]:
@@ -116,30 +147,130 @@ def split_corpus(
     Raises
     ------
     OptionError
-        The fraction is not between 0 and 1, or both folders are the same.
+        The fraction is not between 0 and 1, both folders are the same, or the corpus holds vectors.
     OccupiedError
         A folder exists.
     InputError
         A part would have no token.
     """
-    if not 0 < fraction < 1:
-        raise OptionError(f"--fraction: expected a share between 0 and 1, found {fraction}")
-    if Folder(train).path == Folder(heldout).path:
-        raise OptionError(f"{train}: the training and the held-out part need two folders")
-    ensure_free(Folder(train))
-    ensure_free(Folder(heldout))
-    words = corpus.vocabulary.words
-    written = 0
-    with created(Folder(heldout)) as held_folder, created(Folder(train)) as train_folder:
-        writers = [CorpusWriter(folder, len(words)) for folder in (train_folder, held_folder)]
+    if corpus.holds != DOCUMENTS:
+        raise OptionError(f"{corpus.url}: vectors have no tokens to split; hold out whole vectors (--documents)")
+    _require_share(fraction)
+    words, written = corpus.vocabulary.words, 0
+    with _parts(train, heldout) as folders:
+        writers = [CorpusWriter(folder, len(words)) for folder in folders]
         for reference in corpus.references:
             documents = reference.documents()
             for writer, part in zip(writers, split_documents(documents, written, fraction, seed), strict=True):
                 writer.add_shard(part)
             written += len(documents)
             progress(written)
-        for writer, name in zip(writers, (train, heldout), strict=True):
-            try:
-                writer.finish(words)
-            except InputError as error:
-                raise InputError(os.fspath(name), error.expected) from None
+        _finish(writers, (train, heldout), words)
+
+
+def _require_share(fraction: float) -> None:
+    if not 0 < fraction < 1:
+        raise OptionError(f"--fraction: expected a share between 0 and 1, found {fraction}")
+
+
+@contextmanager
+def _parts(train: str | os.PathLike[str], heldout: str | os.PathLike[str]) -> Iterator[tuple[Folder, Folder]]:
+    """Make both folders, or none."""
+    if Folder(train).path == Folder(heldout).path:
+        raise OptionError(f"{train}: the training and the held-out part need two folders")
+    ensure_free(Folder(train))
+    ensure_free(Folder(heldout))
+    with created(Folder(heldout)) as held_folder, created(Folder(train)) as train_folder:
+        yield train_folder, held_folder
+
+
+def _finish(writers: list[Any], names: tuple[str | os.PathLike[str], ...], words: list[str]) -> None:
+    for writer, name in zip(writers, names, strict=True):
+        try:
+            writer.finish(words)
+        except InputError as error:
+            raise InputError(os.fspath(name), error.expected) from None
+
+
+@dataclass(frozen=True)
+class Held:
+    """Which documents are held out, by the number in [0, 1) that is drawn for each.
+
+    Attributes
+    ----------
+    low, high : float
+        Those from `low` to below `high`.
+    """
+
+    low: float
+    high: float
+
+    @staticmethod
+    def share(fraction: float) -> Held:
+        """Hold out a share of the documents; `OptionError` where it is none."""
+        _require_share(fraction)
+        return Held(0.0, fraction)
+
+    @staticmethod
+    def fold(folds: int, fold: int) -> Held:
+        """Hold out one of so many folds, counted from 0; `OptionError` where there is no such."""
+        if folds < 2:
+            raise OptionError(f"--folds: expected 2 or more, found {folds}")
+        if not 0 <= fold < folds:
+            raise OptionError(f"--fold: expected a number from 0 to {folds - 1}, found {fold}")
+        return Held(fold / folds, (fold + 1) / folds)
+
+    def among(self, draws: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Tell which documents are held out, by their draws."""
+        held: npt.NDArray[np.bool_] = (draws >= self.low) & (draws < self.high)
+        return held
+
+
+def split_whole(
+    corpus: Corpus,
+    train: str | os.PathLike[str],
+    heldout: str | os.PathLike[str],
+    held: Held,
+    *,
+    seed: int = 0,
+    progress: Counting = silent,
+) -> None:
+    """Split the documents, or the vectors, of a corpus into a training and a held-out corpus.
+
+    Both keep the vocabulary, or the columns; their shards are about as large as those of the whole.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        What to split.
+    train, heldout : str or path-like
+        The folders to make.
+    held : Held
+        Which documents are held out.
+    seed : int, optional
+        Another seed is another split.
+    progress : callable, optional
+        Told the number of documents read so far.
+
+    Raises
+    ------
+    OptionError
+        Both folders are the same.
+    OccupiedError
+        A folder exists.
+    InputError
+        A part would have no vector, or no document with a token.
+    """
+    words, read = corpus.vocabulary.words, 0
+    shard_tokens = max(row.tokens for row in corpus.manifest.shards)
+    kind = CorpusWriter if corpus.holds == DOCUMENTS else VectorWriter
+    with _parts(train, heldout) as folders:
+        writers: list[Any] = [kind(folder, len(words), shard_tokens) for folder in folders]
+        for reference in corpus.references:
+            part = reference.documents() if corpus.holds == DOCUMENTS else reference.vectors()
+            out = held.among(document_draws(read, len(part), seed))
+            for writer, chosen in zip(writers, (~out, out), strict=True):
+                writer.add(part.take(chosen))
+            read += len(part)
+            progress(read)
+        _finish(writers, (train, heldout), words)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from collapsar.storage.errors import DamagedError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import VocabularyRecord
-from collapsar.storage.shard import FAULTS
+from collapsar.storage.parts import FAULTS
 
 FILE = "vocabulary.parquet"
 

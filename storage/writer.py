@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from collapsar.storage.arrays import MOST_CHUNK_BYTES
 from collapsar.storage.errors import InputError
 from collapsar.storage.folder import Folder
-from collapsar.storage.manifest import Manifest, ShardRecord
+from collapsar.storage.manifest import VECTORS, VERSIONS, Manifest, ShardRecord, VectorsRecord
 from collapsar.storage.shard import Documents, encode, merge_segments
+from collapsar.storage.vectors import ARRAY, ArrayWriter, Vectors, encode_vectors
 from collapsar.storage.vocabulary import Vocabulary
 
 SHARDS = 8
@@ -127,6 +130,118 @@ class CorpusWriter:
             ids_sha256=documents.ids_sha256(),
         )
         self._rows.append(row)
+
+
+class VectorWriter:
+    """Writes the shards, the vocabulary and, last, the manifest of a corpus of vectors.
+
+    All shards but the last have as many vectors, as each is a chunk of one Zarr array.
+
+    Parameters
+    ----------
+    folder : Folder
+        Where to write; made by `collapsar.storage.folder.created`.
+    columns : int
+        Number of columns.
+    shard_tokens : int, optional
+        Values of a shard, rounded up to whole vectors. The default is that of `CorpusWriter`; until it is sure,
+        vectors wait in memory.
+    """
+
+    def __init__(self, folder: Folder, columns: int, shard_tokens: int | None = None) -> None:
+        self._folder, self._columns = folder, columns
+        self._waiting: list[Vectors] = []
+        self._shards: list[ShardRecord] = []
+        self._least = np.full(columns, np.inf)
+        self._most = np.full(columns, -np.inf)
+        self._fields: dict[str, str] = {}
+        self._array = None if shard_tokens is None else self._begun(shard_tokens)
+
+    def _begun(self, shard_tokens: int) -> ArrayWriter:
+        width = max(self._columns, 1)
+        rows = max(min(math.ceil(shard_tokens / width), MOST_CHUNK_BYTES // (8 * width)), 1)
+        return ArrayWriter(self._folder / ARRAY, rows, width)
+
+    @property
+    def _waiting_rows(self) -> int:
+        return sum(map(len, self._waiting))
+
+    def add(self, vectors: Vectors) -> None:
+        """Add vectors behind those that have come so far."""
+        if not len(vectors):
+            return
+        self._waiting.append(vectors)
+        self._least = np.minimum(self._least, vectors.values.min(axis=0, initial=np.inf))
+        self._most = np.maximum(self._most, vectors.values.max(axis=0, initial=-np.inf))
+        if self._array is None and self._waiting_rows * self._columns > SHARDS * MOST:
+            self._array = self._begun(MOST)
+        while self._array is not None and self._waiting_rows >= self._array.rows:
+            self._write(self._array)
+
+    def finish(self, columns: list[str]) -> Manifest:
+        """Write what waits, the vocabulary and the manifest.
+
+        Parameters
+        ----------
+        columns : list of str
+            Names of the columns.
+
+        Returns
+        -------
+        Manifest
+            The finished corpus's manifest.
+
+        Raises
+        ------
+        InputError
+            No vector has come, or they have no columns.
+        """
+        width = self._columns
+        if not width or not (self._shards or self._waiting):
+            raise InputError(self._folder.url, "the corpus is empty: expected at least one vector with a column")
+        array = self._array or self._begun(even_shard_tokens(self._waiting_rows * width))
+        while self._waiting:
+            self._write(array)
+        documents = sum(row.documents for row in self._shards)
+        every = np.full(width, documents, dtype=np.int64)
+        constant = tuple(np.flatnonzero(self._least == self._most).tolist())
+        manifest = Manifest(
+            version=VERSIONS[VECTORS],
+            documents=documents,
+            pairs=documents * width,
+            tokens=documents * width,
+            vocabulary=Vocabulary(columns, every, every).write(self._folder),
+            fields=self._fields,
+            shards=tuple(self._shards),
+            vectors=VectorsRecord(file=ARRAY, sha256=array.finish(), rows=array.rows, constant=constant),
+        )
+        manifest.write(self._folder)
+        return manifest
+
+    def _write(self, array: ArrayWriter) -> None:
+        """Write a shard of the first vectors that wait; of those alone, so that memory holds no second copy of all."""
+        parts: list[Vectors] = []
+        room = array.rows
+        while self._waiting and room:
+            first = self._waiting.pop(0)
+            if len(first) > room:
+                self._waiting.insert(0, first.slice(room, len(first)))
+                first = first.slice(0, room)
+            parts.append(first)
+            room -= len(first)
+        vectors = Vectors.join(parts)
+        self._fields = {name: str(column.type) for name, column in vectors.extras.items()}
+        file = f"documents/part-{len(self._shards):05d}.parquet"
+        row = ShardRecord(
+            file=file,
+            documents=len(vectors),
+            pairs=vectors.values.size,
+            tokens=vectors.values.size,
+            sha256=self._folder.write(file, encode_vectors(vectors)),
+            ids_sha256=vectors.ids_sha256(),
+            vectors_sha256=array.add(vectors.values),
+        )
+        self._shards.append(row)
 
 
 def even_shard_tokens(tokens: int) -> int:

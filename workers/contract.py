@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
-from collapsar.storage.shard import Shard
+from collapsar.storage.vectors import AnyShard
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.streams import Stream
@@ -35,7 +35,7 @@ class Sweeps(Protocol):
 
     def start(
         self,
-        shard: Shard,
+        shard: AnyShard,
         rows: Arrays,
         globals: Arrays,
         stream: Stream,
@@ -45,8 +45,8 @@ class Sweeps(Protocol):
 
         Parameters
         ----------
-        shard : Shard
-            The documents.
+        shard : Shard or VectorShard
+            The documents or, of a family that says so on the driver (``CORPUS``), the vectors.
         rows : Arrays
             Blank rows of ``shard.words``.
         globals : Arrays
@@ -70,7 +70,7 @@ class Sweeps(Protocol):
 
     def sweep(
         self,
-        shard: Shard,
+        shard: AnyShard,
         local: Arrays,
         rows: Arrays,
         globals: Arrays,
@@ -81,7 +81,7 @@ class Sweeps(Protocol):
     def advance(self, rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
         """Give the rows and globals with which a shard sweeps once more before its delta is reduced."""
 
-    def step(self, shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Delta:
+    def step(self, shard: AnyShard, rows: Arrays, globals: Arrays, stream: Stream) -> Delta:
         """In the stochastic schedule, if the family has it: give the step of a shard that has no local state."""
 
     def blend(self, block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
@@ -93,11 +93,29 @@ class Sweeps(Protocol):
     def finish(self, block: Arrays, globals: Arrays) -> Arrays:
         """Give the rows that a finished model keeps of a block."""
 
-    def settle(self, shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
+    def settle(self, shard: AnyShard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
         """Fit the local state of unseen documents with the rest of the model held fixed."""
 
-    def predict(self, heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
-        """Give each held-out pair's ``probability``; `rows` has a row for each of ``heldout.words``."""
+    def predict(self, heldout: AnyShard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
+        """Say what the model expects of what it has not seen; `rows` has a row for each of ``heldout.words``.
+
+        Parameters
+        ----------
+        heldout : Shard or VectorShard
+            Held-out pairs of the documents that `local` is of, or the vectors that it is of.
+        local : Arrays
+            As a sweep or `settle` left it.
+        rows : Arrays
+            Whole rows, with what blocks keep to themselves.
+        globals : Arrays
+            The model's.
+
+        Returns
+        -------
+        Arrays
+            Of documents, ``probability``, float64, shape (pairs,): that of each held-out pair. Of vectors, ``error``,
+            float64, shape (vectors,): the squared norm of what is left of each once it is reconstructed, |t - t^|^2.
+        """
 
     def probabilities(self, rows: Arrays, globals: Arrays) -> Arrays:
         """Give ``word_topic``, float64: the probability of each word at hand under each topic, as prediction has it."""

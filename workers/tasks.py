@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
 
 from collapsar.storage.corpus import ShardReference
 from collapsar.storage.shard import Shard
+from collapsar.storage.vectors import AnyShard, VectorShard
 from collapsar.workers import buffers
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays, Delta, held, total
@@ -59,7 +60,7 @@ class Score:
 class Known(Protocol):
     """Where to read what another run knows of a shard; small, as it travels with the task."""
 
-    def arrays(self, shard: Shard, stream: Stream) -> Arrays:
+    def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
         """Read its proportions of the shard's documents and its topics over the shard's words; see `Sweeps.start`."""
 
 
@@ -71,7 +72,7 @@ class ShardOnDisk:
     arrays: Shelf
 
 
-def load(reference: ShardReference, scratch: str | None = None, reserve: float = 0.0) -> Shard | ShardOnDisk:
+def load(reference: ShardReference, scratch: str | None = None, reserve: float = 0.0) -> AnyShard | ShardOnDisk:
     """Read a shard and check its digest; with a folder for scratch files, leave it there.
 
     Parameters
@@ -85,7 +86,7 @@ def load(reference: ShardReference, scratch: str | None = None, reserve: float =
 
     Returns
     -------
-    Shard or ShardOnDisk
+    Shard, VectorShard or ShardOnDisk
         The shard.
     """
     shard = widened(reference.load(), reference.words)
@@ -97,24 +98,27 @@ def load(reference: ShardReference, scratch: str | None = None, reserve: float =
     return stored(shard, scratch)
 
 
-def widened(shard: Shard, words: int) -> Shard:
+def widened(shard: AnyShard, words: int) -> AnyShard:
     """Let a shard that has nearly all words of the vocabulary have all: its rows are then those of the blocks."""
-    if shard.words.size == words or shard.words.size < NEARLY_ALL * words:
+    if isinstance(shard, VectorShard) or shard.words.size == words or shard.words.size < NEARLY_ALL * words:
         return shard
     return replace(shard, words=np.arange(words, dtype=np.int32), position=shard.words[shard.position])
 
 
-def stored(shard: Shard, scratch: str | None) -> Shard | ShardOnDisk:
+def stored(shard: AnyShard, scratch: str | None) -> AnyShard | ShardOnDisk:
     """Keep a shard in memory or, with a folder for scratch files, there."""
     if scratch is None:
         return shard
-    arrays = {name: getattr(shard, name) for name in ("offsets", "words", "position", "counts")}
-    return ShardOnDisk(shard.number, shelve(arrays, scratch))
+    names = ("words", "values") if isinstance(shard, VectorShard) else ("offsets", "words", "position", "counts")
+    return ShardOnDisk(shard.number, shelve({name: getattr(shard, name) for name in names}, scratch))
 
 
-def opened(shard: Shard | ShardOnDisk) -> Shard:
+def opened(shard: AnyShard | ShardOnDisk) -> AnyShard:
     """Bring a shard into memory."""
-    return shard if isinstance(shard, Shard) else Shard(shard.number, **shard.arrays)
+    if not isinstance(shard, ShardOnDisk):
+        return shard
+    kind: type[AnyShard] = VectorShard if "values" in shard.arrays else Shard
+    return kind(shard.number, **shard.arrays)
 
 
 def blank(family: str, low: int, high: int, globals: Arrays) -> Block:
@@ -124,7 +128,7 @@ def blank(family: str, low: int, high: int, globals: Arrays) -> Block:
 
 def start(
     family: str,
-    shard: Shard | ShardOnDisk,
+    shard: AnyShard | ShardOnDisk,
     scratch: str | None,
     blocks: Sequence[Block],
     globals: Arrays,
@@ -141,7 +145,7 @@ def start(
 
 def sweep(
     family: str,
-    shard: Shard | ShardOnDisk,
+    shard: AnyShard | ShardOnDisk,
     before: Swept,
     scratch: str | None,
     blocks: Sequence[Block],
@@ -162,7 +166,7 @@ def sweep(
     return Swept(local if scratch is None else shelve(local, scratch), delta)
 
 
-def step(family: str, shard: Shard | ShardOnDisk, blocks: Sequence[Block], globals: Arrays, stream: Stream) -> Delta:
+def step(family: str, shard: AnyShard | ShardOnDisk, blocks: Sequence[Block], globals: Arrays, stream: Stream) -> Delta:
     """Step on a shard, in the stochastic schedule."""
     shard = opened(shard)
     return load_sweeps(family).step(shard, gather(blocks, shard.words), globals, stream.at(place=shard.number))
@@ -189,7 +193,7 @@ def blend(family: str, block: Block, deltas: Sequence[Delta], rest: Delta, globa
 
 def settled(
     family: str,
-    shard: Shard | ShardOnDisk,
+    shard: AnyShard | ShardOnDisk,
     scratch: str | None,
     blocks: Sequence[Block],
     globals: Arrays,
@@ -303,13 +307,13 @@ def _spent(delta: Delta, began: float) -> dict[str, float]:
 
 def score(
     family: str,
-    heldout: Shard | ShardOnDisk,
+    heldout: AnyShard | ShardOnDisk,
     swept: Swept,
     blocks: Sequence[Block],
     globals: Arrays,
 ) -> Score:
-    """Score the held-out pairs of a shard's documents."""
-    return score_local(family, opened(heldout), swept.local, blocks, globals)
+    """Score the held-out pairs of a shard's documents; vectors have none."""
+    return score_local(family, cast(Shard, opened(heldout)), swept.local, blocks, globals)
 
 
 def score_local(
@@ -330,7 +334,7 @@ def score_local(
 
 def settle(
     family: str,
-    shard: Shard,
+    shard: AnyShard,
     blocks: Sequence[Block],
     globals: Arrays,
     stream: Stream,

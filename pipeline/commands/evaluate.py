@@ -1,7 +1,8 @@
 """Score a model, and print how the score is defined.
 
 --heldout: document completion, on held-out tokens of the training documents.
---unseen: new documents, half of whose tokens are fitted and half scored.
+--unseen: new documents, half of whose tokens are fitted and half scored; of a
+family of vectors, new vectors, and how much their reconstruction leaves of them.
 --coherence: whether the topics' words meet in documents, by themselves or beside a score.
 Of restarts or kept samples the mean of their predictions is scored, and each.
 """
@@ -18,8 +19,9 @@ from collapsar.pipeline.commands.options import add_json, add_scheduler, print_j
 
 if TYPE_CHECKING:
     from collapsar.pipeline.cohering import Coherence
+    from collapsar.pipeline.evaluation import Evaluation, Reconstruction
 
-HELP = "score a model on held-out tokens or unseen documents, or its topics' coherence"
+HELP = "score a model on held-out tokens, unseen documents or vectors, or its topics' coherence"
 SOURCES = "--heldout --unseen --coherence"
 
 
@@ -28,7 +30,9 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     parser.add_argument("model", metavar="RUN", help="a run or a model")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--heldout", metavar="CORPUS", help="further tokens of the training documents")
-    which.add_argument("--unseen", metavar="CORPUS", help="other documents, with the same vocabulary")
+    which.add_argument(
+        "--unseen", metavar="CORPUS", help="other documents or vectors, with the same vocabulary or columns"
+    )
     parser.add_argument(
         "--coherence",
         metavar="CORPUS",
@@ -63,10 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
         found.update(asdict(score))
         if not score.members:
             del found["members"]
-        lines += [f"score      {score.score:.4f} nats a token", f"perplexity {score.perplexity:.2f}"]
-        lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents"]
-        lines += [f"member     {one.member}: {one.score:.4f}" for one in score.members]
-        lines += [f"defined as {score.definition}"]
+        lines += _lines(score)
     if arguments.coherence is not None:
         from collapsar.pipeline.cohering import coherence
 
@@ -80,6 +81,21 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(found)
         return
     print("\n".join(lines))
+
+
+def _lines(score: Evaluation | Reconstruction) -> list[str]:
+    """Return what is printed of a score."""
+    from collapsar.pipeline.evaluation import Reconstruction
+
+    if isinstance(score, Reconstruction):
+        lines = [f"error      {score.reconstruction_error:.4f}, mean of |t - t^|^2"]
+        lines += [f"vectors    {score.documents:,}"]
+        lines += [f"member     {one.member}: {one.reconstruction_error:.4f}" for one in score.members]
+    else:
+        lines = [f"score      {score.score:.4f} nats a token", f"perplexity {score.perplexity:.2f}"]
+        lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents"]
+        lines += [f"member     {one.member}: {one.score:.4f}" for one in score.members]
+    return [*lines, f"defined as {score.definition}"]
 
 
 def _record(found: Coherence) -> dict[str, Any]:

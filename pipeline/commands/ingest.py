@@ -12,19 +12,23 @@ from collections.abc import Sequence
 from collapsar.pipeline.commands.options import add_json, print_json
 from collapsar.pipeline.intake import ingest
 from collapsar.pipeline.progress import counted, counting
+from collapsar.storage.corpus import Corpus
 from collapsar.storage.readers import FORMATS
 from collapsar.storage.sizes import parse_size
 
 HELP = "read files into a corpus"
+SHOWN = 10  # constant columns that are named
 EPILOG = (
     "formats:\n"
-    + "\n".join(f"  {name:6} {text}" for name, text in FORMATS.items())
+    + "\n".join(f"  {name:7} {text}" for name, text in FORMATS.items())
     + """
 
 examples:
   collapsar ingest docword.kos.txt.gz kos --vocabulary vocab.kos.txt
   collapsar ingest articles/ corpus --min-documents 5 --max-document-share 0.5
-  collapsar ingest a.jsonl b.jsonl.gz corpus --id key --text body"""
+  collapsar ingest a.jsonl b.jsonl.gz corpus --id key --text body
+  collapsar ingest optdigits.tra digits --format vectors --label digit=-1
+  collapsar ingest measured.csv.gz more.csv corpus --format vectors --id sample --label species"""
 )
 
 
@@ -36,7 +40,8 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     parser.add_argument(
         "--vocabulary",
         metavar="FILE",
-        help="one word a line; for uci, vocab.NAME.txt beside docword.NAME.txt is found by itself",
+        help="one word, or name of a column of vectors, a line; for uci, vocab.NAME.txt beside docword.NAME.txt is "
+        "found by itself",
     )
     parser.add_argument("--min-documents", type=int, default=0, metavar="N", help="drop words in fewer documents")
     parser.add_argument(
@@ -50,7 +55,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         "--shard-tokens",
         type=int,
         metavar="N",
-        help="tokens of a shard (default: an eighth of the corpus, between 100,000 and 2,000,000)",
+        help="tokens of a shard, values of vectors (default: an eighth of the corpus, between 100,000 and 2,000,000)",
     )
     parser.add_argument(
         "--max-decompressed",
@@ -59,12 +64,29 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     )
     text = parser.add_argument_group("text and jsonl")
     text.add_argument(
-        "--id", default="id", metavar="FIELD", dest="id_field", help="field of the document's id (default: id)"
+        "--id",
+        metavar="FIELD",
+        dest="id_field",
+        help="field of the document's id (default: id); for vectors, the column or array of ids (default: they are "
+        "numbered)",
     )
-    text.add_argument(
-        "--text", default="text", metavar="FIELD", dest="text_field", help="field of the text (default: text)"
+    text.add_argument("--text", metavar="FIELD", dest="text_field", help="field of the text (default: text)")
+    text.add_argument("--stop-words", choices=("english", "none"), help="words to leave out (default: english)")
+    vectors = parser.add_argument_group("vectors")
+    vectors.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="a column that is a label and no value, by its name or its number from the left (1) or the right (-1), or "
+        "NAME=COLUMN to name it; may be said again for another",
     )
-    text.add_argument("--stop-words", choices=("english", "none"), default="english", help="words to leave out")
+    vectors.add_argument("--values", metavar="NAME", help="the array of vectors, where there are several")
+    vectors.add_argument(
+        "--header",
+        choices=("yes", "no"),
+        help="whether the first line names the columns (default: if it has no number)",
+    )
     add_json(parser)
 
 
@@ -83,13 +105,32 @@ def run(arguments: argparse.Namespace) -> None:
             id_field=arguments.id_field,
             text_field=arguments.text_field,
             stop_words=arguments.stop_words,
+            labels=arguments.label,
+            values=arguments.values,
+            header=arguments.header,
             max_decompressed=None if limit is None else parse_size(limit, "--max-decompressed"),
             progress=progress,
         )
     if arguments.json:
-        print_json(manifest.model_dump())
+        print_json(manifest.record())
+        return
+    if manifest.vectors is not None:
+        shards = counted(len(manifest.shards), "shard")
+        columns = f"{manifest.vocabulary.words:,} columns"
+        print(f"{arguments.corpus}: {manifest.documents:,} vectors of {columns}, {shards}")
+        _say_constant(arguments.corpus, manifest.vectors.constant)
         return
     print(
         f"{arguments.corpus}: {manifest.documents:,} documents, {manifest.vocabulary.words:,} words, "
         f"{manifest.tokens:,} tokens in {manifest.pairs:,} pairs, {counted(len(manifest.shards), 'shard')}"
     )
+
+
+def _say_constant(folder: str, constant: tuple[int, ...]) -> None:
+    """Name the columns that are the same in all vectors; they are kept."""
+    if not constant:
+        return
+    words = Corpus(folder).vocabulary.words
+    named = ", ".join(words[column] for column in constant[:SHOWN])
+    more = f" and {len(constant) - SHOWN} more" if len(constant) > SHOWN else ""
+    print(f"the same in all vectors: {named}{more} ({counted(len(constant), 'column')}, kept)")

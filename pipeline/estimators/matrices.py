@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, validate_data
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created
+from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.readers.source import INT32_MAX
 from collapsar.storage.shard import Documents
 from collapsar.storage.writer import CorpusWriter, numbered_ids
@@ -23,10 +24,12 @@ FRACTIONAL = ("error", "round")
 
 
 def as_corpus(X: Any) -> Corpus | None:
-    """Open what names a corpus; None for a matrix."""
-    if isinstance(X, Corpus):
-        return X
-    return Corpus(X) if isinstance(X, (str, os.PathLike)) else None
+    """Open what names a corpus of documents; None for a matrix."""
+    if not isinstance(X, (Corpus, str, os.PathLike)):
+        return None
+    corpus = X if isinstance(X, Corpus) else Corpus(X)
+    corpus.require(DOCUMENTS, "an estimator of topics")
+    return corpus
 
 
 def validated(estimator: Any, X: Any, *, reset: bool) -> Any:

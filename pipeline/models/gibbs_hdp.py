@@ -21,6 +21,7 @@ from collapsar.workers.gibbs import MOST, padded
 from collapsar.workers.gibbs_hdp import priors, with_columns
 from collapsar.workers.streams import Stream
 
+CORPUS = "documents"
 CHANGE = "moved"
 SCHEDULES = gibbs.SCHEDULES
 SAMPLER = True

@@ -20,6 +20,7 @@ from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs_lda import priors
 from collapsar.workers.streams import Stream
 
+CORPUS = "documents"
 CHANGE = "moved"
 SCHEDULES = gibbs.SCHEDULES
 SAMPLER = True

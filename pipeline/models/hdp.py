@@ -22,6 +22,7 @@ from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hdp import predicting, updating
 from collapsar.workers.streams import Stream
 
+CORPUS = "documents"
 CHANGE = "moved"
 SCHEDULES = ("batch", "stochastic")
 SAMPLER = False

@@ -18,6 +18,7 @@ from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.lda import parameters
 from collapsar.workers.streams import Stream
 
+CORPUS = "documents"
 CHANGE = "moved"
 SCHEDULES = ("batch", "stochastic")
 SAMPLER = False

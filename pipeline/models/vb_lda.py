@@ -19,6 +19,7 @@ from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
 from collapsar.workers.vb_lda import parameters
 
+CORPUS = "documents"
 CHANGE = "moved"
 SCHEDULES = ("batch",)
 SAMPLER = False

@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterator
 
 from collapsar.storage.errors import InputError, OptionError, suggestion
 from collapsar.storage.folder import Folder
+from collapsar.storage.readers.arrays import ArchiveFile, MatrixFile
+from collapsar.storage.readers.chunked import ZarrFile
+from collapsar.storage.readers.dense import DenseFile, DenseSource
 from collapsar.storage.readers.ldac import LDACSource
 from collapsar.storage.readers.matrix import MatrixSource
-from collapsar.storage.readers.source import ReadOptions, Source
+from collapsar.storage.readers.source import ReadOptions, Source, open_input, reading
+from collapsar.storage.readers.table import HEADERS, TableFile
 from collapsar.storage.readers.text import TextSource, texts_of_files, texts_of_lines
 from collapsar.storage.readers.uci import UCISource
 from collapsar.storage.shard import Documents
@@ -20,6 +24,7 @@ FORMATS = {
     "npz": "SciPy sparse matrix, documents x words",
     "text": "plain text files, or folders of them; a file is a document",
     "jsonl": "JSON lines with an id and a text",
+    "vectors": "dense vectors: comma-separated values, .npy, .npz, or a Zarr array",
 }
 _ENDINGS = {
     ".ldac": "ldac",
@@ -28,6 +33,8 @@ _ENDINGS = {
     ".npz": "npz",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".npy": "vectors",
+    ".zarr": "vectors",
     ".txt": "text",
     ".md": "text",
 }
@@ -64,7 +71,7 @@ class Chained:
             yield from source.documents()
 
 
-__all__ = ["FORMATS", "ReadOptions", "Source", "guess_format", "open_source"]
+__all__ = ["FORMATS", "ReadOptions", "Source", "guess_format", "open_source", "open_vectors"]
 
 
 def guess_format(path: str) -> str:
@@ -142,6 +149,46 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
         return counted[kind](paths[0], options)
     stems = zip(paths, _distinct(paths), strict=True)
     return Chained([_Prefixed(counted[kind](path, options), stem) for path, stem in stems])
+
+
+def open_vectors(paths: list[str], options: ReadOptions | None = None) -> DenseSource:
+    """Open files of dense vectors, of whatever format each is.
+
+    Parameters
+    ----------
+    paths : list of str
+        Local paths or fsspec URLs of comma-separated values, ``.npy`` or ``.npz`` files, or of Zarr arrays.
+    options : ReadOptions, optional
+        Which columns are ids and labels, and how columns are named.
+
+    Returns
+    -------
+    DenseSource
+        The vectors and their columns' names.
+
+    Raises
+    ------
+    AbsentError
+        A file is not there.
+    InputError
+        A file does not hold vectors, or of other columns than the first.
+    OptionError
+        A column or array is not there.
+    """
+    options = options or ReadOptions()
+    if options.header not in (None, *HEADERS):
+        raise OptionError(f"--header: expected {' or '.join(HEADERS)}, found {options.header!r}")
+    stems = _distinct(paths)
+    files: list[DenseFile] = []
+    for path in paths:
+        if Folder(path).is_folder():
+            files.append(ZarrFile(path, options))
+            continue
+        with reading(path), open_input(path, options.max_decompressed) as handle:
+            magic = handle.read(6)
+        kind = MatrixFile if magic == b"\x93NUMPY" else ArchiveFile if magic[:4] == b"PK\x03\x04" else TableFile
+        files.append(kind(path, options))
+    return DenseSource(files, stems, options)
 
 
 def _distinct(paths: list[str]) -> list[str]:

@@ -42,18 +42,30 @@ class ReadOptions:
     ----------
     vocabulary : str or None
         File with one word a line.
-    id_field, text_field : str
-        Fields of JSON lines that hold the document's id and text.
-    stop_words : str
-        ``english`` or ``none``.
+    id_field : str or None
+        Field of JSON lines that holds the document's id, by default ``id``; of vectors the column of ids, by default
+        none.
+    text_field : str or None
+        Field of JSON lines that holds the text, by default ``text``.
+    stop_words : str or None
+        ``english``, the default, or ``none``.
+    labels : tuple of str
+        Of vectors: columns that are labels, by name or number, each perhaps with a name for it, ``class=-1``.
+    values : str or None
+        Of vectors: the array that holds them, where there are several.
+    header : str or None
+        Of vectors: ``yes`` or ``no``; by default what the first line looks like.
     max_decompressed : int or None
         Bytes that may come out of each compressed file; see `open_input`.
     """
 
     vocabulary: str | None = None
-    id_field: str = "id"
-    text_field: str = "text"
-    stop_words: str = "english"
+    id_field: str | None = None
+    text_field: str | None = None
+    stop_words: str | None = None
+    labels: tuple[str, ...] = ()
+    values: str | None = None
+    header: str | None = None
     max_decompressed: int | None = None
 
 

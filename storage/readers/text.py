@@ -101,7 +101,7 @@ class TextSource:
 
     @cached_property
     def _analyze(self) -> Callable[[str], list[str]]:
-        return tokenizer(self._options.stop_words)
+        return tokenizer(self._options.stop_words or "english")
 
     def _all(self) -> Iterator[Text]:
         seen: set[str] = set()
@@ -238,6 +238,7 @@ def texts_of_lines(path: str, options: ReadOptions) -> Iterator[Text]:
     InputError
         A line is not such an object.
     """
+    id_field, text_field = options.id_field or "id", options.text_field or "text"
     with open_input(path, options.max_decompressed) as handle:
         for line, data in enumerate(handle, start=1):
             if not data.strip():
@@ -248,11 +249,11 @@ def texts_of_lines(path: str, options: ReadOptions) -> Iterator[Text]:
                 raise InputError(path, f"expected a JSON object ({error})", f"line {line}") from None
             if not isinstance(record, dict):
                 raise InputError(path, f"expected a JSON object, found {type(record).__name__}", f"line {line}")
-            name, text = record.get(options.id_field), record.get(options.text_field)
+            name, text = record.get(id_field), record.get(text_field)
             if not isinstance(name, (str, int)) or isinstance(name, bool):
                 raise InputError(
-                    path, f"expected a string or whole number in field {options.id_field!r} (--id)", f"line {line}"
+                    path, f"expected a string or whole number in field {id_field!r} (--id)", f"line {line}"
                 )
             if not isinstance(text, str):
-                raise InputError(path, f"expected a string in field {options.text_field!r} (--text)", f"line {line}")
+                raise InputError(path, f"expected a string in field {text_field!r} (--text)", f"line {line}")
             yield Text(str(name), (text.encode("utf-8", "replace").decode(),))

@@ -1,12 +1,17 @@
 """Every reader of the project, as a function of the bytes of one file: what hypothesis and the fuzzer try."""
 
 import gzip
+import hashlib
 import io
 import json
 import shutil
+import tempfile
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse
+import zarr
 
 from collapsar.pipeline.compared import row_of
 from collapsar.pipeline.config import read_config
@@ -15,16 +20,19 @@ from collapsar.storage.checkpoint import RECORD as CHECKPOINT
 from collapsar.storage.checkpoint import Checkpoint
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CollapsarError
-from collapsar.storage.folder import Folder
-from collapsar.storage.ingest import ingest
+from collapsar.storage.folder import Folder, created
+from collapsar.storage.ingest import ingest, ingest_vectors
 from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.model import RECORD as MODEL
 from collapsar.storage.model import StoredModel
-from collapsar.storage.readers import ReadOptions, open_source
+from collapsar.storage.parts import encode_columns
+from collapsar.storage.readers import ReadOptions, open_source, open_vectors
 from collapsar.storage.records import dump
 from collapsar.storage.run import Run
 from collapsar.storage.shard import decode, encode
+from collapsar.storage.vectors import Vectors, decode_columns
 from collapsar.storage.vocabulary import parse_vocabulary, read_words
+from collapsar.storage.writer import VectorWriter
 from tests.strategies import documents_of
 
 WORDS = b"apple\nbread\ncheese\n"
@@ -35,6 +43,9 @@ GOOD = {
     "text": b"apple bread apple cheese\n",
     "jsonl": b'{"id": "a", "text": "apple bread"}\n{"id": 2, "text": "cheese"}\n',
 }
+DENSE = np.array([[1.5, 2.0, 7.0], [-3.0, 4e2, 8.0]])
+VECTORS = {"vectors-csv": "x.csv", "vectors-labels": "x.csv", "vectors-npy": "x.npy", "vectors-npz": "x.npz"}
+ZARR = {"vectors-zarr": (3, "zarr.json"), "vectors-zarr-2": (2, ".zarray"), "vectors-chunk": (3, "c/0/0")}
 NAMES = {"uci": "docword.x.txt", "ldac": "x.ldac", "mtx": "x.mtx", "npz": "x.npz", "text": "x.txt", "jsonl": "x.jsonl"}
 MATRIX = scipy.sparse.csr_matrix(np.array([[2, 0, 1], [0, 5, 0]]))
 
@@ -43,6 +54,49 @@ def _npz(matrix, **options):
     sink = io.BytesIO()
     scipy.sparse.save_npz(sink, matrix, **options)
     return sink.getvalue()
+
+
+def _npy(values):
+    sink = io.BytesIO()
+    np.save(sink, values)
+    return sink.getvalue()
+
+
+def _dense_npz(save):
+    sink = io.BytesIO()
+    save(sink, values=DENSE)
+    return sink.getvalue()
+
+
+def _dense_folder(place, version=3):
+    """A Zarr array as anybody may have written it."""
+    shutil.rmtree(place, ignore_errors=True)
+    zarr.create_array(str(place / "x.zarr"), data=DENSE, chunks=(1, 3), zarr_format=version)
+    return place / "x.zarr"
+
+
+def dense_said(version, name):
+    """A file of a Zarr array, such as what Zarr says of it."""
+    place = Path(tempfile.mkdtemp(prefix="collapsar-seed-"))
+    data = (_dense_folder(place, version) / name).read_bytes()
+    shutil.rmtree(place)
+    return data
+
+
+def _vector_corpus(place):
+    shutil.rmtree(place, ignore_errors=True)
+    with created(Folder(place)) as folder:
+        writer = VectorWriter(folder, 3)
+        writer.add(Vectors(pa.array(["a", "b"]), DENSE))
+        writer.finish(["x", "y", "z"])
+    return place
+
+
+def _vectors_said():
+    place = Path(tempfile.mkdtemp(prefix="collapsar-seed-")) / "corpus"
+    data = (_vector_corpus(place) / "vectors.zarr/zarr.json").read_bytes()
+    shutil.rmtree(place.parent)
+    return data
 
 
 def _shard():
@@ -57,6 +111,15 @@ def seeds_of(name):
         return [gzip.compress(GOOD[name[:-3]], mtime=0)]
     return {
         "npz": lambda: [_npz(MATRIX), _npz(MATRIX.tocoo(), compressed=False), _npz(MATRIX.tocsc())],
+        "vectors-csv": lambda: [b"a,b\n1.5,2\n-3,4e2\n", b"1,2,0\n3,4,1\n"],
+        "vectors-labels": lambda: [b"name,a,kind,b\np,1.5,x,2\nq,-3,,4e2\n"],
+        "vectors-npy": lambda: [_npy(DENSE), _npy(DENSE.astype(np.float32).T.copy().T)],
+        "vectors-npz": lambda: [_dense_npz(np.savez), _dense_npz(np.savez_compressed)],
+        "vectors-zarr": lambda: [dense_said(3, "zarr.json")],
+        "vectors-zarr-2": lambda: [dense_said(2, ".zarray")],
+        "vectors-chunk": lambda: [dense_said(3, "c/0/0")],
+        "vectors-shard": lambda: [encode_columns({"id": pa.array(["a", "b", "c"])})],
+        "vectors-array": lambda: [_vectors_said()],
         "vocabulary": lambda: [WORDS],
         "shard": lambda: [_shard()],
         "vocabulary-table": lambda: [_table()],
@@ -124,6 +187,38 @@ def _source(name, data, place):
         reference.documents()
 
 
+def _dense(name, data, place):
+    """Ingest vectors; nothing may be left if they are refused, and what is made must be whole."""
+    if name in VECTORS:
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        path = place / VECTORS[name]
+    else:
+        version, file = ZARR[name]
+        path = _dense_folder(place, version)
+    (path / ZARR[name][1] if name in ZARR else path).write_bytes(data)
+    options = ReadOptions(id_field="1", labels=("sort=3",)) if name == "vectors-labels" else None
+    try:
+        ingest_vectors(open_vectors([str(path)], options), place / "corpus")
+    except CollapsarError:
+        assert [one.name for one in place.iterdir()] == [path.name], "it left something behind"
+        raise
+    for reference in Corpus(place / "corpus").references:
+        assert np.isfinite(reference.vectors().values).all()
+
+
+def _vectors_array(data, place):
+    """A corpus of vectors whose `zarr.json` anybody may have written, with digests that are right."""
+    _vector_corpus(place)
+    (place / "vectors.zarr/zarr.json").write_bytes(data)
+    record = json.loads((place / "manifest.json").read_text())
+    record["vectors"]["sha256"] = hashlib.sha256(data).hexdigest()
+    del record["sha256"]
+    (place / "manifest.json").write_bytes(dump(record))
+    for reference in Corpus(place).references:
+        reference.load()
+
+
 def _put(name, data, place):
     place.mkdir(exist_ok=True)
     (place / name).write_bytes(data)
@@ -141,8 +236,6 @@ def _arrays(data, place):
     shutil.rmtree(place, ignore_errors=True)
     folder = Folder(place)
     write_arrays(folder, {"a": np.arange(3.0)}, compress=False)
-    import hashlib
-
     record = json.loads((place / DIGESTS).read_text())
     (place / "a/zarr.json").write_bytes(data)
     record["files"]["a/zarr.json"] = hashlib.sha256(data).hexdigest()
@@ -156,6 +249,9 @@ RECORD = ShardRecord(file="x", documents=3, pairs=3, tokens=8, sha256="0" * 64, 
 READERS = {
     **{name: lambda data, place, name=name: _source(name, data, place) for name in (*GOOD, "npz")},
     **{f"{name}-gz": lambda data, place, name=f"{name}-gz": _source(name, data, place) for name in ("uci", "jsonl")},
+    **{name: lambda data, place, name=name: _dense(name, data, place) for name in (*VECTORS, *ZARR)},
+    "vectors-shard": lambda data, place: decode_columns(data, RECORD, "x"),
+    "vectors-array": _vectors_array,
     "vocabulary": lambda data, place: read_words("words", data),
     "shard": lambda data, place: decode(data, RECORD, 3, "x"),
     "vocabulary-table": lambda data, place: parse_vocabulary(data, 2, "x"),

@@ -22,7 +22,7 @@ from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import DamagedError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.records import dump
-from tests.chaos.readers import READERS, seeds_of, try_reader
+from tests.chaos.readers import READERS, dense_said, seeds_of, try_reader
 
 
 @st.composite
@@ -80,6 +80,10 @@ FOUND = [
     ("manifest", b"[" * 100_000),
     ("run", b'{"format": "collapsar-run", "version": ' + b"9" * 5000 + b"}"),
     ("events", b"5\n"),
+    ("vectors-array", b"9"),
+    ("vectors-zarr", b"9"),
+    ("vectors-zarr", dense_said(3, "zarr.json").replace(b"        1,\n", b"        0,\n")),
+    ("vectors-zarr-2", dense_said(2, ".zarray").replace(b"    1,\n", b"    0,\n")),
     ("config", b"a = " + b"[" * 3000),
 ]
 

@@ -1,11 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, OccupiedError, OptionError
-from collapsar.storage.split import held_out_counts, split_corpus, split_documents
+from collapsar.storage.split import Held, document_draws, held_out_counts, split_corpus, split_documents
 from tests.conftest import planted_rows, write_corpus
 from tests.storage.test_readers import rows_of
 from tests.strategies import bags, documents_of
@@ -36,6 +39,41 @@ def test_split__holds_out_each_token_with_the_fraction():
         shares = np.bincount(held, minlength=4) / held.size
         np.testing.assert_allclose(shares, [0.729, 0.243, 0.027, 0.001], atol=0.012)
     assert (held_out_counts(documents, 0, 0.1, 0) != held_out_counts(documents, 0, 0.1, 1)).any()
+
+
+@given(st.integers(0, 60), st.integers(-3, 99), st.integers(0, 60), st.integers(2, 7))
+def test_documents__are_held_out_by_their_number_alone(documents, seed, cut, folds):
+    draws = document_draws(0, documents, seed)
+    cut = min(cut, documents)
+    parts = [document_draws(0, cut, seed), document_draws(cut, documents - cut, seed)]
+    np.testing.assert_array_equal(np.concatenate(parts), draws)
+    assert ((draws >= 0) & (draws < 1)).all()
+    held = [Held.fold(folds, fold).among(draws) for fold in range(folds)]
+    assert (np.sum(held, axis=0) == 1).all() if documents else True
+    np.testing.assert_array_equal(Held.share(1 / folds).among(draws), held[0])
+
+
+def test_documents__are_held_out_with_the_fraction_and_apart_from_their_tokens():
+    draws = document_draws(0, 60_000, 4)
+    for fraction in (0.1, 0.5):
+        assert abs(Held.share(fraction).among(draws).mean() - fraction) < 4 * np.sqrt(
+            fraction * (1 - fraction) / 60_000
+        )
+    assert abs(np.corrcoef(draws, document_draws(0, 60_000, 5))[0, 1]) < 4 / np.sqrt(60_000)
+    assert abs(np.corrcoef(draws[1:], draws[:-1])[0, 1]) < 4 / np.sqrt(60_000)
+    documents = documents_of([{0: 1} for _ in range(60_000)])
+    tokens = held_out_counts(documents, 0, 0.5, 4)
+    assert abs(np.corrcoef(draws, tokens)[0, 1]) < 4 / np.sqrt(60_000)
+
+
+def test_take__keeps_documents_with_their_pairs_and_columns():
+    extras = {"title": pa.array(["p", "q", "r"]), "segments": pa.array([[1], [], [1, 1]], pa.list_(pa.int32()))}
+    found = replace(documents_of([{0: 1}, {}, {1: 2, 2: 1}]), extras=extras).take(np.array([False, True, True]))
+    assert found.ids.to_pylist() == documents_of([{}] * 3).ids.to_pylist()[1:]
+    assert found.offsets.tolist() == [0, 0, 2]
+    assert (found.words.tolist(), found.counts.tolist()) == ([1, 2], [2, 1])
+    assert found.extras["title"].to_pylist() == ["q", "r"]
+    assert found.extras["segments"].to_pylist() == [[], [1, 1]]
 
 
 def test_split_corpus__keeps_ids_words_and_shards(tmp_path):

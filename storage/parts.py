@@ -1,0 +1,131 @@
+"""The Parquet files of shards: their bytes, and what Arrow makes of bytes that may be anybody's."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from collapsar.storage.errors import DamagedError
+from collapsar.storage.folder import Folder
+from collapsar.storage.manifest import ShardRecord
+
+# What Arrow raises for bytes that are no Parquet file of ours.
+FAULTS = (
+    pa.ArrowException,
+    KeyError,
+    ValueError,
+    TypeError,
+    OSError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    AttributeError,
+)
+MOST_BYTES = 8 << 30  # of a shard; they are cut far below
+
+
+def encode_columns(columns: Mapping[str, pa.Array]) -> bytes:
+    """Write columns as the bytes of a Parquet file, the same bytes for the same columns."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table(dict(columns)), sink, compression="zstd", store_schema=False)
+    return sink.getvalue()
+
+
+def read_part(folder: Folder, record: ShardRecord) -> tuple[str, bytes]:
+    """Read the bytes of a shard's Parquet file, and check their digest.
+
+    Parameters
+    ----------
+    folder, record
+        As for `read_documents`.
+
+    Returns
+    -------
+    path : str
+        The file's name, for errors.
+    data : bytes
+        All of the file.
+
+    Raises
+    ------
+    AbsentError
+        The file is not there.
+    DamagedError
+        The bytes are not those that the manifest names.
+    """
+    path = f"{folder.url}/{record.file}"
+    data = folder.read(record.file)
+    if hashlib.sha256(data).hexdigest() != record.sha256:
+        raise DamagedError(path, "the bytes do not have the digest of the manifest; the file is damaged")
+    return path, data
+
+
+def decode_table(data: bytes, documents: int, path: str) -> pa.Table:
+    """Read the bytes of a Parquet file of so many rows.
+
+    Parameters
+    ----------
+    data : bytes
+        All of the file, which may be anybody's: Arrow raises any of `FAULTS` for what is damaged.
+    documents : int
+        How many rows the manifest has.
+    path : str
+        The file's name, for errors.
+
+    Returns
+    -------
+    pyarrow.Table
+        All columns, each in one piece.
+
+    Raises
+    ------
+    DamagedError
+        It has another number of rows, or is too large.
+    """
+    file = pq.ParquetFile(pa.BufferReader(data))
+    rows, groups = file.metadata.num_rows, file.metadata.num_row_groups
+    if rows != documents:
+        raise DamagedError(path, f"expected {documents} rows, found {rows}")
+    # Columns' own records are not looked at: Arrow 26 ends the process over some damaged ones.
+    if sum(file.metadata.row_group(group).total_byte_size for group in range(groups)) > MOST_BYTES:
+        raise DamagedError(path, f"expected at most {MOST_BYTES} bytes when it is decompressed")
+    return file.read().combine_chunks()
+
+
+def column_of(table: pa.Table, name: str) -> Any:
+    """Return a column in one piece; `KeyError` where there is none."""
+    chunked = table.column(name)
+    return chunked.chunk(0) if chunked.num_chunks == 1 else pa.array([], type=chunked.type)
+
+
+def ids_and_extras(table: pa.Table, other: Sequence[str] = ()) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """Take the ids and the further columns out of a shard's table.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        As `decode_table` gives it.
+    other : sequence of str, optional
+        Columns that are neither.
+
+    Returns
+    -------
+    ids : pyarrow.Array of string
+        One id a document.
+    extras : dict of str to pyarrow.Array
+        The further columns.
+
+    Raises
+    ------
+    ValueError
+        There are no ids, or one is missing.
+    """
+    ids = column_of(table, "id")
+    if not pa.types.is_string(table.schema.field("id").type) or ids.null_count:
+        raise ValueError("expected an id for each document")
+    return ids, {name: column_of(table, name) for name in table.column_names if name not in ("id", *other)}

@@ -1,0 +1,110 @@
+"""A small family of vectors: one mean, which goes half of the way to that of the vectors in each iteration, and shakes.
+
+It is no family of the project's: `install` makes it one, in a process of tests.
+"""
+
+import sys
+import types
+
+import numpy as np
+
+from collapsar.pipeline import contract
+from collapsar.storage.vectors import VectorShard
+from collapsar.workers.delta import Delta, change, fresh
+
+NAME = "means"
+
+
+# The half beside a shard ---------------------------------------------------------------------------------------------
+
+
+def kernels(globals):
+    return ()
+
+
+def blank(words, globals):
+    return {"word_mean": np.zeros(words), "block_seen": np.zeros(words)}
+
+
+def start(shard, rows, globals, stream, warm=None):
+    assert isinstance(shard, VectorShard)
+    return settle(shard, rows, globals, stream), Delta({"tokens": fresh(float(shard.tokens))})
+
+
+def sweep(shard, local, rows, globals, stream):
+    assert np.isfinite(shard.values).all()
+    shaken = shard.values + stream.generator().normal(scale=1e-3, size=shard.values.shape)
+    error = ((shard.values - rows["word_mean"]) ** 2).sum(axis=1)
+    parts = {
+        "word_sum": fresh(shaken.sum(axis=0), "word"),
+        "word_seen": change(np.ones(shard.words.size), "word"),
+        "left": fresh(float(error.sum())),
+        "tokens": fresh(float(shard.tokens)),
+    }
+    local = {**local, "document_sweeps": local["document_sweeps"] + 1}
+    return local, Delta(parts, {"word": shard.words})
+
+
+def advance(rows, delta, globals):
+    return rows, globals
+
+
+def fold(block, delta, globals):
+    if "word_sum" not in delta:
+        return dict(block), Delta()
+    mean = delta["word_sum"] / globals["documents"]
+    after = block["word_mean"] + 0.5 * (mean - block["word_mean"])
+    moved = float(np.abs(after - block["word_mean"]).sum())
+    told = Delta({"moved": fresh(moved)})
+    return {"word_mean": after, "block_seen": block["block_seen"] + delta["word_seen"]}, told
+
+
+def finish(block, globals):
+    return {"word_mean": block["word_mean"]}
+
+
+def settle(shard, rows, globals, stream):
+    assert isinstance(shard, VectorShard)
+    return {"document_sweeps": np.zeros(shard.documents), "document_topic": np.ones((shard.documents, 1))}
+
+
+def predict(heldout, local, rows, globals):
+    assert len(local["document_topic"]) == heldout.documents
+    return {"error": ((heldout.values - rows["word_mean"]) ** 2).sum(axis=1)}
+
+
+def infer(local, globals):
+    return {"document_topic": local["document_topic"]}
+
+
+# The half on the driver ----------------------------------------------------------------------------------------------
+
+
+class Config(contract.FamilyConfig, title="a mean, for tests"):
+    """No options."""
+
+
+def _update(globals, delta, config, stream):
+    return dict(globals)
+
+
+driver = types.ModuleType("collapsar.pipeline.models.means")
+driver.CORPUS, driver.CHANGE, driver.SCHEDULES, driver.SAMPLER = "vectors", "moved", ("batch",), False
+driver.Config, driver.update = Config, _update
+driver.initialise = lambda summary, config, stream: {"documents": np.array(float(summary.documents))}
+driver.footprint = lambda summary, config: contract.Footprint(16.0, 8.0, 8.0, 16.0, 0.0, 16.0, 0.0)
+driver.objective = lambda globals, delta: {"objective": -delta.number("left")}
+driver.figures = lambda globals: {"documents": float(globals["documents"])}
+
+
+def install():
+    """Let this process know the half beside a shard."""
+    sys.modules[f"collapsar.workers.{NAME}"] = sys.modules[__name__]
+
+
+def known(monkeypatch):
+    """Let this process know both halves, until the test ends."""
+    names = sorted([*contract.family_names(), NAME])
+    monkeypatch.setitem(sys.modules, f"collapsar.workers.{NAME}", sys.modules[__name__])
+    monkeypatch.setitem(sys.modules, f"collapsar.pipeline.models.{NAME}", driver)
+    monkeypatch.setattr(contract, "family_names", lambda: names)
