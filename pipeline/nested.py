@@ -130,6 +130,14 @@ def sticks_bound(tree: Tree, found: Sticks, ends: Vector, gamma: float) -> float
     return float(value + (ends[tree.columns] * left).sum() * outside_log(gamma))
 
 
+def sticks_divergence(tree: Tree, found: Sticks, gamma: float) -> float:
+    """Return KL(q(v) | p(v)) of all nodes but the root."""
+    nodes = tree.columns[1:]
+    a, b = found.a[nodes], found.b[nodes]
+    value = betaln(1.0, gamma) - betaln(a, b) + (a - 1.0) * digamma(a) + (b - gamma) * digamma(b)
+    return float((value + (1.0 + gamma - a - b) * digamma(a + b)).sum())
+
+
 def learned_gamma(tree: Tree, found: Sticks, ends: Vector, gamma: float) -> float:
     """Return the gamma that maximises the bound given q(c) and q(v); at least as good as the one given."""
     nodes = tree.columns[1:]
@@ -176,10 +184,10 @@ class Moves:
         }
 
     def summed(self, values: Vector) -> Vector:
-        """Bring a value a node to the new tree."""
+        """Bring a value a node that is above zero, such as a mass, to the new tree."""
         after = np.where(self.tree.levels >= 0, values, 0.0)
         for target, made in self.sources.items():
-            after[target] = sum(weight * values[source] for source, weight in made)
+            after[target] = sum(abs(weight) * values[source] for source, weight in made)
         return after
 
     def _made(self, column: int) -> list[tuple[int, float]]:
@@ -196,13 +204,13 @@ class Moves:
         counts = {**self.counts, what: self.counts[what] + count}
         return replace(self, tree=Tree(parents, depth or self.tree.depth), sources=sources, counts=counts)
 
-    def merged(self, pairs: list[tuple[int, int]]) -> Moves:
-        """Put the second of each pair of siblings into the first; its children become the first's."""
+    def merged(self, pairs: list[tuple[int, int]], sign: float = 1.0) -> Moves:
+        """Put the second of each pair of siblings, times a sign, into the first; its children become the first's."""
         parents, sources = np.array(self.tree.parents), dict(self.sources)
         for first, second in pairs:
             parents[parents == second] = first
             parents[second] = FREE
-            sources[first] = [*self._made(first), *self._made(second)]
+            sources[first] = [*self._made(first), *((source, sign * weight) for source, weight in self._made(second))]
             sources.pop(second, None)
         return self._with(parents, sources, "merged", len(pairs))
 
@@ -377,6 +385,18 @@ def _nested_groups(distance: Vector, levels: int, room: int) -> list[Ints]:
         clear = able.size and gap.max() >= CLEAR
         numbers.append(int(able[gap.argmax()]) if clear else max(even, low))
     return [fcluster(tree, number, "maxclust").astype(np.int64) for number in numbers]
+
+
+def depth_first(tree: Tree, passes: Vector) -> Ints:
+    """Return the columns of a tree's nodes depth-first, siblings by falling mass."""
+    order: list[int] = []
+    waiting = [0]
+    while waiting:
+        node = waiting.pop()
+        order.append(node)
+        children = tree.children(node)
+        waiting.extend(int(one) for one in children[np.argsort(-passes[children], kind="stable")][::-1])
+    return np.array(order, dtype=np.int64)
 
 
 def first_tree(columns: int, leaves: int) -> Tree:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.shard import Shard
+from collapsar.storage.vectors import VectorShard
 from collapsar.workers.streams import Stream
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -41,6 +42,29 @@ def addresses(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
         pair = _mixed(word + key[0])
         running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(pair, dtype=np.uint64)])
         total = running[shard.offsets[1:]] - running[shard.offsets[:-1]]
+        return (_mixed(total ^ key[1]) >> np.uint64(1)).astype(np.int64)
+
+
+def vector_addresses(shard: VectorShard, stream: Stream) -> npt.NDArray[np.int64]:
+    """Return a hash of each vector's values; see `addresses`.
+
+    Parameters
+    ----------
+    shard : VectorShard
+        The vectors.
+    stream : Stream
+        As for `addresses`.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (vectors,)
+        Not negative. Vectors that are alike have the same.
+    """
+    key = stream.at(place=-1).key()
+    with np.errstate(over="ignore"):
+        place = _mixed(np.arange(shard.words.size, dtype=np.uint64) * _ODD + key[0])
+        values = np.ascontiguousarray(shard.values + 0.0).view(np.uint64)  # zero has one sign
+        total = _mixed(values + place).sum(axis=1, dtype=np.uint64)
         return (_mixed(total ^ key[1]) >> np.uint64(1)).astype(np.int64)
 
 

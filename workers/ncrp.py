@@ -34,7 +34,7 @@ from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.levels import sweep_levels
 from collapsar.workers.kernels.paths import sweep_paths
 from collapsar.workers.streams import Stream
-from collapsar.workers.tree import FREE, Tree, ahead, deepened, level_sums, moved, swept
+from collapsar.workers.tree import FREE, Tree, ahead, deepened, kept_lists, level_sums, moved, products_of_ends, swept
 
 Vector = npt.NDArray[np.float64]
 
@@ -122,11 +122,7 @@ def start(
 
 
 def _no_lists(documents: int) -> dict[str, npt.NDArray[Any]]:
-    return {
-        "document_lists": np.zeros(documents + 1, dtype=np.int64),
-        "document_ends": np.zeros(0, dtype=np.int32),
-        "document_masses": np.zeros(0, dtype=np.float32),
-    }
+    return kept_lists(np.full((documents, 1), -1), np.zeros((documents, 1)), np.zeros(1, dtype=np.int64))
 
 
 def sweep(
@@ -179,7 +175,7 @@ def sweep(
     parts = {
         "word_node": fresh(by_word, "word", "node"),
         "ends": fresh(q_sums, "node"),
-        "alike": fresh(_alike(after, tree.parents.size), "node", "other"),
+        "alike": fresh(products_of_ends(after, tree.parents.size), "node", "other"),
         "bound": fresh(bound),
         "level_tokens": fresh(found.document_level.sum(axis=0), "level"),
         "log_theta": fresh(found.log_theta, "level"),
@@ -232,13 +228,7 @@ class _Swept:
 
     def local(self, tree: Tree) -> dict[str, npt.NDArray[Any]]:
         """Return the local state: what the next sweep begins from, and the documents' ends by column."""
-        there = self.kept >= 0
-        found: dict[str, npt.NDArray[Any]] = {
-            "document_level": self.document_level,
-            "document_lists": np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int64),
-            "document_ends": tree.columns[self.kept[there]].astype(np.int32),
-            "document_masses": self.masses[there],
-        }
+        found = {"document_level": self.document_level, **kept_lists(self.kept, self.masses, tree.columns)}
         return found if self.pair_level is None else {**found, "pair_level": self.pair_level}
 
 
@@ -246,23 +236,6 @@ def _deepened_pairs(pair_level: npt.NDArray[np.float32], alpha: Vector) -> npt.N
     if pair_level.shape[1] == alpha.size:
         return np.ascontiguousarray(pair_level)
     return np.ascontiguousarray(deepened(pair_level, alpha), dtype=np.float32)
-
-
-def _alike(local: Arrays, columns: int) -> Vector:
-    """Sum q(c_n = i) q(c_n = j) over the documents, from their lists."""
-    found = np.zeros((columns, columns))
-    lists, ends, masses = (local[name] for name in ("document_lists", "document_ends", "document_masses"))
-    owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
-    masses = masses.astype(np.float64)
-    for shift in range(MOST_ENDS):  # each document's ends with those that stand so many places behind
-        here = np.flatnonzero(owner[: owner.size - shift] == owner[shift:])
-        if not here.size:
-            break
-        both = masses[here] * masses[here + shift]
-        np.add.at(found, (ends[here], ends[here + shift]), both)
-        if shift:
-            np.add.at(found, (ends[here + shift], ends[here]), both)
-    return found
 
 
 def _seeds(shard: Shard, globals: Arrays, stream: Stream) -> Delta:

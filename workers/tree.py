@@ -168,3 +168,43 @@ def deepened(document_level: npt.NDArray[Any], alpha: Vector) -> npt.NDArray[np.
         return np.asarray(document_level, dtype=np.float64)
     share = alpha[last:] / alpha[last:].sum()
     return np.hstack([document_level[:, :last], document_level[:, last:] * share])
+
+
+def kept_lists(
+    kept: npt.NDArray[Any], masses: npt.NDArray[Any], columns: npt.NDArray[Any]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return documents' ends as a local state has them: where each one's list begins, columns, and q(c).
+
+    Parameters
+    ----------
+    kept, masses : numpy.ndarray, shape (documents, most)
+        Places of the largest ends and their q(c); -1 where there are no more.
+    columns : numpy.ndarray of int64, shape (nodes,)
+        Column of each place.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        ``document_lists``, ``document_ends`` and ``document_masses``.
+    """
+    there = kept >= 0
+    return {
+        "document_lists": np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int64),
+        "document_ends": columns[kept[there]].astype(np.int32),
+        "document_masses": masses[there].astype(np.float32),
+    }
+
+
+def products_of_ends(local: Arrays, columns: int) -> Vector:
+    """Sum q(c_n = i) q(c_n = j) over the documents of a local state, from their lists."""
+    found = np.zeros((columns, columns))
+    lists, ends, masses = (local[name] for name in ("document_lists", "document_ends", "document_masses"))
+    owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
+    masses = masses.astype(np.float64)
+    for shift in range(int(np.diff(lists).max(initial=0))):  # ends with those that stand so many places behind
+        here = np.flatnonzero(owner[: owner.size - shift] == owner[shift:])
+        both = masses[here] * masses[here + shift]
+        np.add.at(found, (ends[here], ends[here + shift]), both)
+        if shift:
+            np.add.at(found, (ends[here + shift], ends[here]), both)
+    return found

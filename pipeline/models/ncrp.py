@@ -24,6 +24,7 @@ from collapsar.workers.tree import FREE, Tree, ahead, swept
 CHANGE = "moved"
 SCHEDULES = ("batch",)
 SAMPLER = False
+CORPUS = "documents"
 
 SETTLING, LONGEST = 12, 30  # sweeps of the clustering that begins a fit: fewest, most
 FIRST_MERGES = 4  # sweeps before leaves are compared
@@ -412,14 +413,7 @@ def figures(globals: Arrays) -> dict[str, float]:
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the nodes depth-first, siblings by falling share of the documents; an id is that of its column."""
     tree = swept(globals)
-    order: list[int] = []
-    waiting = [0]
-    while waiting:
-        node = waiting.pop()
-        order.append(node)
-        children = tree.children(node)
-        waiting.extend(int(one) for one in children[np.argsort(-globals["node_passes"][children], kind="stable")][::-1])
-    columns = np.array(order, dtype=np.int64)
+    columns = nested.depth_first(tree, globals["node_passes"])
     prior = column_priors(globals, tree)[columns]
     tokens = globals["node_tokens"][columns]
     mean = (block["word_node"][:, columns] + prior) / (tokens + float(globals["vocabulary"]) * prior)

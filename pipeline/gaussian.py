@@ -1,0 +1,154 @@
+"""Gaussian trees on the driver: the best q(w) and q(tau) given what vectors came to, and the bound.
+
+Arrays are by column of the rows, the mean being the last; A = sum_n q E[x x'], K = B'B over the columns of the vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import digamma, gammaln
+
+from collapsar.pipeline.nested import Moves
+
+Ints = npt.NDArray[np.int64]
+Vector = npt.NDArray[np.float64]
+
+ROUNDS = 20  # of q(w) and q(tau) in turn, at most
+STEADY = 1e-10  # relative change of tau at which they end
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a sweep came to.
+
+    Attributes
+    ----------
+    second, products : numpy.ndarray of float64, shape (columns + 1, columns + 1)
+        A and K.
+    square, beyond, documents, words : float
+        sum |t|^2, sum E[x^2] outside the tree, the number of vectors, and D, that of their columns.
+    """
+
+    second: Vector
+    products: Vector
+    square: float
+    beyond: float
+    documents: float
+    words: float
+
+    def moved(self, moves: Moves) -> Sums:
+        """Bring them to another tree: nodes that are put together add."""
+        size = self.second.shape[0]
+        weights = np.zeros((size, size))
+        weights[-1, -1] = 1.0
+        for column in moves.tree.columns:
+            for source, weight in moves.sources.get(int(column), [(int(column), 1.0)]):
+                weights[source, column] += weight
+        second = np.einsum("ij,ik,kl->jl", weights, self.second, weights, optimize=False)
+        products = np.einsum("ij,ik,kl->jl", weights, self.products, weights, optimize=False)
+        return replace(self, second=second, products=products)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """s0, the variance of loadings, and the shape and rate of tau's Gamma distribution."""
+
+    variance: float
+    shape: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class Components:
+    """q(w), q(mu) and q(tau).
+
+    Attributes
+    ----------
+    solve : numpy.ndarray of float64, shape (columns + 1, columns + 1)
+        H: loadings are B H.
+    gram : numpy.ndarray of float64, shape (columns + 1, columns + 1)
+        m_i'm_j.
+    spread : numpy.ndarray of float64, shape (columns + 1,)
+        s_i.
+    shape, rate : float
+        Of q(tau).
+    """
+
+    solve: Vector
+    gram: Vector
+    spread: Vector
+    shape: float
+    rate: float
+
+    @property
+    def tau(self) -> float:
+        """E[tau]."""
+        return self.shape / self.rate
+
+    @property
+    def log_tau(self) -> float:
+        """E[log tau]."""
+        return float(digamma(self.shape) - np.log(self.rate))
+
+
+def _solved(sums: Sums, prior: Prior, tau: float) -> tuple[Vector, Vector, Vector]:
+    precision = np.eye(len(sums.second)) / prior.variance + tau * sums.second
+    solve = tau * np.linalg.inv(0.5 * (precision + precision.T))
+    gram = solve @ sums.products @ solve
+    return solve, gram, 1.0 / (1.0 / prior.variance + tau * np.diag(sums.second))
+
+
+def fitted(sums: Sums, prior: Prior, tau: float) -> Components:
+    """Return the best q(w), q(mu) and q(tau) given q(c) and q(x), in turn from a tau.
+
+    m = tau (I / s0 + tau A)^-1 B, 1 / s_i = 1 / s0 + tau A_ii, all nodes and the mean at once;
+    tau ~ Gamma(a0 + N D / 2, b0 + sum E|t - W x - mu|^2 / 2).
+
+    Parameters
+    ----------
+    sums : Sums
+        What the sweep came to.
+    prior : Prior
+        The priors.
+    tau : float
+        E[tau] to begin with.
+
+    Returns
+    -------
+    Components
+        No other has a larger bound, tau being near its fixed point.
+    """
+    shape = prior.shape + 0.5 * sums.documents * sums.words
+    for _ in range(ROUNDS):
+        solve, gram, spread = _solved(sums, prior, tau)
+        left = sums.square - 2.0 * float((solve * sums.products).sum()) + float((sums.second * gram).sum())
+        left += sums.words * (float(np.diag(sums.second) @ spread) + prior.variance * sums.beyond)
+        found = Components(solve, gram, spread, shape, prior.rate + 0.5 * max(left, 0.0))
+        if abs(found.tau / tau - 1.0) < STEADY:
+            break
+        tau = found.tau
+    return found
+
+
+def divergence(found: Components, columns: Ints, prior: Prior, words: float) -> float:
+    """Return KL(q | p) of w_i and mu, and of tau."""
+    there = np.append(columns, len(found.spread) - 1)
+    ratio = found.spread[there] / prior.variance
+    value = 0.5 * words * (ratio - 1.0 - np.log(ratio)).sum() + np.diag(found.gram)[there].sum() / (2 * prior.variance)
+    value += (found.shape - prior.shape) * digamma(found.shape) - gammaln(found.shape) + gammaln(prior.shape)
+    value += (
+        prior.shape * (np.log(found.rate) - np.log(prior.rate)) + found.shape * (prior.rate - found.rate) / found.rate
+    )
+    return float(value)
+
+
+def evidence(sums: Sums, columns: Ints, prior: Prior, tau: float) -> float:
+    """Return what of the bound q(w) decides, at its best: tau tr(H K) / 2 - D sum_i log(1 + s0 tau A_ii) / 2."""
+    there = np.append(columns, len(sums.second) - 1)
+    second, products = sums.second[np.ix_(there, there)], sums.products[np.ix_(there, there)]
+    solve = tau * np.linalg.inv(np.eye(there.size) / prior.variance + tau * 0.5 * (second + second.T))
+    value = tau * float((solve * products).sum()) - sums.words * np.log1p(prior.variance * tau * np.diag(second)).sum()
+    return 0.5 * float(value)

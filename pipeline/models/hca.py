@@ -1,0 +1,362 @@
+"""Hierarchical component analysis: vectors on the paths of a Gaussian tree, by variational inference (Wang, Blei 2009).
+
+c_n ~ nCRP(gamma), x_n ~ N(0, I_L), t_n ~ N(W_{c_n} x_n + mu, I / tau), w_i and mu ~ N(0, s0 I), tau ~ Gamma.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+
+from collapsar.pipeline import gaussian, nested
+from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
+from collapsar.pipeline.gaussian import Components, Prior, Sums
+from collapsar.pipeline.nested import Moves
+from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.hca import CLUSTERS, SEEDING, TREE, loadings
+from collapsar.workers.streams import Stream
+from collapsar.workers.tree import FREE, ROOT, Tree, ahead, swept
+
+CHANGE = "moved"
+SCHEDULES = ("batch",)
+SAMPLER = False
+CORPUS = "vectors"
+
+SEEDS = 4  # clusters to begin with, for each leaf
+CLUSTER_ROUNDS = 10
+FACTORED = 5  # sweeps with q(x | c) before the factorised form begins
+EVERY = 3  # iterations between two looks for nodes that are better merged
+SHRINKING = 0.35  # nodes of a level for each of the level below
+MOVES = "grown", "pruned", "merged"
+
+
+class Config(FamilyConfig, title="hierarchical component analysis: a Gaussian tree on vectors, variational"):
+    """Options of the family."""
+
+    depth: int = Field(2, ge=1, le=8, description="levels L of the tree: components that a vector has")
+    max_nodes: int = Field(30, ge=1, le=1024, description="most nodes that the tree may have")
+    gamma: float = Field(1.0, gt=0, description="concentration of each node's children")
+    form: Literal["conditional", "factorised"] = Field(
+        "conditional",
+        description="conditional: q(c) q(x | c), the tighter bound; factorised: q(c) q(x), that of Wang and Blei",
+    )
+    prior_variance: float = Field(1000.0, gt=0, description="variance s0 of each loading, and of the mean")
+    tau_shape: float = Field(0.001, gt=0, description="shape of tau's Gamma prior; tau: precision of the noise")
+    tau_rate: float = Field(0.001, gt=0, description="rate of tau's Gamma prior")
+    prune: float = Field(1e-6, ge=0, description="vectors below which a node is dropped")
+    merge: float = Field(
+        0.95, gt=0, le=1, description="cosine of two sibling leaves' vectors above which they become one; 1 for never"
+    )
+    compare: bool = Field(True, description="whether siblings become one where the bound is larger then")
+
+    @model_validator(mode="after")
+    def _a_node_a_level(self) -> Config:
+        if self.max_nodes < self.depth:
+            raise ValueError(f"max_nodes: expected at least {self.depth}, a node a level")
+        return self
+
+    def prior(self) -> Prior:
+        """Return the priors."""
+        return Prior(self.prior_variance, self.tau_shape, self.tau_rate)
+
+    def sizes(self) -> list[int]:
+        """Return how many nodes each level begins with: a root, and as many leaves as leave room for the others."""
+        for leaves in range(self.max_nodes, 0, -1):
+            above = [
+                max(1, round(leaves * SHRINKING ** (self.depth - 1 - level))) for level in range(1, self.depth - 1)
+            ]
+            found = [1, *above, leaves][-self.depth :] if self.depth > 1 else [1]
+            if sum(found) <= self.max_nodes:
+                return [*found[:-1], found[-1] + self.max_nodes - sum(found)] if self.depth > 1 else found
+        return [1] * self.depth
+
+
+def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
+    """Make the globals before any vector has been seen."""
+    seeds = max(1, min(SEEDS * config.sizes()[-1], summary.documents))
+    columns = max(config.max_nodes, seeds)
+    root = nested.first_tree(columns, 0)
+    size, nothing = columns + 1, np.zeros(columns)
+    empty = {"solve": np.zeros((size, size)), "gram": np.zeros((size, size)), "spread": np.ones(size)}
+    return {
+        "vocabulary": np.array(float(summary.words)),
+        "documents": np.array(float(summary.documents)),
+        "full_depth": np.array(config.depth),
+        "gamma": np.array(config.gamma),
+        "prior_variance": np.array(config.prior_variance),
+        "factorised": np.array(config.form == "factorised"),
+        "apart": np.array(0),  # whether the factorised form has begun
+        "seeds_wanted": np.array(seeds),
+        "seeds": np.zeros(0, dtype=np.int64),
+        "stage": np.array(0),
+        "rounds": np.array(0),
+        "cluster_counts": nothing,
+        "tau": np.array(1.0),
+        "log_tau": np.array(0.0),
+        "kl": np.array(0.0),
+        "another_round": np.array(0.0),
+        "depth": np.array(config.depth),
+        "node_parent": root.parents,
+        "node_passes": nothing,
+        "node_ends": nothing,
+        "end_log": np.zeros(columns),
+        **empty,
+        **{f"next_{name}": value for name, value in empty.items()},
+        "next_parent": root.parents,
+        "next_depth": np.array(config.depth),
+        "next_end_log": np.zeros(columns),
+        **Moves(root).table(),
+        **{f"{when}{name}": np.array(0) for name in MOVES for when in ("", "next_")},
+    }
+
+
+def footprint(summary: Summary, config: Config) -> Footprint:
+    """Say what the state of a fit takes: sums in 8 bytes for each column of the vectors and node."""
+    columns = max(config.max_nodes, SEEDS * config.sizes()[-1]) + 1
+    own = 8.0 * config.depth + 12.0 * 4 + (8.0 * config.depth**2 if config.form == "factorised" else 0.0)
+    return Footprint(
+        kept=8.0 * columns,
+        shown=8.0 * columns,
+        swept=24.0 * columns,
+        delta=8.0 * columns,
+        pair=0.0,
+        document=own,
+        portion=0.0,
+    )
+
+
+def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
+    """Make clusters and of them a tree, then the best q(w), q(mu), q(tau) and q(v), and move nodes.
+
+    Parameters
+    ----------
+    globals : Arrays
+        As the sweep was made against.
+    delta : Delta
+        The sum over all shards, and what folding it told.
+    config : Config
+        The options.
+    stream : Stream
+        Addressed to the iteration.
+
+    Returns
+    -------
+    Arrays
+        The next globals: components of the tree of this sweep, and of that of the next.
+    """
+    again = {"another_round": np.array(1.0)}
+    if "candidates" in delta:
+        seeds = delta.ids["document"][: int(globals["seeds_wanted"])]
+        return {**globals, **again, "seeds": seeds, "stage": np.array(SEEDING)}
+    if int(globals["stage"]) < TREE:
+        rounds, counts = int(globals["rounds"]) + 1, delta["cluster_counts"]
+        after = {**globals, **again, "rounds": np.array(rounds), "cluster_counts": counts, "stage": np.array(CLUSTERS)}
+        return after if rounds <= CLUSTER_ROUNDS else _planted(after, delta, config, stream)
+    tree, ends = ahead(globals), delta["ends"]
+    sums = Sums(
+        delta["second"],
+        delta["products"],
+        *(delta.number(name) for name in ("square", "beyond", "documents")),
+        float(globals["vocabulary"]),
+    )
+    found = gaussian.fitted(sums, config.prior(), float(globals["tau"]))
+    passes = tree.gathered(ends)
+    sticks = nested.sticks(tree, passes, ends, config.gamma)
+    rounds = int(globals["rounds"]) + 1
+    after = {
+        **globals,
+        "node_parent": tree.parents,
+        "node_passes": passes,
+        "node_ends": ends,
+        **_held(found),
+        "end_log": np.maximum(nested.end_logs(tree, sticks, config.gamma), -1e300),
+        "rounds": np.array(rounds),
+        "apart": np.array(int(config.form == "factorised" and rounds >= CLUSTER_ROUNDS + FACTORED)),
+        "another_round": np.array(0.0),
+        **{name: globals[f"next_{name}"] for name in MOVES},
+    }
+    moves = _moves(Moves(tree), sums, found, delta, config, passes, compare=rounds % EVERY == 0)
+    return {**after, **_ahead(moves, sums, found, ends, config)}
+
+
+def _held(found: Components, which: str = "") -> dict[str, npt.NDArray[Any]]:
+    return {f"{which}{name}": getattr(found, name) for name in ("solve", "gram", "spread")}
+
+
+def _ahead(
+    moves: Moves, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config
+) -> dict[str, npt.NDArray[Any]]:
+    """Return what the next sweep is made with: components and sticks of the tree that has moved, and KL(q | p)."""
+    if moves.sources or sum(moves.counts.values()):
+        sums, ends = sums.moved(moves), moves.summed(ends)
+        found = gaussian.fitted(sums, config.prior(), found.tau)
+    tree, gamma = moves.tree, config.gamma
+    sticks = nested.sticks(tree, tree.gathered(ends), ends, gamma)
+    new = [column for column, made in moves.sources.items() if not made]
+    sticks.a[new], sticks.b[new] = 1.0, gamma
+    kl = gaussian.divergence(found, tree.columns, config.prior(), sums.words)
+    kl += nested.sticks_divergence(tree, sticks, gamma)
+    return {
+        **_held(found, "next_"),
+        "tau": np.array(found.tau),
+        "log_tau": np.array(found.log_tau),
+        "kl": np.array(kl),
+        "next_parent": tree.parents,
+        "next_depth": np.array(tree.depth),
+        "next_end_log": np.maximum(nested.end_logs(tree, sticks, gamma), -1e300),
+        **moves.table(),
+        **{f"next_{name}": np.array(count) for name, count in moves.counts.items()},
+    }
+
+
+def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, stream: Stream) -> Arrays:
+    """Make a tree of clusters: leaves and groups by Ward's linkage of their means, factors of plus and minus one.
+
+    A leaf's factor is one for all its vectors, so that it begins at their mean; those of the nodes above are drawn a
+    cluster, so that nodes on a path part.
+    """
+    counts, columns = delta["cluster_counts"], globals["node_parent"].size
+    clusters = np.flatnonzero(counts > 0)
+    labels = _levels(delta["products"], counts, clusters, config.sizes())
+    parents = np.full(columns, FREE, dtype=np.int64)
+    parents[0] = ROOT
+    nodes = [{0: 0}]
+    free = iter(range(1, columns))
+    for level in range(1, config.depth):
+        nodes.append({})
+        for place, label in enumerate(labels[level]):
+            if label not in nodes[level]:
+                nodes[level][label] = next(free)
+                parents[nodes[level][label]] = nodes[level - 1][labels[level - 1][place]]
+    factors = np.where(stream.generator().random((clusters.size, config.depth)) < 0.5, -1.0, 1.0)
+    factors[:, -1] = 1.0
+    weights = np.zeros((columns + 1, columns + 1))  # of clusters in nodes
+    sources: dict[int, list[tuple[int, float]]] = {}
+    for place, cluster in enumerate(clusters):
+        for level in range(config.depth):
+            node = nodes[level][labels[level][place]]
+            sources.setdefault(node, []).append((int(cluster), factors[place, level]))
+            weights[cluster, node] = factors[place, level]
+    weights[-1, -1] = 1.0
+    sizes = np.append(counts, delta.number("documents"))
+    second = np.einsum("ci,c,cj->ij", weights[:-1], counts, weights[:-1], optimize=False)
+    mean = np.einsum("ci,c->i", weights[:-1], counts)
+    second[-1], second[:, -1] = mean, mean
+    second[-1, -1] = sizes[-1]
+    products = np.einsum("ci,cd,dj->ij", weights, delta["products"], weights, optimize=False)
+    sums = Sums(second, products, delta.number("square"), 0.0, sizes[-1], float(globals["vocabulary"]))
+    tree = Tree(parents, config.depth)
+    ends = np.zeros(columns)
+    for place, cluster in enumerate(clusters):
+        ends[nodes[-1][labels[-1][place]]] += counts[cluster]
+    found = gaussian.fitted(sums, config.prior(), sums.words * sums.documents / max(sums.square, 1e-300))
+    after = {**globals, "stage": np.array(TREE), **_ahead(Moves(tree), sums, found, ends, config)}
+    return {**after, **Moves(tree, sources).table()}
+
+
+def _levels(
+    products: npt.NDArray[np.float64],
+    counts: npt.NDArray[np.float64],
+    clusters: npt.NDArray[np.int64],
+    sizes: list[int],
+) -> list[npt.NDArray[np.int64]]:
+    """Return a label of each cluster for each level, each level splitting the one above."""
+    if clusters.size == 1:
+        return [np.zeros(1, dtype=np.int64) for _ in sizes]
+    scaled = products[np.ix_(clusters, clusters)] / np.outer(counts[clusters], counts[clusters])
+    length = np.diag(scaled)
+    distance = np.sqrt(np.maximum(length + length[:, np.newaxis] - 2.0 * scaled, 0.0))
+    np.fill_diagonal(distance, 0.0)
+    joined = linkage(squareform(0.5 * (distance + distance.T), checks=False), "ward")
+    found = [np.zeros(clusters.size, dtype=np.int64)]
+    for size in sizes[1:]:
+        found.append(fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64))
+    return found
+
+
+def _moves(
+    moves: Moves,
+    sums: Sums,
+    found: Components,
+    delta: Delta,
+    config: Config,
+    passes: npt.NDArray[np.float64],
+    *,
+    compare: bool,
+) -> Moves:
+    """Merge leaves whose vectors are the same, prune, and merge what the bound prefers as one."""
+    tree = moves.tree
+    if config.merge < 1.0:
+        moves = moves.merged(nested.alike_paths(tree, delta["alike"], config.merge))
+    moves = moves.pruned(moves.summed(passes), config.prune)
+    if compare and config.compare and not moves.sources and tree.columns.size > 1:
+        moves = _compared(moves, sums, found, delta["ends"], config)
+    return moves
+
+
+def _compared(moves: Moves, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config) -> Moves:
+    """Merge the pair of siblings, if there is one, whose merging raises the bound most."""
+
+    def value(tried: Moves) -> float:
+        brought, at = sums.moved(tried), tried.summed(ends)
+        sticks = nested.sticks(tried.tree, tried.tree.gathered(at), at, config.gamma)
+        return gaussian.evidence(brought, tried.tree.columns, config.prior(), found.tau) + nested.sticks_bound(
+            tried.tree, sticks, at, config.gamma
+        )
+
+    best, least = moves, value(moves)
+    for node in moves.tree.columns[1:]:
+        for other in moves.tree.children(moves.tree.parents[node]):
+            if other > node:
+                sign = -1.0 if found.gram[node, other] < 0.0 else 1.0
+                tried = moves.merged([(int(node), int(other))], sign)
+                reached = value(tried)
+                if reached > least:
+                    best, least = tried, reached
+    return best
+
+
+def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
+    """Give the evidence lower bound, in nats, right after q(c): sum_n log sum_c S_nc - KL(q | p) of w, mu, tau and v.
+
+    Parameters
+    ----------
+    globals : Arrays
+        As the sweep was made against.
+    delta : Delta
+        What the sweep told.
+
+    Returns
+    -------
+    dict of str to float
+        ``objective``; nothing before there is a tree.
+    """
+    if "bound" not in delta:
+        return {}
+    words, tau = float(globals["vocabulary"]), float(globals["tau"])
+    constant = 0.5 * words * (float(globals["log_tau"]) - np.log(2.0 * np.pi) - tau * float(globals["next_spread"][-1]))
+    return {"objective": delta.number("bound") + delta.number("documents") * constant - float(globals["kl"])}
+
+
+def figures(globals: Arrays) -> dict[str, float]:
+    """Give the nodes and leaves, how many nodes moved before the sweep, and the noise's variance 1 / E[tau]."""
+    tree = swept(globals)
+    found = {"nodes": float(tree.columns.size), "leaves": float((tree.levels == tree.depth - 1).sum())}
+    found.update({name: float(globals[name]) for name in MOVES})
+    return {**found, "noise": 1.0 / float(globals["tau"])}
+
+
+def describe(block: Arrays, globals: Arrays, count: int) -> Description:
+    """Describe the nodes depth-first by their largest loadings; a share is that of the vectors that end at the node."""
+    tree = swept(globals)
+    columns = nested.depth_first(tree, globals["node_passes"])
+    made = loadings(block, globals)[:, columns]
+    top = np.argsort(-np.abs(made), axis=0, kind="stable")[:count].T
+    share = globals["node_ends"][columns] / max(float(globals["node_ends"].sum()), 1e-300)
+    values = np.take_along_axis(made.T, top, axis=1)
+    return Description(columns, share, top, values, parent=tree.parents[columns], signed=True)
