@@ -14,6 +14,8 @@ import numpy.typing as npt
 from collapsar.pipeline.alignment import HeldoutReference, align, require_tokens
 from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.executor import TLS, Executor, open_executor
+from collapsar.pipeline.indocument import AVERAGED as ALSO_AVERAGED
+from collapsar.pipeline.indocument import IN_DOCUMENT, score_in_document
 from collapsar.pipeline.loop import mean_score
 from collapsar.pipeline.members import leaves
 from collapsar.pipeline.opening import Model
@@ -112,6 +114,7 @@ def evaluate(
     *,
     heldout: str | os.PathLike[str] | None = None,
     unseen: str | os.PathLike[str] | None = None,
+    in_document: str | os.PathLike[str] | None = None,
     seed: int = 0,
     scheduler: str = "threads",
     workers: int | None = None,
@@ -129,6 +132,9 @@ def evaluate(
         A corpus of further tokens of the training documents, with the same ids and vocabulary.
     unseen : str or path-like, optional
         A corpus of other documents with the same vocabulary, or of vectors with the same columns, as the family has it.
+    in_document : str or path-like, optional
+        A corpus of other documents with the same vocabulary, each fitted and scored on all its tokens, as papers on
+        trees of topics do; no test of what a model knows of words that it has not seen.
     seed : int, optional
         Chooses the halves of unseen documents.
     scheduler : str, optional
@@ -146,20 +152,26 @@ def evaluate(
     Raises
     ------
     OptionError
-        Neither or both of `heldout` and `unseen` are given, or `heldout` holds vectors.
+        Not exactly one of `heldout`, `unseen` and `in_document` is given, or another than `unseen` holds vectors.
     MismatchError
         The corpus has another vocabulary, holds what the family does not take, or has not the training documents.
     AbsentError
         A member of an ensemble is not at its end.
     """
-    if (heldout is None) == (unseen is None):
-        raise OptionError("name one corpus: --heldout (tokens of the training documents) or --unseen (new documents)")
-    corpus = Corpus(heldout if heldout is not None else unseen)  # type: ignore[arg-type]
-    if heldout is not None:
+    named_corpora = [one for one in (heldout, unseen, in_document) if one is not None]
+    if len(named_corpora) != 1:
+        raise OptionError(
+            "name one corpus: --heldout (tokens of the training documents), --unseen (new documents) or --in-document "
+            "(new documents, fitted and scored on the same tokens)"
+        )
+    corpus = Corpus(named_corpora[0])
+    if unseen is None:
         require_tokens(corpus)
     named = [(name, Model(url)) for name, url in leaves(run)]
     if corpus.holds == VECTORS:
         return _reconstructed(named, corpus, seed, (scheduler, workers, tls))
+    if in_document is not None:
+        return _in_document(named, corpus, seed, (scheduler, workers, tls))
     return _evaluated(named, corpus, heldout is not None, seed, (scheduler, workers, tls))
 
 
@@ -213,6 +225,28 @@ def _evaluated(
         raise InputError(corpus.url, "no token is left to score")
     definition = (UNSEEN if held is None else HELDOUT) + (AVERAGED if len(named) > 1 else "")
     return Evaluation(score, math.exp(-score), tokens, corpus.manifest.documents, definition, members)
+
+
+def _in_document(
+    named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[str, int | None, TLS | None]
+) -> Evaluation:
+    """Score models on documents that they are fitted on."""
+    scheduler, workers, tls = where
+    _require_same(named, corpus)
+    executor = open_executor(scheduler, workers, tls=tls)
+    try:
+        models = [(model, load_blocks(model, executor)) for _, model in named]
+        score, tokens, each = score_in_document(models, corpus, executor, seed)
+    finally:
+        executor.close()
+    if score is None:
+        raise InputError(corpus.url, "no token is left to score")
+    members = tuple(MemberScore(name, one) for (name, _), one in zip(named, each, strict=True))
+    several = len(named) > 1
+    definition = IN_DOCUMENT + (ALSO_AVERAGED if several else "")
+    return Evaluation(
+        score, math.exp(-score), tokens, corpus.manifest.documents, definition, members if several else ()
+    )
 
 
 def _require_same(named: Sequence[tuple[str, Model]], corpus: Corpus) -> None:

@@ -3,6 +3,8 @@
 --heldout: document completion, on held-out tokens of the training documents.
 --unseen: new documents, half of whose tokens are fitted and half scored; of a
 family of vectors, new vectors, and how much their reconstruction leaves of them.
+--in-document: new documents, each fitted and scored on the same tokens, as papers
+on trees of topics do; scores of this kind compare with each other alone.
 --coherence: whether the topics' words meet in documents, by themselves or beside a score.
 Of restarts or kept samples the mean of their predictions is scored, and each.
 """
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collapsar.pipeline.evaluation import Evaluation, Reconstruction
 
 HELP = "score a model on held-out tokens, unseen documents or vectors, or its topics' coherence"
-SOURCES = "--heldout --unseen --coherence"
+SOURCES = "--heldout --unseen --in-document --coherence"
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
@@ -32,6 +34,11 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     which.add_argument("--heldout", metavar="CORPUS", help="further tokens of the training documents")
     which.add_argument(
         "--unseen", metavar="CORPUS", help="other documents or vectors, with the same vocabulary or columns"
+    )
+    which.add_argument(
+        "--in-document",
+        metavar="CORPUS",
+        help="other documents, with the same vocabulary, whose tokens are fitted and scored alike",
     )
     parser.add_argument(
         "--coherence",
@@ -48,7 +55,8 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the score, the coherence, or both."""
-    scored = arguments.heldout is not None or arguments.unseen is not None
+    named = {"heldout": arguments.heldout, "unseen": arguments.unseen, "in_document": arguments.in_document}
+    scored = any(one is not None for one in named.values())
     if not scored and arguments.coherence is None:
         arguments.refuse(f"one of the arguments {SOURCES} is required")
     where: dict[str, Any] = {
@@ -61,9 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
     if scored:
         from collapsar.pipeline.evaluation import evaluate
 
-        score = evaluate(
-            arguments.model, heldout=arguments.heldout, unseen=arguments.unseen, seed=arguments.seed, **where
-        )
+        score = evaluate(arguments.model, **named, seed=arguments.seed, **where)
         found.update(asdict(score))
         if not score.members:
             del found["members"]
