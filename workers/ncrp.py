@@ -40,6 +40,7 @@ Vector = npt.NDArray[np.float64]
 
 MOST_ENDS, LEAST_SHARE = 16, 1e-3  # ends that a document's list holds, and the least q(c) of one
 FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 30, 1e-3  # over unseen documents; tokens
+ALL = np.iinfo(np.int64).max  # limit of addresses under which all documents are
 TINY = 1e-290  # least chance of a word: its inverse is still a number
 
 
@@ -157,14 +158,18 @@ def sweep(
         the documents at which the tree may grow.
     """
     began = time.perf_counter()
-    if globals["seeds"].size and bool(globals["seeding"]):
+    if bool(globals["seeding"]):
         return local, _seeds(shard, globals, stream)
     tree = ahead(globals)
     topics = _Topics(
         globals, tree, {"word_node": moved(rows["word_node"], globals)}, moved(globals["node_tokens"], globals)
     )
-    found = _Swept(shard, local, topics, tree, globals, int(globals["document_sweeps"]), 0.0)
+    there = _joined(shard, globals, stream)
+    part, own = (shard, local) if there.all() else _part(shard, local, there)
+    found = _Swept(part, own, topics, tree, globals, int(globals["document_sweeps"]), 0.0)
     after = found.local(tree)
+    if part is not shard:
+        after = _whole(shard, local, after, there)
     q_sums = np.zeros(tree.parents.size)
     q_sums[tree.columns] = found.ends
     by_word = np.zeros((shard.words.size, tree.parents.size))
@@ -179,16 +184,52 @@ def sweep(
         "bound": fresh(bound),
         "level_tokens": fresh(found.document_level.sum(axis=0), "level"),
         "log_theta": fresh(found.log_theta, "level"),
-        "occupied": fresh(float((shard.lengths > 0).sum())),
+        "occupied": fresh(float((part.lengths > 0).sum())),
         "documents": fresh(float(shard.documents)),
+        "joined": fresh(float(there.sum())),
         "tokens": fresh(float(shard.tokens)),
     }
     ids: dict[str, npt.NDArray[Any]] = {"word": shard.words}
     if globals["grow"] > 0:
-        chosen, drawn = _drawn(shard, after, int(globals["grow"]), stream)
+        chosen, drawn = _drawn(shard, after, int(globals["grow"]), stream, there)
         ids["document"], parts["drawn"] = chosen, fresh(drawn, "document")
         parts["drawers"] = fresh(np.ones(chosen.size), "document")  # documents that are alike have one address
     return after, Delta(parts, ids, {"kernel": time.perf_counter() - began})
+
+
+def _joined(shard: Shard, globals: Arrays, stream: Stream) -> npt.NDArray[np.bool_]:
+    """Return which documents have been let in: all but in a gradual start, where they come by address."""
+    limit = int(globals["limit"])
+    if limit >= ALL:
+        return np.ones(shard.documents, dtype=bool)
+    return addresses(shard, stream.at(purpose="start", iteration=0)) <= limit
+
+
+def _part(shard: Shard, local: Arrays, there: npt.NDArray[np.bool_]) -> tuple[Shard, Arrays]:
+    """Return the documents that have joined, and their local state."""
+    pairs = np.repeat(there, np.diff(shard.offsets))
+    offsets = np.concatenate([[0], np.cumsum(np.diff(shard.offsets)[there])]).astype(np.int64)
+    own = {"document_level": local["document_level"][there]}
+    if "pair_level" in local:
+        own["pair_level"] = local["pair_level"][pairs]
+    return Shard(shard.number, offsets, shard.words, shard.position[pairs], shard.counts[pairs]), own
+
+
+def _whole(shard: Shard, local: Arrays, after: Arrays, there: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[Any]]:
+    """Return the local state of all documents, of which some have been swept."""
+    depth = after["document_level"].shape[1]
+    found = {"document_level": np.zeros((shard.documents, depth))}
+    found["document_level"][there] = after["document_level"]
+    found["document_level"][~there] = local["document_level"][~there]
+    lengths = np.zeros(shard.documents, dtype=np.int64)
+    lengths[there] = np.diff(after["document_lists"])
+    found["document_lists"] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    found.update({name: after[name] for name in ("document_ends", "document_masses")})
+    if "pair_level" in local:
+        pairs = np.repeat(there, np.diff(shard.offsets))
+        found["pair_level"] = np.array(local["pair_level"])
+        found["pair_level"][pairs] = after["pair_level"]
+    return found
 
 
 class _Swept:
@@ -239,25 +280,28 @@ def _deepened_pairs(pair_level: npt.NDArray[np.float32], alpha: Vector) -> npt.N
 
 
 def _seeds(shard: Shard, globals: Arrays, stream: Stream) -> Delta:
-    """Give the words of the documents that begin leaves, a column each after the root's, which has all documents'."""
+    """Give the words of the documents that begin nodes, and to a root that has none those of all documents."""
     seeds, columns = globals["seeds"], globals["node_parent"].size
     own = addresses(shard, stream.at(purpose="start", iteration=0))
     by_word = np.zeros((shard.words.size, columns))
-    np.add.at(by_word[:, 0], shard.position, shard.counts)
-    place = np.searchsorted(seeds, own)
-    chosen = np.flatnonzero(seeds[np.minimum(place, seeds.size - 1)] == own)
+    if bool(globals["root_seeded"]):
+        np.add.at(by_word[:, 0], shard.position, shard.counts)
+    place = np.minimum(np.searchsorted(seeds, own), max(seeds.size - 1, 0))
+    chosen = np.flatnonzero(seeds[place] == own) if seeds.size else np.zeros(0, dtype=np.int64)
     for document in chosen[shard.lengths[chosen] > 0]:
         pairs = slice(shard.offsets[document], shard.offsets[document + 1])
-        by_word[shard.position[pairs], 1 + place[document]] += shard.counts[pairs]
+        for column in globals["seed_columns"][place[document]]:
+            if column > 0:
+                by_word[shard.position[pairs], column] += shard.counts[pairs]
     return Delta({"word_node": fresh(by_word, "word", "node")}, {"word": shard.words})
 
 
 def _drawn(
-    shard: Shard, local: Arrays, count: int, stream: Stream
+    shard: Shard, local: Arrays, count: int, stream: Stream, there: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Draw an end from q(c_n) for the shard's first documents by address; return addresses and columns."""
     own = addresses(shard, stream)
-    chosen = smallest(own, count, shard.lengths > 0)
+    chosen = smallest(own, count, there & (shard.lengths > 0))
     where = {int(address): number for number, address in reversed(list(enumerate(own)))}
     ends = np.zeros(chosen.size)
     for place, address in enumerate(chosen):
@@ -299,8 +343,10 @@ def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     """
     before = block["word_node"]
     after = np.zeros(before.shape)
+    if bool(globals["seeding"]):  # besides what is there
+        after += moved(before, globals)
     if "word_node" in delta:
-        after[delta.ids["word"]] = delta["word_node"]
+        after[delta.ids["word"]] += delta["word_node"]
     tree = ahead(globals)
     prior = column_priors(globals, tree)
     told: dict[str, Part] = {
@@ -359,9 +405,7 @@ def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arr
     """
     tree = swept(globals)
     outside = np.full(tree.depth, 1.0 / float(globals["vocabulary"]))
-    lists, ends, masses = local["document_lists"], local["document_ends"], local["document_masses"]
-    if not ends.size:  # nothing has been swept yet: all are at the root's end
-        lists, ends, masses = np.arange(heldout.documents + 1), np.zeros(heldout.documents), np.ones(heldout.documents)
+    lists, ends, masses = _ends(local)
     probability, document_log = np.zeros(heldout.pairs), np.zeros(heldout.documents)
     nodes.path_probability(
         heldout.offsets,
@@ -379,6 +423,16 @@ def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arr
         document_log,
     )
     return {"probability": probability, "document_log": document_log}
+
+
+def _ends(local: Arrays) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Vector]:
+    """Return the lists of ends; documents that have not been swept yet are at the root's."""
+    lists, ends, masses = local["document_lists"], local["document_ends"], local["document_masses"]
+    absent = np.flatnonzero(np.diff(lists) == 0)
+    ends = np.insert(np.asarray(ends, dtype=np.int64), lists[absent], 0)
+    masses = np.insert(np.asarray(masses, dtype=np.float64), lists[absent], 1.0)
+    lengths = np.maximum(np.diff(lists), 1)
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), ends, masses
 
 
 def _means(rows: Arrays, globals: Arrays, tree: Tree) -> Vector:
@@ -410,11 +464,9 @@ def infer(local: Arrays, globals: Arrays) -> Arrays:
     largest child.
     """
     tree, theta = swept(globals), _theta(local, globals)
-    paths, lists = tree.paths(), local["document_lists"]
+    paths, (lists, ends, masses) = tree.paths(), _ends(local)
     documents = lists.size - 1
     owner = np.repeat(np.arange(documents), np.diff(lists))
-    ends = np.asarray(local["document_ends"], dtype=np.int64)
-    masses = np.asarray(local["document_masses"], dtype=np.float64)
     totals = np.bincount(owner, masses, documents)
     found = np.zeros((documents, tree.parents.size))
     for level in range(tree.depth):

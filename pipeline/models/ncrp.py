@@ -17,7 +17,7 @@ from collapsar.pipeline import dirichlet, nested
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.nested import Moves
 from collapsar.workers.delta import Arrays, Delta
-from collapsar.workers.ncrp import column_priors
+from collapsar.workers.ncrp import ALL, column_priors
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import FREE, Tree, ahead, swept
 
@@ -29,6 +29,7 @@ CORPUS = "documents"
 SETTLING, LONGEST = 12, 30  # sweeps of the clustering that begins a fit: fewest, most
 FIRST_MERGES = 4  # sweeps before leaves are compared
 EVERY = 5  # iterations between two comparisons of siblings
+FIRST_DOCUMENTS = 8  # that enter first in a gradual start
 NEAREST = 3  # siblings that a node is compared with
 MOVES = "grown", "pruned", "merged"
 ALPHAS, ETAS = (50.0, 20.0, 10.0), (0.2, 0.1)  # defaults: of the first levels; above the leaves, and of them
@@ -45,7 +46,7 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
         None,
         ge=1,
         description="documents from which clusters begin, which become leaves; by itself a third of the documents, "
-        "at most 200 and four fifths of max_nodes",
+        "at most 200 and four fifths of max_nodes (in a gradual start: half of it)",
     )
     alpha: tuple[float, ...] = Field(
         (),
@@ -66,10 +67,18 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
         description="point: each topic at its most probable, which predicts better; dirichlet: a posterior of each, as "
         "Wang and Blei have it, which uses fewer nodes",
     )
+    start: Literal["clustering", "gradual"] = Field(
+        "clustering",
+        description="clustering: leaves from documents, compared and put into groups; gradual: documents enter by and "
+        "by, twice as many an iteration, and some begin new paths, as Wang and Blei have it",
+    )
     learn: tuple[Learned, ...] = Field((), description="what is learned: alpha, eta (of topics 'dirichlet'), gamma")
     document_sweeps: int = Field(1, ge=1, description="passes over a document in an iteration")
-    grow: int = Field(
-        0, ge=0, description="documents an iteration at which the tree may grow, each by a path drawn from its q(c)"
+    grow: int | None = Field(
+        None,
+        ge=0,
+        description="documents an iteration at which the tree may grow, each by a path drawn from its q(c); by itself "
+        "0, and 2 after a gradual start",
     )
     prune: float = Field(1e-6, ge=0, description="documents below which a node is dropped")
     merge: float = Field(
@@ -98,6 +107,10 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
             raise ValueError(f"max_nodes: expected at least {self.depth}, a node a level")
         return self
 
+    def growing(self) -> int:
+        """Return at how many documents the tree may grow."""
+        return self.grow if self.grow is not None else 2 if self.start == "gradual" else 0
+
     def alphas(self) -> npt.NDArray[np.float64]:
         """Return alpha of each level."""
         more = tuple(ALPHAS[-1] * 0.5**n for n in range(1, self.depth))
@@ -116,7 +129,12 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any document has been seen: a root alone, and how many leaves shall begin."""
     columns = config.max_nodes
     leaves = config.leaves or min(200, -(-summary.documents // 3))
-    root = nested.first_tree(columns, 0)
+    gradual = config.start == "gradual"
+    most = columns // 2 if gradual else (columns - 1) * 4 // 5
+    root = Tree(nested.first_tree(columns, 0).parents, config.depth if gradual else 2)
+    end_log = nested.end_logs(
+        root, nested.sticks(root, np.zeros(columns), np.zeros(columns), config.gamma), config.gamma
+    )
     nothing, none = np.zeros(columns), np.zeros(0, dtype=np.int64)
     return {
         "vocabulary": np.array(float(summary.words)),
@@ -127,20 +145,24 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "point": np.array(config.topics == "point"),
         "learn_eta": np.array("eta" in config.learn),
         "document_sweeps": np.array(config.document_sweeps),
-        "grow": np.array(config.grow),
-        "seeds_wanted": np.array(max(1, min(leaves, (columns - 1) * 4 // 5))),
+        "grow": np.array(config.growing()),
+        "seeds_wanted": np.array(max(1, min(leaves, most))),
+        "candidates": none,
         "seeds": none,
+        "seed_columns": np.zeros((0, config.depth - 1), dtype=np.int64),
+        "root_seeded": np.array(0),
+        "limit": np.array(2**63 // max(summary.documents, 1) * FIRST_DOCUMENTS if gradual else ALL, dtype=np.int64),
         "seeding": np.array(0),
         "clustering": np.array(0),  # sweeps since the clusters began
         "quiet": np.array(0),  # comparisons without a merge
         "unsettled": np.array(1.0),
         "another_round": np.array(0.0),
-        "depth": np.array(2),
+        "depth": np.array(root.depth),
         "node_parent": root.parents,
         "node_passes": nothing,
         "node_tokens": nothing,
-        "end_log": np.where(root.levels >= 0, 0.0, -1e300),
-        **_ahead(Moves(root), np.where(root.levels >= 0, 0.0, -1e300)),
+        "end_log": np.maximum(end_log, -1e300),
+        **_ahead(Moves(root), end_log),
         **_wanted(none, none, roots=False),
         **{f"{when}{name}": np.array(0) for name in MOVES for when in ("", "next_")},
     }
@@ -194,11 +216,8 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     """
     if "warm_parent" in delta:
         return _warmed(globals, delta, config)
-    if "candidates" in delta or ("bound" not in delta and not globals["seeding"]):
-        chosen = (
-            delta.ids["document"][: int(globals["seeds_wanted"])] if "candidates" in delta else np.zeros(0, np.int64)
-        )
-        return {**globals, "seeds": chosen, "seeding": np.array(1), "another_round": np.array(1.0)}
+    if "joined" not in delta and not globals["seeding"]:
+        return _candidates(globals, delta, config, stream)
     if globals["seeding"]:
         return _seeded(globals, delta)
     tree = ahead(globals)
@@ -220,18 +239,75 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     return _moved(after, delta, config, tree, stream)
 
 
-def _seeded(globals: Arrays, delta: Delta) -> Arrays:
-    """Begin with a leaf for each chosen document; iteration 0 ends with a sweep."""
-    seeds = globals["seeds"].size
-    tree = nested.first_tree(globals["node_parent"].size, max(seeds, 1))
-    even = np.where(tree.levels == 1, 1.0 / max(seeds, 1), 0.0)
-    end_log = np.where(tree.levels >= 0, np.log(np.maximum(even, 1e-3 / max(seeds, 1))), -np.inf)
-    after = {**globals, "node_parent": tree.parents, "node_tokens": delta["node_tokens"]}
+def _candidates(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
+    """Take the documents that may begin nodes: each a leaf, or in a gradual start the first of them a path."""
+    found = delta.ids["document"][: int(globals["seeds_wanted"])] if "candidates" in delta else np.zeros(0, np.int64)
+    after = {**globals, "candidates": found, "root_seeded": np.array(1)}
+    if config.start == "gradual":
+        return _entering(after, Moves(ahead(globals)), found[found <= int(globals["limit"])], stream)
+    tree = nested.first_tree(globals["node_parent"].size, max(found.size, 1))
+    even = np.where(tree.levels == 1, 1.0 / max(found.size, 1), 0.0)
+    end_log = np.where(tree.levels >= 0, np.log(np.maximum(even, 1e-3 / max(found.size, 1))), -np.inf)
+    columns = np.zeros((found.size, config.depth - 1), dtype=np.int64)
+    columns[:, 0] = np.arange(1, found.size + 1)
+    again = {"seeding": np.array(1), "another_round": np.array(1.0)}
+    return {**after, **again, **_ahead(Moves(tree), end_log), "seeds": found, "seed_columns": columns}
+
+
+def _entering(
+    globals: dict[str, npt.NDArray[Any]], moves: Moves, seeds: npt.NDArray[np.int64], stream: Stream
+) -> dict[str, npt.NDArray[Any]]:
+    """Give each of some documents a new path, whose nodes begin with its words; a round for that comes next.
+
+    Where a path leaves the tree is drawn from the nested Chinese restaurant process; the leaf is always new.
+    """
+    generator, gamma = stream.at(purpose=f"{stream.purpose} entering").generator(), float(globals["gamma"])
+    passes, columns, taken = np.array(moves.summed(np.asarray(globals["node_passes"]))), [], []
+    for seed in seeds:
+        end = 0
+        for _ in range(moves.tree.depth - 2):
+            children = moves.tree.children(end)
+            weights = np.append(passes[children], gamma)
+            place = int(np.searchsorted(np.cumsum(weights), generator.random() * weights.sum(), side="right"))
+            if place >= children.size:
+                break
+            end = int(children[place])
+        before = set(moves.tree.columns.tolist())
+        moves = moves.grown([end])
+        new = [int(column) for column in moves.tree.columns if int(column) not in before]
+        if not new:
+            break  # there is no room
+        path = moves.tree.path(new[-1])
+        passes[path] += 1.0
+        columns.append(new + [0] * (moves.tree.depth - 1 - len(new)))
+        taken.append(seed)
+    ends = np.where(moves.tree.levels == moves.tree.depth - 1, np.maximum(passes, 0.0), 0.0)
+    found = nested.sticks(moves.tree, moves.tree.gathered(ends), ends, gamma)
     return {
-        **after,
-        **_ahead(Moves(tree), end_log),
-        "end_log": np.maximum(end_log, -1e300),
+        **globals,
+        **_ahead(moves, nested.end_logs(moves.tree, found, gamma)),
+        **{f"next_{name}": np.array(count) for name, count in moves.counts.items()},
+        **_wanted(np.zeros(0, np.int64), np.zeros(0, np.int64), roots=False),
+        "seeds": np.array(taken, dtype=np.int64),
+        "seed_columns": np.array(columns, dtype=np.int64).reshape(-1, moves.tree.depth - 1),
+        "seeding": np.array(1),
+        "unsettled": np.array(1.0),
+        "another_round": np.array(float(int(globals["clustering"]) == 0)),  # later ones begin the next iteration
+    }
+
+
+def _seeded(globals: Arrays, delta: Delta) -> Arrays:
+    """Take the words of the documents that begin nodes; a sweep ends the iteration."""
+    tree = ahead(globals)
+    return {
+        **globals,
+        "node_parent": tree.parents,
+        "depth": np.array(tree.depth),
+        "node_tokens": delta["node_tokens"],
+        "end_log": globals["next_end_log"],
+        **Moves(tree).table(),
         "seeding": np.array(0),
+        "root_seeded": np.array(0),
         "another_round": np.array(1.0),
     }
 
@@ -309,8 +385,13 @@ def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, t
         whole = _merged_affinity(moves, delta["roots"], held)
         moves = nested.regrouped(moves, np.sqrt(1.0 - whole), config.alphas(), config.depth)
         clustering = False
-    elif not clustering and config.grow:
+    elif not clustering and config.growing():
         moves = moves.grown(_growing(delta, config, tree, moves, stream))
+    if config.start == "gradual" and int(globals["limit"]) < ALL:
+        limit = int(globals["limit"])
+        wider = min(2 * limit, ALL) if limit < ALL // 2 else ALL
+        seeds = globals["candidates"][(globals["candidates"] > limit) & (globals["candidates"] <= wider)]
+        return _entering({**globals, "limit": np.array(wider, dtype=np.int64)}, moves, seeds, stream)
     end_log = _end_logs_of(moves, globals, delta, tree)
     comparing = sweeps >= FIRST_MERGES if clustering else config.compare and sweeps % EVERY < 2
     pairs = (np.zeros(0, np.int64),) * 2
@@ -341,7 +422,7 @@ def _merged_affinity(
 
 def _growing(delta: Delta, config: Config, tree: Tree, moves: Moves, stream: Stream) -> list[int]:
     """Return the inner nodes at which the tree grows: where sampled documents leave it, and one by expected mass."""
-    drawn = (delta["drawn"] / delta["drawers"])[: config.grow].astype(np.int64)
+    drawn = (delta["drawn"] / delta["drawers"])[: config.growing()].astype(np.int64)
     inner = [int(end) for end in drawn if 0 <= tree.levels[end] < tree.depth - 1]
     leaving = np.where((tree.levels >= 0) & (tree.levels < tree.depth - 1), delta["ends"], 0.0)
     if leaving.sum() > 0.0:
@@ -383,9 +464,9 @@ def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        ``objective``; nothing before documents have been swept.
+        ``objective``; nothing before all documents have been swept.
     """
-    if "bound" not in delta:
+    if "bound" not in delta or delta.number("joined") < delta.number("documents"):
         return {}
     tree, ends = ahead(globals), delta["ends"]
     gamma = float(globals["gamma"])
