@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from collapsar.storage.errors import InputError
@@ -142,7 +143,7 @@ class TableFile:
 
 
 def _text(table: pa.Table, place: int) -> pa.Array:
-    chunks = table.column(place).combine_chunks()
+    chunks = pc.utf8_trim_whitespace(table.column(place)).combine_chunks()
     return chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) else chunks
 
 
