@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collapsar.pipeline.cohering import Coherence, coherence
     from collapsar.pipeline.comparing import Comparison, compare
     from collapsar.pipeline.describing import Topic, topics
-    from collapsar.pipeline.evaluation import Evaluation, evaluate
+    from collapsar.pipeline.evaluation import Evaluation, Reconstruction, evaluate
     from collapsar.pipeline.executor import TLS
     from collapsar.pipeline.fitting import fit, resume
     from collapsar.pipeline.inference import infer
@@ -33,6 +33,7 @@ _HOMES = {
     "Evaluation": "collapsar.pipeline.evaluation",
     "Findings": "collapsar.pipeline.verifying",
     "Model": "collapsar.pipeline.opening",
+    "Reconstruction": "collapsar.pipeline.evaluation",
     "Topic": "collapsar.pipeline.describing",
     "Plan": "collapsar.pipeline.planning",
     "TLS": "collapsar.pipeline.executor",
@@ -60,6 +61,7 @@ __all__ = [
     "Findings",
     "Model",
     "Plan",
+    "Reconstruction",
     "Topic",
     "coherence",
     "compare",

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -215,6 +215,7 @@ def estimate(
         What the fit takes, and what does not fit.
     """
     config, opened = make_config(family, options), Corpus(corpus)
+    require_corpus(family, opened)
     require_schedule(family, schedule)
     check_scheduler(scheduler, workers)
     place = place_of(scheduler, workers, memory, scratch)
@@ -280,13 +281,10 @@ def plan(
     ------
     OptionError
         A number is negative.
-    MismatchError
-        The family takes another kind of corpus.
     """
     for name, number in (("restarts", restarts), ("samples", samples)):
         if type(number) is not int or number < 0:
             raise OptionError(f"--{name}: expected a whole number of 0 or more, found {number!r}")
-    require_corpus(family, corpus)
     manifest = corpus.manifest
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
     words, growth, lengths = _look(corpus)
@@ -324,9 +322,9 @@ def _look(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
     if manifest.vectors is not None:  # each has all columns
         return width, 0.0, np.full(manifest.shards[0].documents, width, dtype=np.int64)
     some = [one for one in corpus.references if one.record.pairs]
-    shard, growth = Shard.of(0, some[0].documents()), 0.0
+    shard, growth = cast(Shard, some[0].load()), 0.0
     if len(some) > 1 and shard.words.size < NEARLY_ALL * manifest.vocabulary.words:
-        both = np.union1d(shard.words, Shard.of(0, some[len(some) // 2].documents()).words).size
+        both = np.union1d(shard.words, some[len(some) // 2].load().words).size
         growth = math.log2(max(both / max(shard.words.size, 1), 1.0))
     found = shard.words.size * largest / some[0].record.pairs
     return int(min(found, manifest.vocabulary.words)), growth, np.diff(shard.offsets)

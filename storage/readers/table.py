@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from collapsar.storage.errors import InputError
@@ -53,12 +55,12 @@ class TableFile:
         text = {self.layout.id, *(place for _, place in self.layout.labels)}
         self._types = {str(n): pa.string() if n in text else pa.float64() for n in range(self._width)}
 
-    def _first_line(self, handle: object) -> bytes:
+    def _first_line(self, handle: IO[bytes]) -> bytes:
         """Return the first line that is not empty."""
-        while line := handle.readline(MOST_LINE):  # type: ignore[attr-defined]
+        while line := handle.readline(MOST_LINE):
             if line.strip():
                 self._require_line(line)
-                return bytes(line)
+                return line
         raise InputError(self.name, "expected lines of numbers with commas between, the file is empty")
 
     def _require_line(self, line: bytes) -> None:
@@ -137,12 +139,13 @@ class TableFile:
             column, row, kind, value = found.groups()
             where = f"row {rows + int(row)}, " if row else ""
             expected = "a number" if kind == "double" else "UTF-8 text"
-            return InputError(self.name, f"expected {expected}, found {value[:60]}", f"{where}column {int(column) + 1}")
-        return InputError(self.name, f"expected lines of numbers with commas between ({said[:200]})")
+            value = " ".join(value[:60].split())
+            return InputError(self.name, f"expected {expected}, found {value}", f"{where}column {int(column) + 1}")
+        return InputError(self.name, f"expected lines of numbers with commas between ({' '.join(said[:200].split())})")
 
 
 def _text(table: pa.Table, place: int) -> pa.Array:
-    chunks = table.column(place).combine_chunks()
+    chunks = pc.utf8_trim_whitespace(table.column(place)).combine_chunks()
     return chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) else chunks
 
 

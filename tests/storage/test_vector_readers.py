@@ -129,7 +129,8 @@ TABLE = "name,length,kind,width\na,1,x,2\nb,3,,4\nc,5,y,6\n"
 
 
 @pytest.mark.parametrize(
-    "text", [TABLE, "\ufeff" + TABLE, TABLE.replace("\n", "\r\n"), TABLE.replace("kind", '"kind"')]
+    "text",
+    [TABLE, "\ufeff" + TABLE, TABLE.replace("\n", "\r\n"), TABLE.replace("kind", '"kind"'), TABLE.replace(",", " , ")],
 )
 @pytest.mark.parametrize(("id_field", "label"), [("name", "kind"), ("1", "3"), ("-4", "-2"), ("name", "kind=3")])
 def test_columns__are_ids_and_labels_by_name_or_number(tmp_path, text, id_field, label):
