@@ -42,11 +42,12 @@ def made(dtype: Any, ndim: int) -> Any:
 F4, F4_2 = given(numba.float32, 1), given(numba.float32, 2)
 F8, F8_2 = given(numba.float64, 1), given(numba.float64, 2)
 I4, I8 = given(numba.int32, 1), given(numba.int64, 1)
-I4_2 = given(numba.int32, 2)
+I4_2, I8_2 = given(numba.int32, 2), given(numba.int64, 2)
 U2, U8 = given(numba.uint16, 1), given(numba.uint64, 1)
 OUT_F4, OUT_F4_2 = made(numba.float32, 1), made(numba.float32, 2)
 OUT_I4, OUT_I4_2 = made(numba.int32, 1), made(numba.int32, 2)
-OUT_I8, OUT_U2 = made(numba.int64, 1), made(numba.uint16, 1)
+OUT_I8, OUT_I8_2 = made(numba.int64, 1), made(numba.int64, 2)
+OUT_U1, OUT_U2 = made(numba.uint8, 1), made(numba.uint16, 1)
 OUT_F8, OUT_F8_2 = made(numba.float64, 1), made(numba.float64, 2)
 
 _registered: list[Kernel[..., Any]] = []
