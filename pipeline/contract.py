@@ -92,12 +92,15 @@ class Description:
         The block's most probable words of each, as positions in the block, falling.
     probability : numpy.ndarray of float64, shape (topics, count)
         Their probabilities.
+    parent : numpy.ndarray of int, shape (topics,), or None
+        Of nodes of a tree, each one's parent's id, -1 for the root; None of topics without a tree.
     """
 
     ids: npt.NDArray[np.int64]
     share: npt.NDArray[np.float64]
     words: npt.NDArray[np.int64]
     probability: npt.NDArray[np.float64]
+    parent: npt.NDArray[np.int64] | None = None
 
 
 class FamilyConfig(BaseModel):

@@ -74,7 +74,11 @@ class Sample:
             parent[node], at = up, node
             while at != -1:
                 level[node], at = level[node] + 1, self.parents[at]
-        totals, reusable, free = row.sum(axis=0, dtype=np.int64), np.zeros(slots_, dtype=np.int64), np.zeros(slots_, int)
+        totals, reusable, free = (
+            row.sum(axis=0, dtype=np.int64),
+            np.zeros(slots_, dtype=np.int64),
+            np.zeros(slots_, int),
+        )
         waiting, state = list(self.free), np.array([0, 0, 0])
         while True:
             while waiting and (slots is None or state[2] < slots):
@@ -145,7 +149,11 @@ def test_tally__equals_its_twin():
     row, level = noise.poisson(1.0, (7, 9)).astype(np.int32), noise.integers(-1, 3, 9)
     row[2, 3:6] = COMMON - 1, COMMON, 10 * COMMON
     level[3:6] = 1, 2, 0
-    tally, large, larger = np.zeros((3, COMMON), dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros((5, 2), dtype=np.int64)
+    tally, large, larger = (
+        np.zeros((3, COMMON), dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        np.zeros((5, 2), dtype=np.int64),
+    )
     gibbs_tree.tally_cells(row, level, tally, large, larger)
     found = {(int(at), int(count)): int(tally[at, count]) for at, count in np.argwhere(tally)}
     found.update({(int(at), int(count)): 1 for at, count in larger[: large[0]]})

@@ -137,7 +137,9 @@ def _draw_end(
 
 
 @helper
-def _leave(route: Array, parent: Array, level: Array, documents: Array, reusable: Array, state: Array, free: Array) -> None:
+def _leave(
+    route: Array, parent: Array, level: Array, documents: Array, reusable: Array, state: Array, free: Array
+) -> None:
     """Take a document off its path; nodes that no document passes are no more."""
     for at in range(route.size - 1, -1, -1):
         node = route[at]
@@ -419,9 +421,7 @@ def fold_documents(
         theta = alpha / alpha.sum()
         for _ in range(GUESSES):
             for one in range(log_prior.size):
-                score[one] = log_prior[one] + _expect(
-                    first, last, position, counts, theta, phi, paths[one], each[one]
-                )
+                score[one] = log_prior[one] + _expect(first, last, position, counts, theta, phi, paths[one], each[one])
             most, total = score.max(), 0.0
             theta[:] = alpha
             for one in range(log_prior.size):
