@@ -7,7 +7,6 @@ root, which is slot 0, and -2 for a slot that is free.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
-from scipy.special import gammaln
 
 from collapsar.pipeline import drawing, gibbs, trees
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
