@@ -57,11 +57,6 @@ class Config(FamilyConfig, title="trees of topics: nested Chinese restaurant pro
         (3,), description="to simulate from: children of each node, one number for all levels but the last, or a list"
     )
 
-    @field_validator("eta", "alpha", "branching", mode="before")
-    @classmethod
-    def _one_is_a_list_of_one(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, (int, float)) else tuple(value) if isinstance(value, list) else value
-
     @field_validator("eta", "alpha", "branching")
     @classmethod
     def _above_zero(cls, value: tuple[float, ...]) -> tuple[float, ...]:
