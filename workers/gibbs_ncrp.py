@@ -29,7 +29,8 @@ from collapsar.workers.gibbs import Slots
 from collapsar.workers.gibbs_tree import Growth, Priors, level_cells, levels, word_cells
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.gibbs import draw_topics
-from collapsar.workers.kernels.gibbs_tree import FREE, fold_documents, sweep_documents, tally_cells
+from collapsar.workers.kernels.gibbs_paths import FREE
+from collapsar.workers.kernels.gibbs_tree import fold_documents, sweep_documents, tally_cells
 from collapsar.workers.streams import Stream
 
 Floats = npt.NDArray[np.float64]

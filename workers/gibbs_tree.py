@@ -15,7 +15,8 @@ from collapsar.storage.errors import NumericalError
 from collapsar.storage.shard import Shard
 from collapsar.workers.delta import Arrays, Part, change, fresh
 from collapsar.workers.gibbs import MOST, Counts, Slots, padded, widened
-from collapsar.workers.kernels.gibbs_tree import COMMON, FREE, sweep_documents, tally_cells
+from collapsar.workers.kernels.gibbs_paths import FREE
+from collapsar.workers.kernels.gibbs_tree import COMMON, sweep_documents, tally_cells
 from collapsar.workers.streams import Stream
 
 Ints = npt.NDArray[np.int64]

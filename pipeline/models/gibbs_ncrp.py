@@ -21,7 +21,7 @@ from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs import MOST, padded
 from collapsar.workers.gibbs_ncrp import hung, with_columns, word_probability
 from collapsar.workers.gibbs_tree import levels
-from collapsar.workers.kernels.gibbs_tree import FREE
+from collapsar.workers.kernels.gibbs_paths import FREE
 from collapsar.workers.streams import Stream
 
 CHANGE = "moved"

@@ -40,28 +40,80 @@ class Tree:
         cells = (gammaln(eta + after) - gammaln(eta + own)).sum()
         return cells + gammaln(size + own.sum()) - gammaln(size + after.sum())
 
-    def choices(self, document, *, births):
-        """(end, log weight) of each path of a document that is out of the tree, level by level."""
-        depth = len(self.alpha)
-        mine = (self.owner == document) & self.placed
-        by_level = [self.words[mine & (self.z == at)] for at in range(depth)]
+    def choices(self, document, log_words, log_new, *, births):
+        """(end, log weight) of each path of a document that is out of the tree, level by level.
+
+        `log_words` is a function of node and level, `log_new` one of levels.
+        """
+        depth, scores, found = len(self.alpha), {}, []
         placed, self.placed = self.placed, self.placed & (self.owner != document)
-        none = np.zeros(len(self.elsewhere))
-        scores, found = {}, []
         for node in sorted(self.parents, key=lambda one: (self.level(one), one)):
             at, up = self.level(node), self.parents[node]
             scores[node] = 0.0
             if at:
                 scores[node] = scores[up] + np.log(self.documents(node) / (self.gamma + self.documents(up)))
-                scores[node] += self.log_words(by_level[at], at, self.tokens(node))
+                scores[node] += log_words(node, at)
             if at == depth - 1:
                 found.append((node, scores[node]))
             elif births:
                 leave = np.log(self.gamma / (self.gamma + self.documents(node)))
-                new = sum(self.log_words(by_level[one], one, none) for one in range(at + 1, depth))
-                found.append((node, scores[node] + leave + new))
+                found.append((node, scores[node] + leave + sum(log_new(one) for one in range(at + 1, depth))))
         self.placed = placed
         return found
+
+    def draw_path(self, document, free, reusable, chance, *, births):
+        """Draw a path given the levels."""
+        self.leave(document, free, reusable)
+        mine = self.owner == document
+        by_level = [self.words[mine & (self.z == at)] for at in range(len(self.alpha))]
+        none = np.zeros(len(self.elsewhere))
+        ends = self.choices(
+            document,
+            lambda node, at: self.log_words(by_level[at], at, self.tokens(node)),
+            lambda at: self.log_words(by_level[at], at, none),
+            births=births,
+        )
+        self.enter(document, drawn(ends, chance), free)
+
+    def mixtures(self, document):
+        """{end: log probability of a document's words by the mean mixture of its path's topics}; new ones are even."""
+        placed, self.placed = self.placed, self.placed & (self.owner != document)
+        found, share = {}, self.alpha / self.alpha.sum()
+        for end in self.parents:
+            chance, node = np.zeros(len(self.elsewhere)), end
+            while node != -1:
+                own, at = self.tokens(node), self.level(node)
+                chance += share[at] * (own + self.eta[at]) / (own + self.eta[at]).sum()
+                node = self.parents[node]
+            chance += share[self.level(end) + 1 :].sum() / chance.size
+            found[end] = np.log(chance[self.words[self.owner == document]]).sum()
+        self.placed = placed
+        return found
+
+    def propose(self, document, chance, *, births):
+        """Draw a path by the mixtures; also tell them."""
+        mixed = self.mixtures(document)
+        ends = self.choices(document, lambda *_: 0.0, lambda _: 0.0, births=births)
+        return drawn([(end, log + mixed[end]) for end, log in ends], chance), mixed
+
+    def offer(self, document, free, reusable, key, number, every, *, births):
+        """Offer another path and other levels, by Metropolis and Hastings' rule."""
+        old = [node for node in self.paths[document] if self.documents(node) > 1 or node == 0][-1]
+        before, mine = self.z.copy(), self.owner == document
+        self.leave(document, free, reusable)
+        new, mixed = self.propose(document, uniform(key, number + self.z.size + document), births=births)
+        self.placed[mine] = False
+        self.enter(document, old, free)
+        stays = self.draw_levels(document, key, None)
+        self.leave(document, free, reusable)
+        self.placed[mine] = False
+        self.enter(document, new, free)
+        goes = self.draw_levels(document, key, number)
+        ratio = goes - mixed[new] - (stays - mixed[old])
+        if np.log(1.0 - uniform(key, number + every + document)) >= ratio:
+            self.leave(document, free, reusable)
+            self.z = before
+            self.enter(document, old, free)
 
     def leave(self, document, free, reusable):
         self.inside.remove(document)
@@ -83,7 +135,8 @@ class Tree:
         self.inside.add(document)
 
     def draw_levels(self, document, key, number):
-        path = self.paths[document]
+        """Draw levels token by token, or leave them (number None); the sum of the logs of their weights."""
+        path, logs = self.paths[document], 0.0
         for token in np.flatnonzero(self.owner == document):
             self.placed[token] = False
             mine = self.z[(self.owner == document) & self.placed]
@@ -92,8 +145,17 @@ class Tree:
             word = [(one[self.words[token]] + eta) for one, eta in zip(have, self.eta, strict=True)]
             total = [one.sum() + one.size * eta for one, eta in zip(have, self.eta, strict=True)]
             weights = (self.alpha + sizes) * np.array(word) / np.array(total)
-            self.z[token] = pick(weights, uniform(key, number + int(token)))
+            logs += np.log(weights.sum())
+            if number is not None:
+                self.z[token] = pick(weights, uniform(key, number + int(token)))
             self.placed[token] = True
+        return logs
+
+
+def drawn(ends, chance):
+    """One of (end, log weight); None if there is none."""
+    logs = np.array([log for _, log in ends])
+    return ends[pick(np.exp(logs - logs.max()), chance)][0] if ends else None
 
 
 def sweep(offsets, position, counts, key, alpha, eta, gamma, births, free, parents, elsewhere, others, paths, z):
@@ -105,23 +167,20 @@ def sweep(offsets, position, counts, key, alpha, eta, gamma, births, free, paren
     tree = Tree(parents, elsewhere, others, paths, z, words, owner, alpha, eta, gamma)
     free, reusable, every = list(free), set(free), z.size + len(offsets) - 1
     for document in range(len(offsets) - 1):
-        entered = document in tree.inside
-        for time in range(1 if entered else 4):
-            fresh = not entered and time == 0
-            alone = not fresh and any(tree.documents(node) == 1 for node in tree.paths[document][1:])
-            if births or not alone:
-                if not fresh:
-                    tree.leave(document, free, reusable)
-                end = 0
-                if not fresh or not births:
-                    ends = tree.choices(document, births=births)
-                    if not ends:
-                        break
-                    logs = np.array([log for _, log in ends])
-                    chance = uniform(key, time * every + z.size + document)
-                    end = ends[pick(np.exp(logs - logs.max()), chance)][0]
-                tree.enter(document, end, free)
-            tree.draw_levels(document, key, time * every)
+        times = range(1)
+        if document not in tree.inside:
+            times = range(1, 4)
+            end, _ = tree.propose(document, uniform(key, every + z.size + document), births=births)
+            if end is None:
+                continue
+            tree.enter(document, end, free)
+            tree.draw_levels(document, key, every)
+        for time in times:
+            first = time * (2 * every + len(offsets) - 1)
+            if births or all(tree.documents(node) > 1 for node in tree.paths[document][1:]):
+                tree.offer(document, free, reusable, key, first + every, every, births=births)
+                tree.draw_path(document, free, reusable, uniform(key, first + z.size + document), births=births)
+            tree.draw_levels(document, key, first)
     found = np.array([tree.paths[d] for d in range(len(paths))]).reshape(len(paths), len(alpha))
     return found, tree.z, tree.parents, free
 

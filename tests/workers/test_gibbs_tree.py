@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from collapsar.storage.shard import Shard
 from collapsar.workers.kernels import gibbs_tree
-from collapsar.workers.kernels.gibbs_tree import COMMON, FREE
+from collapsar.workers.kernels.gibbs_paths import FREE
+from collapsar.workers.kernels.gibbs_tree import COMMON
 from collapsar.workers.streams import Stream
 from tests.naive import gibbs_tree as naive
 from tests.strategies import bags, documents_of

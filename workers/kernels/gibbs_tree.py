@@ -1,10 +1,4 @@
-"""Collapsed Gibbs sampling of documents' paths down a tree, and of the levels of their tokens.
-
-A document's path is drawn given the levels of its tokens and all other documents: the prior of the nested Chinese
-restaurant process times, at each node, the Dirichlet-multinomial probability of the words that the document would bring
-to it. What paths share is computed once, and the root, which all share, not at all. Leaving the tree at an inner node
-is one choice, as all new nodes below it are alike.
-"""
+"""Collapsed Gibbs sampling of documents' paths down a tree and of the levels of their tokens; what trees are read by."""
 
 from __future__ import annotations
 
@@ -32,181 +26,14 @@ from collapsar.workers.kernels.compile import (
     i8,
     kernel,
 )
+from collapsar.workers.kernels.gibbs_paths import draw_levels, draw_path, enter_anew, offer, propose, tally_levels
 from collapsar.workers.kernels.random import uniform
 
 Array = npt.NDArray[Any]
 
-FEW = 16  # factors that are multiplied before a logarithm is taken
 ENTRIES = 3  # draws of the path and the levels of a document that enters
 COMMON = 4096  # counts that are tallied, not listed one by one
 GUESSES, STEPS = 4, 20  # passes over unseen documents: over all paths, and then over the most probable one
-FREE = -2  # parent of a slot that is no node; the root's is -1
-
-
-@helper
-def log_rising(prior: float, count: int) -> Any:
-    """Return log G(a + n) / G(a)."""
-    if count > FEW:
-        return math.lgamma(prior + count) - math.lgamma(prior)
-    product = 1.0
-    for number in range(count):
-        product *= prior + number
-    return math.log(product)
-
-
-@helper
-def by_level(level: Array, nodes: Array, starts: Array) -> None:
-    """List the nodes, level by level and ascending within; `starts` is where each level begins."""
-    filled = 0
-    for at in range(starts.size - 1):
-        starts[at] = filled
-        for node in range(level.size):
-            if level[node] == at:
-                nodes[filled] = node
-                filled += 1
-    starts[starts.size - 1] = filled
-
-
-@helper
-def _add_words(
-    first: int, last: int, position: Array, here: Array, at: int, eta: float, nodes: Array, row: Array, score: Array
-) -> Any:
-    """Add to nodes' scores the logs of their words' rising factors; return that of a node without words."""
-    product, logs = np.ones(nodes.size), np.zeros(nodes.size)
-    fresh, log_fresh, since = 1.0, 0.0, 0
-    for pair in range(first, last):
-        words = row[position[pair]]
-        for number in range(here[pair - first, at]):
-            for place in range(nodes.size):
-                product[place] *= words[nodes[place]] + (eta + number)
-            fresh *= eta + number
-            since += 1
-            if since == FEW:
-                for place in range(nodes.size):
-                    logs[place] += math.log(product[place])
-                    product[place] = 1.0
-                log_fresh += math.log(fresh)
-                fresh, since = 1.0, 0
-    for place in range(nodes.size):
-        score[nodes[place]] += logs[place] + math.log(product[place])
-    return log_fresh + math.log(fresh)
-
-
-@helper
-def _pick(weight: Array, size: int, chance: float) -> int:
-    """Draw a place in proportion to its weight."""
-    total = 0.0
-    for place in range(size):
-        total += weight[place]
-    left, found = chance * total, 0
-    for place in range(size):
-        if weight[place] > 0.0:
-            found = place  # rounding may lead past the last that has a weight
-            if left < weight[place]:
-                break
-            left -= weight[place]
-    return found
-
-
-@helper
-def _draw_end(
-    starts: Array, nodes: Array, parent: Array, level: Array, documents: Array, gamma: float, births: int, fresh: Array,
-    score: Array, weight: Array, chance: float,
-) -> int:  # fmt: skip
-    """Draw the node where a path ends or, if it is an inner one, leaves the tree; -1 if there is none.
-
-    `score` holds each node's log probability of its words, `fresh` those of new nodes of a level and all below.
-    """
-    depth, most = starts.size - 1, -np.inf
-    score[0] = 0.0
-    for place in range(starts[depth]):
-        node = nodes[place]
-        if place:
-            up = parent[node]
-            score[node] += score[up] + math.log(documents[node] / (gamma + documents[up]))
-        weight[place] = score[node]
-        if place < starts[depth - 1]:
-            leaving = math.log(gamma / (gamma + documents[node])) + fresh[level[node] + 1]
-            weight[place] = score[node] + leaving if births else -np.inf
-        most = max(most, weight[place])
-    if most == -np.inf:
-        return -1
-    for place in range(starts[depth]):
-        weight[place] = math.exp(weight[place] - most)
-    return nodes[_pick(weight, starts[depth], chance)]
-
-
-@helper
-def _leave(
-    route: Array, parent: Array, level: Array, documents: Array, reusable: Array, state: Array, free: Array
-) -> None:
-    """Take a document off its path; nodes that no document passes are no more."""
-    for at in range(route.size - 1, -1, -1):
-        node = route[at]
-        documents[node] -= 1
-        if at and documents[node] == 0:
-            parent[node], level[node] = FREE, -1
-            if reusable[node]:
-                free[state[2]] = node
-                state[2] += 1
-
-
-@helper
-def _enter(end: int, route: Array, parent: Array, level: Array, documents: Array, state: Array, free: Array) -> None:
-    """Put a document on the path that ends at a node or, if it is an inner one, leaves the tree there."""
-    last, node = level[end], end
-    for at in range(last, -1, -1):
-        route[at] = node
-        node = parent[node]
-    for at in range(last + 1, route.size):
-        state[2] -= 1
-        node = free[state[2]]
-        parent[node], level[node], documents[node] = route[at - 1], at, 0
-        route[at] = node
-    for at in range(route.size):
-        documents[route[at]] += 1
-
-
-@helper
-def _move_words(
-    first: int, last: int, position: Array, here: Array, route: Array, sign: int, row: Array, totals: Array
-) -> None:
-    """Add a document's words to the nodes of its path, or take them away."""
-    for pair in range(first, last):
-        words = row[position[pair]]
-        for at in range(route.size):
-            count = sign * here[pair - first, at]
-            words[route[at]] += count
-            totals[route[at]] += count
-
-
-@helper
-def _draw_levels(
-    first: int, last: int, begin: int, position: Array, counts: Array, alpha: Array, eta: Array, total: Array,
-    route: Array, counted: bool, key: Array, number: int, here: Array, sizes: Array, row: Array, totals: Array,
-    token_level: Array, weight: Array,
-) -> None:  # fmt: skip
-    """Draw each token's level given those of all others; those of a document that enters are not `counted` yet."""
-    at, depth = begin, alpha.size
-    for pair in range(first, last):
-        words = row[position[pair]]
-        for _ in range(counts[pair]):
-            if counted:
-                old = token_level[at]
-                words[route[old]] -= 1
-                totals[route[old]] -= 1
-                here[pair - first, old] -= 1
-                sizes[old] -= 1
-            for one in range(depth):
-                node = route[one]
-                weight[one] = (alpha[one] + sizes[one]) * (words[node] + eta[one]) / (totals[node] + total[one])
-            new = _pick(weight, depth, uniform(key, number + at))
-            words[route[new]] += 1
-            totals[route[new]] += 1
-            here[pair - first, new] += 1
-            sizes[new] += 1
-            token_level[at] = new
-            at += 1
 
 
 @kernel(
@@ -236,10 +63,11 @@ def sweep_documents(
     """Draw each document's path and its tokens' levels, given all others; twin: `naive.gibbs_tree.sweep`.
 
     p(c_d = c) ~ p(c | others, gamma) prod_l p(w_dl | words of c_l), and p(z = l) ~ (n_dl' + alpha_l) (n_iw' + eta_l) /
-    (n_i' + W eta_l) at the path's node i of level l (Blei, Griffiths, Jordan and Tenenbaum 2003). A document outside
-    the tree enters on a path of its own below the root: its levels are drawn, then path and levels three times over.
-    With T tokens and D documents in the shard, the numbers of a stream are token t's, T for each document's path, and
-    again T + D for each further time.
+    (n_i' + W eta_l) at the path's node i of level l (Blei, Griffiths, Jordan and Tenenbaum 2003). Before, a path with
+    new levels is offered (`gibbs_paths.offer`): given its levels a document seldom leaves where it has settled. A
+    document outside the tree enters on such a path, and is then drawn three times over. With T tokens and D documents
+    in the shard, T numbers of a stream are for levels and D for paths, as many for offers, and D for whether these are
+    accepted; and as many again for each further time.
 
     Parameters
     ----------
@@ -275,61 +103,46 @@ def sweep_documents(
     token_level : uint8, shape (tokens,)
         z of each token, those of a pair side by side; moved.
     """
-    depth, total = alpha.size, eta * vocabulary
-    widest = 0
+    depth, slots, tokens = alpha.size, level.size, token_level.size
+    widest = longest = token = 0
     for document in range(offsets.size - 1):
-        widest = max(widest, offsets[document + 1] - offsets[document])
+        widest, begin = max(widest, offsets[document + 1] - offsets[document]), token
+        for pair in range(offsets[document], offsets[document + 1]):
+            token += counts[pair]
+        longest = max(longest, token - begin)
     here, sizes = np.zeros((widest, depth), dtype=np.int64), np.zeros(depth, dtype=np.int64)
-    nodes, starts = np.zeros(level.size, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64)
-    score, weight, fresh = np.zeros(level.size), np.zeros(max(level.size, depth)), np.zeros(depth + 1)
-    every = token_level.size + offsets.size - 1
-    begin = state[1]
-    for document in range(state[0], offsets.size - 1):
-        state[0], state[1] = document, begin
+    tree = parent, level, documents, totals, row, reusable, state, free
+    priors = alpha, eta, eta * vocabulary, gamma, births
+    work = (
+        np.zeros(slots, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64), np.zeros(slots), np.zeros(slots),
+        np.zeros(slots), np.zeros(slots), np.zeros(depth + 1), np.zeros(depth), np.zeros(longest, dtype=np.uint8),
+    )  # fmt: skip
+    every, begin = tokens + offsets.size - 1, state[1]
+    for number in range(state[0], offsets.size - 1):
+        state[0], state[1] = number, begin
         if births and state[2] < depth - 1:
             return
-        first, last, route, at = offsets[document], offsets[document + 1], path[document], begin
-        inside = route[0] >= 0
-        sizes[:] = 0
-        for pair in range(first, last):
-            here[pair - first, :] = 0
-            for _ in range(counts[pair]):
-                if inside:
-                    here[pair - first, token_level[at]] += 1
-                    sizes[token_level[at]] += 1
-                at += 1
-        for time in range(0 if inside else -1, 1 if inside else ENTRIES):
-            number = (time if inside else time + 1) * every
+        document = number, offsets[number], offsets[number + 1], begin, position, counts
+        own, time, last = (path[number], here, sizes, token_level), 0, 1
+        if path[number, 0] < 0:
+            tally_levels(document, own, 0)
+            place = propose(document, tree, priors, work, uniform(key, every + tokens + number))
+            if place >= 0:
+                enter_anew(place, document, tree, priors, own, work, key, every)
+            time, last = 1, ENTRIES + 1 if place >= 0 else 0
+        tally_levels(document, own, int(path[number, 0] >= 0))
+        while time < last:
+            first = time * (2 * every + offsets.size - 1)
             alone = False
-            if time >= 0:
-                for one in range(1, depth):
-                    alone = alone or documents[route[one]] == 1
+            for one in range(1, depth):
+                alone = alone or documents[path[number, one]] == 1
             if births or not alone:
-                if time >= 0:
-                    _move_words(first, last, position, here, route, -1, row, totals)
-                    _leave(route, parent, level, documents, reusable, state, free)
-                end = 0
-                if time >= 0 or not births:
-                    by_level(level, nodes, starts)
-                    for one in range(depth - 1, 0, -1):
-                        mine = nodes[starts[one] : starts[one + 1]]
-                        for node in mine:
-                            score[node] = -log_rising(total[one] + totals[node], sizes[one])
-                        new = _add_words(first, last, position, here, one, eta[one], mine, row, score)
-                        fresh[one] = fresh[one + 1] + new - log_rising(total[one], sizes[one])
-                    end = _draw_end(
-                        starts, nodes, parent, level, documents, gamma, births, fresh, score, weight,
-                        uniform(key, number + token_level.size + document),
-                    )  # fmt: skip
-                if end < 0:
-                    break
-                _enter(end, route, parent, level, documents, state, free)
-                _move_words(first, last, position, here, route, 1, row, totals)
-            _draw_levels(
-                first, last, begin, position, counts, alpha, eta, total, route, time >= 0, key, number, here, sizes,
-                row, totals, token_level, weight,
-            )  # fmt: skip
-        begin = at
+                offer(document, tree, priors, own, work, key, first + every, every)
+                draw_path(document, tree, priors, own, work, uniform(key, first + tokens + number))
+            draw_levels(document, tree, priors, own, work, 0, key, first)
+            time += 1
+        for pair in range(offsets[number], offsets[number + 1]):
+            begin += counts[pair]
     state[0], state[1] = offsets.size - 1, begin
 
 
