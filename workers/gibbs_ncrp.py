@@ -30,7 +30,7 @@ from collapsar.workers.gibbs_tree import Growth, Priors, level_cells, levels, wo
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.gibbs import draw_topics
 from collapsar.workers.kernels.gibbs_paths import FREE
-from collapsar.workers.kernels.gibbs_tree import fold_documents, sweep_documents, tally_cells
+from collapsar.workers.kernels.gibbs_tree import fold_documents, hang_nodes, sweep_documents, tally_cells
 from collapsar.workers.streams import Stream
 
 Floats = npt.NDArray[np.float64]
@@ -38,7 +38,13 @@ Floats = npt.NDArray[np.float64]
 
 def priors(globals: Arrays) -> Priors:
     """Take the parameters from the globals."""
-    return Priors(globals["alpha"], globals["eta"], float(globals["gamma"]), int(globals["vocabulary"]))
+    return Priors(
+        globals["alpha"],
+        globals["eta"],
+        float(globals["gamma"]),
+        int(globals["vocabulary"]),
+        bool(globals["apart"]),
+    )
 
 
 def slots(globals: Arrays, shard: int, iteration: int) -> Slots | None:
@@ -54,7 +60,7 @@ def slots(globals: Arrays, shard: int, iteration: int) -> Slots | None:
 
 def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
     """Name the kernels that a fit calls in every iteration."""
-    return [sweep_documents, tally_cells]
+    return [sweep_documents, hang_nodes, tally_cells]
 
 
 def blank(words: int, globals: Arrays) -> Arrays:
@@ -80,7 +86,7 @@ def start(
     if warm is not None:
         _plant(growth, shard, globals, stream, warm)
     elif shard.number == 0:
-        growth.run(shard, priors(globals), stream, slots(globals, 0, 0))
+        growth.run(shard, priors(globals), stream, slots(globals, 0, 0), known=False)
     parts = {"word_topic": gibbs.changes(blank_rows, growth.row), **growth.changes(globals)}
     parts["outside"] = fresh(float((growth.path[:, 0] < 0).sum()))
     return growth.local(shard), Delta(parts, gibbs.ids_of(shard, growth.parent.size))
@@ -119,7 +125,7 @@ def sweep(
     """Pass once over a shard; documents that are not in the tree yet enter it."""
     began = time.perf_counter()
     growth = Growth.of(local, rows, globals)
-    growth.run(shard, priors(globals), stream, slots(globals, shard.number, stream.iteration))
+    growth.run(shard, priors(globals), stream, slots(globals, shard.number, stream.iteration), known=int(globals["shards"]) > 1)
     local = growth.local(shard)
     cells, counts = level_cells(shard, local)
     parts = {"word_topic": gibbs.changes(rows, growth.row), "level_cells": cells, **growth.changes(globals)}

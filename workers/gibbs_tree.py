@@ -16,7 +16,7 @@ from collapsar.storage.shard import Shard
 from collapsar.workers.delta import Arrays, Part, change, fresh
 from collapsar.workers.gibbs import MOST, Counts, Slots, padded, widened
 from collapsar.workers.kernels.gibbs_paths import FREE
-from collapsar.workers.kernels.gibbs_tree import COMMON, sweep_documents, tally_cells
+from collapsar.workers.kernels.gibbs_tree import COMMON, hang_nodes, sweep_documents, tally_cells
 from collapsar.workers.streams import Stream
 
 Ints = npt.NDArray[np.int64]
@@ -47,12 +47,15 @@ class Priors:
         Concentration of the nested Chinese restaurant process.
     words : int
         W.
+    apart : bool
+        Whether documents enter on paths of their own.
     """
 
     alpha: Vector
     eta: Vector
     gamma: float
     words: int
+    apart: bool
 
     def of_nodes(self, level: Ints) -> Vector:
         """Return eta of each slot; of a free one 1, so that its words are even."""
@@ -115,22 +118,27 @@ class Growth:
         self.row = widened(self.row, columns)
         self._lengthen(columns)
 
-    def run(self, shard: Shard, priors: Priors, stream: Stream, slots: Slots | None) -> None:
-        """Sweep once; where new nodes find no slot, make more and go on. Without `slots` there are no new nodes."""
+    def run(self, shard: Shard, priors: Priors, stream: Stream, slots: Slots | None, *, known: bool) -> None:
+        """Sweep once, then draw where nodes hang; where new nodes find no slot, make more and go on.
+
+        Without `slots` there are no new nodes. Nodes that are `known` to other shards too stay where they hang.
+        """
         depth, held = priors.alpha.size, slots.free[::-1] if slots else []
         free, state = np.zeros(self.parent.size, dtype=np.int64), np.array([0, 0, len(held)])
         free[: len(held)] = held
         reusable = np.zeros(self.parent.size, dtype=np.int64)
         reusable[held] = 1
-        given = shard.offsets, shard.position, shard.counts, stream.key()
+        given = shard.offsets, shard.position, shard.counts
         while True:
             sweep_documents(
                 *given,
+                stream.key(),
                 priors.alpha,
                 priors.eta,
                 priors.gamma,
                 priors.words,
                 int(slots is not None),
+                int(priors.apart),
                 reusable,
                 state,
                 free,
@@ -143,7 +151,7 @@ class Growth:
                 self.token_level,
             )
             if slots is None or state[0] == shard.documents:
-                return
+                break
             more: list[int] = []
             while len(more) < depth:
                 more += slots.more()
@@ -154,6 +162,25 @@ class Growth:
             free = np.zeros(self.parent.size, dtype=np.int64)
             free[: len(more)], free[len(more) : len(more) + left.size] = more[::-1], left
             state[2] += len(more)
+        hang_nodes(
+            *given,
+            stream.at(purpose=f"{stream.purpose} hang").key(),
+            priors.eta,
+            priors.gamma,
+            priors.words,
+            int(slots is not None),
+            int(known),
+            reusable,
+            state,
+            free,
+            self.parent,
+            self.level,
+            self.documents,
+            self.totals,
+            self.row,
+            self.path,
+            self.token_level,
+        )
 
     def local(self, shard: Shard) -> Arrays:
         """Return the local state: with ``document_level``, n_dl."""
@@ -165,13 +192,15 @@ class Growth:
         return {"token_level": self.token_level, "document_path": self.path, "document_level": document_level}
 
     def changes(self, globals: Arrays) -> dict[str, Part]:
-        """Return how far ``node_documents`` has moved, and where new nodes hang; other nodes stay where they are."""
+        """Return how far ``node_documents`` has moved, and ``node_parent`` of nodes that hang elsewhere, or are new.
+
+        What this shard has emptied keeps its parent: another one may have put documents there.
+        """
         columns = self.parent.size
-        before = np.zeros(columns, dtype=np.int64)
+        before, parent = np.zeros(columns, dtype=np.int64), np.full(columns, FREE)
         before[: globals["node_documents"].size] = globals["node_documents"]
-        free = np.ones(columns, dtype=bool)
-        free[: globals["free"].size] = globals["free"]
-        hung = np.where(free, self.parent - FREE, 0)
+        parent[: globals["node_parent"].size] = globals["node_parent"]
+        hung = np.where(self.level >= 0, self.parent - parent, 0)
         return {"node_documents": change(self.documents - before, "topic"), "node_parent": change(hung, "topic")}
 
 

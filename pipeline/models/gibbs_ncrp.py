@@ -53,6 +53,11 @@ class Config(FamilyConfig, title="trees of topics: nested Chinese restaurant pro
         description="what is sampled: eta, alpha, gamma; each begins at its option, the mean of its exponential prior, "
         "and eta and alpha have a value a level",
     )
+    entry: Literal["apart", "together"] = Field(
+        "apart",
+        description="how a document begins: apart, on a path of its own; together, on one that its words fit, which ends "
+        "with fewer nodes",
+    )
     branching: tuple[int, ...] = Field(
         (3,), description="to simulate from: children of each node, one number for all levels but the last, or a list"
     )
@@ -86,6 +91,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "shards": np.array(max(summary.shards, 1)),
         "lanes": np.array(lanes),
         "planted": np.array(summary.warm),
+        "apart": np.array(config.entry == "apart"),
         "eta": np.resize(np.array(config.eta), config.depth),
         "alpha": np.resize(np.array(config.alpha), config.depth),
         "gamma": np.array(config.gamma),

@@ -34,7 +34,7 @@ FREE = -2  # parent of a slot that is no node; the root's is -1
 
 
 @helper
-def _log_rising(prior: float, count: int) -> Any:
+def log_rising(prior: float, count: int) -> Any:
     """Return log G(a + n) / G(a)."""
     if count > FEW:
         return math.lgamma(prior + count) - math.lgamma(prior)
@@ -45,7 +45,7 @@ def _log_rising(prior: float, count: int) -> Any:
 
 
 @helper
-def _list_nodes(level: Array, nodes: Array, starts: Array) -> None:
+def list_nodes(level: Array, nodes: Array, starts: Array) -> None:
     """List the nodes, level by level and ascending within; `starts` is where each level begins."""
     filled = 0
     for one in range(starts.size - 1):
@@ -74,11 +74,9 @@ def _pick(weight: Array, size: int, chance: float) -> int:
 
 
 @helper
-def _draw_place(weight: Array, size: int, chance: float) -> int:
+def draw_place(weight: Array, size: int, chance: float) -> int:
     """Draw a place in proportion to the exponentials of its weight; -1 if there is none."""
-    most = -np.inf
-    for place in range(size):
-        most = max(most, weight[place])
+    most = np.max(weight[:size])
     if most == -np.inf:
         return -1
     for place in range(size):
@@ -97,7 +95,7 @@ def _weigh_words(document: Any, tree: Any, priors: Any, own: Any, work: Any) -> 
         low, high = starts[one], starts[one + 1]
         new, log_new, since = 1.0, 0.0, 0
         for place in range(low, high):
-            score[nodes[place]] = -_log_rising(total[one] + totals[nodes[place]], sizes[one])
+            score[nodes[place]] = -log_rising(total[one] + totals[nodes[place]], sizes[one])
             product[place] = 1.0
         for pair in range(first, last):
             words = row[position[pair]]
@@ -114,7 +112,7 @@ def _weigh_words(document: Any, tree: Any, priors: Any, own: Any, work: Any) -> 
                     new, since = 1.0, 0
         for place in range(low, high):
             score[nodes[place]] += math.log(product[place])
-        fresh[one] = fresh[one + 1] + log_new + math.log(new) - _log_rising(total[one], sizes[one])
+        fresh[one] = fresh[one + 1] + log_new + math.log(new) - log_rising(total[one], sizes[one])
 
 
 @helper
@@ -141,30 +139,37 @@ def _mix_words(document: Any, tree: Any, priors: Any, work: Any) -> None:
     """Fill each place's sum_m log sum_l E[theta_l] phi_{c_l,w_m} by the prior's mean; words of new nodes are even."""
     _, first, last, _, position, counts = document
     parent, totals, row, alpha, eta, total = tree[0], tree[3], tree[4], priors[0], priors[1], priors[2]
-    nodes, starts, part, product, mixed = work[0], work[1], work[2], work[4], work[5]
-    depth, whole, since = alpha.size, alpha.sum(), 0
-    mixed[: starts[depth]] = 0.0
-    product[: starts[depth]] = 1.0
+    nodes, starts, part, scale, product, mixed, up, place_of = (
+        work[0], work[1], work[2], work[3], work[4], work[5], work[9], work[10],
+    )  # fmt: skip
+    depth, since, size = alpha.size, 0, starts[alpha.size]
+    share, below = alpha / alpha.sum(), np.zeros(alpha.size)
+    for one in range(depth - 1, -1, -1):
+        if one < depth - 1:
+            below[one] = below[one + 1] + share[one + 1] * (eta[one + 1] / total[one + 1])
+        for place in range(starts[one], starts[one + 1]):
+            mixed[place], product[place], place_of[nodes[place]] = 0.0, 1.0, place
+            scale[place] = share[one] / (totals[nodes[place]] + total[one])
+    for place in range(1, size):
+        up[place] = place_of[parent[nodes[place]]]
     for pair in range(first, last):
         words, some = row[position[pair]], min(counts[pair], FEW)
-        for one in range(depth):
-            below = 0.0
-            for deeper in range(one + 1, depth):
-                below += alpha[deeper] / whole * (eta[deeper] / total[deeper])
+        part[0] = scale[0] * (words[0] + eta[0])
+        for one in range(1, depth):
             for place in range(starts[one], starts[one + 1]):
-                node = nodes[place]
-                chance = alpha[one] / whole * (words[node] + eta[one]) / (totals[node] + total[one])
-                if one:
-                    chance += part[parent[node]]
-                part[node] = chance
-                chance += below
-                for _ in range(some):
-                    product[place] *= chance
-                if counts[pair] > FEW:
-                    mixed[place] += (counts[pair] - FEW) * math.log(chance)
+                part[place] = part[up[place]] + scale[place] * (words[nodes[place]] + eta[one])
+        for one in range(depth - 1):
+            for place in range(starts[one], starts[one + 1]):
+                part[place] += below[one]
+        for _ in range(some):
+            for place in range(size):
+                product[place] *= part[place]
+        if counts[pair] > FEW:
+            for place in range(size):
+                mixed[place] += (counts[pair] - FEW) * math.log(part[place])
         since += some
         if since >= FEW or pair == last - 1:
-            for place in range(starts[depth]):
+            for place in range(size):
                 mixed[place] += math.log(product[place])
                 product[place] = 1.0
             since = 0
@@ -275,34 +280,70 @@ def draw_levels(document: Any, tree: Any, priors: Any, own: Any, work: Any, mode
 def draw_path(document: Any, tree: Any, priors: Any, own: Any, work: Any, chance: float) -> None:
     """Draw a document's path given the levels of its tokens."""
     _leave(document, tree, own)
-    _list_nodes(tree[1], work[0], work[1])
+    list_nodes(tree[1], work[0], work[1])
     _weigh_words(document, tree, priors, own, work)
     _weigh_paths(tree, priors, work)
-    place = _draw_place(work[3], work[1][own[0].size], chance)
+    place = draw_place(work[3], work[1][own[0].size], chance)
     _enter(work[0][place], tree, own)
     _move(document, tree, own, 1)
 
 
 @helper
 def propose(document: Any, tree: Any, priors: Any, work: Any, chance: float) -> int:
-    """Draw a path for a document that is outside of the tree by the mixtures along it; -1 if there is none."""
+    """Draw a path for a document outside of the tree by its prior and mixtures; -1 if there is none."""
     nodes, starts, score, weight, mixed, fresh = work[0], work[1], work[2], work[3], work[5], work[6]
-    _list_nodes(tree[1], nodes, starts)
+    list_nodes(tree[1], nodes, starts)
     _mix_words(document, tree, priors, work)
     score[:] = 0.0
     fresh[:] = 0.0
     _weigh_paths(tree, priors, work)
     for place in range(starts[starts.size - 1]):
         weight[place] += mixed[place]
-    return _draw_place(weight, starts[starts.size - 1], chance)
+    return draw_place(weight, starts[starts.size - 1], chance)
 
 
 @helper
-def enter_anew(place: int, document: Any, tree: Any, priors: Any, own: Any, work: Any, key: Array, number: int) -> Any:
+def _enter_anew(end: int, document: Any, tree: Any, priors: Any, own: Any, work: Any, key: Array, number: int) -> Any:
     """Put a document on a path with levels drawn token by token; return the sum of the logs of their weights."""
     tally_levels(document, own, 0)
-    _enter(work[0][place], tree, own)
+    _enter(end, tree, own)
     return draw_levels(document, tree, priors, own, work, 1, key, number)
+
+
+@helper
+def _enter_again(end: int, document: Any, tree: Any, own: Any, work: Any) -> None:
+    """Put a document on a path with the levels that were kept."""
+    token_level, kept, begin, token = own[3], work[8], document[3], document[3]
+    for pair in range(document[1], document[2]):
+        for _ in range(document[5][pair]):
+            token_level[token] = kept[token - begin]
+            token += 1
+    tally_levels(document, own, 1)
+    _enter(end, tree, own)
+    _move(document, tree, own, 1)
+
+
+@helper
+def _keep(document: Any, own: Any, work: Any) -> None:
+    """Keep the document's levels."""
+    token_level, kept, begin, token = own[3], work[8], document[3], document[3]
+    for pair in range(document[1], document[2]):
+        for _ in range(document[5][pair]):
+            kept[token - begin] = token_level[token]
+            token += 1
+
+
+@helper
+def enter(document: Any, tree: Any, priors: Any, own: Any, work: Any, apart: int, key: Array, number: int) -> bool:
+    """Let a document enter the tree, on a path of its own below the root or as `propose` says; say if it could."""
+    end = 0
+    if not (apart and priors[4]):
+        place = propose(document, tree, priors, work, uniform(key, number + own[3].size + document[0]))
+        if place < 0:
+            return False
+        end = work[0][place]
+    _enter_anew(end, document, tree, priors, own, work, key, number)
+    return True
 
 
 @helper
@@ -313,28 +354,21 @@ def offer(document: Any, tree: Any, priors: Any, own: Any, work: Any, key: Array
     the product of the mixtures by which a path is drawn, p(c', z') / q(c', z') is W' / M' but for what is the same for
     all; so the offer is accepted with the chance (W' / M') / (W / M).
     """
-    route, token_level, kept = own[0], own[3], work[8]
-    begin, end = document[3], document[3] + own[2].sum()
-    stays = 0
+    route, stays = own[0], 0
     for one in range(1, route.size):
         stays = route[one] if tree[2][route[one]] > 1 else stays
     _leave(document, tree, own)
-    place = propose(document, tree, priors, work, uniform(key, number + token_level.size + document[0]))
-    ratio = -work[5][place]
+    place = propose(document, tree, priors, work, uniform(key, number + own[3].size + document[0]))
+    end, ratio = work[0][place], -work[5][place]
     for other in range(work[1][route.size]):
         if work[0][other] == stays:
             ratio += work[5][other]
-    for token in range(begin, end):
-        kept[token - begin] = token_level[token]
+    _keep(document, own, work)
     tally_levels(document, own, 0)
     _enter(stays, tree, own)
     ratio -= draw_levels(document, tree, priors, own, work, 2, key, number)
     _leave(document, tree, own)
-    ratio += enter_anew(place, document, tree, priors, own, work, key, number)
+    ratio += _enter_anew(end, document, tree, priors, own, work, key, number)
     if math.log(1.0 - uniform(key, number + every + document[0])) >= ratio:
         _leave(document, tree, own)
-        for token in range(begin, end):
-            token_level[token] = kept[token - begin]
-        tally_levels(document, own, 1)
-        _enter(stays, tree, own)
-        _move(document, tree, own, 1)
+        _enter_again(stays, document, tree, own, work)

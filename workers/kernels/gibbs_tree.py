@@ -20,13 +20,24 @@ from collapsar.workers.kernels.compile import (
     OUT_I8,
     OUT_I8_2,
     OUT_U1,
+    U1,
     U8,
     f8,
     helper,
     i8,
     kernel,
 )
-from collapsar.workers.kernels.gibbs_paths import draw_levels, draw_path, enter_anew, offer, propose, tally_levels
+from collapsar.workers.kernels.gibbs_paths import (
+    FREE,
+    draw_levels,
+    draw_path,
+    draw_place,
+    enter,
+    list_nodes,
+    log_rising,
+    offer,
+    tally_levels,
+)
 from collapsar.workers.kernels.random import uniform
 
 Array = npt.NDArray[Any]
@@ -37,7 +48,7 @@ GUESSES, STEPS = 4, 20  # passes over unseen documents: over all paths, and then
 
 
 @kernel(
-    I8, I4, I4, U8, F8, F8, f8, i8, i8, I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I4_2, OUT_I4_2, OUT_U1,
+    I8, I4, I4, U8, F8, F8, f8, i8, i8, i8, I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I4_2, OUT_I4_2, OUT_U1,
 )  # fmt: skip
 def sweep_documents(
     offsets: Array,
@@ -49,6 +60,7 @@ def sweep_documents(
     gamma: float,
     vocabulary: int,
     births: int,
+    apart: int,
     reusable: Array,
     state: Array,
     free: Array,
@@ -65,7 +77,7 @@ def sweep_documents(
     p(c_d = c) ~ p(c | others, gamma) prod_l p(w_dl | words of c_l), and p(z = l) ~ (n_dl' + alpha_l) (n_iw' + eta_l) /
     (n_i' + W eta_l) at the path's node i of level l (Blei, Griffiths, Jordan and Tenenbaum 2003). Before, a path with
     new levels is offered (`gibbs_paths.offer`): given its levels a document seldom leaves where it has settled. A
-    document outside the tree enters on such a path, and is then drawn three times over. With T tokens and D documents
+    document outside the tree enters on such a path, or on one of its own, and is then drawn three times over. With T tokens and D documents
     in the shard, T numbers of a stream are for levels and D for paths, as many for offers, and D for whether these are
     accepted; and as many again for each further time.
 
@@ -85,6 +97,8 @@ def sweep_documents(
         W.
     births : int
         Whether there may be new nodes; if not, a document that has nodes to itself stays where it is.
+    apart : int
+        Whether a document enters on a path of its own.
     reusable : int64, shape (slots,)
         Not 0 for slots that go back to `free` when they are empty again.
     state : int64, shape (3,)
@@ -116,6 +130,7 @@ def sweep_documents(
     work = (
         np.zeros(slots, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64), np.zeros(slots), np.zeros(slots),
         np.zeros(slots), np.zeros(slots), np.zeros(depth + 1), np.zeros(depth), np.zeros(longest, dtype=np.uint8),
+        np.zeros(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64),
     )  # fmt: skip
     every, begin = tokens + offsets.size - 1, state[1]
     for number in range(state[0], offsets.size - 1):
@@ -126,10 +141,8 @@ def sweep_documents(
         own, time, last = (path[number], here, sizes, token_level), 0, 1
         if path[number, 0] < 0:
             tally_levels(document, own, 0)
-            place = propose(document, tree, priors, work, uniform(key, every + tokens + number))
-            if place >= 0:
-                enter_anew(place, document, tree, priors, own, work, key, every)
-            time, last = 1, ENTRIES + 1 if place >= 0 else 0
+            last = ENTRIES + 1 if enter(document, tree, priors, own, work, apart, key, every) else 0
+            time = 1
         tally_levels(document, own, int(path[number, 0] >= 0))
         while time < last:
             first = time * (2 * every + offsets.size - 1)
@@ -144,6 +157,167 @@ def sweep_documents(
         for pair in range(offsets[number], offsets[number + 1]):
             begin += counts[pair]
     state[0], state[1] = offsets.size - 1, begin
+
+
+@helper
+def _bring_words(
+    first: int, last: int, order: Array, offsets: Array, position: Array, counts: Array, begins: Array,
+    token_level: Array, upto: int, brought: Array, touched: Array, sizes: Array,
+) -> int:  # fmt: skip
+    """Tally the words that some documents have at the levels from 1 to `upto` - 1; return how many words these are."""
+    filled = 0
+    sizes[:] = 0
+    for entry in range(first, last):
+        document = order[entry]
+        token = begins[document]
+        for pair in range(offsets[document], offsets[document + 1]):
+            word = position[pair]
+            for _ in range(counts[pair]):
+                one = token_level[token]
+                token += 1
+                if 0 < one < upto:
+                    if brought[word, 0] == 0:
+                        brought[word, 0] = 1
+                        touched[filled] = word
+                        filled += 1
+                    brought[word, one] += 1
+                    sizes[one] += 1
+    return filled
+
+
+@helper
+def _hang(
+    node: int, members: Array, place: int, nodes: Array, upto: int, parent: Array, level: Array, documents: Array,
+    state: Array, free: Array, path: Array,
+) -> None:  # fmt: skip
+    """Hang a node, with the documents that pass it, below another one or below new nodes that hang there."""
+    up = nodes[place]
+    for one in range(level[up] + 1, upto):
+        state[2] -= 1
+        new = free[state[2]]
+        parent[new], level[new], documents[new] = up, one, 0
+        up = new
+    parent[node] = up
+    for one in range(upto - 1, -1, -1):
+        documents[up] += members.size
+        for document in members:
+            path[document, one] = up
+        up = parent[up]
+
+
+@kernel(
+    I8, I4, I4, U8, F8, f8, i8, i8, i8, I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I4_2, OUT_I4_2, U1,
+)  # fmt: skip
+def hang_nodes(
+    offsets: Array,
+    position: Array,
+    counts: Array,
+    key: Array,
+    eta: Array,
+    gamma: float,
+    vocabulary: int,
+    births: int,
+    known: int,
+    reusable: Array,
+    state: Array,
+    free: Array,
+    parent: Array,
+    level: Array,
+    documents: Array,
+    totals: Array,
+    row: Array,
+    path: Array,
+    token_level: Array,
+) -> None:
+    """Draw where each node from level 2 on hangs, given all else; twin: `naive.gibbs_tree.hang_nodes`.
+
+    All documents that pass a node take their paths down to it together, and their words of the levels between it and
+    the root along; the paths below it stay. With n documents, the prior of joining a node of m where the one above has
+    M is (m)^(n) / (gamma + M)^(n), in rising factors, and that of a new one gamma G(n) / (gamma + M)^(n). Documents of
+    other shards cannot be taken along: where there are any, nodes that they know stay where they are, as does a node for
+    which too few slots are free. Number i of the stream is slot i's.
+
+    Parameters
+    ----------
+    offsets, position, counts, key, eta, gamma, vocabulary, births, reusable, state, free, parent, level, documents, \
+totals, row, path, token_level
+        As for `sweep_documents`; levels stay.
+    known : int
+        Whether other shards know the nodes whose slots are not `reusable`.
+    """
+    depth, total, slots = eta.size, eta * vocabulary, level.size
+    begins, token = np.zeros(offsets.size, dtype=np.int64), 0
+    for document in range(offsets.size - 1):
+        begins[document] = token
+        for pair in range(offsets[document], offsets[document + 1]):
+            token += counts[pair]
+    brought, touched = np.zeros((row.shape[0], depth), dtype=np.int64), np.zeros(row.shape[0], dtype=np.int64)
+    nodes, starts, sizes = np.zeros(slots, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64), np.zeros(depth, np.int64)
+    score, weight, fresh = np.zeros(slots), np.zeros(slots), np.zeros(depth + 1)
+    for upto in range(2, depth):
+        inside = np.flatnonzero(path[:, 0] >= 0)
+        order = inside[np.argsort(path[inside, upto], kind="mergesort")]
+        first = 0
+        while first < order.size:
+            node, last = path[order[first], upto], first + 1
+            while last < order.size and path[order[last], upto] == node:
+                last += 1
+            members, count, route = order[first:last], last - first, path[order[first]].copy()
+            alone = False
+            for one in range(1, upto):
+                alone = alone or documents[route[one]] == count
+            mine = documents[node] == count and (reusable[node] or not known)
+            if mine and (not births or state[2] >= upto - 1) and (births or not alone):
+                filled = _bring_words(
+                    first, last, order, offsets, position, counts, begins, token_level, upto, brought, touched, sizes
+                )
+                for one in range(1, upto):
+                    up = route[one]
+                    for entry in range(filled):
+                        row[touched[entry], up] -= brought[touched[entry], one]
+                    totals[up] -= sizes[one]
+                documents[0] -= count
+                for one in range(upto - 1, 0, -1):
+                    up = route[one]
+                    documents[up] -= count
+                    if documents[up] == 0:
+                        parent[up], level[up] = FREE, -1
+                        if reusable[up]:
+                            free[state[2]] = up
+                            state[2] += 1
+                list_nodes(level, nodes, starts)
+                seats = math.log(gamma) + math.lgamma(count)
+                fresh[upto], score[0] = 0.0, 0.0
+                for one in range(upto - 1, 0, -1):
+                    new = seats - log_rising(gamma, count) - log_rising(total[one], sizes[one])
+                    for entry in range(filled):
+                        new += log_rising(eta[one], brought[touched[entry], one])
+                    fresh[one] = fresh[one + 1] + new
+                for one in range(upto):
+                    for place in range(starts[one], starts[one + 1]):
+                        up = nodes[place]
+                        if one:
+                            above = parent[up]
+                            here = score[above] + log_rising(documents[up], count)
+                            here -= log_rising(gamma + documents[above], count)
+                            here -= log_rising(total[one] + totals[up], sizes[one])
+                            for entry in range(filled):
+                                word = touched[entry]
+                                here += log_rising(row[word, up] + eta[one], brought[word, one])
+                            score[up] = here
+                        weight[place] = score[up] + seats - log_rising(gamma + documents[up], count)
+                        if one < upto - 1:
+                            weight[place] = weight[place] + fresh[one + 1] if births else -np.inf
+                place = draw_place(weight, starts[upto], uniform(key, node))
+                _hang(node, members, place, nodes, upto, parent, level, documents, state, free, path)
+                for one in range(1, upto):
+                    up = path[members[0], one]
+                    for entry in range(filled):
+                        row[touched[entry], up] += brought[touched[entry], one]
+                    totals[up] += sizes[one]
+                for entry in range(filled):
+                    brought[touched[entry], :] = 0
+            first = last
 
 
 @kernel(I4_2, I8, OUT_I8_2, OUT_I8, OUT_I8_2)
