@@ -125,7 +125,9 @@ def sweep(
     """Pass once over a shard; documents that are not in the tree yet enter it."""
     began = time.perf_counter()
     growth = Growth.of(local, rows, globals)
-    growth.run(shard, priors(globals), stream, slots(globals, shard.number, stream.iteration), known=int(globals["shards"]) > 1)
+    growth.run(
+        shard, priors(globals), stream, slots(globals, shard.number, stream.iteration), known=int(globals["shards"]) > 1
+    )
     local = growth.local(shard)
     cells, counts = level_cells(shard, local)
     parts = {"word_topic": gibbs.changes(rows, growth.row), "level_cells": cells, **growth.changes(globals)}

@@ -165,6 +165,7 @@ class Growth:
         hang_nodes(
             *given,
             stream.at(purpose=f"{stream.purpose} hang").key(),
+            priors.alpha,
             priors.eta,
             priors.gamma,
             priors.words,

@@ -21,11 +21,11 @@ class Tree:
         return -1 if node == -1 else 1 + self.level(self.parents[node])
 
     def documents(self, node):
-        return int(self.others[node]) + sum(node in self.paths[d] for d in self.inside)
+        return int(self.others[node] if node >= 0 else 0) + sum(node in self.paths[d] for d in self.inside)
 
     def tokens(self, node):
         """The node's words, of all documents that are placed and in the tree."""
-        found = self.elsewhere[:, node].astype(float).copy()
+        found = (self.elsewhere[:, node] * float(node >= 0)).copy()
         for token in np.flatnonzero(self.placed):
             path = self.paths[self.owner[token]]
             found[self.words[token]] += path[self.z[token]] == node
@@ -151,6 +151,91 @@ class Tree:
             self.placed[token] = True
         return logs
 
+    def of_nodes(self, upto):
+        """{node: the documents that pass it} of a level."""
+        found = {}
+        for document in sorted(self.inside):
+            found.setdefault(self.paths[document][upto], []).append(document)
+        return dict(sorted(found.items()))
+
+    def log_joint(self):
+        """log p(w, z, c | alpha, eta, gamma) of the tree as it is, with all other shards' documents."""
+        found, none = 0.0, np.zeros(len(self.elsewhere))
+        for node in self.parents:
+            own = self.tokens(node)
+            found += self.log_words(np.repeat(np.arange(own.size), own.astype(int)), self.level(node), none)
+            passing = self.documents(node)
+            if self.level(node) < len(self.alpha) - 1 and passing:
+                found += gammaln(self.gamma) - gammaln(self.gamma + passing)
+            if node:
+                found += np.log(self.gamma) + gammaln(passing)
+        for document in self.inside:
+            sizes = np.bincount(self.z[self.owner == document], minlength=len(self.alpha))
+            found += (gammaln(self.alpha + sizes) - gammaln(self.alpha)).sum()
+        return found
+
+    def exchange(self, members, upto):
+        """Exchange the levels `upto` - 1 and `upto` of some documents."""
+        mine = np.isin(self.owner, members)
+        one, other = mine & (self.z == upto), mine & (self.z == upto - 1)
+        self.z[one], self.z[other] = upto - 1, upto
+
+    def hang(self, node, members, upto, place, free):
+        """Let a node hang at a place, with all its documents."""
+        path = [place]
+        while path[0] != 0:
+            path.insert(0, self.parents[path[0]])
+        while len(path) < upto:
+            slot = free.pop()
+            self.parents[slot] = path[-1]
+            path.append(slot)
+        self.parents[node] = path[-1]
+        for document in members:
+            self.paths[document][:upto] = path
+
+
+def hang_nodes(offsets, position, counts, key, alpha, eta, gamma, births, known, free, reusable, parents, elsewhere,
+               others, paths, z):  # fmt: skip
+    """Where nodes hang, each drawn by the joint probability of everything; as `sweep` otherwise."""
+    owner, words = tokens_of(offsets, position, counts)
+    tree, free = Tree(parents, elsewhere, others, paths, z, words, owner, alpha, eta, gamma), list(free)
+    slots = len(others)
+    for upto in range(2, len(alpha)):
+        for node, members in tree.of_nodes(upto).items():
+            route, mine = tree.paths[members[0]][:upto], others[node] == 0 and (node in reusable or not known)
+            up = route[-1]
+            if mine and tree.documents(up) == len(members) and (up in reusable or not known):
+                if uniform(key, slots + node) < 0.5:
+                    before = tree.log_joint()
+                    tree.exchange(members, upto)
+                    if np.log(1.0 - uniform(key, 2 * slots + node)) >= tree.log_joint() - before:
+                        tree.exchange(members, upto)
+            alone = any(tree.documents(one) == len(members) for one in route[1:])
+            if not mine or (births and len(free) < upto - 1) or (alone and not births):
+                continue
+            gone = [one for one in reversed(route[1:]) if tree.documents(one) == len(members)]
+            for one in gone:
+                del tree.parents[one]
+                free += [one] if one in reusable else []
+            below = {one for one in tree.parents if one == node or node in above(tree.parents, one)}
+            level = {one: -1 if one in below else tree.level(one) for one in tree.parents}
+            places = sorted((at, one) for one, at in level.items() if 0 <= at < upto and (births or at == upto - 1))
+            logs = []
+            for _, place in places:
+                state = dict(tree.parents), {d: list(path) for d, path in tree.paths.items()}
+                tree.hang(node, members, upto, place, [-10 - one for one in range(upto)])
+                logs.append(tree.log_joint())
+                tree.parents, tree.paths = state
+            chances = np.exp(np.array(logs) - max(logs))
+            tree.hang(node, members, upto, places[pick(chances, uniform(key, node))][1], free)
+    found = np.array([tree.paths[d] for d in range(len(paths))]).reshape(len(paths), len(alpha))
+    return found, tree.z, tree.parents, free
+
+
+def above(parents, node):
+    """The nodes above one."""
+    return [] if parents[node] not in parents else [parents[node], *above(parents, parents[node])]
+
 
 def drawn(ends, chance):
     """One of (end, log weight); None if there is none."""
@@ -158,7 +243,7 @@ def drawn(ends, chance):
     return ends[pick(np.exp(logs - logs.max()), chance)][0] if ends else None
 
 
-def sweep(offsets, position, counts, key, alpha, eta, gamma, births, free, parents, elsewhere, others, paths, z):
+def sweep(offsets, position, counts, key, alpha, eta, gamma, births, apart, free, parents, elsewhere, others, paths, z):
     """One pass; `elsewhere` are other shards' words at each slot, `others` their documents.
 
     Returns the paths, z, the parents and the slots that are left.
@@ -170,7 +255,9 @@ def sweep(offsets, position, counts, key, alpha, eta, gamma, births, free, paren
         times = range(1)
         if document not in tree.inside:
             times = range(1, 4)
-            end, _ = tree.propose(document, uniform(key, every + z.size + document), births=births)
+            end = 0
+            if not (apart and births):
+                end, _ = tree.propose(document, uniform(key, every + z.size + document), births=births)
             if end is None:
                 continue
             tree.enter(document, end, free)

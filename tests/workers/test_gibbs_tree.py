@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from collapsar.storage.shard import Shard
@@ -66,7 +66,7 @@ class Sample:
         np.add.at(documents, path[path[:, 0] >= 0].ravel(), 1)
         return row, documents
 
-    def swept(self, births, slots=None):
+    def swept(self, births, slots=None, apart=False, hang=None):
         """The kernel, given all free slots or so many at a time: path, z, parents and the free slots that are left."""
         path, z, slots_ = self.path.copy(), self.z.copy(), self.others.size
         row, documents = self.counted(path, z)
@@ -81,15 +81,20 @@ class Sample:
             np.zeros(slots_, int),
         )
         waiting, state = list(self.free), np.array([0, 0, 0])
-        while True:
+        while hang is None:
             while waiting and (slots is None or state[2] < slots):
                 slot = waiting.pop() if slots else waiting.pop(0)  # below those that are there, or above
                 free[: state[2] + 1] = [slot, *free[: state[2]]] if slots else [*free[: state[2]], slot]
                 reusable[slot], state[2] = 1, state[2] + 1
-            common = (*self.given, self.key, self.alpha, self.eta, self.gamma, len(row), births, reusable, state, free)
-            gibbs_tree.sweep_documents(*common, parent, level, documents, totals, row, path, z)
+            common = (*self.given, self.key, self.alpha, self.eta, self.gamma, len(row), births, apart, reusable)
+            gibbs_tree.sweep_documents(*common, state, free, parent, level, documents, totals, row, path, z)
             if state[0] == self.shard.documents:
                 break
+        if hang is not None:
+            known, reusable = hang
+            free[: len(self.free)], state[2] = self.free, len(self.free)
+            common = (*self.given, self.key, self.alpha, self.eta, self.gamma, len(row), births, known, reusable)
+            gibbs_tree.hang_nodes(*common, state, free, parent, level, documents, totals, row, path, z)
         expected_row, expected_documents = self.counted(path, z)
         np.testing.assert_array_equal(row, expected_row)
         np.testing.assert_array_equal(documents, expected_documents)
@@ -107,11 +112,11 @@ def samples(draw):
     return Sample(rows, *numbers, 60, draw(st.sampled_from([0, 0, 1, 3])), draw(st.sampled_from([0.0, 0.4, 1.0])))
 
 
-@given(samples(), st.booleans())
-def test_sweep__equals_its_twin(sample, births):
-    found = sample.swept(births)
+@given(samples(), st.booleans(), st.booleans())
+def test_sweep__equals_its_twin(sample, births, apart):
+    found = sample.swept(births, apart=apart)
     expected = naive.sweep(
-        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, births, sample.free, sample.parents,
+        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, births, apart, sample.free, sample.parents,
         sample.elsewhere, sample.others, sample.path, sample.z,
     )  # fmt: skip
     np.testing.assert_array_equal(found[0], expected[0])
@@ -137,11 +142,30 @@ def test_sweep__of_words_that_occur_often_equals_its_twin():
     sample.eta *= 1e-6
     found = sample.swept(True)
     expected = naive.sweep(
-        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, True, sample.free, sample.parents,
+        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, True, False, sample.free, sample.parents,
         sample.elsewhere, sample.others, sample.path, sample.z,
     )  # fmt: skip
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_array_equal(found[1], expected[1])
+
+
+@given(samples(), st.booleans(), st.booleans(), st.integers(0, 2**31))
+def test_hang__equals_its_twin(sample, births, known, seed):
+    """Nodes hang by the joint probability of everything, those that other shards know nowhere else."""
+    sample.path[:] = np.where(sample.path[:, :1] < 0, sample.path[sample.path[:, 0].argmax()], sample.path)
+    assume(sample.path.size and sample.path[0, 0] >= 0)
+    there = {0, *np.flatnonzero(sample.others), *sample.path.ravel()}
+    assert there == set(sample.parents)
+    reusable = np.random.default_rng(seed).integers(0, 2, sample.others.size)
+    found = sample.swept(births, hang=(known, reusable))
+    expected = naive.hang_nodes(
+        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, births, known, sample.free,
+        set(np.flatnonzero(reusable)), sample.parents, sample.elsewhere, sample.others, sample.path, sample.z,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+    assert found[2] == expected[2]
+    assert found[3] == expected[3]
 
 
 def test_tally__equals_its_twin():

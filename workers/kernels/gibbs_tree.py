@@ -186,6 +186,45 @@ def _bring_words(
 
 
 @helper
+def _swap_ratio(
+    up: int, node: int, upto: int, members: Array, offsets: Array, counts: Array, begins: Array, token_level: Array,
+    alpha: Array, eta: Array, total: Array, totals: Array, row: Array,
+) -> Any:  # fmt: skip
+    """Return the log of by how much a sample is more probable if a node and its only child exchange their words."""
+    here = there = 0.0
+    for word in range(row.shape[0]):
+        if row[word, up] != row[word, node]:
+            here += log_rising(eta[upto - 1], row[word, up]) + log_rising(eta[upto], row[word, node])
+            there += log_rising(eta[upto - 1], row[word, node]) + log_rising(eta[upto], row[word, up])
+    here -= log_rising(total[upto - 1], totals[up]) + log_rising(total[upto], totals[node])
+    there -= log_rising(total[upto - 1], totals[node]) + log_rising(total[upto], totals[up])
+    for document in members:
+        above = below = 0
+        for token in range(begins[document], begins[document + 1]):
+            above += token_level[token] == upto - 1
+            below += token_level[token] == upto
+        here += log_rising(alpha[upto - 1], above) + log_rising(alpha[upto], below)
+        there += log_rising(alpha[upto - 1], below) + log_rising(alpha[upto], above)
+    return there - here
+
+
+@helper
+def _swap(
+    up: int, node: int, upto: int, members: Array, begins: Array, token_level: Array, totals: Array, row: Array
+) -> None:
+    """Let a node and its only child exchange their words."""
+    for word in range(row.shape[0]):
+        row[word, up], row[word, node] = row[word, node], row[word, up]
+    totals[up], totals[node] = totals[node], totals[up]
+    for document in members:
+        for token in range(begins[document], begins[document + 1]):
+            if token_level[token] == upto:
+                token_level[token] = upto - 1
+            elif token_level[token] == upto - 1:
+                token_level[token] = upto
+
+
+@helper
 def _hang(
     node: int, members: Array, place: int, nodes: Array, upto: int, parent: Array, level: Array, documents: Array,
     state: Array, free: Array, path: Array,
@@ -206,13 +245,14 @@ def _hang(
 
 
 @kernel(
-    I8, I4, I4, U8, F8, f8, i8, i8, i8, I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I4_2, OUT_I4_2, U1,
+    I8, I4, I4, U8, F8, F8, f8, i8, i8, i8, I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I4_2, OUT_I4_2, OUT_U1,
 )  # fmt: skip
 def hang_nodes(
     offsets: Array,
     position: Array,
     counts: Array,
     key: Array,
+    alpha: Array,
     eta: Array,
     gamma: float,
     vocabulary: int,
@@ -239,7 +279,7 @@ def hang_nodes(
 
     Parameters
     ----------
-    offsets, position, counts, key, eta, gamma, vocabulary, births, reusable, state, free, parent, level, documents, \
+    offsets, position, counts, key, alpha, eta, gamma, vocabulary, births, reusable, state, free, parent, level, documents, \
 totals, row, path, token_level
         As for `sweep_documents`; levels stay.
     known : int
@@ -251,8 +291,13 @@ totals, row, path, token_level
         begins[document] = token
         for pair in range(offsets[document], offsets[document + 1]):
             token += counts[pair]
+    begins[offsets.size - 1] = token
     brought, touched = np.zeros((row.shape[0], depth), dtype=np.int64), np.zeros(row.shape[0], dtype=np.int64)
-    nodes, starts, sizes = np.zeros(slots, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64), np.zeros(depth, np.int64)
+    nodes, starts, sizes = (
+        np.zeros(slots, dtype=np.int64),
+        np.zeros(depth + 1, dtype=np.int64),
+        np.zeros(depth, np.int64),
+    )
     score, weight, fresh = np.zeros(slots), np.zeros(slots), np.zeros(depth + 1)
     for upto in range(2, depth):
         inside = np.flatnonzero(path[:, 0] >= 0)
@@ -267,6 +312,14 @@ totals, row, path, token_level
             for one in range(1, upto):
                 alone = alone or documents[route[one]] == count
             mine = documents[node] == count and (reusable[node] or not known)
+            up = route[upto - 1]
+            if mine and upto > 1 and documents[up] == count and (reusable[up] or not known):
+                if uniform(key, slots + node) < 0.5:
+                    ratio = _swap_ratio(
+                        up, node, upto, members, offsets, counts, begins, token_level, alpha, eta, total, totals, row
+                    )
+                    if math.log(1.0 - uniform(key, 2 * slots + node)) < ratio:
+                        _swap(up, node, upto, members, begins, token_level, totals, row)
             if mine and (not births or state[2] >= upto - 1) and (births or not alone):
                 filled = _bring_words(
                     first, last, order, offsets, position, counts, begins, token_level, upto, brought, touched, sizes
