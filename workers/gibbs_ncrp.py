@@ -29,8 +29,9 @@ from collapsar.workers.gibbs import Slots
 from collapsar.workers.gibbs_tree import Growth, Priors, level_cells, levels, word_cells
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.gibbs import draw_topics
+from collapsar.workers.kernels.gibbs_hang import hang_nodes
 from collapsar.workers.kernels.gibbs_paths import FREE
-from collapsar.workers.kernels.gibbs_tree import fold_documents, hang_nodes, sweep_documents, tally_cells
+from collapsar.workers.kernels.gibbs_tree import fold_documents, sweep_documents, tally_cells
 from collapsar.workers.streams import Stream
 
 Floats = npt.NDArray[np.float64]
@@ -223,7 +224,8 @@ def word_probability(rows: Arrays, globals: Arrays) -> Floats:
 def proportions(local: Arrays, globals: Arrays) -> Floats:
     """Return theta_dl = (alpha_l + n_dl) / (sum alpha + n_d), shape (documents, levels)."""
     found: Floats = np.asarray(globals["alpha"]) + np.asarray(local["document_level"], dtype=np.float64)
-    return found / found.sum(axis=1, keepdims=True)
+    found /= found.sum(axis=1, keepdims=True)
+    return found
 
 
 def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:

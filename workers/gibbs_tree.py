@@ -15,8 +15,9 @@ from collapsar.storage.errors import NumericalError
 from collapsar.storage.shard import Shard
 from collapsar.workers.delta import Arrays, Part, change, fresh
 from collapsar.workers.gibbs import MOST, Counts, Slots, padded, widened
+from collapsar.workers.kernels.gibbs_hang import hang_nodes
 from collapsar.workers.kernels.gibbs_paths import FREE
-from collapsar.workers.kernels.gibbs_tree import COMMON, hang_nodes, sweep_documents, tally_cells
+from collapsar.workers.kernels.gibbs_tree import COMMON, sweep_documents, tally_cells
 from collapsar.workers.streams import Stream
 
 Ints = npt.NDArray[np.int64]
@@ -139,6 +140,7 @@ class Growth:
                 priors.words,
                 int(slots is not None),
                 int(priors.apart),
+                stream.iteration,
                 reusable,
                 state,
                 free,

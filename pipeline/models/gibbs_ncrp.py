@@ -49,14 +49,14 @@ class Config(FamilyConfig, title="trees of topics: nested Chinese restaurant pro
     )
     gamma: float = Field(1.0, gt=0, description="concentration of the paths; more makes more nodes")
     learn: tuple[Learned, ...] = Field(
-        ("alpha", "gamma"),
+        ("eta", "alpha", "gamma"),
         description="what is sampled: eta, alpha, gamma; each begins at its option, the mean of its exponential prior, "
         "and eta and alpha have a value a level",
     )
     entry: Literal["apart", "together"] = Field(
         "apart",
-        description="how a document begins: apart, on a path of its own; together, on one that its words fit, which ends "
-        "with fewer nodes",
+        description="how a document begins: apart, on a path of its own; together, on one that its words fit, which "
+        "ends with fewer nodes",
     )
     branching: tuple[int, ...] = Field(
         (3,), description="to simulate from: children of each node, one number for all levels but the last, or a list"

@@ -204,12 +204,12 @@ def hang_nodes(offsets, position, counts, key, alpha, eta, gamma, births, known,
         for node, members in tree.of_nodes(upto).items():
             route, mine = tree.paths[members[0]][:upto], others[node] == 0 and (node in reusable or not known)
             up = route[-1]
-            if mine and tree.documents(up) == len(members) and (up in reusable or not known):
-                if uniform(key, slots + node) < 0.5:
-                    before = tree.log_joint()
+            only = mine and tree.documents(up) == len(members) and (up in reusable or not known)
+            if only and uniform(key, slots + node) < 0.5:
+                before = tree.log_joint()
+                tree.exchange(members, upto)
+                if np.log(1.0 - uniform(key, 2 * slots + node)) >= tree.log_joint() - before:
                     tree.exchange(members, upto)
-                    if np.log(1.0 - uniform(key, 2 * slots + node)) >= tree.log_joint() - before:
-                        tree.exchange(members, upto)
             alone = any(tree.documents(one) == len(members) for one in route[1:])
             if not mine or (births and len(free) < upto - 1) or (alone and not births):
                 continue
@@ -243,7 +243,9 @@ def drawn(ends, chance):
     return ends[pick(np.exp(logs - logs.max()), chance)][0] if ends else None
 
 
-def sweep(offsets, position, counts, key, alpha, eta, gamma, births, apart, free, parents, elsewhere, others, paths, z):
+def sweep(
+    offsets, position, counts, key, alpha, eta, gamma, births, apart, turn, free, parents, elsewhere, others, paths, z
+):
     """One pass; `elsewhere` are other shards' words at each slot, `others` their documents.
 
     Returns the paths, z, the parents and the slots that are left.
@@ -265,7 +267,8 @@ def sweep(offsets, position, counts, key, alpha, eta, gamma, births, apart, free
         for time in times:
             first = time * (2 * every + len(offsets) - 1)
             if births or all(tree.documents(node) > 1 for node in tree.paths[document][1:]):
-                tree.offer(document, free, reusable, key, first + every, every, births=births)
+                if (document + time + turn) % 4 == 0:
+                    tree.offer(document, free, reusable, key, first + every, every, births=births)
                 tree.draw_path(document, free, reusable, uniform(key, first + z.size + document), births=births)
             tree.draw_levels(document, key, first)
     found = np.array([tree.paths[d] for d in range(len(paths))]).reshape(len(paths), len(alpha))

@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from collapsar.storage.shard import Shard
-from collapsar.workers.kernels import gibbs_tree
+from collapsar.workers.kernels import gibbs_hang, gibbs_tree
 from collapsar.workers.kernels.gibbs_paths import FREE
 from collapsar.workers.kernels.gibbs_tree import COMMON
 from collapsar.workers.streams import Stream
@@ -66,7 +66,7 @@ class Sample:
         np.add.at(documents, path[path[:, 0] >= 0].ravel(), 1)
         return row, documents
 
-    def swept(self, births, slots=None, apart=False, hang=None):
+    def swept(self, births, slots=None, apart=False, turn=0, hang=None):
         """The kernel, given all free slots or so many at a time: path, z, parents and the free slots that are left."""
         path, z, slots_ = self.path.copy(), self.z.copy(), self.others.size
         row, documents = self.counted(path, z)
@@ -86,7 +86,7 @@ class Sample:
                 slot = waiting.pop() if slots else waiting.pop(0)  # below those that are there, or above
                 free[: state[2] + 1] = [slot, *free[: state[2]]] if slots else [*free[: state[2]], slot]
                 reusable[slot], state[2] = 1, state[2] + 1
-            common = (*self.given, self.key, self.alpha, self.eta, self.gamma, len(row), births, apart, reusable)
+            common = (*self.given, self.key, self.alpha, self.eta, self.gamma, len(row), births, apart, turn, reusable)
             gibbs_tree.sweep_documents(*common, state, free, parent, level, documents, totals, row, path, z)
             if state[0] == self.shard.documents:
                 break
@@ -94,7 +94,7 @@ class Sample:
             known, reusable = hang
             free[: len(self.free)], state[2] = self.free, len(self.free)
             common = (*self.given, self.key, self.alpha, self.eta, self.gamma, len(row), births, known, reusable)
-            gibbs_tree.hang_nodes(*common, state, free, parent, level, documents, totals, row, path, z)
+            gibbs_hang.hang_nodes(*common, state, free, parent, level, documents, totals, row, path, z)
         expected_row, expected_documents = self.counted(path, z)
         np.testing.assert_array_equal(row, expected_row)
         np.testing.assert_array_equal(documents, expected_documents)
@@ -112,11 +112,11 @@ def samples(draw):
     return Sample(rows, *numbers, 60, draw(st.sampled_from([0, 0, 1, 3])), draw(st.sampled_from([0.0, 0.4, 1.0])))
 
 
-@given(samples(), st.booleans(), st.booleans())
-def test_sweep__equals_its_twin(sample, births, apart):
-    found = sample.swept(births, apart=apart)
+@given(samples(), st.booleans(), st.booleans(), st.integers(0, 3))
+def test_sweep__equals_its_twin(sample, births, apart, turn):
+    found = sample.swept(births, apart=apart, turn=turn)
     expected = naive.sweep(
-        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, births, apart, sample.free, sample.parents,
+        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, births, apart, turn, sample.free, sample.parents,
         sample.elsewhere, sample.others, sample.path, sample.z,
     )  # fmt: skip
     np.testing.assert_array_equal(found[0], expected[0])
@@ -142,7 +142,7 @@ def test_sweep__of_words_that_occur_often_equals_its_twin():
     sample.eta *= 1e-6
     found = sample.swept(True)
     expected = naive.sweep(
-        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, True, False, sample.free, sample.parents,
+        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, True, False, 0, sample.free, sample.parents,
         sample.elsewhere, sample.others, sample.path, sample.z,
     )  # fmt: skip
     np.testing.assert_array_equal(found[0], expected[0])

@@ -2,8 +2,8 @@
 
 The probability of a path given levels is the prior of the nested Chinese restaurant process times, at each node, the
 Dirichlet-multinomial probability of the words that the document would bring to it. What paths share is computed once,
-and the root, which all share, not at all. Leaving the tree at an inner node is one choice, as all new nodes below it are
-alike: paths are named by the place, in a list of all nodes, where they end or leave the tree.
+and the root, which all share, not at all. Leaving the tree at an inner node is one choice, as all new nodes below it
+are alike: paths are named by the place, in a list of all nodes, where they end or leave the tree.
 
 Helpers take what belongs together in tuples:
 
