@@ -138,11 +138,12 @@ def hang_nodes(
 
     Parameters
     ----------
-    offsets, position, counts, key, alpha, eta, gamma, vocabulary, births, reusable, state, free, parent, level, \
-documents, totals, row, path, token_level
-        As for `sweep_documents`; levels stay.
+    offsets, position, counts, key, alpha, eta, gamma, vocabulary, births
+        As for `sweep_documents`.
     known : int
         Whether other shards know the nodes whose slots are not `reusable`.
+    reusable, state, free, parent, level, documents, totals, row, path, token_level
+        As for `sweep_documents`.
     """
     depth, total, slots = eta.size, eta * vocabulary, level.size
     begins, token = np.zeros(offsets.size, dtype=np.int64), 0

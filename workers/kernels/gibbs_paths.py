@@ -30,18 +30,26 @@ from collapsar.workers.kernels.random import uniform
 Array = npt.NDArray[Any]
 
 FEW = 8  # factors that are multiplied before a logarithm is taken
+LARGE = 16.0  # from where log Gamma is taken by its series
 FREE = -2  # parent of a slot that is no node; the root's is -1
 
 
 @helper
 def log_rising(prior: float, count: int) -> Any:
-    """Return log G(a + n) / G(a)."""
-    if count > FEW:
+    """Return log G(a + n) / G(a); by Stirling's series, to 1e-11, where a is large."""
+    if count <= FEW:
+        product = 1.0
+        for number in range(count):
+            product *= prior + number
+        return math.log(product)
+    if prior < LARGE:
         return math.lgamma(prior + count) - math.lgamma(prior)
-    product = 1.0
-    for number in range(count):
-        product *= prior + number
-    return math.log(product)
+    after = prior + count
+    one, other = 1.0 / after, 1.0 / prior
+    rest = one * (1 / 12 - one * one * (1 / 360 - one * one / 1260))
+    rest -= other * (1 / 12 - other * other * (1 / 360 - other * other / 1260))
+    log = math.log(after)
+    return (prior - 0.5) * (log - math.log(prior)) + count * (log - 1.0) + rest
 
 
 @helper
