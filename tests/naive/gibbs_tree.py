@@ -267,7 +267,7 @@ def sweep(
         for time in times:
             first = time * (2 * every + len(offsets) - 1)
             if births or all(tree.documents(node) > 1 for node in tree.paths[document][1:]):
-                if (document + time + turn) % 4 == 0:
+                if (document + time + turn) % 8 == 0:
                     tree.offer(document, free, reusable, key, first + every, every, births=births)
                 tree.draw_path(document, free, reusable, uniform(key, first + z.size + document), births=births)
             tree.draw_levels(document, key, first)

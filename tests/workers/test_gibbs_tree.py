@@ -112,7 +112,7 @@ def samples(draw):
     return Sample(rows, *numbers, 60, draw(st.sampled_from([0, 0, 1, 3])), draw(st.sampled_from([0.0, 0.4, 1.0])))
 
 
-@given(samples(), st.booleans(), st.booleans(), st.integers(0, 3))
+@given(samples(), st.booleans(), st.booleans(), st.integers(0, 7))
 def test_sweep__equals_its_twin(sample, births, apart, turn):
     found = sample.swept(births, apart=apart, turn=turn)
     expected = naive.sweep(

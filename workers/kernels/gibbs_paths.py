@@ -163,18 +163,20 @@ def _mix_words(document: Any, tree: Any, priors: Any, work: Any) -> None:
     for pair in range(first, last):
         words, some = row[position[pair]], min(counts[pair], FEW)
         part[0] = scale[0] * (words[0] + eta[0])
+        product[0] *= part[0] + below[0]
         for one in range(1, depth):
+            least, rest = eta[one], below[one]
             for place in range(starts[one], starts[one + 1]):
-                part[place] = part[up[place]] + scale[place] * (words[nodes[place]] + eta[one])
-        for one in range(depth - 1):
+                chance = part[up[place]] + scale[place] * (words[nodes[place]] + least)
+                part[place] = chance
+                product[place] *= chance + rest
+        for one in range(depth if counts[pair] > 1 else 0):
             for place in range(starts[one], starts[one + 1]):
-                part[place] += below[one]
-        for _ in range(some):
-            for place in range(size):
-                product[place] *= part[place]
-        if counts[pair] > FEW:
-            for place in range(size):
-                mixed[place] += (counts[pair] - FEW) * math.log(part[place])
+                chance = part[place] + below[one]
+                for _ in range(some - 1):
+                    product[place] *= chance
+                if counts[pair] > FEW:
+                    mixed[place] += (counts[pair] - FEW) * math.log(chance)
         since += some
         if since >= FEW or pair == last - 1:
             for place in range(size):

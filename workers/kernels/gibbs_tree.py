@@ -32,7 +32,7 @@ from collapsar.workers.kernels.random import uniform
 Array = npt.NDArray[Any]
 
 ENTRIES = 3  # draws of the path and the levels of a document that enters
-OFFERS = 4  # sweeps in one of which a document is offered another path: it takes several times as long as the rest
+OFFERS = 8  # sweeps in one of which a document is offered another path: it takes several times as long as the rest
 COMMON = 4096  # counts that are tallied, not listed one by one
 GUESSES, STEPS = 4, 20  # passes over unseen documents: over all paths, and then over the most probable one
 
@@ -67,7 +67,7 @@ def sweep_documents(
     """Draw each document's path and its tokens' levels, given all others; twin: `naive.gibbs_tree.sweep`.
 
     p(c_d = c) ~ p(c | others, gamma) prod_l p(w_dl | words of c_l), and p(z = l) ~ (n_dl' + alpha_l) (n_iw' + eta_l) /
-    (n_i' + W eta_l) at the path's node i of level l (Blei, Griffiths, Jordan and Tenenbaum 2003). In one sweep of four
+    (n_i' + W eta_l) at the path's node i of level l (Blei, Griffiths, Jordan and Tenenbaum 2003). In one sweep of eight
     a path with new levels is offered before (`gibbs_paths.offer`): given its levels a document seldom leaves where it
     has settled. A document outside the tree enters on such a path, or on one of its own, and is then drawn three times
     over. With T tokens and D documents in the shard, T numbers of a stream are for levels and D for paths, as many for
@@ -92,7 +92,7 @@ def sweep_documents(
     apart : int
         Whether a document enters on a path of its own.
     turn : int
-        Number of the sweep: in one of four a document is offered another path.
+        Number of the sweep: in one of eight a document is offered another path.
     reusable : int64, shape (slots,)
         Not 0 for slots that go back to `free` when they are empty again.
     state : int64, shape (3,)
