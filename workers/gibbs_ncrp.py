@@ -187,6 +187,23 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
     """Find the paths and levels of unseen documents in the tree as it is, without drawing numbers.
 
     Paths are judged by log p(c) + sum_m log sum_l theta_l phi_{c_l,w_m}, with theta fitted in between.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    rows : Arrays
+        ``word_topic`` of the shard's words.
+    globals : Arrays
+        The tree.
+    stream : Stream
+        Not used.
+
+    Returns
+    -------
+    Arrays
+        ``document_path``, shape (documents, levels), -1 where the tree has no such node, and ``document_level``,
+        E[n_dl].
     """
     given, parent = priors(globals), globals["node_parent"]
     depth, level = given.alpha.size, levels(parent)

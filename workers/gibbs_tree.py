@@ -122,7 +122,18 @@ class Growth:
     def run(self, shard: Shard, priors: Priors, stream: Stream, slots: Slots | None, *, known: bool) -> None:
         """Sweep once, then draw where nodes hang; where new nodes find no slot, make more and go on.
 
-        Without `slots` there are no new nodes. Nodes that are `known` to other shards too stay where they hang.
+        Parameters
+        ----------
+        shard : Shard
+            The documents.
+        priors : Priors
+            Parameters.
+        stream : Stream
+            Addressed to the shard and iteration.
+        slots : Slots or None
+            Where new nodes go; without, there are none.
+        known : bool
+            Whether other shards know the nodes too, which then stay where they hang.
         """
         depth, held = priors.alpha.size, slots.free[::-1] if slots else []
         free, state = np.zeros(self.parent.size, dtype=np.int64), np.array([0, 0, len(held)])
@@ -197,7 +208,15 @@ class Growth:
     def changes(self, globals: Arrays) -> dict[str, Part]:
         """Return how far ``node_documents`` has moved, and ``node_parent`` of nodes that hang elsewhere, or are new.
 
-        What this shard has emptied keeps its parent: another one may have put documents there.
+        Parameters
+        ----------
+        globals : Arrays
+            What the sweep began from.
+
+        Returns
+        -------
+        dict of str to Part
+            Both by ``topic``. What this shard has emptied keeps its parent: another one may have put documents there.
         """
         columns = self.parent.size
         before, parent = np.zeros(columns, dtype=np.int64), np.full(columns, FREE)

@@ -252,8 +252,22 @@ def tally_levels(document: Any, own: Any, counted: int) -> None:
 def draw_levels(document: Any, tree: Any, priors: Any, own: Any, work: Any, mode: int, key: Array, number: int) -> Any:
     """Draw each token's level given those of all others, or count tokens in one after another.
 
-    Modes: 0, all are counted already; 1, none is, and levels are drawn as they come; 2, nor is any, and levels stay.
-    The sum of the logarithms of all levels' weights is returned where tokens are counted in.
+    Parameters
+    ----------
+    document, tree, priors, own, work : tuple
+        See above.
+    mode : int
+        0: all tokens are counted already; 1: none is, and levels are drawn as they come; 2: nor is any, and levels
+        stay.
+    key : uint64, shape (2,)
+        Of the random stream.
+    number : int
+        Of the stream, of the shard's first token.
+
+    Returns
+    -------
+    float
+        Where tokens are counted in, the sum of the logarithms of all levels' weights.
     """
     _, first, last, token, position, counts = document
     totals, row, alpha, eta, total = tree[3], tree[4], priors[0], priors[1], priors[2]
@@ -363,6 +377,15 @@ def offer(document: Any, tree: Any, priors: Any, own: Any, work: Any, key: Array
     With W the product over its tokens of the levels' summed weights as they are counted in one after another, and M
     the product of the mixtures by which a path is drawn, p(c', z') / q(c', z') is W' / M' but for what is the same for
     all; so the offer is accepted with the chance (W' / M') / (W / M).
+
+    Parameters
+    ----------
+    document, tree, priors, own, work : tuple
+        See above.
+    key : uint64, shape (2,)
+        Of the random stream.
+    number, every : int
+        Number of the stream of the shard's first token, and how many numbers tokens and documents take together.
     """
     route, stays = own[0], 0
     for one in range(1, route.size):
