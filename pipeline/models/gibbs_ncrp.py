@@ -29,7 +29,7 @@ SCHEDULES = gibbs.SCHEDULES
 SAMPLER = True
 LANES = 16  # shards whose new nodes have slots of their own in one iteration; more take turns
 SPARE = 2  # paths for which a lane has free slots, at least, before a sweep
-EXPECTED = 200  # nodes that a plan reckons with
+EXPECTED = 1000  # nodes that a plan reckons with
 PLANTED = 1e9  # tokens of a tree to simulate from: so many that the prior does not show
 
 Learned = Literal["eta", "alpha", "gamma"]
@@ -104,7 +104,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
 
 
 def footprint(summary: Summary, config: Config) -> Footprint:
-    """Say what the state of a fit takes, with 200 nodes: a byte a token, 8 bytes a document and level."""
+    """Say what the state of a fit takes, with 1000 nodes: a byte a token, 8 bytes a document and level."""
     slots, deeper = padded(EXPECTED + SPARE * LANES * (config.depth - 1)), 8.0 * config.depth
     pair = summary.tokens / max(summary.pairs, 1)
     return Footprint(
