@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
-from collapsar.pipeline import drawing, gibbs, trees
+from collapsar.pipeline import drawing, gibbs, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.slicing import slice_sampled
 from collapsar.storage.errors import NumericalError
@@ -170,7 +170,7 @@ def _counted(globals: Arrays, delta: Delta) -> dict[str, npt.NDArray[Any]]:
 
 def _drawn(after: Arrays, delta: Delta, config: Config, generator: np.random.Generator) -> Arrays:
     """Draw the parameters given the sample; each one's logarithm, its exponential prior's mean being its option."""
-    known, found = trees.Tallies.of(after, delta), {name: np.array(after[name]) for name in ("eta", "alpha", "gamma")}
+    known, found = tallies.Tallies.of(after, delta), {name: np.array(after[name]) for name in ("eta", "alpha", "gamma")}
     means = {"eta": np.resize(config.eta, config.depth), "alpha": np.resize(config.alpha, config.depth)}
     if "eta" in config.learn:
         for level, mean in enumerate(means["eta"]):
@@ -214,7 +214,7 @@ def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
     """
     if "tokens" not in delta or delta.number("outside"):
         return {}
-    known = trees.Tallies.of(_counted(globals, delta), delta)
+    known = tallies.Tallies.of(_counted(globals, delta), delta)
     eta, alpha = globals["eta"], globals["alpha"]
     words = sum(known.log_words(level, float(one)) for level, one in enumerate(eta))
     documents = sum(known.log_level(level, float(one)) for level, one in enumerate(alpha))
@@ -236,7 +236,7 @@ def figures(globals: Arrays) -> dict[str, float]:
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the nodes, depth first, siblings by falling numbers of documents; an id is that of a node's slot."""
     parent, topic = np.asarray(globals["node_parent"]), np.asarray(globals["topic"], dtype=np.float64)
-    ids = trees.depth_first(parent, np.asarray(globals["node_documents"]))
+    ids = tallies.depth_first(parent, np.asarray(globals["node_documents"]))
     phi = word_probability(block, globals)[:, ids].T
     top = np.argsort(-phi, axis=1, kind="stable")[:, : min(count, phi.shape[1])]
     share = topic[ids] / max(float(topic.sum()), 1e-300)
@@ -245,7 +245,7 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
 
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
     """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
-    parent = trees.planted([int(one) for one in np.resize(config.branching, config.depth - 1)])
+    parent = tallies.planted([int(one) for one in np.resize(config.branching, config.depth - 1)])
     level = levels(parent)
     eta = np.resize(np.array(config.eta, dtype=np.float64), config.depth)
     alpha = np.resize(np.array(config.alpha, dtype=np.float64), config.depth)

@@ -11,7 +11,7 @@ from collapsar.pipeline.contract import Summary
 from collapsar.pipeline.loop import run
 from collapsar.pipeline.models import gibbs_ncrp as driver
 from collapsar.pipeline.slicing import slice_sampled
-from collapsar.pipeline.trees import depth_first, planted
+from collapsar.pipeline.tallies import depth_first, planted
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError
 from collapsar.storage.shard import Shard
