@@ -27,7 +27,7 @@ def draw_sticks(topics: int, gamma: float, stream: Stream) -> Vector:
     return pi
 
 
-def draw_topics(words: int, tokens: Vector, concentration: float, stream: Stream) -> Arrays:
+def draw_topics(words: int, tokens: Vector, concentration: float | Vector, stream: Stream) -> Arrays:
     """Draw phi_k ~ Dir(concentration / W, ..., concentration / W) and keep the words that matter.
 
     A small concentration leaves few words: with 100, some 2200 of each topic, however many words there are. Each kept
@@ -39,8 +39,8 @@ def draw_topics(words: int, tokens: Vector, concentration: float, stream: Stream
         W, the size of the vocabulary.
     tokens : numpy.ndarray of float64, shape (topics,)
         How many tokens each topic shall stand for where it is written as expected counts.
-    concentration : float
-        The sum of the Dirichlet parameters.
+    concentration : float or numpy.ndarray of float64, shape (topics,)
+        The sum of the Dirichlet parameters, of all topics or of each.
     stream : Stream
         Topic k is drawn from its own address, place k.
 
@@ -53,7 +53,8 @@ def draw_topics(words: int, tokens: Vector, concentration: float, stream: Stream
         places of that sum fall; ``tokens``.
     """
     address = stream.at(purpose="simulate topics")
-    drawn = [_draw_topic(words, concentration, address.at(place=topic).generator()) for topic in range(tokens.size)]
+    each = np.broadcast_to(concentration, tokens.shape)
+    drawn = [_draw_topic(words, float(one), address.at(place=topic).generator()) for topic, one in enumerate(each)]
     start = np.cumsum([0, *(word.size for word, _ in drawn)])
     cumulative = np.concatenate([topic + np.cumsum(probability) for topic, (_, probability) in enumerate(drawn)])
     cumulative[start[1:] - 1] = np.arange(1, tokens.size + 1)  # exactly, whatever the sums were rounded to
@@ -136,7 +137,13 @@ def draw_documents(
         Their proportions.
     """
     generator = stream.generator()
-    theta = _draw_proportions(prior, documents, generator)
+    theta = draw_proportions(prior, documents, generator)
+    return draw_bags(topics, words, theta, tokens, generator), theta
+
+
+def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generator: np.random.Generator) -> Documents:
+    """Draw documents of given proportions, shape (documents, topics); see `draw_documents`."""
+    documents = len(theta)
     owner, topic = _draw_tokens(theta, tokens, generator)
     word = _draw_words(topics, topic, generator)
     key: Any = np.uint32 if documents * words <= 1 << 32 else np.uint64  # the smaller sorts in half the time
@@ -147,10 +154,10 @@ def draw_documents(
     offsets = np.searchsorted(cell, np.arange(documents, dtype=key) * key(words))
     offsets = np.append(offsets, cell.size).astype(np.int64)
     drawn = (cell % key(words)).astype(np.int32)
-    return Documents(pa.nulls(documents, pa.string()), offsets, drawn, counts), theta
+    return Documents(pa.nulls(documents, pa.string()), offsets, drawn, counts)
 
 
-def _draw_proportions(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:
+def draw_proportions(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:
     """Draw theta_d ~ Dir(prior) as H exp(-E / a), normalised: in logarithms, where small parameters do not vanish."""
     shape = (documents, prior.size)
     theta = np.log(generator.standard_gamma(1.0 + prior, size=shape))

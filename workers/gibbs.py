@@ -336,6 +336,15 @@ def fold(block: Arrays, delta: Delta, priors: Priors) -> tuple[Arrays, Delta]:
     """
     if "word_topic" not in delta:
         return block, Delta()
+    after, parts = added(block, delta)
+    sums = np.zeros(2)
+    gibbs.word_rising(after, priors.word, sums)
+    parts.update(word_rising=fresh(sums[0]), tables_of_words=fresh(sums[1]))
+    return {"word_topic": after}, Delta(parts, {"topic": np.arange(parts["topic"].values.size)})
+
+
+def added(block: Arrays, delta: Delta) -> tuple[Counts, dict[str, Part]]:
+    """Return the counts of a block after a delta, and by how much n_k changes (``topic``) and n_kw (``moved``)."""
     moved = delta["word_topic"]
     after = widened(block["word_topic"], max(moved.shape[1], block["word_topic"].shape[1]))
     ids = delta.ids["word"]
@@ -343,12 +352,8 @@ def fold(block: Arrays, delta: Delta, priors: Priors) -> tuple[Arrays, Delta]:
         after[:, : moved.shape[1]] += moved
     else:
         after[ids, : moved.shape[1]] += moved
-    sums = np.zeros(2)
-    gibbs.word_rising(after, priors.word, sums)
     parts = {"topic": change(moved.sum(axis=0, dtype=np.int64), "topic")}
-    numbers = {"moved": float(np.abs(moved).sum(dtype=np.int64)), "word_rising": sums[0], "tables_of_words": sums[1]}
-    parts.update({name: fresh(value) for name, value in numbers.items()})
-    return {"word_topic": after}, Delta(parts, {"topic": np.arange(moved.shape[1])})
+    return after, {**parts, "moved": fresh(float(np.abs(moved).sum(dtype=np.int64)))}
 
 
 def advance(rows: Arrays, delta: Delta) -> tuple[Arrays, npt.NDArray[np.int64]]:

@@ -37,6 +37,7 @@ KINDS = (
     {"family": "lda", "topics": 3, "schedule": "stochastic", "passes": 2, "batch_shards": 1},
     {"family": "gibbs-lda", "topics": 3, "learn": ["alpha"]},
     {"family": "gibbs-hdp", "start_topics": 1, "beta": 5.0},
+    {"family": "gibbs-ncrp", "eta": 0.05, "gamma": 5.0},
     {"family": "lda", "topics": 3, "samples": 2, "sample_every": 2},
     {"family": "hdp", "topics": 3, "restarts": 2},
 )

@@ -48,9 +48,9 @@ def test_cells__keep_samples_of_samplers_alone():
     ours, sampler = cells_of(asked, 1)
     assert ours.limits == {"iterations": 9}
     assert sampler.limits == {"iterations": 200, "samples": 3, "sample_every": 2}
-    assert [load_family(name).SAMPLER for name in ("lda", "hdp", "vb-lda", "gibbs-lda", "gibbs-hdp")] == [False] * 3 + [
-        True
-    ] * 2
+    assert [load_family(name).SAMPLER for name in ("lda", "hdp", "vb-lda", "gibbs-lda", "gibbs-hdp", "gibbs-ncrp")] == [
+        False
+    ] * 3 + [True] * 3
 
 
 def test_settings__are_read_by_family_and_option():

@@ -20,6 +20,7 @@ FITS = (
     {"family": "hdp", "topics": 3, "responsibilities": "dense"},
     {"family": "gibbs-lda", "topics": 3},
     {"family": "gibbs-hdp", "start_topics": 2},
+    {"family": "gibbs-ncrp"},
     {"family": "lda", "topics": 140},
     {"family": "vb-lda", "topics": 4},
     {"family": "lda", "topics": 3, "schedule": "stochastic", "batch_shards": 2},

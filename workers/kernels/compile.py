@@ -46,7 +46,8 @@ I4_2, I8_2 = given(numba.int32, 2), given(numba.int64, 2)
 U2, U8 = given(numba.uint16, 1), given(numba.uint64, 1)
 OUT_F4, OUT_F4_2 = made(numba.float32, 1), made(numba.float32, 2)
 OUT_I4, OUT_I4_2 = made(numba.int32, 1), made(numba.int32, 2)
-OUT_I8, OUT_U2 = made(numba.int64, 1), made(numba.uint16, 1)
+OUT_I8, OUT_I8_2 = made(numba.int64, 1), made(numba.int64, 2)
+OUT_U1, OUT_U2 = made(numba.uint8, 1), made(numba.uint16, 1)
 OUT_F8, OUT_F8_2, OUT_F8_3 = made(numba.float64, 1), made(numba.float64, 2), made(numba.float64, 3)
 
 _registered: list[Kernel[..., Any]] = []

@@ -1,0 +1,309 @@
+"""Collapsed Gibbs sampling in a tree, a document at a time, with all counts made anew for each step."""
+
+import numpy as np
+from scipy.special import gammaln
+
+from tests.naive.gibbs import pick, tokens_of
+from tests.naive.random import uniform
+
+
+class Tree:
+    """Nodes as {slot: parent}, documents with paths and levels, and what other shards have at each node."""
+
+    def __init__(self, parents, elsewhere, others, paths, z, words, owner, alpha, eta, gamma):
+        self.parents, self.elsewhere, self.others = dict(parents), elsewhere, others
+        self.paths, self.z = {d: list(map(int, path)) for d, path in enumerate(paths)}, z.astype(int)
+        self.words, self.owner, self.alpha, self.eta, self.gamma = words, owner, alpha, eta, gamma
+        self.inside = {d for d, path in self.paths.items() if path[0] >= 0}
+        self.placed = np.isin(owner, sorted(self.inside))
+
+    def level(self, node):
+        return -1 if node == -1 else 1 + self.level(self.parents[node])
+
+    def documents(self, node):
+        return int(self.others[node] if node >= 0 else 0) + sum(node in self.paths[d] for d in self.inside)
+
+    def tokens(self, node):
+        """The node's words, of all documents that are placed and in the tree."""
+        found = (self.elsewhere[:, node] * float(node >= 0)).copy()
+        for token in np.flatnonzero(self.placed):
+            path = self.paths[self.owner[token]]
+            found[self.words[token]] += path[self.z[token]] == node
+        return found
+
+    def log_words(self, words, at, own):
+        """log p of some words at a level, given those that a node has."""
+        eta = self.eta[at]
+        after = own.copy()
+        np.add.at(after, words, 1.0)
+        size = eta * own.size
+        cells = (gammaln(eta + after) - gammaln(eta + own)).sum()
+        return cells + gammaln(size + own.sum()) - gammaln(size + after.sum())
+
+    def choices(self, document, log_words, log_new, *, births):
+        """(end, log weight) of each path of a document that is out of the tree, level by level.
+
+        `log_words` is a function of node and level, `log_new` one of levels.
+        """
+        depth, scores, found = len(self.alpha), {}, []
+        placed, self.placed = self.placed, self.placed & (self.owner != document)
+        for node in sorted(self.parents, key=lambda one: (self.level(one), one)):
+            at, up = self.level(node), self.parents[node]
+            scores[node] = 0.0
+            if at:
+                scores[node] = scores[up] + np.log(self.documents(node) / (self.gamma + self.documents(up)))
+                scores[node] += log_words(node, at)
+            if at == depth - 1:
+                found.append((node, scores[node]))
+            elif births:
+                leave = np.log(self.gamma / (self.gamma + self.documents(node)))
+                found.append((node, scores[node] + leave + sum(log_new(one) for one in range(at + 1, depth))))
+        self.placed = placed
+        return found
+
+    def draw_path(self, document, free, reusable, chance, *, births):
+        """Draw a path given the levels."""
+        self.leave(document, free, reusable)
+        mine = self.owner == document
+        by_level = [self.words[mine & (self.z == at)] for at in range(len(self.alpha))]
+        none = np.zeros(len(self.elsewhere))
+        ends = self.choices(
+            document,
+            lambda node, at: self.log_words(by_level[at], at, self.tokens(node)),
+            lambda at: self.log_words(by_level[at], at, none),
+            births=births,
+        )
+        self.enter(document, drawn(ends, chance), free)
+
+    def mixtures(self, document):
+        """{end: log probability of a document's words by the mean mixture of its path's topics}; new ones are even."""
+        placed, self.placed = self.placed, self.placed & (self.owner != document)
+        found, share = {}, self.alpha / self.alpha.sum()
+        for end in self.parents:
+            chance, node = np.zeros(len(self.elsewhere)), end
+            while node != -1:
+                own, at = self.tokens(node), self.level(node)
+                chance += share[at] * (own + self.eta[at]) / (own + self.eta[at]).sum()
+                node = self.parents[node]
+            chance += share[self.level(end) + 1 :].sum() / chance.size
+            found[end] = np.log(chance[self.words[self.owner == document]]).sum()
+        self.placed = placed
+        return found
+
+    def propose(self, document, chance, *, births):
+        """Draw a path by the mixtures; also tell them."""
+        mixed = self.mixtures(document)
+        ends = self.choices(document, lambda *_: 0.0, lambda _: 0.0, births=births)
+        return drawn([(end, log + mixed[end]) for end, log in ends], chance), mixed
+
+    def offer(self, document, free, reusable, key, number, every, *, births):
+        """Offer another path and other levels, by Metropolis and Hastings' rule."""
+        old = [node for node in self.paths[document] if self.documents(node) > 1 or node == 0][-1]
+        before, mine = self.z.copy(), self.owner == document
+        self.leave(document, free, reusable)
+        new, mixed = self.propose(document, uniform(key, number + self.z.size + document), births=births)
+        self.placed[mine] = False
+        self.enter(document, old, free)
+        stays = self.draw_levels(document, key, None)
+        self.leave(document, free, reusable)
+        self.placed[mine] = False
+        self.enter(document, new, free)
+        goes = self.draw_levels(document, key, number)
+        ratio = goes - mixed[new] - (stays - mixed[old])
+        if np.log(1.0 - uniform(key, number + every + document)) >= ratio:
+            self.leave(document, free, reusable)
+            self.z = before
+            self.enter(document, old, free)
+
+    def leave(self, document, free, reusable):
+        self.inside.remove(document)
+        for node in reversed(self.paths[document][1:]):
+            if self.documents(node) == 0:
+                del self.parents[node]
+                if node in reusable:
+                    free.append(node)
+
+    def enter(self, document, end, free):
+        path = [end]
+        while path[0] != 0:
+            path.insert(0, self.parents[path[0]])
+        while len(path) < len(self.alpha):
+            slot = free.pop()
+            self.parents[slot] = path[-1]
+            path.append(slot)
+        self.paths[document] = path
+        self.inside.add(document)
+
+    def draw_levels(self, document, key, number):
+        """Draw levels token by token, or leave them (number None); the sum of the logs of their weights."""
+        path, logs = self.paths[document], 0.0
+        for token in np.flatnonzero(self.owner == document):
+            self.placed[token] = False
+            mine = self.z[(self.owner == document) & self.placed]
+            sizes = np.bincount(mine, minlength=len(self.alpha))
+            have = [self.tokens(node) for node in path]
+            word = [(one[self.words[token]] + eta) for one, eta in zip(have, self.eta, strict=True)]
+            total = [one.sum() + one.size * eta for one, eta in zip(have, self.eta, strict=True)]
+            weights = (self.alpha + sizes) * np.array(word) / np.array(total)
+            logs += np.log(weights.sum())
+            if number is not None:
+                self.z[token] = pick(weights, uniform(key, number + int(token)))
+            self.placed[token] = True
+        return logs
+
+    def of_nodes(self, upto):
+        """{node: the documents that pass it} of a level."""
+        found = {}
+        for document in sorted(self.inside):
+            found.setdefault(self.paths[document][upto], []).append(document)
+        return dict(sorted(found.items()))
+
+    def log_joint(self):
+        """log p(w, z, c | alpha, eta, gamma) of the tree as it is, with all other shards' documents."""
+        found, none = 0.0, np.zeros(len(self.elsewhere))
+        for node in self.parents:
+            own = self.tokens(node)
+            found += self.log_words(np.repeat(np.arange(own.size), own.astype(int)), self.level(node), none)
+            passing = self.documents(node)
+            if self.level(node) < len(self.alpha) - 1 and passing:
+                found += gammaln(self.gamma) - gammaln(self.gamma + passing)
+            if node:
+                found += np.log(self.gamma) + gammaln(passing)
+        for document in self.inside:
+            sizes = np.bincount(self.z[self.owner == document], minlength=len(self.alpha))
+            found += (gammaln(self.alpha + sizes) - gammaln(self.alpha)).sum()
+        return found
+
+    def exchange(self, members, upto):
+        """Exchange the levels `upto` - 1 and `upto` of some documents."""
+        mine = np.isin(self.owner, members)
+        one, other = mine & (self.z == upto), mine & (self.z == upto - 1)
+        self.z[one], self.z[other] = upto - 1, upto
+
+    def hang(self, node, members, upto, place, free):
+        """Let a node hang at a place, with all its documents."""
+        path = [place]
+        while path[0] != 0:
+            path.insert(0, self.parents[path[0]])
+        while len(path) < upto:
+            slot = free.pop()
+            self.parents[slot] = path[-1]
+            path.append(slot)
+        self.parents[node] = path[-1]
+        for document in members:
+            self.paths[document][:upto] = path
+
+
+def hang_nodes(offsets, position, counts, key, alpha, eta, gamma, births, known, free, reusable, parents, elsewhere,
+               others, paths, z):  # fmt: skip
+    """Where nodes hang, each drawn by the joint probability of everything; as `sweep` otherwise."""
+    owner, words = tokens_of(offsets, position, counts)
+    tree, free = Tree(parents, elsewhere, others, paths, z, words, owner, alpha, eta, gamma), list(free)
+    slots = len(others)
+    for upto in range(2, len(alpha)):
+        for node, members in tree.of_nodes(upto).items():
+            route, mine = tree.paths[members[0]][:upto], others[node] == 0 and (node in reusable or not known)
+            up = route[-1]
+            only = mine and tree.documents(up) == len(members) and (up in reusable or not known)
+            if only and uniform(key, slots + node) < 0.5:
+                before = tree.log_joint()
+                tree.exchange(members, upto)
+                if np.log(1.0 - uniform(key, 2 * slots + node)) >= tree.log_joint() - before:
+                    tree.exchange(members, upto)
+            alone = any(tree.documents(one) == len(members) for one in route[1:])
+            if not mine or (births and len(free) < upto - 1) or (alone and not births):
+                continue
+            gone = [one for one in reversed(route[1:]) if tree.documents(one) == len(members)]
+            for one in gone:
+                del tree.parents[one]
+                free += [one] if one in reusable else []
+            below = {one for one in tree.parents if one == node or node in above(tree.parents, one)}
+            level = {one: -1 if one in below else tree.level(one) for one in tree.parents}
+            places = sorted((at, one) for one, at in level.items() if 0 <= at < upto and (births or at == upto - 1))
+            logs = []
+            for _, place in places:
+                state = dict(tree.parents), {d: list(path) for d, path in tree.paths.items()}
+                tree.hang(node, members, upto, place, [-10 - one for one in range(upto)])
+                logs.append(tree.log_joint())
+                tree.parents, tree.paths = state
+            chances = np.exp(np.array(logs) - max(logs))
+            tree.hang(node, members, upto, places[pick(chances, uniform(key, node))][1], free)
+    found = np.array([tree.paths[d] for d in range(len(paths))]).reshape(len(paths), len(alpha))
+    return found, tree.z, tree.parents, free
+
+
+def above(parents, node):
+    """The nodes above one."""
+    return [] if parents[node] not in parents else [parents[node], *above(parents, parents[node])]
+
+
+def drawn(ends, chance):
+    """One of (end, log weight); None if there is none."""
+    logs = np.array([log for _, log in ends])
+    return ends[pick(np.exp(logs - logs.max()), chance)][0] if ends else None
+
+
+def sweep(
+    offsets, position, counts, key, alpha, eta, gamma, births, apart, turn, free, parents, elsewhere, others, paths, z
+):
+    """One pass; `elsewhere` are other shards' words at each slot, `others` their documents.
+
+    Returns the paths, z, the parents and the slots that are left.
+    """
+    owner, words = tokens_of(offsets, position, counts)
+    tree = Tree(parents, elsewhere, others, paths, z, words, owner, alpha, eta, gamma)
+    free, reusable, every = list(free), set(free), z.size + len(offsets) - 1
+    for document in range(len(offsets) - 1):
+        times = range(1)
+        if document not in tree.inside:
+            times = range(1, 4)
+            end = 0
+            if not (apart and births):
+                end, _ = tree.propose(document, uniform(key, every + z.size + document), births=births)
+            if end is None:
+                continue
+            tree.enter(document, end, free)
+            tree.draw_levels(document, key, every)
+        for time in times:
+            first = time * (2 * every + len(offsets) - 1)
+            if births or all(tree.documents(node) > 1 for node in tree.paths[document][1:]):
+                if (document + time + turn) % 8 == 0:
+                    tree.offer(document, free, reusable, key, first + every, every, births=births)
+                tree.draw_path(document, free, reusable, uniform(key, first + z.size + document), births=births)
+            tree.draw_levels(document, key, first)
+    found = np.array([tree.paths[d] for d in range(len(paths))]).reshape(len(paths), len(alpha))
+    return found, tree.z, tree.parents, free
+
+
+def tally_cells(row, level, levels):
+    """{(level, count): cells} of the cells that hold something."""
+    found = {}
+    for (_, node), count in np.ndenumerate(row):
+        if count > 0 and 0 <= level[node] < levels:
+            key = int(level[node]), int(count)
+            found[key] = found.get(key, 0) + 1
+    return found
+
+
+def fold_documents(offsets, position, counts, alpha, phi, log_prior, paths):
+    """The path of each document, and its expected tokens by level."""
+    chosen, mean = [], []
+    for first, last in zip(offsets, offsets[1:], strict=False):
+        words, times = phi[position[first:last]], counts[first:last]
+        theta = alpha / alpha.sum()
+        on_paths = words[:, paths]  # (pairs, paths, levels)
+        for _ in range(4):
+            score = log_prior + times @ np.log(on_paths @ theta)
+            q = np.exp(score - score.max())
+            q /= q.sum()
+            share = on_paths * theta / (on_paths @ theta)[..., np.newaxis]
+            theta = alpha + np.einsum("c,m,mcl->l", q, times, share)
+            theta = theta / theta.sum()
+        best = int(score.argmax())
+        for _ in range(20):
+            share = on_paths[:, best] * theta
+            expected = times @ (share / share.sum(axis=1, keepdims=True))
+            theta = (alpha + expected) / (alpha.sum() + expected.sum())
+        chosen.append(best)
+        mean.append(expected)
+    return np.array(chosen), np.array(mean)
