@@ -52,7 +52,7 @@ def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
 
 def blank(words: int, globals: Arrays) -> Arrays:
     """Make the rows of `words` words before any document has been seen."""
-    return {"word_node": np.zeros((words, globals["node_parent"].size))}
+    return {"word_topic": np.zeros((words, globals["node_parent"].size))}
 
 
 def level_priors(globals: Arrays, depth: int) -> tuple[Vector, Vector]:
@@ -71,7 +71,7 @@ class _Topics:
     def __init__(self, globals: Arrays, tree: Tree, rows: Arrays, totals: Vector) -> None:
         words = float(globals["vocabulary"])
         self.alpha, eta = level_priors(globals, tree.depth)
-        prior, counted = eta[tree.level], rows["word_node"][:, tree.columns]
+        prior, counted = eta[tree.level], rows["word_topic"][:, tree.columns]
         counted = np.ascontiguousarray(counted)
         if globals["point"]:
             self.log_outside = np.full(tree.depth, -np.log(words))
@@ -142,7 +142,7 @@ def sweep(
     local : Arrays
         ``document_level`` and, in the factorised form, ``pair_level``, q(z).
     rows : Arrays
-        ``word_node`` of the shard's words.
+        ``word_topic`` of the shard's words.
     globals : Arrays
         As the iteration began.
     stream : Stream
@@ -153,7 +153,7 @@ def sweep(
     local : Arrays
         The new one.
     delta : Delta
-        Fresh ``word_node``; ``ends`` (sum_n q(c_n = c) by column), ``alike`` (sum_n q(c_n = i) q(c_n = j)), ``bound``,
+        Fresh ``word_topic``; ``ends`` (sum_n q(c_n = c) by column), ``alike`` (sum_n q(c_n = i) q(c_n = j)), ``bound``,
         ``log_theta`` and ``occupied``, ``documents`` and ``tokens``; ``drawn``, by address, an end drawn from q(c_n) of
         the documents at which the tree may grow.
     """
@@ -162,7 +162,7 @@ def sweep(
         return local, _seeds(shard, globals, stream)
     tree = ahead(globals)
     topics = _Topics(
-        globals, tree, {"word_node": moved(rows["word_node"], globals)}, moved(globals["node_tokens"], globals)
+        globals, tree, {"word_topic": moved(rows["word_topic"], globals)}, moved(globals["node_tokens"], globals)
     )
     there = _joined(shard, globals, stream)
     part, own = (shard, local) if there.all() else _part(shard, local, there)
@@ -178,7 +178,7 @@ def sweep(
     if not globals["factorised"]:  # there the kernel has left out what q(z) makes of E[log w]
         bound -= float((found.row_node * topics.log).sum())
     parts = {
-        "word_node": fresh(by_word, "word", "node"),
+        "word_topic": fresh(by_word, "word", "node"),
         "ends": fresh(q_sums, "node"),
         "alike": fresh(products_of_ends(after, tree.parents.size), "node", "other"),
         "bound": fresh(bound),
@@ -293,7 +293,7 @@ def _seeds(shard: Shard, globals: Arrays, stream: Stream) -> Delta:
         for column in globals["seed_columns"][place[document]]:
             if column > 0:
                 by_word[shard.position[pairs], column] += shard.counts[pairs]
-    return Delta({"word_node": fresh(by_word, "word", "node")}, {"word": shard.words})
+    return Delta({"word_topic": fresh(by_word, "word", "node")}, {"word": shard.words})
 
 
 def _drawn(
@@ -327,7 +327,7 @@ def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     block : Arrays
         The rows so far.
     delta : Delta
-        Fresh ``word_node``; its word ids count from the block's first word. Words that it does not have are in no
+        Fresh ``word_topic``; its word ids count from the block's first word. Words that it does not have are in no
         document.
     globals : Arrays
         As the iteration began; ``wanted_first`` and ``wanted_second`` are pairs of columns to compare.
@@ -341,12 +341,12 @@ def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
         sum_w (eta + n) log(eta + n); ``log_phi``, sum_w psi(eta + n); ``moved``; where they are wanted ``roots``
         (sum_w sqrt(n_iw n_jw)) and ``gains`` of the pairs.
     """
-    before = block["word_node"]
+    before = block["word_topic"]
     after = np.zeros(before.shape)
     if bool(globals["seeding"]):  # besides what is there
         after += moved(before, globals)
-    if "word_node" in delta:
-        after[delta.ids["word"]] += delta["word_node"]
+    if "word_topic" in delta:
+        after[delta.ids["word"]] += delta["word_topic"]
     tree = ahead(globals)
     prior = column_priors(globals, tree)
     told: dict[str, Part] = {
@@ -367,7 +367,7 @@ def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
         gain = np.zeros(first.size)
         nodes.together(after, first, second, np.maximum(prior[first], 0.0), gain)
         told["gains"] = fresh(gain, "pair")
-    return {"word_node": after}, Delta(told)
+    return {"word_topic": after}, Delta(told)
 
 
 def _node_sums(counts: Vector, tree: Tree, prior: Vector, globals: Arrays) -> Vector:
@@ -438,7 +438,7 @@ def _ends(local: Arrays) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], 
 def _means(rows: Arrays, globals: Arrays, tree: Tree) -> Vector:
     prior = column_priors(globals, tree)[tree.columns]
     total = globals["node_tokens"][tree.columns] + float(globals["vocabulary"]) * prior
-    found: Vector = (rows["word_node"][:, tree.columns] + prior) / total
+    found: Vector = (rows["word_topic"][:, tree.columns] + prior) / total
     return found
 
 
@@ -452,7 +452,7 @@ def _theta(local: Arrays, globals: Arrays) -> Vector:
 def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
     """Give E[w_i] of the words at hand by column, and each column's ``topic_parent``."""
     tree = swept(globals)
-    found = np.full((len(rows["word_node"]), tree.parents.size), 1.0 / float(globals["vocabulary"]))
+    found = np.full((len(rows["word_topic"]), tree.parents.size), 1.0 / float(globals["vocabulary"]))
     found[:, tree.columns] = _means(rows, globals, tree)
     return {"word_topic": found, "topic_parent": tree.parents}
 
@@ -524,7 +524,7 @@ def _warm_start(shard: Shard, globals: Arrays, warm: Arrays) -> tuple[Arrays, De
     if shard.number == 0:  # told once: deltas add
         parent[: tree.parents.size] = tree.parents - FREE
     parts = {
-        "word_node": fresh(by_word, "word", "node"),
+        "word_topic": fresh(by_word, "word", "node"),
         "warm_parent": fresh(parent, "node"),
         "ends": fresh(ends, "node"),
     }

@@ -13,9 +13,10 @@ from pydantic import Field, field_validator, model_validator
 from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln
 
-from collapsar.pipeline import dirichlet, nested
+from collapsar.pipeline import dirichlet, drawing, nested, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.nested import Moves
+from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.ncrp import ALL, column_priors
 from collapsar.workers.streams import Stream
@@ -31,6 +32,7 @@ FIRST_MERGES = 4  # sweeps before leaves are compared
 EVERY = 5  # iterations between two comparisons of siblings
 FIRST_DOCUMENTS = 8  # that enter first in a gradual start
 NEAREST = 3  # siblings that a node is compared with
+PLANTED = 1e9  # tokens of a tree to simulate from: so many that no prior shows
 MOVES = "grown", "pruned", "merged"
 ALPHAS, ETAS = (50.0, 20.0, 10.0), (0.2, 0.1)  # defaults: of the first levels; above the leaves, and of them
 
@@ -87,8 +89,11 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
     compare: bool = Field(
         True, description="whether siblings whose evidence is larger together become one, every fifth iteration"
     )
+    branching: tuple[int, ...] = Field(
+        (3,), description="to simulate from: children of each node, one number for all levels but the last, or a list"
+    )
 
-    @field_validator("alpha", "eta")
+    @field_validator("alpha", "eta", "branching")
     @classmethod
     def _above_zero(cls, values: tuple[float, ...]) -> tuple[float, ...]:
         if any(not value > 0 for value in values):
@@ -101,6 +106,8 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
             raise ValueError(f"alpha: expected {self.depth} values, one a level, found {len(self.alpha)}")
         if self.eta and len(self.eta) not in (1, self.depth):
             raise ValueError(f"eta: expected 1 value or {self.depth}, one a level, found {len(self.eta)}")
+        if len(self.branching) not in (1, self.depth - 1):
+            raise ValueError(f"branching: expected 1 value or {self.depth - 1}, found {len(self.branching)}")
         if "eta" in self.learn and self.topics == "point":
             raise ValueError("learn: eta can be learned with topics 'dirichlet' alone")
         if self.max_nodes < self.depth:
@@ -497,7 +504,46 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     columns = nested.depth_first(tree, globals["node_passes"])
     prior = column_priors(globals, tree)[columns]
     tokens = globals["node_tokens"][columns]
-    mean = (block["word_node"][:, columns] + prior) / (tokens + float(globals["vocabulary"]) * prior)
+    mean = (block["word_topic"][:, columns] + prior) / (tokens + float(globals["vocabulary"]) * prior)
     top = np.argsort(-mean, axis=0, kind="stable")[:count].T
     share = tokens / max(tokens.sum(), 1e-300)
     return Description(columns, share, top, np.take_along_axis(mean.T, top, axis=1), parent=tree.parents[columns])
+
+
+def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
+    """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
+    parents = tallies.planted([int(one) for one in np.resize(config.branching, config.depth - 1)])
+    tree = Tree(parents, config.depth)
+    share = 1.0 / np.bincount(tree.levels)[tree.levels]  # of the documents
+    tokens = PLANTED * share * (config.alphas() / config.alphas().sum())[tree.levels]
+    passes = PLANTED * share
+    ends = np.where(tree.levels == tree.depth - 1, passes, 0.0)
+    sticks = nested.sticks(tree, passes, ends, config.gamma)
+    globals_ = {
+        **initialise(summary, config, stream),
+        "eta": np.full(config.depth, 1e-9 / summary.words),
+        "depth": np.array(config.depth),
+        "node_parent": parents,
+        "node_tokens": tokens,
+        "node_passes": passes,
+        "end_log": np.maximum(nested.end_logs(tree, sticks, config.gamma), -1e300),
+    }
+    return drawing.draw_topics(summary.words, tokens, summary.words * config.etas()[tree.levels], stream), globals_
+
+
+def simulate(
+    rows: Arrays,
+    globals: Arrays,
+    documents: int,
+    tokens: float,
+    stream: Stream,
+) -> tuple[Documents, npt.NDArray[np.float64]]:
+    """Draw documents: paths to all leaves are as likely, theta_n ~ Dir(alpha); give their proportions at nodes too."""
+    generator, tree = stream.generator(), swept(globals)
+    node = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
+    share = drawing.draw_proportions(np.asarray(globals["alpha"], dtype=np.float64), documents, generator)
+    theta = np.zeros((documents, tree.parents.size))
+    for level in range(tree.depth - 1, -1, -1):
+        theta[np.arange(documents), node] = share[:, level]
+        node = tree.parents[node]
+    return drawing.draw_bags(rows, int(globals["vocabulary"]), theta, tokens, generator), theta
