@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -157,7 +158,7 @@ class Ensemble:
         last = next(event for event in reversed(events) if event["event"] == "iteration")
         end = next(event for event in reversed(events) if event["event"] == "end")
         found = {"event": "member", "member": number, "seed": run.record()["seed"], "iteration": end["iteration"]}
-        score = {"score": last["score"]} if "score" in last else {}
+        score = {name: last[name] for name in ("score", "objective") if name in last}
         return {**found, "elapsed": end["elapsed"], **score, "reason": end["reason"]}
 
     def _work(self, pending: list[int]) -> None:
@@ -227,12 +228,22 @@ class Ensemble:
         problem, globals_ = self._loaded.problem(request.seed)
         return problem, self._executor, globals_
 
+    @property
+    def _chosen_by(self) -> str:
+        """What `keep` chooses by."""
+        return "objective" if self._request.heldout is None else "score"
+
     def _keep_best(self) -> None:
-        """Keep the member with the best held-out score, and remove the others."""
+        """Keep the member with the best held-out score, or objective, and remove the others."""
         record = self._target.record()
         if "kept" not in record:
-            scores = {number: self._outcome(number).get("score") for number, _ in restarts_in(self._target)}
-            best = max(scores, key=lambda number: (-1e300 if scores[number] is None else scores[number], -number))
+            outcomes = {number: self._outcome(number) for number, _ in restarts_in(self._target)}
+            values = {number: one.get(self._chosen_by) for number, one in outcomes.items()}
+            if all(value is None for value in values.values()):
+                raise OptionError(
+                    f"--keep best: the fits have no {self._chosen_by} under these options to choose by; all are kept"
+                )
+            best = max(values, key=lambda number: (-math.inf if values[number] is None else values[number], -number))
             record["kept"] = best
             self._target.rewrite(record)
         for number in range(self._request.restarts):
@@ -247,7 +258,7 @@ class Ensemble:
         if reason is None:
             outcomes = [self._outcome(number) for number in done]
             reason = "iterations" if any(one["reason"] == "iterations" for one in outcomes) else "tolerance"
-            more.update({"chosen_by": "score"} if more else {})
+            more.update({"chosen_by": self._chosen_by} if more else {})
             more.update(usage(self._executor, sum(int(one["iteration"]) for one in outcomes)))
         iterations = [(run.checkpoints.candidates()[0] or [0])[0] for _, run in members]
         end: dict[str, Any] = {"event": "end", "iteration": max(iterations, default=0), "reason": reason}

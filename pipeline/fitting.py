@@ -70,7 +70,8 @@ def fit(
     restarts : int, optional
         How many fits to make, side by side, each with a seed of its own; 0 for one that is no member of an ensemble.
     keep : {"all", "best"}, optional
-        Which of them to keep: ``best`` is the one with the best held-out score, which is no test of it then.
+        Which of them to keep: ``best`` is the one with the best held-out score, which is no test of it then, or where
+        nothing is held out the one with the best objective.
     scheduler : str, optional
         ``threads`` (worker threads in this process), ``local`` (a Dask cluster of worker processes here, with its
         dashboard), ``serial``, or a Dask scheduler's address.

@@ -87,8 +87,6 @@ class Request:
             raise OptionError(f"--keep: expected {' or '.join(KEEPS)}, found {self.keep!r}")
         if self.keep == "best" and not self.restarts:
             raise OptionError("--keep best: there is one fit only; name how many with --restarts")
-        if self.keep == "best" and self.heldout is None:
-            raise OptionError("--keep best: chooses by the held-out score, so it needs a held-out corpus (--heldout)")
         if self.warm is not None and self.restarts > 1 and not load_family(self.family).SAMPLER:
             raise OptionError(
                 f"--restarts {self.restarts}: fits of '{self.family}' that begin from one run (--warm) draw nothing, "

@@ -56,7 +56,8 @@ class Sweeps(Protocol):
         warm : Arrays, optional
             What another run, of any family, knows: ``document_topic``, float32, its proportions of the documents, shape
             (documents, topics of that run), and ``word_topic``, float32, its probabilities of the shard's words, shape
-            (words of the shard, topics of that run). It has as many topics as the option ``topics`` says, or fewer. The
+            (words of the shard, topics of that run); where that run has a tree, ``topic_parent``, int64, the parent of
+            each topic among them, -1 for the root. It has as many topics as the option ``topics`` says, or fewer. The
             start is then q ~ ``document_topic`` ``word_topic`` of document and word, and no sweep may treat it as a
             cold one.
 
@@ -118,7 +119,10 @@ class Sweeps(Protocol):
         """
 
     def probabilities(self, rows: Arrays, globals: Arrays) -> Arrays:
-        """Give ``word_topic``, float64: the probability of each word at hand under each topic, as prediction has it."""
+        """Give ``word_topic``, float64: the probability of each word at hand under each topic, as prediction has it.
+
+        Of a tree, ``topic_parent`` too, int64: the column of each column's parent, -1 for the root.
+        """
 
     def infer(self, local: Arrays, globals: Arrays) -> Arrays:
         """Give what there is to tell of documents.

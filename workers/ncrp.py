@@ -6,7 +6,7 @@ Outside the tree, q keeps the prior for every node.
 * Form ``conditional``: q(c) q(z | c) q(theta), the bound in which a path's own levels explain its words; the local
   state is the expected tokens by level of each document.
 * Form ``factorised``: q(c) q(z) q(theta) of the paper; the local state has q(z) of each pair besides.
-* Topics ``dirichlet``: q(w_i) = Dir(eta + n_i). Topics ``point``: w_i is the most probable under a Dir(eta + 1)
+* Posterior ``dirichlet``: q(w_i) = Dir(eta + n_i). Posterior ``point``: w_i is the most probable under a Dir(eta + 1)
   prior, (eta + n_iw) / (W eta + n_i), nodes outside being uniform, where that prior has its mode: counts weigh as
   they do in a prediction, while exp(E[log w]) of the Dirichlet takes half a token off each.
 
@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma, gammaln, xlogy
 
+from collapsar.storage.errors import OptionError
 from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
 from collapsar.workers.addresses import addresses, smallest
@@ -41,6 +42,7 @@ Vector = npt.NDArray[np.float64]
 MOST_ENDS, LEAST_SHARE = 16, 1e-3  # ends that a document's list holds, and the least q(c) of one
 FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 30, 1e-3  # over unseen documents; tokens
 ALL = np.iinfo(np.int64).max  # limit of addresses under which all documents are
+PORTION = 1 << 14  # pairs of a warm start at a time
 TINY = 1e-290  # least chance of a word: its inverse is still a number
 
 
@@ -337,7 +339,7 @@ def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     block : Arrays
         The new rows.
     delta : Delta
-        Fresh ``node_tokens``; ``node_sum``, of topics of kind ``dirichlet`` sum_w log G(eta + n) / G(eta), of ``point``
+        Fresh ``node_tokens``; ``node_sum``, of posterior ``dirichlet`` sum_w log G(eta + n) / G(eta), of ``point``
         sum_w (eta + n) log(eta + n); ``log_phi``, sum_w psi(eta + n); ``moved``; where they are wanted ``roots``
         (sum_w sqrt(n_iw n_jw)) and ``gains`` of the pairs.
     """
@@ -500,32 +502,37 @@ def lengths(local: Arrays) -> Arrays:
 
 
 def _warm_start(shard: Shard, globals: Arrays, warm: Arrays) -> tuple[Arrays, Delta]:
-    """Count the words of each node of another tree by q(z | c) of its documents' proportions and topics."""
-    theta = np.asarray(warm["document_topic"], dtype=np.float64)
-    phi = np.asarray(warm["word_topic"], dtype=np.float64)
-    tree = Tree(np.asarray(warm["topic_parent"]), int(globals["depth"]))
-    columns = globals["node_parent"].size
-    by_word, by_level = np.zeros((shard.words.size, columns)), np.zeros((shard.documents, tree.depth))
-    ends = np.zeros(columns)
-    levels, kept = np.maximum(tree.levels, 0), np.flatnonzero(tree.levels >= 0)
-    for document in range(shard.documents):
-        pairs = slice(shard.offsets[document], shard.offsets[document + 1])
-        weight = theta[document, kept] * phi[shard.position[pairs]][:, kept] + 1e-300
+    """Count the words of each node of another tree by q(z) ~ theta phi of its documents; a path is its largest leaf's.
+
+    Raises `OptionError` where the other run has no tree, one of another depth, or one with too many nodes.
+    """
+    depth, columns = globals["alpha"].size, globals["node_parent"].size
+    if "topic_parent" not in warm:
+        raise OptionError("--warm: the family 'ncrp' begins from trees alone, and the run has flat topics")
+    tree = Tree(np.asarray(warm["topic_parent"], dtype=np.int64), depth)
+    if tree.columns.size != tree.parents.size or not (tree.level == depth - 1).any():
+        raise OptionError(f"--warm: expected a tree of depth {depth}, as --depth says")
+    if tree.columns.size > columns:
+        raise OptionError(f"--warm: a tree of {tree.columns.size} nodes needs --max-nodes {tree.columns.size} or more")
+    theta, phi = (np.asarray(warm[name], dtype=np.float64) for name in ("document_topic", "word_topic"))
+    owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
+    by_word, by_level = np.zeros((shard.words.size, columns)), np.zeros((shard.documents, depth))
+    for first in range(0, shard.pairs, PORTION):
+        pairs = slice(first, min(first + PORTION, shard.pairs))
+        weight = theta[owner[pairs]] * phi[shard.position[pairs]] + TINY
         weight *= (shard.counts[pairs] / weight.sum(axis=1))[:, np.newaxis]
-        by_word[np.ix_(shard.position[pairs], kept)] += weight
-        np.add.at(by_level[document], levels[kept], weight.sum(axis=0))
-        leaves = np.where(tree.levels[kept] == tree.depth - 1, theta[document, kept], 0.0)
-        ends[kept[np.argmax(leaves)] if leaves.any() else 0] += 1.0
+        np.add.at(by_word[:, : tree.parents.size], shard.position[pairs], weight)
+        for level in range(depth):
+            np.add.at(by_level[:, level], owner[pairs], weight[:, tree.levels == level].sum(axis=1))
+    leaves = np.flatnonzero(tree.levels == depth - 1)
+    ends = np.bincount(leaves[np.argmax(theta[:, leaves], axis=1)], minlength=columns).astype(np.float64)
     local: dict[str, npt.NDArray[Any]] = {"document_level": by_level, **_no_lists(shard.documents)}
     if globals["factorised"]:
         share = (by_level + 1e-9) / (by_level + 1e-9).sum(axis=1, keepdims=True)
-        local["pair_level"] = np.repeat(share, np.diff(shard.offsets), axis=0).astype(np.float32)
-    parent = np.full(columns, 0.0)
+        local["pair_level"] = share[owner].astype(np.float32)
+    parent = np.zeros(columns)
     if shard.number == 0:  # told once: deltas add
         parent[: tree.parents.size] = tree.parents - FREE
-    parts = {
-        "word_topic": fresh(by_word, "word", "node"),
-        "warm_parent": fresh(parent, "node"),
-        "ends": fresh(ends, "node"),
-    }
-    return local, Delta(parts, {"word": shard.words})
+    parts = {"word_topic": by_word, "warm_parent": parent, "ends": ends}
+    dims = {"word_topic": ("word", "node"), "warm_parent": ("node",), "ends": ("node",)}
+    return local, Delta({name: fresh(values, *dims[name]) for name, values in parts.items()}, {"word": shard.words})

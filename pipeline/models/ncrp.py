@@ -57,14 +57,14 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
     eta: tuple[float, ...] = Field(
         (),
         description="Dirichlet parameter of each word in a node's topic, one value or one a level; by itself 0.2, and "
-        "0.1 for leaves, with topics 'point', and 1 with topics 'dirichlet'",
+        "0.1 for leaves, with posterior 'point', and 1 with posterior 'dirichlet'",
     )
     gamma: float = Field(1.0, gt=0, description="concentration of each node's children")
     form: Literal["conditional", "factorised"] = Field(
         "conditional",
         description="conditional: q(c) q(z | c), the tighter bound; factorised: q(c) q(z), that of Wang and Blei",
     )
-    topics: Literal["point", "dirichlet"] = Field(
+    posterior: Literal["point", "dirichlet"] = Field(
         "point",
         description="point: each topic at its most probable, which predicts better; dirichlet: a posterior of each, as "
         "Wang and Blei have it, which uses fewer nodes",
@@ -74,7 +74,7 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
         description="clustering: leaves from documents, compared and put into groups; gradual: documents enter by and "
         "by, twice as many an iteration, and some begin new paths, as Wang and Blei have it",
     )
-    learn: tuple[Learned, ...] = Field((), description="what is learned: alpha, eta (of topics 'dirichlet'), gamma")
+    learn: tuple[Learned, ...] = Field((), description="what is learned: alpha, eta (of posterior 'dirichlet'), gamma")
     document_sweeps: int = Field(1, ge=1, description="passes over a document in an iteration")
     grow: int | None = Field(
         None,
@@ -108,8 +108,8 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
             raise ValueError(f"eta: expected 1 value or {self.depth}, one a level, found {len(self.eta)}")
         if len(self.branching) not in (1, self.depth - 1):
             raise ValueError(f"branching: expected 1 value or {self.depth - 1}, found {len(self.branching)}")
-        if "eta" in self.learn and self.topics == "point":
-            raise ValueError("learn: eta can be learned with topics 'dirichlet' alone")
+        if "eta" in self.learn and self.posterior == "point":
+            raise ValueError("learn: eta can be learned with posterior 'dirichlet' alone")
         if self.max_nodes < self.depth:
             raise ValueError(f"max_nodes: expected at least {self.depth}, a node a level")
         return self
@@ -127,7 +127,7 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
         """Return eta of each level."""
         if self.eta:
             return np.array(self.eta if len(self.eta) > 1 else self.eta * self.depth)
-        if self.topics == "dirichlet":
+        if self.posterior == "dirichlet":
             return np.ones(self.depth)
         return np.array([ETAS[0]] * (self.depth - 1) + [ETAS[1]])
 
@@ -149,7 +149,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "eta": config.etas(),
         "gamma": np.array(config.gamma),
         "factorised": np.array(config.form == "factorised"),
-        "point": np.array(config.topics == "point"),
+        "point": np.array(config.posterior == "point"),
         "learn_eta": np.array("eta" in config.learn),
         "document_sweeps": np.array(config.document_sweeps),
         "grow": np.array(config.growing()),
@@ -158,7 +158,10 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "seeds": none,
         "seed_columns": np.zeros((0, config.depth - 1), dtype=np.int64),
         "root_seeded": np.array(0),
-        "limit": np.array(2**63 // max(summary.documents, 1) * FIRST_DOCUMENTS if gradual else ALL, dtype=np.int64),
+        "limit": np.array(
+            2**63 // max(summary.documents, 1) * FIRST_DOCUMENTS if gradual and not summary.warm else ALL,
+            dtype=np.int64,
+        ),
         "seeding": np.array(0),
         "clustering": np.array(0),  # sweeps since the clusters began
         "quiet": np.array(0),  # comparisons without a merge
@@ -333,6 +336,7 @@ def _warmed(globals: Arrays, delta: Delta, config: Config) -> Arrays:
         "node_passes": passes,
         "end_log": np.maximum(end_log, -1e300),
         **_ahead(Moves(tree), end_log),
+        "limit": np.array(ALL, dtype=np.int64),
         "unsettled": np.array(0.0),
         "another_round": np.array(1.0),
     }
@@ -458,7 +462,7 @@ def _end_logs_of(moves: Moves, globals: Arrays, delta: Delta, tree: Tree) -> npt
 def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
     """Give the evidence lower bound, in nats, of the q(c), q(z) and q(theta) that the sweep has made.
 
-    q(v) and q(w) are the best for these. With topics 'point' it is a bound of the log likelihood of the topics and the
+    q(v) and q(w) are the best for these. With posterior 'point' it is a bound of the log likelihood of the topics and the
     penalty eta sum_w log(W w_iw) of each.
 
     Parameters

@@ -184,12 +184,23 @@ def test_the_best_member__is_kept_alone(small, single, tmp_path):
     resume(tmp_path / "run")  # nothing is left to do
     with pytest.raises(OptionError, match=f"only its best member is left.*members/{best:03d}"):
         resume(tmp_path / "run", iterations=9)
-    for more, text in (
-        ({"restarts": 0}, "name how many with --restarts"),
-        ({"heldout": None}, "needs a held-out corpus"),
-    ):
-        with pytest.raises(OptionError, match=text):
-            fit(small[0], tmp_path / "other", **{**given, **more})
+    with pytest.raises(OptionError, match="name how many with --restarts"):
+        fit(small[0], tmp_path / "other", **{**given, "restarts": 0})
+
+
+def test_the_best_member__has_the_best_objective_where_nothing_is_held_out(small, tmp_path):
+    given = {"family": "vb-lda", "topics": 4, "iterations": 6, "seed": 4, "restarts": 3}
+    fit(small[0], tmp_path / "all", **given)
+    ends = [Run(tmp_path / f"all/members/{number:03d}").events() for number in range(3)]
+    values = [[event for event in events if event["event"] == "iteration"][-1]["objective"] for events in ends]
+    fit(small[0], tmp_path / "run", keep="best", **given)
+    end = Run(tmp_path / "run").events()[-1]
+    assert (end["kept"], end["chosen_by"]) == (int(np.argmax(values)), "objective")
+    assert [path.name for path in (tmp_path / "run/members").iterdir()] == [f"{end['kept']:03d}"]
+    given = {"family": "lda", "topics": 4, "iterations": 2, "restarts": 2, "keep": "best"}
+    with pytest.raises(OptionError, match="no objective under these options"):  # of order 0
+        fit(small[0], tmp_path / "none", **given)
+    assert len(list((tmp_path / "none/members").iterdir())) == 2
 
 
 def test_what_makes_no_ensemble__is_refused(small, tmp_path):
