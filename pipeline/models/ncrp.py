@@ -43,12 +43,12 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
     """Options of the family."""
 
     depth: int = Field(3, ge=2, le=8, description="levels L of the tree; a document has one path of so many nodes")
-    max_nodes: int = Field(256, ge=2, le=4096, description="most nodes that the tree may have")
+    max_nodes: int = Field(400, ge=2, le=4096, description="most nodes that the tree may have")
     leaves: int | None = Field(
         None,
         ge=1,
-        description="documents from which clusters begin, which become leaves; by itself a third of the documents, "
-        "at most 200 and four fifths of max_nodes (in a gradual start: half of it)",
+        description="documents from which clusters begin, which become leaves; by itself half of the documents, "
+        "at most 300 and four fifths of max_nodes (in a gradual start: half of it)",
     )
     alpha: tuple[float, ...] = Field(
         (),
@@ -135,7 +135,7 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
 def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any document has been seen: a root alone, and how many leaves shall begin."""
     columns = config.max_nodes
-    leaves = config.leaves or min(200, -(-summary.documents // 3))
+    leaves = config.leaves or min(300, -(-summary.documents // 2))
     gradual = config.start == "gradual"
     most = columns // 2 if gradual else (columns - 1) * 4 // 5
     root = Tree(nested.first_tree(columns, 0).parents, config.depth if gradual else 2)

@@ -1,0 +1,111 @@
+"""The two experiments of Wang and Blei (2009), beside the paper's figures.
+
+``python -m tests.benchmarks.trees jacm CORPUS OUT`` makes Table 1's column on JACM abstracts, five-fold, in-document;
+``python -m tests.benchmarks.trees digits TRAIN TEST OUT`` makes Table 2 on the optical digits, with PCA beside it.
+Corpora are folders as `collapsar ingest` makes them. What lies in OUT already is not made again.
+"""
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+from collapsar.pipeline import Corpus, evaluate, fit, split, topics
+from collapsar.storage.run import Run
+
+PRIOR = {"depth": 3, "eta": (1.0,), "alpha": (50.0, 20.0, 10.0), "gamma": 1.0}
+PAPER = {"variational": -5.433, "Gibbs": -5.392}
+RESTARTS, SAMPLES, LAG, SWEEPS = 5, 30, 10, 1000
+DIGITS = {  # depth: nodes, and reconstruction errors of HCA and PCA on the training and the test part
+    2: (9, 631.6, 699.4, 863.0, 878.5),
+    3: (14, 559.8, 585.6, 722.3, 727.7),
+    4: (18, 463.4, 506.1, 621.0, 633.0),
+    5: (22, 384.8, 461.8, 553.0, 564.2),
+}
+
+
+def fitted(corpus, out, **options):
+    """A run, made unless it is there, and the seconds that it took."""
+    began = time.perf_counter()
+    if not Run(out).model.exists("model.json") and not (Path(out) / "members").exists():
+        fit(corpus, out, **options)
+    return out, time.perf_counter() - began
+
+
+def jacm(corpus, out):
+    """Print, fold by fold, in-document scores of both families under the paper's prior."""
+    print("fold  variational  nodes  seconds   Gibbs  nodes  seconds  (in-document, nats a token)")
+    found = {"variational": [], "Gibbs": []}
+    for fold in range(5):
+        train, test = out / f"train-{fold}", out / f"test-{fold}"
+        if not train.exists():
+            split(corpus, train, test, folds=5, fold=fold, seed=1)
+        own = {"restarts": RESTARTS, "keep": "best", "iterations": 100, "tolerance": 1e-5, "stop_on": "objective"}
+        runs = {
+            "variational": {"family": "ncrp", "posterior": "dirichlet", "compare": False, **own},
+            "Gibbs": {
+                "family": "gibbs-ncrp",
+                "learn": (),
+                "iterations": SWEEPS,
+                "samples": SAMPLES,
+                "sample_every": LAG,
+            },
+        }
+        line = f"{fold:4d}"
+        for name, options in runs.items():
+            run, seconds = fitted(train, out / f"{name}-{fold}", **PRIOR, **options)
+            score = evaluate(run, in_document=test)
+            found[name].append(score.score)
+            line += f"  {score.score:11.4f}  {len(topics(run)):5d}  {seconds:7.1f}"
+        print(line, flush=True)
+        print("      root:", " ".join(word for word, _ in topics(out / f"variational-{fold}")[0].words))
+    for name, scores in found.items():
+        error = statistics.stdev(scores) / len(scores) ** 0.5
+        print(f"{name}: {statistics.mean(scores):.4f} +- {error:.4f} (the paper: {PAPER[name]})")
+    print("defined as", score.definition)
+
+
+def values_of(corpus):
+    """All vectors of a corpus."""
+    return np.concatenate([reference.load().values for reference in Corpus(corpus).references])
+
+
+def principal(train, test, components):
+    """Mean squared error of a projection on the first principal components."""
+    mean = train.mean(axis=0)
+    basis = np.linalg.svd(train - mean, full_matrices=False)[2][:components]
+    return [float((((one - mean) - (one - mean) @ basis.T @ basis) ** 2).sum(axis=1).mean()) for one in (train, test)]
+
+
+def digits(train, test, out):
+    """Print reconstruction errors, ours in both forms, the paper's, and those of PCA."""
+    own = values_of(train), values_of(test)
+    print("depth  form         nodes  seconds  train   test  (the paper: nodes, train, test)    PCA train, test")
+    for depth, (nodes, *paper) in DIGITS.items():
+        flat = principal(*own, depth)
+        for form in ("conditional", "factorised"):
+            options = {"family": "hca", "depth": depth, "max_nodes": nodes, "form": form, "iterations": 60}
+            run, seconds = fitted(train, out / f"{form}-{depth}", **options)
+            errors = [evaluate(run, unseen=one).reconstruction_error for one in (train, test)]
+            there = len(topics(run))
+            line = f"{depth:5d}  {form:11s}  {there:5d}  {seconds:7.1f}  {errors[0]:5.1f}  {errors[1]:5.1f}"
+            print(f"{line}  ({nodes}, {paper[0]}, {paper[1]})    {flat[0]:.1f}, {flat[1]:.1f}", flush=True)
+    print("defined as", evaluate(run, unseen=test).definition)
+
+
+def main():
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    which = parser.add_subparsers(dest="which", required=True)
+    for name, arguments in (("jacm", ("corpus", "out")), ("digits", ("train", "test", "out"))):
+        command = which.add_parser(name)
+        for argument in arguments:
+            command.add_argument(argument, type=Path)
+    given = vars(parser.parse_args())
+    {"jacm": jacm, "digits": digits}[given.pop("which")](**given)
+
+
+if __name__ == "__main__":
+    main()
