@@ -32,7 +32,7 @@ from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels import nodes
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.levels import sweep_levels
-from collapsar.workers.kernels.paths import sweep_paths
+from collapsar.workers.kernels.paths import LOWEST, sweep_paths
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import FREE, Tree, ahead, deepened, level_sums, moved, swept
 
@@ -40,7 +40,6 @@ Vector = npt.NDArray[np.float64]
 
 MOST_ENDS, LEAST_SHARE = 16, 1e-3  # ends that a document's list holds, and the least q(c) of one
 FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 30, 1e-3  # over unseen documents; tokens
-TINY = 1e-290  # least chance of a word: its inverse is still a number
 
 
 def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
@@ -175,7 +174,7 @@ def sweep(
     by_word[:, tree.columns] = found.row_node
     bound = found.bound - float(found.ends @ globals["next_end_log"][tree.columns])
     if not globals["factorised"]:  # there the kernel has left out what q(z) makes of E[log w]
-        bound -= float((found.row_node * topics.log).sum())
+        bound -= float((found.row_node * np.maximum(topics.log, np.log(LOWEST))).sum())
     parts = {
         "word_node": fresh(by_word, "word", "node"),
         "ends": fresh(q_sums, "node"),
@@ -225,7 +224,7 @@ class _Swept:
             sweep_levels(*pairs, *given, passes, LEAST_SHARE, self.document_level, self.pair_level, *made)
         else:
             levels = np.ascontiguousarray(deepened(local["document_level"], topics.alpha))
-            chance, beyond = np.maximum(np.exp(topics.log), TINY), np.maximum(np.exp(topics.log_outside), TINY)
+            chance, beyond = np.maximum(np.exp(topics.log), LOWEST), np.maximum(np.exp(topics.log_outside), LOWEST)
             given = chance, tree.parent, tree.level, end_log, beyond, topics.alpha, levels
             sweep_paths(*pairs, *given, passes, tolerance, LEAST_SHARE, self.document_level, *made)
         self.bound = float(sums[0])

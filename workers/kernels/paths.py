@@ -34,6 +34,7 @@ Array = npt.NDArray[Any]
 
 LEAST = 2.0**-60  # share of an end below which it changes no sum in double precision
 ROOM = 600.0  # nats that a product of chances may be away from one
+LOWEST = 1e-145  # least chance of a word at a node, and of a level: products of the two still have an inverse
 
 
 @helper
@@ -84,14 +85,15 @@ def softmax(score: Array, q: Array) -> float:
 
 @helper
 def keep_largest(q: Array, share: float, ends: Array, masses: Array) -> None:
-    """Fill a document's list with the ends of at least a share, the largest first; -1 where there are no more."""
+    """Fill a document's list with the largest end and others of at least a share; -1 where there are no more."""
     last = math.inf
     before = -1
     for place in range(ends.size):
-        best, found = share, -1
+        least = share if place > 0 else 0.0  # none may have the share where there are many
+        best, found = least, -1
         for end in range(q.size):
             behind = q[end] < last or (q[end] == last and end > before)
-            if behind and q[end] >= share and (found < 0 or q[end] > best):
+            if behind and q[end] >= least and (found < 0 or q[end] > best):
                 best, found = q[end], end
         ends[place] = found
         masses[place] = best if found >= 0 else 0.0
@@ -108,6 +110,7 @@ def _thetas(gamma: Array, logs: Array, theta: Array, outside: Array, beyond: Arr
     log_levels(gamma, logs)
     depth = gamma.size
     for k in range(depth):
+        logs[k] = max(logs[k], math.log(LOWEST))
         theta[k] = math.exp(logs[k])
     beyond[depth - 1] = 0.0
     for k in range(depth - 1, 0, -1):
@@ -250,7 +253,7 @@ def sweep_paths(
     position, counts : int32, shape (pairs,)
         Row and count of each pair.
     word_node : float64, shape (shard words, nodes)
-        exp(E[log w]), or w itself; above zero.
+        exp(E[log w]), or w itself; at least `LOWEST`.
     parent, level : int64, shape (nodes,)
         Place of each node's parent, and its level.
     end_log : float64, shape (nodes,)
@@ -266,7 +269,7 @@ def sweep_paths(
     tolerance : float
         A document is left when fewer tokens than this have changed their level.
     share : float
-        Smallest q(c) of an end to keep in a document's list.
+        Smallest q(c) of an end to keep in a document's list, behind the largest.
     document_level : float64, shape (documents, depth)
         Filled with the expected tokens by level.
     row_node : float64, shape (shard words, nodes)
