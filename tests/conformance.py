@@ -18,6 +18,7 @@ from collapsar.pipeline.config import Limits, make_config
 from collapsar.pipeline.contract import Summary, load_family
 from collapsar.pipeline.executor import SerialExecutor
 from collapsar.pipeline.loop import run
+from collapsar.pipeline.opening import Model
 from collapsar.pipeline.state import Problem
 from collapsar.storage.errors import ClusterError, OptionError
 from collapsar.storage.run import Run
@@ -112,6 +113,7 @@ class Conformance:
     matrix: tuple[dict, ...]
     ascends: tuple[dict, ...] = ()
     planted_iterations = 80
+    losing = (3, 4)  # every so manieth wait for work is in vain: with checkpoints, and without
 
     def sized(self, topics):
         """The option that asks for so many topics, or for a start from them."""
@@ -121,12 +123,29 @@ class Conformance:
         """The tokens that the globals count of each topic."""
         return globals["topic_moments"][0]
 
+    def token_topics(self, shard, local):
+        """The column of the counts that each token counts for; None where tokens have responsibilities."""
+        return local["token_topic"] if "token_topic" in local else None
+
+    def document_counts(self, local, topics):
+        """A shard's counts by document and topic as its local state has them, without background."""
+        return document_counts(local, topics)
+
+    def require_order(self, listed, model):
+        """Topics are listed by falling share, and trees depth-first."""
+        if listed[0].level is None:
+            assert [topic.share for topic in listed] == sorted((topic.share for topic in listed), reverse=True)
+        for before, node in pairwise(listed if listed[0].level is not None else []):
+            assert node.level <= before.level + 1
+            assert node.level <= before.level or node.parent == before.id
+
     def recount(self, shard, local):
         """A shard's counts by word and topic, and of background by word, recounted from its responsibilities."""
-        if "token_topic" in local:
+        drawn = self.token_topics(shard, local)
+        if drawn is not None:
             pair = np.repeat(np.arange(shard.pairs), shard.counts)
-            q = np.zeros((shard.pairs, int(local["token_topic"].max(initial=0)) + 1))
-            np.add.at(q, (pair, local["token_topic"]), 1.0 / shard.counts[pair])
+            q = np.zeros((shard.pairs, int(drawn.max(initial=0)) + 1))
+            np.add.at(q, (pair, drawn), 1.0 / shard.counts[pair])
         elif "pair_topic" in local:
             q = local["pair_topic"].astype(np.float64)
         else:
@@ -157,7 +176,7 @@ class Conformance:
                 total[np.ix_(shard.value.words, np.arange(by_word.shape[1]))] += by_word
                 background[shard.value.words] += rest
                 np.testing.assert_allclose(
-                    document_counts(swept.value.local, held.shape[1])[:, : documents.shape[1]],
+                    self.document_counts(swept.value.local, held.shape[1])[:, : documents.shape[1]],
                     documents,
                     rtol=1e-5,
                     atol=1e-5,
@@ -227,16 +246,8 @@ class Conformance:
         problem, executor, globals_ = problem_of(small[0], self.family, options)
         whole = [state for state, _ in run(problem, executor, globals_, Limits(iterations=6))][-1]
         keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, every=1)
-        for every in (3, 4):
-            found = list(
-                run(
-                    problem,
-                    Losing(executor, every),
-                    globals_,
-                    Limits(iterations=6),
-                    NoKeeper() if every == 4 else keeper,
-                )
-            )
+        for every, kept in zip(self.losing, (keeper, NoKeeper()), strict=True):
+            found = list(run(problem, Losing(executor, every), globals_, Limits(iterations=6), kept))
             assert state_bits(found[-1][0]) == state_bits(whole)
             assert any(progress.lost for _, progress in found)
 
@@ -334,11 +345,7 @@ class Conformance:
         assert math.isclose(again.perplexity, math.exp(-again.score))
         listed = topics(tmp_path / "run", words=3)
         assert math.isclose(sum(topic.share for topic in listed), 1.0, rel_tol=1e-6)
-        if listed[0].level is None:
-            assert [topic.share for topic in listed] == sorted((topic.share for topic in listed), reverse=True)
-        for before, node in pairwise(listed if listed[0].level is not None else []):
-            assert node.level <= before.level + 1  # depth-first
-            assert node.level <= before.level or node.parent == before.id
+        self.require_order(listed, Model(tmp_path / "run"))
         for name, corpus in (("seen", small[0]), ("unseen", small[1])):
             assert infer(tmp_path / "run", corpus, tmp_path / name, scheduler="serial", threshold=0.0) == 60
             table = pq.read_table(tmp_path / name)
