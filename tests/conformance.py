@@ -125,7 +125,7 @@ class Conformance:
 
     def token_topics(self, shard, local):
         """The column of the counts that each token counts for; None where tokens have responsibilities."""
-        return local["token_topic"] if "token_topic" in local else None
+        return local.get("token_topic")
 
     def document_counts(self, local, topics):
         """A shard's counts by document and topic as its local state has them, without background."""
