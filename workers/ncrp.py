@@ -290,8 +290,8 @@ def _drawn(
         document = where[int(address)]
         held = slice(local["document_lists"][document], local["document_lists"][document + 1])
         masses = local["document_masses"][held].astype(np.float64)
-        number = np.uint64(address) / 2.0**63  # an address is as good as a random number
-        drawn = np.searchsorted(np.cumsum(masses), (number * 2.0**20 % 1.0) * masses.sum())
+        number = (int(address) % 2**32) / 2.0**32  # the low bits are as good as a random number, of the smallest too
+        drawn = np.searchsorted(np.cumsum(masses), number * masses.sum(), side="right")
         ends[place] = local["document_ends"][held][min(drawn, masses.size - 1)]
     return chosen, ends
 
