@@ -1,3 +1,5 @@
+import ctypes
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,8 @@ from collapsar.storage.shard import Shard
 from collapsar.workers.kernels import nodes, paths
 from collapsar.workers.kernels.levels import sweep_levels
 from collapsar.workers.kernels.paths import sweep_paths
+from collapsar.workers.tree import ROOT, Tree
+from tests.conftest import INTERPRETED
 from tests.naive import tree as naive
 from tests.strategies import bags, documents_of, trees
 
@@ -177,3 +181,41 @@ def test_path_probability__equals_its_twin(shard, tree, seed):
     twin = naive.path_probability(*given_)
     np.testing.assert_allclose(probability, twin[0], rtol=1e-9)
     np.testing.assert_allclose(document_log, twin[1], rtol=1e-9, atol=1e-9)
+
+
+def shuffled_memory(generator):
+    """Leave holes of many sizes in the heap, so that what is allocated next lies anywhere beside others."""
+    library = ctypes.CDLL(None)
+    library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    held = [library.malloc(int(size)) for size in generator.integers(16, 500, 80)]
+    gone = generator.random(len(held)) < 0.5
+    for place in generator.permutation(np.flatnonzero(gone)):
+        library.free(held[place])
+    return lambda: [library.free(held[place]) for place in np.flatnonzero(~gone)]
+
+
+@pytest.mark.parametrize(("size", "depth"), [(5, 2), (12, 2), (21, 3), (21, 5), (40, 8)])
+def test_sweeps__give_the_same_bits_wherever_arrays_lie(size, depth):
+    """The compiler may sum in another order where two arrays are close to one another."""
+    generator = np.random.default_rng(size)
+    parents = np.concatenate([[ROOT], np.zeros(size // 3, dtype=np.int64), 1 + np.arange(size - 1 - size // 3) % (size // 3)])  # fmt: skip
+    tree = Tree(parents.astype(np.int64) if depth > 2 else np.minimum(parents, 0).astype(np.int64), depth)
+    rows = [{int(word): int(generator.integers(1, 5)) for word in generator.choice(30, 20, False)} for _ in range(15)]
+    shard = Shard.of(0, documents_of(rows))
+    log_node, end_log, log_outside, alpha, before = given_for(shard, tree, size, 10.0, 0.3)
+    first_levels = generator.dirichlet(np.ones(depth), size=shard.pairs).astype(np.float32)
+    found = set()
+    for _ in range(20 if INTERPRETED else 2000):
+        release = shuffled_memory(generator)
+        given_ = [np.array(one) for one in (tree.parent, tree.level, end_log)]
+        level, *made = made_for(shard, tree)
+        pairs = [np.array(one) for one in (shard.offsets, shard.position, shard.counts)]
+        weights = np.exp(log_node), *given_, np.exp(log_outside), np.array(alpha), np.array(before)
+        sweep_paths(*pairs, *weights, 1, 0.0, SHARE, level, *made)
+        bits = [level.tobytes(), *(one.tobytes() for one in made)]
+        level, *made = made_for(shard, tree)
+        pair_level, weights = np.empty_like(first_levels), (np.array(log_node), *given_, log_outside, alpha)
+        sweep_levels(*pairs, *weights, np.array(first_levels), 1, SHARE, level, pair_level, *made)
+        found.add(b"".join([*bits, level.tobytes(), pair_level.tobytes(), *(one.tobytes() for one in made)]))
+        release()
+    assert len(found) == 1

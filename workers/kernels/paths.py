@@ -70,16 +70,18 @@ def add_logs(gamma: Array, logs: Array, there: bool, log_theta: Array) -> None:
 @helper
 def softmax(score: Array, q: Array) -> float:
     """Fill q with softmax(score), what is next to nothing with zero; return log sum exp(score)."""
-    top, total = score.max(), 0.0
+    top, total, kept = score.max(), 0.0, 0.0
     for end in range(score.size):
         q[end] = math.exp(score[end] - top)
+    for end in range(score.size):
         total += q[end]
-    kept = 0.0
     for end in range(score.size):
-        q[end] = q[end] / total if q[end] > LEAST * total else 0.0
+        q[end] = q[end] if q[end] > LEAST * total else 0.0
+    for end in range(score.size):
         kept += q[end]
+    scale = 1.0 / kept
     for end in range(score.size):
-        q[end] /= kept
+        q[end] *= scale
     return top + math.log(total)
 
 
@@ -284,33 +286,39 @@ def sweep_paths(
         Increased by log sum S - sum_l n_l E[log theta_l] + log B(alpha + n) - log B(alpha).
     """
     nodes, depth = parent.size, alpha.size
-    chance, score, product, q = np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes)
-    gamma, logs, theta, beyond = np.empty(depth), np.empty(depth), np.empty(depth), np.empty(depth)
+    # One array of each length: loops over two that lie side by side are compiled twice, and sums might differ.
+    of_nodes, of_levels = np.empty((4, nodes)), np.empty((6, depth))
+    chance, score, product, q = of_nodes[0], of_nodes[1], of_nodes[2], of_nodes[3]
+    gamma, logs, theta, beyond = of_levels[0], of_levels[1], of_levels[2], of_levels[3]
+    tokens, left = of_levels[4], of_levels[5]
     prior, total = log_beta(alpha), 0.0
+    left[:] = outside
     row_node[:] = 0.0
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
-        rows, times, tokens = position[first:last], counts[first:last], document_level[document]
+        rows, times = position[first:last], counts[first:last]
         tokens[:] = before[document]
         number, change = 0, math.inf
         while number < passes and change >= tolerance:
             number += 1
             for k in range(depth):
                 gamma[k] = alpha[k] + tokens[k]
-            _thetas(gamma, logs, theta, outside, beyond)
+            _thetas(gamma, logs, theta, left, beyond)
             score[:] = end_log
             total = _scores(rows, times, word_node, parent, level, theta, beyond, chance, product, score)
             total += softmax(score, q)
-            given_ = rows, times, word_node, parent, level, theta, beyond, outside, q, tokens, row_node
+            given_ = rows, times, word_node, parent, level, theta, beyond, left, q, tokens, row_node
             _spread(*given_, number == passes)
             change = 0.0
             for k in range(depth):
                 change += abs(alpha[k] + tokens[k] - gamma[k])
         if number < passes:
-            _spread(rows, times, word_node, parent, level, theta, beyond, outside, q, tokens, row_node, True)
+            _spread(rows, times, word_node, parent, level, theta, beyond, left, q, tokens, row_node, True)
         for k in range(depth):
             total -= tokens[k] * logs[k]
+        for k in range(depth):
             gamma[k] = alpha[k] + tokens[k]
+        document_level[document] = tokens
         bound[0] += total + log_beta(gamma) - prior
         add_logs(gamma, logs, last > first, log_theta)
         for end in range(nodes):
