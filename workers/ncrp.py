@@ -477,8 +477,10 @@ def _warm_start(shard: Shard, globals: Arrays, warm: Arrays) -> tuple[Arrays, De
     """Count the words of each node of another tree by q(z | c) of its documents' proportions and topics."""
     theta = np.asarray(warm["document_topic"], dtype=np.float64)
     phi = np.asarray(warm["word_topic"], dtype=np.float64)
-    tree = Tree(np.asarray(warm["topic_parent"]), int(globals["depth"]))
-    columns = globals["node_parent"].size
+    columns, depth = globals["node_parent"].size, globals["alpha"].size
+    tree = Tree(np.asarray(warm.get("topic_parent", np.zeros(0)), dtype=np.int64), depth)
+    if not 0 < tree.parents.size <= columns or (tree.levels < 0).any():
+        raise ValueError(f"expected to begin from a tree of at most {columns} nodes and {depth} levels")
     by_word, by_level = np.zeros((shard.words.size, columns)), np.zeros((shard.documents, tree.depth))
     ends = np.zeros(columns)
     levels, kept = np.maximum(tree.levels, 0), np.flatnonzero(tree.levels >= 0)

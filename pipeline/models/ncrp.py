@@ -21,11 +21,12 @@ from collapsar.workers.ncrp import column_priors
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import FREE, Tree, ahead, swept
 
+CORPUS = "documents"
 CHANGE = "moved"
 SCHEDULES = ("batch",)
 SAMPLER = False
 
-SETTLING, LONGEST = 12, 30  # sweeps of the clustering that begins a fit: fewest, most
+SETTLING, LONGEST = 12, 30  # sweeps of the clustering that begins a fit: fewest, most; half of those planned at most
 FIRST_MERGES = 4  # sweeps before leaves are compared
 EVERY = 5  # iterations between two comparisons of siblings
 NEAREST = 3  # siblings that a node is compared with
@@ -127,12 +128,14 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "learn_eta": np.array("eta" in config.learn),
         "document_sweeps": np.array(config.document_sweeps),
         "grow": np.array(config.grow),
-        "seeds_wanted": np.array(max(1, min(leaves, (columns - 1) * 4 // 5))),
+        "seeds_wanted": np.array(max(1, min(leaves, (columns - 1) * 4 // 5, columns + 1 - config.depth))),
         "seeds": none,
         "seeding": np.array(0),
         "clustering": np.array(0),  # sweeps since the clusters began
+        "longest": np.array(min(LONGEST, max(1, summary.iterations // 2)) if summary.iterations else LONGEST),
+        "planned": np.array(summary.iterations),
         "quiet": np.array(0),  # comparisons without a merge
-        "unsettled": np.array(1.0),
+        "unsettled": np.array(float(summary.iterations > 0)),
         "another_round": np.array(0.0),
         "depth": np.array(2),
         "node_parent": root.parents,
@@ -231,6 +234,7 @@ def _seeded(globals: Arrays, delta: Delta) -> Arrays:
         **_ahead(Moves(tree), end_log),
         "end_log": np.maximum(end_log, -1e300),
         "seeding": np.array(0),
+        "want_roots": globals["longest"] == 1,
         "another_round": np.array(1.0),
     }
 
@@ -290,7 +294,7 @@ def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, t
     clustering, sweeps = tree.depth < config.depth, int(globals["clustering"])
     moves, passes, tokens = Moves(tree), globals["node_passes"], globals["node_tokens"]
     affinity = nested.affinities(delta["roots"], tokens) if "roots" in delta else None
-    quiet = int(globals["quiet"])
+    quiet, longest = int(globals["quiet"]), int(globals["longest"])
     if config.merge < 1.0 and not clustering:
         moves = moves.merged(nested.alike_paths(tree, delta["alike"], config.merge))
     if "gains" in delta:
@@ -303,7 +307,7 @@ def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, t
         chosen = nested.disjoint(first[there], second[there], gains[there], passes)
         moves, quiet = moves.merged(chosen), 0 if chosen else quiet + 1
     moves = moves.pruned(moves.summed(passes), config.prune)
-    if clustering and affinity is not None and (sweeps >= LONGEST or (sweeps >= SETTLING and quiet >= 2)):
+    if clustering and affinity is not None and (sweeps >= longest or (sweeps >= SETTLING and quiet >= 2)):
         held = moves.summed(tokens)
         whole = _merged_affinity(moves, delta["roots"], held)
         moves = nested.regrouped(moves, np.sqrt(1.0 - whole), config.alphas(), config.depth)
@@ -311,7 +315,7 @@ def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, t
     elif not clustering and config.grow:
         moves = moves.grown(_growing(delta, config, tree, moves, stream))
     end_log = _end_logs_of(moves, globals, delta, tree)
-    comparing = sweeps >= FIRST_MERGES if clustering else config.compare and sweeps % EVERY < 2
+    comparing = sweeps >= min(FIRST_MERGES, longest - 1) if clustering else config.compare and sweeps % EVERY < 2
     pairs = (np.zeros(0, np.int64),) * 2
     if comparing and affinity is not None and moves.tree.depth == tree.depth:
         pairs = nested.nearest_siblings(moves.tree, affinity, NEAREST)
@@ -322,7 +326,7 @@ def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, t
         **_ahead(moves, end_log),
         **_wanted(*pairs, roots=comparing),
         "quiet": np.array(quiet),
-        "unsettled": np.array(float(clustering or moves.tree.depth > tree.depth)),
+        "unsettled": np.array(float(globals["planned"] > 0 and (clustering or moves.tree.depth > tree.depth))),
     }
 
 
