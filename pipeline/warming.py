@@ -94,7 +94,7 @@ class WarmReference:
         -------
         Arrays
             ``document_topic``, float32, shape (documents, topics), and ``word_topic``, float32, shape (words of the
-            shard, topics).
+            shard, topics); of a whole tree ``topic_parent``, int64, shape (topics,), each one's parent among them.
         """
         model = Model(self.url)
         half = load_sweeps(model.record.family)
@@ -110,7 +110,19 @@ class WarmReference:
         for low in range(0, shard.words.size, portion):  # in double precision, all of them would take too much
             some = {name: values[low : low + portion] for name, values in rows.items()}
             known[low : low + portion] = half.probabilities(some, model.globals)["word_topic"][:, columns]
-        return {"document_topic": theta, "word_topic": known}
+        none = {name: values[:0] for name, values in rows.items()}
+        parents = _parents(half.probabilities(none, model.globals).get("topic_parent"), columns)
+        return {"document_topic": theta, "word_topic": known, **parents}
+
+
+def _parents(every: Ints | None, columns: list[int]) -> dict[str, Ints]:
+    """Return the parents of a tree's nodes by their places among those that are taken; nothing unless all are."""
+    if every is None:
+        return {}
+    own, kept = every[columns], np.array(columns, dtype=np.int64)
+    if not np.isin(own[own >= 0], kept).all():
+        return {}
+    return {"topic_parent": np.where(own >= 0, np.searchsorted(kept, own), own)}
 
 
 def _rows(model: Model, shard: AnyShard) -> Arrays:
@@ -168,10 +180,10 @@ def warm_references(source: WarmSource, corpus: Corpus, topics: int | None) -> l
 
 
 def _occupied(model: Model) -> tuple[Ints, Floats]:
-    """Return the ids of the topics that have tokens, ascending, which are columns, and their shares; or all."""
+    """Return the ids of the topics that have tokens, ascending, which are columns, and their shares; or of all."""
     few = {name: values[:1] for name, values in model.rows(0).items()}
     found = load_family(model.record.family).describe(few, model.globals, 1)
-    there = (found.share > 0.0) | (not found.share.any())
+    there = (found.share > 0.0) | (not found.share.any()) | (found.parent is not None)  # of a tree, all
     ids, share = np.asarray(found.ids, dtype=np.int64)[there], np.asarray(found.share, dtype=np.float64)[there]
     order = np.argsort(ids)
     return ids[order], share[order]
