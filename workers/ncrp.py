@@ -220,13 +220,13 @@ class _Swept:
         if globals["factorised"]:
             before = _deepened_pairs(local["pair_level"], topics.alpha)
             self.pair_level = np.empty_like(before)
-            given = topics.log, tree.parent, tree.level, end_log, topics.log_outside, topics.alpha, before
-            sweep_levels(*pairs, *given, passes, LEAST_SHARE, self.document_level, self.pair_level, *made)
+            nodes_ = topics.log, tree.parent, tree.level, end_log, topics.log_outside, topics.alpha
+            sweep_levels(*pairs, *nodes_, before, passes, LEAST_SHARE, self.document_level, self.pair_level, *made)
         else:
             levels = np.ascontiguousarray(deepened(local["document_level"], topics.alpha))
             chance, beyond = np.maximum(np.exp(topics.log), LOWEST), np.maximum(np.exp(topics.log_outside), LOWEST)
-            given = chance, tree.parent, tree.level, end_log, beyond, topics.alpha, levels
-            sweep_paths(*pairs, *given, passes, tolerance, LEAST_SHARE, self.document_level, *made)
+            nodes_ = chance, tree.parent, tree.level, end_log, beyond, topics.alpha
+            sweep_paths(*pairs, *nodes_, levels, passes, tolerance, LEAST_SHARE, self.document_level, *made)
         self.bound = float(sums[0])
 
     def local(self, tree: Tree) -> dict[str, npt.NDArray[Any]]:
@@ -381,7 +381,22 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
 def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
     """Give each held-out pair's probability sum_c q(c) sum_l theta_l w_{c_l}, theta and w being expectations.
 
-    ``document_log`` is log sum_c q(c) prod_m sum_l theta_l w_{c_l, t_m} of each document, the score of section 4.1.
+    Parameters
+    ----------
+    heldout : Shard
+        Held-out pairs.
+    local : Arrays
+        As a sweep or `settle` left it.
+    rows : Arrays
+        Of the held-out words.
+    globals : Arrays
+        The model's.
+
+    Returns
+    -------
+    Arrays
+        ``probability`` of each pair; ``document_log``, log sum_c q(c) prod_m sum_l theta_l w_{c_l, t_m} of each
+        document, the score of section 4.1.
     """
     tree = swept(globals)
     outside = np.full(tree.depth, 1.0 / float(globals["vocabulary"]))
@@ -434,6 +449,18 @@ def infer(local: Arrays, globals: Arrays) -> Arrays:
 
     What a document has outside the tree is in no column. Where no end of its list is a leaf, the path goes on to the
     largest child.
+
+    Parameters
+    ----------
+    local : Arrays
+        As a sweep or `settle` left it.
+    globals : Arrays
+        The model's.
+
+    Returns
+    -------
+    Arrays
+        ``document_topic`` and ``document_path``.
     """
     tree, theta = swept(globals), _theta(local, globals)
     paths, lists = tree.paths(), local["document_lists"]
@@ -461,7 +488,7 @@ def _best_paths(
     passes = globals["node_passes"]
     for level in range(1, tree.depth):
         for column in np.flatnonzero((tree.levels == level - 1) & (paths[:, -1] < 0)):
-            children = tree.children(column)
+            children = tree.children(int(column))
             if children.size:
                 best[best == column] = children[np.argmax(passes[children])]
     found: npt.NDArray[np.int64] = paths[best]

@@ -125,22 +125,30 @@ def sweep_levels(
 
     Parameters
     ----------
-    offsets, position, counts, parent, level, end_log, alpha, share, ends, kept, masses, log_theta
+    offsets, position, counts
         As for `sweep_paths`.
     log_node : float64, shape (shard words, nodes)
         E[log w].
+    parent, level, end_log
+        As for `sweep_paths`.
     outside : float64, shape (depth,)
-        The same of nodes outside the tree, by level.
+        E[log w] of nodes outside the tree, by level.
+    alpha : float64, shape (depth,)
+        Dirichlet parameters of the level proportions.
     before : float32, shape (pairs, depth)
         q(z) to begin from.
     passes : int
         Passes over a document.
+    share : float
+        Smallest q(c) of an end to keep in a document's list, behind the largest.
     document_level : float64, shape (documents, depth)
         Filled with the expected tokens by level.
     pair_level : float32, shape (pairs, depth)
         Filled with q(z).
     row_node : float64, shape (shard words, nodes)
         Filled with the expected counts.
+    ends, kept, masses, log_theta
+        As for `sweep_paths`.
     bound : float64, shape (1,)
         Increased by H(q(c)) + E[log p(c | V)] + H(q(z)) + log B(alpha + n) - log B(alpha), and E[log w] of the tokens
         outside the tree.

@@ -82,7 +82,7 @@ def softmax(score: Array, q: Array) -> float:
     scale = 1.0 / kept
     for end in range(score.size):
         q[end] *= scale
-    return top + math.log(total)
+    return float(top) + math.log(total)
 
 
 @helper
@@ -125,7 +125,7 @@ def _chances(row: Array, parent: Array, level: Array, theta: Array, beyond: Arra
     chance[0] = theta[0] * row[0]
     for node in range(1, parent.size):
         chance[node] = chance[parent[node]] + theta[level[node]] * row[node]
-    base = chance[0] + beyond[0]
+    base = float(chance[0] + beyond[0])
     scale = 1.0 / base
     for node in range(parent.size):
         chance[node] = (chance[node] + beyond[level[node]]) * scale
