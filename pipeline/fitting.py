@@ -240,6 +240,7 @@ class _Fit:
         if source is None or not needed:
             return None
         topics = getattr(self._request.config, "topics", None)
+        topics = topics if isinstance(topics, int) else None  # where it is no number there is no limit
         found = warm_references(source, self._request.corpus, topics)
         if topics is not None and source.topics > topics:
             share = f"{found[0].share:.1%} of its tokens" if found else "it has no documents"

@@ -25,7 +25,7 @@ GAMMAS = -7.0, 7.0  # logarithms between which gamma is learned
 
 @dataclass(frozen=True)
 class Sticks:
-    """q(v_i) = Beta(a_i, b_i) of all nodes but the root, and the order of siblings.
+    """The factors q(v_i) = Beta(a_i, b_i) of all nodes but the root, and the order of siblings.
 
     Attributes
     ----------
@@ -86,7 +86,17 @@ def sticks(tree: Tree, passes: Vector, ends: Vector, gamma: float) -> Sticks:
 def outside_log(gamma: float) -> float:
     """Return the log mass of all that is below one level outside the tree: u - log(1 - exp r).
 
-    u = E[log v] and r = E[log(1 - v)] of v ~ Beta(1, gamma): a sum over j of exp(u + (j - 1) r).
+    With u = E[log v] and r = E[log(1 - v)] of v ~ Beta(1, gamma), a sum over j of exp(u + (j - 1) r).
+
+    Parameters
+    ----------
+    gamma : float
+        Concentration.
+
+    Returns
+    -------
+    float
+        In nats.
     """
     both = digamma(1.0 + gamma)
     return float(digamma(1.0) - both - np.log(-np.expm1(digamma(gamma) - both)))
@@ -317,12 +327,15 @@ def alike_paths(tree: Tree, alike: Vector, least: float) -> list[tuple[int, int]
     """Return pairs of sibling leaves whose documents are almost the same: P_i'P_j / (|P_i| |P_j|) above a threshold."""
     norm = np.sqrt(np.maximum(np.diag(alike), 1e-300))
     cosine = alike / (norm * norm[:, np.newaxis])
-    first, second, value = [], [], []
+    found: list[tuple[int, int, float]] = []
     for one in np.flatnonzero(tree.levels == tree.depth - 1):
-        for other in tree.children(tree.parents[one]):
-            if one < other and cosine[one, other] > least:
-                first.append(one), second.append(other), value.append(cosine[one, other])
-    return disjoint(*(np.array(part) for part in (first, second, value)), np.diag(alike)) if first else []
+        others = tree.children(tree.parents[one])
+        found.extend(
+            (int(one), int(other), float(cosine[one, other]))
+            for other in others[(others > one) & (cosine[one, others] > least)]
+        )
+    pairs = np.array([pair[:2] for pair in found], dtype=np.int64).reshape(-1, 2)
+    return disjoint(pairs[:, 0], pairs[:, 1], np.array([pair[2] for pair in found]), np.diag(alike))
 
 
 def regrouped(moves: Moves, distance: Vector, alpha: Vector, depth: int) -> Moves:

@@ -294,6 +294,7 @@ def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np
             continue
         true = tokens[block.low : block.high]
         expected = np.asarray(block.rows["word_topic"], dtype=np.float64).sum(axis=1)
+        expected = expected + block.rows.get("word_rest", 0.0)  # what no topic has
         total, counted = total + float(expected.sum()), counted + int(true.sum())
         wrong = _off(expected, true, model)
         word = int(np.argmax(wrong))

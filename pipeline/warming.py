@@ -110,13 +110,19 @@ class WarmReference:
         for low in range(0, shard.words.size, portion):  # in double precision, all of them would take too much
             some = {name: values[low : low + portion] for name, values in rows.items()}
             known[low : low + portion] = half.probabilities(some, model.globals)["word_topic"][:, columns]
-        found: dict[str, npt.NDArray[Any]] = {"document_topic": theta, "word_topic": known}
         none = {name: values[:0] for name, values in rows.items()}
-        parents = half.probabilities(none, model.globals).get("topic_parent")
-        if parents is not None:
-            place = {column: number for number, column in enumerate(columns)}
-            found["topic_parent"] = np.array([place.get(int(parents[one]), -1) for one in columns], dtype=np.int64)
-        return found
+        parents = _parents(half.probabilities(none, model.globals).get("topic_parent"), columns)
+        return {"document_topic": theta, "word_topic": known, **parents}
+
+
+def _parents(every: Ints | None, columns: list[int]) -> dict[str, Ints]:
+    """Return the parents of a tree's nodes by their places among those that are taken; nothing unless all are."""
+    if every is None:
+        return {}
+    own, kept = every[columns], np.array(columns, dtype=np.int64)
+    if not np.isin(own[own >= 0], kept).all():
+        return {}
+    return {"topic_parent": np.where(own >= 0, np.searchsorted(kept, own), own)}
 
 
 def _rows(model: Model, shard: AnyShard) -> Arrays:

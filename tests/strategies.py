@@ -5,6 +5,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from collapsar.storage.shard import Documents, Shard
+from collapsar.workers.tree import FREE, ROOT, Tree
 
 
 def documents_of(rows, ids=None):
@@ -42,3 +43,18 @@ def shards(draw, **kwargs):
     q = np.random.default_rng(seed).dirichlet(np.full(topics, sharp), size=shard.pairs).astype(np.float32)
     q /= q.sum(axis=1, keepdims=True)
     return shard, q.reshape(shard.pairs, topics)
+
+
+@st.composite
+def trees(draw, max_nodes=10, depths=(2, 5), spare=3):
+    """A tree over columns in any order, some of them free: a root alone too, and inner nodes without children."""
+    depth = draw(st.integers(*depths))
+    picks = draw(st.lists(st.integers(0, 1000), max_size=max_nodes - 1))
+    places = draw(st.permutations(range(1, len(picks) + 1 + draw(st.integers(0, spare)))))
+    parents = np.full(len(places) + 1, FREE, dtype=np.int64)
+    parents[0], levels = ROOT, {0: 0}
+    for pick, column in zip(picks, places, strict=False):
+        above = [node for node, level in levels.items() if level < depth - 1]
+        parents[column] = above[pick % len(above)]
+        levels[column] = levels[parents[column]] + 1
+    return Tree(parents, depth)

@@ -33,7 +33,7 @@ from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels import nodes
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.levels import sweep_levels
-from collapsar.workers.kernels.paths import sweep_paths
+from collapsar.workers.kernels.paths import LOWEST, sweep_paths
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import FREE, Tree, ahead, deepened, kept_lists, level_sums, moved, products_of_ends, swept
 
@@ -54,7 +54,7 @@ def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
 
 def blank(words: int, globals: Arrays) -> Arrays:
     """Make the rows of `words` words before any document has been seen."""
-    return {"word_topic": np.zeros((words, globals["node_parent"].size))}
+    return {"word_topic": np.zeros((words, globals["node_parent"].size)), "word_rest": np.zeros(words)}
 
 
 def level_priors(globals: Arrays, depth: int) -> tuple[Vector, Vector]:
@@ -155,7 +155,7 @@ def sweep(
     local : Arrays
         The new one.
     delta : Delta
-        Fresh ``word_topic``; ``ends`` (sum_n q(c_n = c) by column), ``alike`` (sum_n q(c_n = i) q(c_n = j)), ``bound``,
+        Fresh ``word_topic``; ``word_rest``, tokens outside the tree; ``ends`` (sum_n q(c_n = c) by column), ``alike`` (sum_n q(c_n = i) q(c_n = j)), ``bound``,
         ``log_theta`` and ``occupied``, ``documents`` and ``tokens``; ``drawn``, by address, an end drawn from q(c_n) of
         the documents at which the tree may grow.
     """
@@ -178,9 +178,10 @@ def sweep(
     by_word[:, tree.columns] = found.row_node
     bound = found.bound - float(found.ends @ globals["next_end_log"][tree.columns])
     if not globals["factorised"]:  # there the kernel has left out what q(z) makes of E[log w]
-        bound -= float((found.row_node * topics.log).sum())
+        bound -= float((found.row_node * np.maximum(topics.log, np.log(LOWEST))).sum())
     parts = {
         "word_topic": fresh(by_word, "word", "node"),
+        "word_rest": fresh(np.maximum(_word_tokens(part) - by_word.sum(axis=1), 0.0), "word"),
         "ends": fresh(q_sums, "node"),
         "alike": fresh(products_of_ends(after, tree.parents.size), "node", "other"),
         "bound": fresh(bound),
@@ -189,6 +190,7 @@ def sweep(
         "occupied": fresh(float((part.lengths > 0).sum())),
         "documents": fresh(float(shard.documents)),
         "joined": fresh(float(there.sum())),
+        "absent": fresh(float(shard.tokens - part.tokens)),
         "tokens": fresh(float(shard.tokens)),
     }
     ids: dict[str, npt.NDArray[Any]] = {"word": shard.words}
@@ -197,6 +199,11 @@ def sweep(
         ids["document"], parts["drawn"] = chosen, fresh(drawn, "document")
         parts["drawers"] = fresh(np.ones(chosen.size), "document")  # documents that are alike have one address
     return after, Delta(parts, ids, {"kernel": time.perf_counter() - began})
+
+
+def _word_tokens(shard: Shard) -> Vector:
+    """Return the tokens of each word of a shard."""
+    return np.bincount(shard.position, shard.counts, shard.words.size)
 
 
 def _joined(shard: Shard, globals: Arrays, stream: Stream) -> npt.NDArray[np.bool_]:
@@ -260,13 +267,13 @@ class _Swept:
         if globals["factorised"]:
             before = _deepened_pairs(local["pair_level"], topics.alpha)
             self.pair_level = np.empty_like(before)
-            given = topics.log, tree.parent, tree.level, end_log, topics.log_outside, topics.alpha, before
-            sweep_levels(*pairs, *given, passes, LEAST_SHARE, self.document_level, self.pair_level, *made)
+            nodes_ = topics.log, tree.parent, tree.level, end_log, topics.log_outside, topics.alpha
+            sweep_levels(*pairs, *nodes_, before, passes, LEAST_SHARE, self.document_level, self.pair_level, *made)
         else:
             levels = np.ascontiguousarray(deepened(local["document_level"], topics.alpha))
-            chance, beyond = np.maximum(np.exp(topics.log), TINY), np.maximum(np.exp(topics.log_outside), TINY)
-            given = chance, tree.parent, tree.level, end_log, beyond, topics.alpha, levels
-            sweep_paths(*pairs, *given, passes, tolerance, LEAST_SHARE, self.document_level, *made)
+            chance, beyond = np.maximum(np.exp(topics.log), LOWEST), np.maximum(np.exp(topics.log_outside), LOWEST)
+            nodes_ = chance, tree.parent, tree.level, end_log, beyond, topics.alpha
+            sweep_paths(*pairs, *nodes_, levels, passes, tolerance, LEAST_SHARE, self.document_level, *made)
         self.bound = float(sums[0])
 
     def local(self, tree: Tree) -> dict[str, npt.NDArray[Any]]:
@@ -310,8 +317,8 @@ def _drawn(
         document = where[int(address)]
         held = slice(local["document_lists"][document], local["document_lists"][document + 1])
         masses = local["document_masses"][held].astype(np.float64)
-        number = np.uint64(address) / 2.0**63  # an address is as good as a random number
-        drawn = np.searchsorted(np.cumsum(masses), (number * 2.0**20 % 1.0) * masses.sum())
+        number = (int(address) % 2**32) / 2.0**32  # the low bits are as good as a random number, of the smallest too
+        drawn = np.searchsorted(np.cumsum(masses), number * masses.sum(), side="right")
         ends[place] = local["document_ends"][held][min(drawn, masses.size - 1)]
     return chosen, ends
 
@@ -349,6 +356,9 @@ def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
         after += moved(before, globals)
     if "word_topic" in delta:
         after[delta.ids["word"]] += delta["word_topic"]
+    rest = np.zeros(len(after))
+    if "word_rest" in delta:
+        rest[delta.ids["word"]] = delta["word_rest"]
     tree = ahead(globals)
     prior = column_priors(globals, tree)
     told: dict[str, Part] = {
@@ -369,7 +379,7 @@ def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
         gain = np.zeros(first.size)
         nodes.together(after, first, second, np.maximum(prior[first], 0.0), gain)
         told["gains"] = fresh(gain, "pair")
-    return {"word_topic": after}, Delta(told)
+    return {"word_topic": after, "word_rest": rest}, Delta(told)
 
 
 def _node_sums(counts: Vector, tree: Tree, prior: Vector, globals: Arrays) -> Vector:
@@ -403,7 +413,22 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
 def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
     """Give each held-out pair's probability sum_c q(c) sum_l theta_l w_{c_l}, theta and w being expectations.
 
-    ``document_log`` is log sum_c q(c) prod_m sum_l theta_l w_{c_l, t_m} of each document, the score of section 4.1.
+    Parameters
+    ----------
+    heldout : Shard
+        Held-out pairs.
+    local : Arrays
+        As a sweep or `settle` left it.
+    rows : Arrays
+        Of the held-out words.
+    globals : Arrays
+        The model's.
+
+    Returns
+    -------
+    Arrays
+        ``probability`` of each pair; ``document_log``, log sum_c q(c) prod_m sum_l theta_l w_{c_l, t_m} of each
+        document, the score of section 4.1.
     """
     tree = swept(globals)
     outside = np.full(tree.depth, 1.0 / float(globals["vocabulary"]))
@@ -464,6 +489,18 @@ def infer(local: Arrays, globals: Arrays) -> Arrays:
 
     What a document has outside the tree is in no column. Where no end of its list is a leaf, the path goes on to the
     largest child.
+
+    Parameters
+    ----------
+    local : Arrays
+        As a sweep or `settle` left it.
+    globals : Arrays
+        The model's.
+
+    Returns
+    -------
+    Arrays
+        ``document_topic`` and ``document_path``.
     """
     tree, theta = swept(globals), _theta(local, globals)
     paths, (lists, ends, masses) = tree.paths(), _ends(local)
@@ -489,7 +526,7 @@ def _best_paths(
     passes = globals["node_passes"]
     for level in range(1, tree.depth):
         for column in np.flatnonzero((tree.levels == level - 1) & (paths[:, -1] < 0)):
-            children = tree.children(column)
+            children = tree.children(int(column))
             if children.size:
                 best[best == column] = children[np.argmax(passes[children])]
     found: npt.NDArray[np.int64] = paths[best]

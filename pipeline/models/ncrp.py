@@ -22,17 +22,18 @@ from collapsar.workers.ncrp import ALL, column_priors
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import FREE, Tree, ahead, swept
 
+CORPUS = "documents"
 CHANGE = "moved"
 SCHEDULES = ("batch",)
 SAMPLER = False
-CORPUS = "documents"
 
-SETTLING, LONGEST = 12, 30  # sweeps of the clustering that begins a fit: fewest, most
+SETTLING, LONGEST = 12, 30  # sweeps of the clustering that begins a fit: fewest, most; half of those planned at most
 FIRST_MERGES = 4  # sweeps before leaves are compared
 EVERY = 5  # iterations between two comparisons of siblings
 FIRST_DOCUMENTS = 8  # that enter first in a gradual start
 NEAREST = 3  # siblings that a node is compared with
 PLANTED = 1e9  # tokens of a tree to simulate from: so many that no prior shows
+SOME = 1e-9  # unsettled, but no token waits
 MOVES = "grown", "pruned", "merged"
 ALPHAS, ETAS = (50.0, 20.0, 10.0), (0.2, 0.1)  # defaults: of the first levels; above the leaves, and of them
 
@@ -72,7 +73,7 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
     start: Literal["clustering", "gradual"] = Field(
         "clustering",
         description="clustering: leaves from documents, compared and put into groups; gradual: documents enter by and "
-        "by, twice as many an iteration, and some begin new paths, as Wang and Blei have it",
+        "by, twice as many an iteration or faster, and some begin new paths, as Wang and Blei have it",
     )
     learn: tuple[Learned, ...] = Field((), description="what is learned: alpha, eta (of posterior 'dirichlet'), gamma")
     document_sweeps: int = Field(1, ge=1, description="passes over a document in an iteration")
@@ -153,19 +154,25 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "learn_eta": np.array("eta" in config.learn),
         "document_sweeps": np.array(config.document_sweeps),
         "grow": np.array(config.growing()),
-        "seeds_wanted": np.array(max(1, min(leaves, most))),
+        "seeds_wanted": np.array(max(1, min(leaves, most, columns + 1 - config.depth))),
         "candidates": none,
         "seeds": none,
         "seed_columns": np.zeros((0, config.depth - 1), dtype=np.int64),
         "root_seeded": np.array(0),
         "limit": np.array(
-            2**63 // max(summary.documents, 1) * FIRST_DOCUMENTS if gradual and not summary.warm else ALL,
+            ALL // -(-summary.documents // FIRST_DOCUMENTS)
+            if gradual and summary.documents and not summary.warm
+            else ALL,
             dtype=np.int64,
         ),
         "seeding": np.array(0),
         "clustering": np.array(0),  # sweeps since the clusters began
+        "longest": np.array(min(LONGEST, max(1, summary.iterations // 2)) if summary.iterations else LONGEST),
+        "planned": np.array(summary.iterations),
         "quiet": np.array(0),  # comparisons without a merge
-        "unsettled": np.array(1.0),
+        "unsettled": np.array(SOME * float(summary.iterations > 0)),
+        "widening": np.array(_widening(summary)),
+        "absent": np.array(float(summary.tokens) if gradual else 0.0),  # tokens of documents that have not entered
         "another_round": np.array(0.0),
         "depth": np.array(root.depth),
         "node_parent": root.parents,
@@ -176,6 +183,12 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         **_wanted(none, none, roots=False),
         **{f"{when}{name}": np.array(0) for name in MOVES for when in ("", "next_")},
     }
+
+
+def _widening(summary: Summary) -> float:
+    """Return by how much more documents there are in each iteration of a gradual start: all in half of the iterations."""
+    share = summary.documents / FIRST_DOCUMENTS
+    return float(max(2.0, share ** (1.0 / max(summary.iterations // 2, 1)))) if share > 1.0 else 2.0
 
 
 def _ahead(moves: Moves, end_log: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[Any]]:
@@ -239,6 +252,7 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         "node_tokens": delta["node_tokens"],
         "node_passes": tree.gathered(ends),
         "clustering": globals["clustering"] + 1,
+        "absent": np.array(delta.number("absent")),
         "another_round": np.array(0.0),
         **{name: globals[f"next_{name}"] for name in MOVES},  # what moved before this sweep
     }
@@ -301,7 +315,7 @@ def _entering(
         "seeds": np.array(taken, dtype=np.int64),
         "seed_columns": np.array(columns, dtype=np.int64).reshape(-1, moves.tree.depth - 1),
         "seeding": np.array(1),
-        "unsettled": np.array(1.0),
+        "unsettled": np.array((float(globals["absent"]) + SOME) * float(globals["planned"] > 0)),
         "another_round": np.array(float(int(globals["clustering"]) == 0)),  # later ones begin the next iteration
     }
 
@@ -318,6 +332,7 @@ def _seeded(globals: Arrays, delta: Delta) -> Arrays:
         **Moves(tree).table(),
         "seeding": np.array(0),
         "root_seeded": np.array(0),
+        "want_roots": globals["longest"] == 1,
         "another_round": np.array(1.0),
     }
 
@@ -378,7 +393,7 @@ def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, t
     clustering, sweeps = tree.depth < config.depth, int(globals["clustering"])
     moves, passes, tokens = Moves(tree), globals["node_passes"], globals["node_tokens"]
     affinity = nested.affinities(delta["roots"], tokens) if "roots" in delta else None
-    quiet = int(globals["quiet"])
+    quiet, longest = int(globals["quiet"]), int(globals["longest"])
     if config.merge < 1.0 and not clustering:
         moves = moves.merged(nested.alike_paths(tree, delta["alike"], config.merge))
     if "gains" in delta:
@@ -391,7 +406,7 @@ def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, t
         chosen = nested.disjoint(first[there], second[there], gains[there], passes)
         moves, quiet = moves.merged(chosen), 0 if chosen else quiet + 1
     moves = moves.pruned(moves.summed(passes), config.prune)
-    if clustering and affinity is not None and (sweeps >= LONGEST or (sweeps >= SETTLING and quiet >= 2)):
+    if clustering and affinity is not None and (sweeps >= longest or (sweeps >= SETTLING and quiet >= 2)):
         held = moves.summed(tokens)
         whole = _merged_affinity(moves, delta["roots"], held)
         moves = nested.regrouped(moves, np.sqrt(1.0 - whole), config.alphas(), config.depth)
@@ -400,11 +415,12 @@ def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, t
         moves = moves.grown(_growing(delta, config, tree, moves, stream))
     if config.start == "gradual" and int(globals["limit"]) < ALL:
         limit = int(globals["limit"])
-        wider = min(2 * limit, ALL) if limit < ALL // 2 else ALL
+        wider = int(min(float(globals["widening"]) * limit, float(ALL - 1024)))
+        wider = wider if wider < ALL // 100 * 99 else ALL
         seeds = globals["candidates"][(globals["candidates"] > limit) & (globals["candidates"] <= wider)]
         return _entering({**globals, "limit": np.array(wider, dtype=np.int64)}, moves, seeds, stream)
     end_log = _end_logs_of(moves, globals, delta, tree)
-    comparing = sweeps >= FIRST_MERGES if clustering else config.compare and sweeps % EVERY < 2
+    comparing = sweeps >= min(FIRST_MERGES, longest - 1) if clustering else config.compare and sweeps % EVERY < 2
     pairs = (np.zeros(0, np.int64),) * 2
     if comparing and affinity is not None and moves.tree.depth == tree.depth:
         pairs = nested.nearest_siblings(moves.tree, affinity, NEAREST)
@@ -415,7 +431,7 @@ def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, t
         **_ahead(moves, end_log),
         **_wanted(*pairs, roots=comparing),
         "quiet": np.array(quiet),
-        "unsettled": np.array(float(clustering or moves.tree.depth > tree.depth)),
+        "unsettled": np.array(SOME * float(globals["planned"] > 0 and (clustering or moves.tree.depth > tree.depth))),
     }
 
 

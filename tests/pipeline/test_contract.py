@@ -135,7 +135,7 @@ def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, toy, cuts)
 
 
 def test_families__are_discovered_and_an_unknown_one_is_suggested():
-    assert family_names() == ["gibbs-hdp", "gibbs-lda", "gibbs-ncrp", "hdp", "lda", "vb-lda"]
+    assert family_names() == ["gibbs-hdp", "gibbs-lda", "gibbs-ncrp", "hca", "hdp", "lda", "ncrp", "vb-lda"]
     with pytest.raises(OptionError, match="did you mean 'lda'"):
         load_family("ldaa")
 
@@ -179,12 +179,13 @@ MATRIX = {
     "gibbs-lda": [{"topics": 3}, {"topics": 3, "learn": ["asymmetric-alpha", "beta"]}],
     "gibbs-hdp": [{}, {"start_topics": 1}],
     "gibbs-ncrp": [{}, {"depth": 2, "learn": []}],
+    "ncrp": [{}, {"depth": 2, "learn": ["alpha"]}],
     "vb-lda": [{"topics": 3}, {"topics": 3, "learn": ["beta"]}],
 }
 EACH = [pytest.param(name, options, id=f"{name}-{options}") for name in family_names() for options in MATRIX[name]]
 
 
-NOTHING = {"vb-lda": {"pair", "swept"}}  # what families take no memory for
+NOTHING = {"ncrp": {"pair", "portion"}, "vb-lda": {"pair", "swept"}}  # what families take no memory for
 
 
 @pytest.mark.parametrize(("name", "options"), EACH)

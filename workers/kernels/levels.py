@@ -33,9 +33,10 @@ def _score_levels(
         row, count = position[pair], float(counts[pair])
         for node in range(parent.size):
             chance[node] += count * pair_level[pair, level[node]] * log_node[row, node]
-        for k in range(outside.size):
-            for below in range(k + 1, outside.size):
-                left[k] += count * pair_level[pair, below] * outside[below]
+        below = 0.0
+        for k in range(outside.size - 1, 0, -1):
+            below += count * pair_level[pair, k] * outside[k]
+            left[k - 1] += below
     for node in range(1, parent.size):
         chance[node] += chance[parent[node]]
     for node in range(parent.size):
@@ -84,9 +85,10 @@ def _share_levels(
         for k in range(outside.size):
             pair_level[pair, k] = weights[k]
             z = float(pair_level[pair, k])
-            weights[k] = count * z
-            tokens[k] += count * z
             value += count * z * mean[k] * outside[k] - (count * z * math.log(z) if z > 0.0 else 0.0)
+        for k in range(outside.size):
+            weights[k] = count * float(pair_level[pair, k])
+            tokens[k] += weights[k]
         if adding:
             for node in range(passing.size):
                 row_node[row, node] += weights[level[node]] * passing[node]
@@ -123,52 +125,64 @@ def sweep_levels(
 
     Parameters
     ----------
-    offsets, position, counts, parent, level, end_log, alpha, share, ends, kept, masses, log_theta
+    offsets, position, counts
         As for `sweep_paths`.
     log_node : float64, shape (shard words, nodes)
         E[log w].
+    parent, level, end_log
+        As for `sweep_paths`.
     outside : float64, shape (depth,)
-        The same of nodes outside the tree, by level.
+        E[log w] of nodes outside the tree, by level.
+    alpha : float64, shape (depth,)
+        Dirichlet parameters of the level proportions.
     before : float32, shape (pairs, depth)
         q(z) to begin from.
     passes : int
         Passes over a document.
+    share : float
+        Smallest q(c) of an end to keep in a document's list, behind the largest.
     document_level : float64, shape (documents, depth)
         Filled with the expected tokens by level.
     pair_level : float32, shape (pairs, depth)
         Filled with q(z).
     row_node : float64, shape (shard words, nodes)
         Filled with the expected counts.
+    ends, kept, masses, log_theta
+        As for `sweep_paths`.
     bound : float64, shape (1,)
         Increased by H(q(c)) + E[log p(c | V)] + H(q(z)) + log B(alpha + n) - log B(alpha), and E[log w] of the tokens
         outside the tree.
     """
     nodes, depth = parent.size, alpha.size
-    chance, score, q, passing = np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes)
-    gamma, logs, mean, left = np.empty(depth), np.empty(depth), np.empty(depth), np.empty(depth)
+    of_nodes, of_levels = np.empty((4, nodes)), np.empty((6, depth))  # one array of each length, as in `sweep_paths`
+    chance, score, q, passing = of_nodes[0], of_nodes[1], of_nodes[2], of_nodes[3]
+    gamma, logs, mean, left = of_levels[0], of_levels[1], of_levels[2], of_levels[3]
+    tokens, beyond = of_levels[4], of_levels[5]
     prior, total = log_beta(alpha), 0.0
+    beyond[:] = outside
     row_node[:] = 0.0
     pair_level[:] = before
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
-        rows, times, tokens = position[first:last], counts[first:last], document_level[document]
+        rows, times = position[first:last], counts[first:last]
         for number in range(passes):
             gamma[:] = alpha
             for pair in range(first, last):
                 for k in range(depth):
                     gamma[k] += counts[pair] * pair_level[pair, k]
             log_levels(gamma, logs)
-            _score_levels(rows, times, log_node, parent, level, outside, pair_level[first:last], chance, left)
+            _score_levels(rows, times, log_node, parent, level, beyond, pair_level[first:last], chance, left)
             for end in range(nodes):
                 score[end] = end_log[end] + chance[end]
             total = softmax(score, q)
             for end in range(nodes):
                 total -= q[end] * chance[end]
             _pass_down(q, parent, level, passing, mean)
-            given = rows, times, log_node, level, outside, logs, passing, mean, gamma, tokens
+            given = rows, times, log_node, level, beyond, logs, passing, mean, gamma, tokens
             total += _share_levels(*given, pair_level[first:last], row_node, number == passes - 1)
         for k in range(depth):
             gamma[k] = alpha[k] + tokens[k]
+        document_level[document] = tokens
         bound[0] += total + log_beta(gamma) - prior
         add_logs(gamma, logs, last > first, log_theta)
         for end in range(nodes):

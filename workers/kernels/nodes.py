@@ -113,10 +113,10 @@ def path_probability(
     for document in range(offsets.size - 1):
         total = 0.0
         for place in range(lists[document], lists[document + 1]):
-            total += masses[place]
+            total += float(masses[place])
         document_log[document] = -math.inf
         for place in range(lists[document], lists[document + 1]):
-            share, end, left, score = masses[place] / total, ends[place], 0.0, 0.0
+            share, end, left, score = float(masses[place]) / total, ends[place], 0.0, 0.0
             for k in range(level[end] + 1, theta.shape[1]):
                 left += theta[document, k] * outside[k]
             for pair in range(offsets[document], offsets[document + 1]):

@@ -34,6 +34,7 @@ Array = npt.NDArray[Any]
 
 LEAST = 2.0**-60  # share of an end below which it changes no sum in double precision
 ROOM = 600.0  # nats that a product of chances may be away from one
+LOWEST = 1e-145  # least chance of a word at a node, and of a level: products of the two still have an inverse
 
 
 @helper
@@ -69,29 +70,32 @@ def add_logs(gamma: Array, logs: Array, there: bool, log_theta: Array) -> None:
 @helper
 def softmax(score: Array, q: Array) -> float:
     """Fill q with softmax(score), what is next to nothing with zero; return log sum exp(score)."""
-    top, total = score.max(), 0.0
+    top, total, kept = score.max(), 0.0, 0.0
     for end in range(score.size):
         q[end] = math.exp(score[end] - top)
+    for end in range(score.size):
         total += q[end]
-    kept = 0.0
     for end in range(score.size):
-        q[end] = q[end] / total if q[end] > LEAST * total else 0.0
+        q[end] = q[end] if q[end] > LEAST * total else 0.0
+    for end in range(score.size):
         kept += q[end]
+    scale = 1.0 / kept
     for end in range(score.size):
-        q[end] /= kept
-    return top + math.log(total)
+        q[end] *= scale
+    return float(top) + math.log(total)
 
 
 @helper
 def keep_largest(q: Array, share: float, ends: Array, masses: Array) -> None:
-    """Fill a document's list with the ends of at least a share, the largest first; -1 where there are no more."""
+    """Fill a document's list with the largest end and others of at least a share; -1 where there are no more."""
     last = math.inf
     before = -1
     for place in range(ends.size):
-        best, found = share, -1
+        least = share if place > 0 else 0.0  # none may have the share where there are many
+        best, found = least, -1
         for end in range(q.size):
             behind = q[end] < last or (q[end] == last and end > before)
-            if behind and q[end] >= share and (found < 0 or q[end] > best):
+            if behind and q[end] >= least and (found < 0 or q[end] > best):
                 best, found = q[end], end
         ends[place] = found
         masses[place] = best if found >= 0 else 0.0
@@ -108,6 +112,7 @@ def _thetas(gamma: Array, logs: Array, theta: Array, outside: Array, beyond: Arr
     log_levels(gamma, logs)
     depth = gamma.size
     for k in range(depth):
+        logs[k] = max(logs[k], math.log(LOWEST))
         theta[k] = math.exp(logs[k])
     beyond[depth - 1] = 0.0
     for k in range(depth - 1, 0, -1):
@@ -120,7 +125,7 @@ def _chances(row: Array, parent: Array, level: Array, theta: Array, beyond: Arra
     chance[0] = theta[0] * row[0]
     for node in range(1, parent.size):
         chance[node] = chance[parent[node]] + theta[level[node]] * row[node]
-    base = chance[0] + beyond[0]
+    base = float(chance[0] + beyond[0])
     scale = 1.0 / base
     for node in range(parent.size):
         chance[node] = (chance[node] + beyond[level[node]]) * scale
@@ -250,7 +255,7 @@ def sweep_paths(
     position, counts : int32, shape (pairs,)
         Row and count of each pair.
     word_node : float64, shape (shard words, nodes)
-        exp(E[log w]), or w itself; above zero.
+        exp(E[log w]), or w itself; at least `LOWEST`.
     parent, level : int64, shape (nodes,)
         Place of each node's parent, and its level.
     end_log : float64, shape (nodes,)
@@ -266,7 +271,7 @@ def sweep_paths(
     tolerance : float
         A document is left when fewer tokens than this have changed their level.
     share : float
-        Smallest q(c) of an end to keep in a document's list.
+        Smallest q(c) of an end to keep in a document's list, behind the largest.
     document_level : float64, shape (documents, depth)
         Filled with the expected tokens by level.
     row_node : float64, shape (shard words, nodes)
@@ -281,33 +286,39 @@ def sweep_paths(
         Increased by log sum S - sum_l n_l E[log theta_l] + log B(alpha + n) - log B(alpha).
     """
     nodes, depth = parent.size, alpha.size
-    chance, score, product, q = np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes)
-    gamma, logs, theta, beyond = np.empty(depth), np.empty(depth), np.empty(depth), np.empty(depth)
+    # One array of each length: loops over two that lie side by side are compiled twice, and sums might differ.
+    of_nodes, of_levels = np.empty((4, nodes)), np.empty((6, depth))
+    chance, score, product, q = of_nodes[0], of_nodes[1], of_nodes[2], of_nodes[3]
+    gamma, logs, theta, beyond = of_levels[0], of_levels[1], of_levels[2], of_levels[3]
+    tokens, left = of_levels[4], of_levels[5]
     prior, total = log_beta(alpha), 0.0
+    left[:] = outside
     row_node[:] = 0.0
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
-        rows, times, tokens = position[first:last], counts[first:last], document_level[document]
+        rows, times = position[first:last], counts[first:last]
         tokens[:] = before[document]
         number, change = 0, math.inf
         while number < passes and change >= tolerance:
             number += 1
             for k in range(depth):
                 gamma[k] = alpha[k] + tokens[k]
-            _thetas(gamma, logs, theta, outside, beyond)
+            _thetas(gamma, logs, theta, left, beyond)
             score[:] = end_log
             total = _scores(rows, times, word_node, parent, level, theta, beyond, chance, product, score)
             total += softmax(score, q)
-            given_ = rows, times, word_node, parent, level, theta, beyond, outside, q, tokens, row_node
+            given_ = rows, times, word_node, parent, level, theta, beyond, left, q, tokens, row_node
             _spread(*given_, number == passes)
             change = 0.0
             for k in range(depth):
                 change += abs(alpha[k] + tokens[k] - gamma[k])
         if number < passes:
-            _spread(rows, times, word_node, parent, level, theta, beyond, outside, q, tokens, row_node, True)
+            _spread(rows, times, word_node, parent, level, theta, beyond, left, q, tokens, row_node, True)
         for k in range(depth):
             total -= tokens[k] * logs[k]
+        for k in range(depth):
             gamma[k] = alpha[k] + tokens[k]
+        document_level[document] = tokens
         bound[0] += total + log_beta(gamma) - prior
         add_logs(gamma, logs, last > first, log_theta)
         for end in range(nodes):

@@ -1,0 +1,156 @@
+"""Documents over the full paths of a tree: every path written out, all sums in logarithms.
+
+A tree is given by its nodes' parents and levels, parents first. An end is a node: the paths that stop there inside the
+tree, `None` standing for the nodes that they have outside it.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import digamma, entr, gammaln, logsumexp
+
+
+def ends_of(parent, level, depth):
+    """Of each end, its node at each level, or None."""
+    found = []
+    for node in range(len(parent)):
+        path, above = [None] * depth, node
+        while above >= 0:
+            path[level[above]] = above
+            above = parent[above]
+        found.append(path)
+    return found
+
+
+def log_words(paths, rows, log_node, log_outside):
+    """log w_{c_l, t_m}, shape (ends, pairs, levels)."""
+    found = np.empty((len(paths), len(rows), len(log_outside)))
+    for end, path in enumerate(paths):
+        for k, node in enumerate(path):
+            found[end, :, k] = log_outside[k] if node is None else log_node[rows, node]
+    return found
+
+
+def log_thetas(gamma):
+    """E[log theta] of theta ~ Dir(gamma)."""
+    return digamma(gamma) - digamma(gamma.sum())
+
+
+def theta_bound(gamma, alpha, tokens):
+    """E[log p(z | theta)] + E[log p(theta)] - E[log q(theta)], every term written out."""
+    logs = log_thetas(gamma)
+    value = float((tokens * logs).sum())
+    for sign, given in ((1.0, alpha), (-1.0, gamma)):
+        value += sign * float(gammaln(given.sum()) - gammaln(given).sum() + ((given - 1.0) * logs).sum())
+    return value
+
+
+def largest(q, share, most):
+    """The largest q, one at least, and those after it of at least a share; the first of equal ones comes first."""
+    order = sorted(range(len(q)), key=lambda end: (-q[end], end))
+    chosen = [end for place, end in enumerate(order[:most]) if place == 0 or q[end] >= share]
+    return chosen, [q[end] for end in chosen]
+
+
+class Sums:
+    """What sweeps add up."""
+
+    def __init__(self, documents, words, nodes, depth):
+        self.document_level, self.row_node = np.zeros((documents, depth)), np.zeros((words, nodes))
+        self.ends, self.log_theta, self.bound, self.q = np.zeros(nodes), np.zeros(depth), 0.0, []
+
+    def add(self, document, there, paths, rows, q, z, counts, alpha):
+        """One document's part: q(c), shape (ends,), and q(z | c), shape (ends, pairs, levels)."""
+        expected = q[:, np.newaxis, np.newaxis] * counts[:, np.newaxis] * z
+        tokens = expected.sum(axis=(0, 1))
+        self.document_level[document] = tokens
+        for end, path in enumerate(paths):
+            for k, node in enumerate(path):
+                if node is not None:
+                    np.add.at(self.row_node[:, node], rows, expected[end, :, k])
+        self.ends += q
+        self.q.append(q)
+        if there:
+            self.log_theta += log_thetas(alpha + tokens)
+        self.bound += theta_bound(alpha + tokens, alpha, tokens)
+        return expected
+
+
+def sweep_paths(
+    offsets, position, counts, word_node, parent, level, end_log, outside, alpha, before, passes, tolerance
+):
+    """q(c) q(z | c) and then q(theta), some passes over each document."""
+    depth = alpha.size
+    paths = ends_of(parent, level, depth)
+    sums = Sums(len(offsets) - 1, *word_node.shape, depth)
+    for document, (first, last) in enumerate(pairwise(offsets)):
+        rows, times, tokens = position[first:last], counts[first:last].astype(float), before[document].copy()
+        words = log_words(paths, rows, np.log(word_node), np.log(outside))
+        for _ in range(passes):
+            joint = words + log_thetas(alpha + tokens)
+            each = logsumexp(joint, axis=2)
+            score = end_log + each @ times
+            log_q = score - logsumexp(score)
+            z = np.exp(joint - each[:, :, np.newaxis])
+            new = np.einsum("e,m,eml->l", np.exp(log_q), times, z)
+            change, tokens = np.abs(new - tokens).sum(), new
+            if change < tolerance:
+                break
+        q = np.exp(log_q)
+        expected = sums.add(document, last > first, paths, rows, q, z, times, alpha)
+        sums.bound += float((q * end_log).sum() + entr(q).sum() + (expected * words).sum())
+        sums.bound += float((q[:, np.newaxis] * times * entr(z).sum(axis=2)).sum())
+    return sums
+
+
+def sweep_levels(offsets, position, counts, log_node, parent, level, end_log, outside, alpha, before, passes):
+    """q(c), q(z) and q(theta) apart, some passes over each document; z has the precision that it is kept in."""
+    depth = alpha.size
+    paths = ends_of(parent, level, depth)
+    sums = Sums(len(offsets) - 1, *log_node.shape, depth)
+    inside = np.array([[node is not None for node in path] for path in paths])
+    pair_level = np.array(before)
+    for document, (first, last) in enumerate(pairwise(offsets)):
+        rows, times = position[first:last], counts[first:last].astype(float)
+        words = log_words(paths, rows, log_node, outside)
+        z = pair_level[first:last].astype(float)
+        for _ in range(passes):
+            score = end_log + np.einsum("m,ml,eml->e", times, z, words)
+            q = np.exp(score - logsumexp(score))
+            logs = log_thetas(alpha + times @ z) + np.einsum("e,eml->ml", q, words)
+            z = np.exp(logs - logsumexp(logs, axis=1, keepdims=True)).astype(np.float32).astype(float)
+        pair_level[first:last] = z
+        expected = sums.add(document, last > first, paths, rows, q, np.tile(z, (len(paths), 1, 1)), times, alpha)
+        sums.bound += float((q * end_log).sum() + entr(q).sum() + times @ entr(z).sum(axis=1))
+        sums.bound += float((expected * words)[np.broadcast_to(~inside[:, np.newaxis], words.shape)].sum())
+    sums.pair_level = pair_level
+    return sums
+
+
+def root_products(word_node):
+    """sum_w sqrt(n_iw n_jw)."""
+    return np.sqrt(word_node).T @ np.sqrt(word_node)
+
+
+def together(word_node, first, second, prior):
+    """Log ratio of the words' part of p(t) with two nodes as one, and as two."""
+    found = []
+    for i, j, a in zip(first, second, prior, strict=True):
+        one, other = word_node[:, i], word_node[:, j]
+        found.append((gammaln(a + one + other) - gammaln(a + one) - gammaln(a + other) + gammaln(a)).sum())
+    return np.array(found)
+
+
+def path_probability(offsets, position, counts, word_node, parent, level, theta, lists, ends, masses, outside):
+    """Probabilities of pairs, and log probabilities of documents, by the paths of each."""
+    paths = ends_of(parent, level, theta.shape[1])
+    probability, document_log = np.zeros(len(position)), np.zeros(len(offsets) - 1)
+    for document, (first, last) in enumerate(pairwise(offsets)):
+        listed = slice(lists[document], lists[document + 1])
+        share = masses[listed].astype(float) / masses[listed].astype(float).sum()
+        own = [paths[end] for end in ends[listed]]
+        words = np.exp(log_words(own, position[first:last], np.log(word_node), np.log(outside)))
+        chance = words @ theta[document]
+        probability[first:last] = share @ chance
+        document_log[document] = logsumexp(np.log(share) + np.log(chance) @ counts[first:last])
+    return probability, document_log
