@@ -145,9 +145,7 @@ class TestNCRP(Conformance):
         found = evaluate(tmp_path / "run", unseen=corpus, scheduler="serial")
         assert found.score == pytest.approx(0.0, abs=1e-9)  # the only word there is
 
-    def test_planted_topics__are_recovered(self, tmp_path, options):
-        """Trees of topics: `test_planted_tree__is_recovered`."""
-        pytest.skip("trees are planted instead")
+    test_planted_topics__are_recovered = None  # trees are planted instead
 
 
 def widened(levels, alpha):
@@ -261,6 +259,14 @@ def test_max_nodes__are_never_exceeded(small):
             for name in ("node_parent", "next_parent"):
                 assert state.globals[name].size == most
                 assert (state.globals[name] != FREE).any()
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, 5, 9])
+def test_few_iterations__make_a_tree_of_full_depth(small, tmp_path, iterations):
+    """The clusters take half of the iterations that are planned, so that no run ends with them."""
+    model = fit(small[0], tmp_path / "run", family="ncrp", depth=4, iterations=iterations, scheduler="serial")
+    assert int(model.globals["depth"]) == 4
+    assert (swept(model.globals).levels == 3).any()
 
 
 def test_leaves__leave_room_for_the_levels_above_them():
