@@ -54,7 +54,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Prior:
-    """s0, the variance of loadings, and the shape and rate of tau's Gamma distribution."""
+    """The variance s0 of loadings, and the shape and rate of tau's Gamma distribution."""
 
     variance: float
     shape: float
@@ -85,20 +85,20 @@ class Components:
 
     @property
     def tau(self) -> float:
-        """E[tau]."""
+        """Mean of tau."""
         return self.shape / self.rate
 
     @property
     def log_tau(self) -> float:
-        """E[log tau]."""
+        """Mean of log tau."""
         return float(digamma(self.shape) - np.log(self.rate))
 
 
 def _solved(sums: Sums, prior: Prior, tau: float) -> tuple[Vector, Vector, Vector]:
     precision = np.eye(len(sums.second)) / prior.variance + tau * sums.second
     solve = tau * np.linalg.inv(0.5 * (precision + precision.T))
-    gram = solve @ sums.products @ solve
-    return solve, gram, 1.0 / (1.0 / prior.variance + tau * np.diag(sums.second))
+    gram: Vector = solve @ sums.products @ solve
+    return np.asarray(solve, dtype=np.float64), gram, 1.0 / (1.0 / prior.variance + tau * np.diag(sums.second))
 
 
 def fitted(sums: Sums, prior: Prior, tau: float) -> Components:

@@ -81,7 +81,7 @@ def score_in_document(
 def _logs(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Logs:
     model = Model(url)
     family = model.record.family
-    shard = Shard.of(reference.number, reference.documents())  # type: ignore[arg-type]
+    shard = Shard.of(reference.number, reference.documents())
     if not shard.pairs:
         return Logs(np.zeros(shard.documents), 0)
     local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "unseen"))

@@ -119,10 +119,8 @@ class Sweeps(Protocol):
         """
 
     def probabilities(self, rows: Arrays, globals: Arrays) -> Arrays:
-        """Give ``word_topic``, float64: the probability of each word at hand under each topic, as prediction has it.
-
-        Of a tree, ``topic_parent`` too, int64: the column of each column's parent, -1 for the root.
-        """
+        """Give ``word_topic``, float64: the probability of each word at hand under each topic, as prediction has it."""
+        # Of a tree, ``topic_parent`` too, int64: the column of each column's parent, -1 for the root.
 
     def infer(self, local: Arrays, globals: Arrays) -> Arrays:
         """Give what there is to tell of documents.

@@ -25,9 +25,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma, gammaln, xlogy
 
-from collapsar.storage.errors import OptionError
 from collapsar.storage.shard import Shard
-from collapsar.workers import buffers
+from collapsar.workers import buffers, entering
 from collapsar.workers.addresses import addresses, smallest
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels import nodes
@@ -35,15 +34,12 @@ from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.levels import sweep_levels
 from collapsar.workers.kernels.paths import LOWEST, sweep_paths
 from collapsar.workers.streams import Stream
-from collapsar.workers.tree import FREE, Tree, ahead, deepened, kept_lists, level_sums, moved, products_of_ends, swept
+from collapsar.workers.tree import Tree, ahead, deepened, kept_lists, level_sums, moved, products_of_ends, swept
 
 Vector = npt.NDArray[np.float64]
 
 MOST_ENDS, LEAST_SHARE = 16, 1e-3  # ends that a document's list holds, and the least q(c) of one
 FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 30, 1e-3  # over unseen documents; tokens
-ALL = np.iinfo(np.int64).max  # limit of addresses under which all documents are
-PORTION = 1 << 14  # pairs of a warm start at a time
-TINY = 1e-290  # least chance of a word: its inverse is still a number
 
 
 def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
@@ -114,18 +110,14 @@ def start(
     """
     alpha = level_priors(globals, int(globals["next_depth"]))[0]
     if warm is not None:
-        return _warm_start(shard, globals, warm)
+        return entering.warm_start(shard, globals, warm)
     by_level = np.outer(shard.lengths, alpha / alpha.sum())
-    local = {"document_level": by_level, **_no_lists(shard.documents)}
+    local = {"document_level": by_level, **entering.no_lists(shard.documents)}
     if globals["factorised"]:
         local["pair_level"] = np.tile((alpha / alpha.sum()).astype(np.float32), (shard.pairs, 1))
     found = smallest(addresses(shard, stream), int(globals["seeds_wanted"]), shard.lengths > 0)
     part = Delta({"candidates": fresh(np.ones(found.size), "document")}, {"document": found})
     return local, part
-
-
-def _no_lists(documents: int) -> dict[str, npt.NDArray[Any]]:
-    return kept_lists(np.full((documents, 1), -1), np.zeros((documents, 1)), np.zeros(1, dtype=np.int64))
 
 
 def sweep(
@@ -155,23 +147,24 @@ def sweep(
     local : Arrays
         The new one.
     delta : Delta
-        Fresh ``word_topic``; ``word_rest``, tokens outside the tree; ``ends`` (sum_n q(c_n = c) by column), ``alike`` (sum_n q(c_n = i) q(c_n = j)), ``bound``,
-        ``log_theta`` and ``occupied``, ``documents`` and ``tokens``; ``drawn``, by address, an end drawn from q(c_n) of
-        the documents at which the tree may grow.
+        Fresh ``word_topic``; ``word_rest``, tokens outside the tree; ``ends`` (sum_n q(c_n = c) by column), ``alike``
+        (sum_n q(c_n = i) q(c_n = j)), ``bound``, ``log_theta`` and ``occupied``, ``level_tokens``, ``documents``,
+        ``tokens``, ``joined`` and ``absent``; ``drawn``, by address, an end drawn from q(c_n) of the documents at which
+        the tree may grow.
     """
     began = time.perf_counter()
     if bool(globals["seeding"]):
-        return local, _seeds(shard, globals, stream)
+        return local, entering.seeds(shard, globals, stream)
     tree = ahead(globals)
     topics = _Topics(
         globals, tree, {"word_topic": moved(rows["word_topic"], globals)}, moved(globals["node_tokens"], globals)
     )
-    there = _joined(shard, globals, stream)
-    part, own = (shard, local) if there.all() else _part(shard, local, there)
+    there = entering.joined(shard, globals, stream)
+    part, own = (shard, local) if there.all() else entering.part(shard, local, there)
     found = _Swept(part, own, topics, tree, globals, int(globals["document_sweeps"]), 0.0)
     after = found.local(tree)
     if part is not shard:
-        after = _whole(shard, local, after, there)
+        after = entering.whole(shard, local, after, there)
     q_sums = np.zeros(tree.parents.size)
     q_sums[tree.columns] = found.ends
     by_word = np.zeros((shard.words.size, tree.parents.size))
@@ -181,7 +174,7 @@ def sweep(
         bound -= float((found.row_node * np.maximum(topics.log, np.log(LOWEST))).sum())
     parts = {
         "word_topic": fresh(by_word, "word", "node"),
-        "word_rest": fresh(np.maximum(_word_tokens(part) - by_word.sum(axis=1), 0.0), "word"),
+        "word_rest": fresh(np.maximum(entering.word_tokens(part) - by_word.sum(axis=1), 0.0), "word"),
         "ends": fresh(q_sums, "node"),
         "alike": fresh(products_of_ends(after, tree.parents.size), "node", "other"),
         "bound": fresh(bound),
@@ -195,50 +188,10 @@ def sweep(
     }
     ids: dict[str, npt.NDArray[Any]] = {"word": shard.words}
     if globals["grow"] > 0:
-        chosen, drawn = _drawn(shard, after, int(globals["grow"]), stream, there)
+        chosen, drawn = entering.drawn(shard, after, int(globals["grow"]), stream, there)
         ids["document"], parts["drawn"] = chosen, fresh(drawn, "document")
         parts["drawers"] = fresh(np.ones(chosen.size), "document")  # documents that are alike have one address
     return after, Delta(parts, ids, {"kernel": time.perf_counter() - began})
-
-
-def _word_tokens(shard: Shard) -> Vector:
-    """Return the tokens of each word of a shard."""
-    return np.bincount(shard.position, shard.counts, shard.words.size)
-
-
-def _joined(shard: Shard, globals: Arrays, stream: Stream) -> npt.NDArray[np.bool_]:
-    """Return which documents have been let in: all but in a gradual start, where they come by address."""
-    limit = int(globals["limit"])
-    if limit >= ALL:
-        return np.ones(shard.documents, dtype=bool)
-    return addresses(shard, stream.at(purpose="start", iteration=0)) <= limit
-
-
-def _part(shard: Shard, local: Arrays, there: npt.NDArray[np.bool_]) -> tuple[Shard, Arrays]:
-    """Return the documents that have joined, and their local state."""
-    pairs = np.repeat(there, np.diff(shard.offsets))
-    offsets = np.concatenate([[0], np.cumsum(np.diff(shard.offsets)[there])]).astype(np.int64)
-    own = {"document_level": local["document_level"][there]}
-    if "pair_level" in local:
-        own["pair_level"] = local["pair_level"][pairs]
-    return Shard(shard.number, offsets, shard.words, shard.position[pairs], shard.counts[pairs]), own
-
-
-def _whole(shard: Shard, local: Arrays, after: Arrays, there: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[Any]]:
-    """Return the local state of all documents, of which some have been swept."""
-    depth = after["document_level"].shape[1]
-    found = {"document_level": np.zeros((shard.documents, depth))}
-    found["document_level"][there] = after["document_level"]
-    found["document_level"][~there] = local["document_level"][~there]
-    lengths = np.zeros(shard.documents, dtype=np.int64)
-    lengths[there] = np.diff(after["document_lists"])
-    found["document_lists"] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    found.update({name: after[name] for name in ("document_ends", "document_masses")})
-    if "pair_level" in local:
-        pairs = np.repeat(there, np.diff(shard.offsets))
-        found["pair_level"] = np.array(local["pair_level"])
-        found["pair_level"][pairs] = after["pair_level"]
-    return found
 
 
 class _Swept:
@@ -286,41 +239,6 @@ def _deepened_pairs(pair_level: npt.NDArray[np.float32], alpha: Vector) -> npt.N
     if pair_level.shape[1] == alpha.size:
         return np.ascontiguousarray(pair_level)
     return np.ascontiguousarray(deepened(pair_level, alpha), dtype=np.float32)
-
-
-def _seeds(shard: Shard, globals: Arrays, stream: Stream) -> Delta:
-    """Give the words of the documents that begin nodes, and to a root that has none those of all documents."""
-    seeds, columns = globals["seeds"], globals["node_parent"].size
-    own = addresses(shard, stream.at(purpose="start", iteration=0))
-    by_word = np.zeros((shard.words.size, columns))
-    if bool(globals["root_seeded"]):
-        np.add.at(by_word[:, 0], shard.position, shard.counts)
-    place = np.minimum(np.searchsorted(seeds, own), max(seeds.size - 1, 0))
-    chosen = np.flatnonzero(seeds[place] == own) if seeds.size else np.zeros(0, dtype=np.int64)
-    for document in chosen[shard.lengths[chosen] > 0]:
-        pairs = slice(shard.offsets[document], shard.offsets[document + 1])
-        for column in globals["seed_columns"][place[document]]:
-            if column > 0:
-                by_word[shard.position[pairs], column] += shard.counts[pairs]
-    return Delta({"word_topic": fresh(by_word, "word", "node")}, {"word": shard.words})
-
-
-def _drawn(
-    shard: Shard, local: Arrays, count: int, stream: Stream, there: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Draw an end from q(c_n) for the shard's first documents by address; return addresses and columns."""
-    own = addresses(shard, stream)
-    chosen = smallest(own, count, there & (shard.lengths > 0))
-    where = {int(address): number for number, address in reversed(list(enumerate(own)))}
-    ends = np.zeros(chosen.size)
-    for place, address in enumerate(chosen):
-        document = where[int(address)]
-        held = slice(local["document_lists"][document], local["document_lists"][document + 1])
-        masses = local["document_masses"][held].astype(np.float64)
-        number = (int(address) % 2**32) / 2.0**32  # the low bits are as good as a random number, of the smallest too
-        drawn = np.searchsorted(np.cumsum(masses), number * masses.sum(), side="right")
-        ends[place] = local["document_ends"][held][min(drawn, masses.size - 1)]
-    return chosen, ends
 
 
 def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
@@ -536,40 +454,3 @@ def _best_paths(
 def lengths(local: Arrays) -> Arrays:
     """Give the tokens that are expected of each document in all."""
     return {"document_tokens": local["document_level"].sum(axis=1)}
-
-
-def _warm_start(shard: Shard, globals: Arrays, warm: Arrays) -> tuple[Arrays, Delta]:
-    """Count the words of each node of another tree by q(z) ~ theta phi of its documents; a path is its largest leaf's.
-
-    Raises `OptionError` where the other run has no tree, one of another depth, or one with too many nodes.
-    """
-    depth, columns = globals["alpha"].size, globals["node_parent"].size
-    if "topic_parent" not in warm:
-        raise OptionError("--warm: the family 'ncrp' begins from trees alone, and the run has flat topics")
-    tree = Tree(np.asarray(warm["topic_parent"], dtype=np.int64), depth)
-    if tree.columns.size != tree.parents.size or not (tree.level == depth - 1).any():
-        raise OptionError(f"--warm: expected a tree of depth {depth}, as --depth says")
-    if tree.columns.size > columns:
-        raise OptionError(f"--warm: a tree of {tree.columns.size} nodes needs --max-nodes {tree.columns.size} or more")
-    theta, phi = (np.asarray(warm[name], dtype=np.float64) for name in ("document_topic", "word_topic"))
-    owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
-    by_word, by_level = np.zeros((shard.words.size, columns)), np.zeros((shard.documents, depth))
-    for first in range(0, shard.pairs, PORTION):
-        pairs = slice(first, min(first + PORTION, shard.pairs))
-        weight = theta[owner[pairs]] * phi[shard.position[pairs]] + TINY
-        weight *= (shard.counts[pairs] / weight.sum(axis=1))[:, np.newaxis]
-        np.add.at(by_word[:, : tree.parents.size], shard.position[pairs], weight)
-        for level in range(depth):
-            np.add.at(by_level[:, level], owner[pairs], weight[:, tree.levels == level].sum(axis=1))
-    leaves = np.flatnonzero(tree.levels == depth - 1)
-    ends = np.bincount(leaves[np.argmax(theta[:, leaves], axis=1)], minlength=columns).astype(np.float64)
-    local: dict[str, npt.NDArray[Any]] = {"document_level": by_level, **_no_lists(shard.documents)}
-    if globals["factorised"]:
-        share = (by_level + 1e-9) / (by_level + 1e-9).sum(axis=1, keepdims=True)
-        local["pair_level"] = share[owner].astype(np.float32)
-    parent = np.zeros(columns)
-    if shard.number == 0:  # told once: deltas add
-        parent[: tree.parents.size] = tree.parents - FREE
-    parts = {"word_topic": by_word, "warm_parent": parent, "ends": ends}
-    dims = {"word_topic": ("word", "node"), "warm_parent": ("node",), "ends": ("node",)}
-    return local, Delta({name: fresh(values, *dims[name]) for name, values in parts.items()}, {"word": shard.words})

@@ -111,8 +111,8 @@ def _add_members(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--keep",
         choices=("all", "best"),
-        help="best: keep the one restart with the best held-out score, which is no test of it then, or where nothing is "
-        "held out the best objective (default: all)",
+        help="best: keep the one restart with the best held-out score, which is no test of it then, or where "
+        "nothing is held out the best objective (default: all)",
     )
     group.add_argument(
         "--samples",

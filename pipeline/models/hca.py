@@ -161,7 +161,9 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     sums = Sums(
         delta["second"],
         delta["products"],
-        *(delta.number(name) for name in ("square", "beyond", "documents")),
+        delta.number("square"),
+        delta.number("beyond"),
+        delta.number("documents"),
         float(globals["vocabulary"]),
     )
     found = gaussian.fitted(sums, config.prior(), float(globals["tau"]))
@@ -274,9 +276,8 @@ def _levels(
     np.fill_diagonal(distance, 0.0)
     joined = linkage(squareform(0.5 * (distance + distance.T), checks=False), "ward")
     found = [np.zeros(clusters.size, dtype=np.int64)]
-    for size in sizes[1:]:
-        found.append(fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64))
-    return found
+    cuts = (min(size, clusters.size) for size in sizes[1:])
+    return found + [fcluster(joined, cut, "maxclust").astype(np.int64) for cut in cuts]
 
 
 def _moves(

@@ -13,14 +13,15 @@ from pydantic import Field, field_validator, model_validator
 from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln
 
-from collapsar.pipeline import dirichlet, drawing, nested, tallies
+from collapsar.pipeline import dirichlet, drawing, nested, planting, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.nested import Moves
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
-from collapsar.workers.ncrp import ALL, column_priors
+from collapsar.workers.entering import ALL
+from collapsar.workers.ncrp import column_priors
 from collapsar.workers.streams import Stream
-from collapsar.workers.tree import FREE, Tree, ahead, swept
+from collapsar.workers.tree import Tree, ahead, swept
 
 CORPUS = "documents"
 CHANGE = "moved"
@@ -30,10 +31,8 @@ SAMPLER = False
 SETTLING, LONGEST = 12, 30  # sweeps of the clustering that begins a fit: fewest, most; half of those planned at most
 FIRST_MERGES = 4  # sweeps before leaves are compared
 EVERY = 5  # iterations between two comparisons of siblings
-FIRST_DOCUMENTS = 8  # that enter first in a gradual start
 NEAREST = 3  # siblings that a node is compared with
 PLANTED = 1e9  # tokens of a tree to simulate from: so many that no prior shows
-SOME = 1e-9  # unsettled, but no token waits
 MOVES = "grown", "pruned", "merged"
 ALPHAS, ETAS = (50.0, 20.0, 10.0), (0.2, 0.1)  # defaults: of the first levels; above the leaves, and of them
 
@@ -160,7 +159,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "seed_columns": np.zeros((0, config.depth - 1), dtype=np.int64),
         "root_seeded": np.array(0),
         "limit": np.array(
-            ALL // -(-summary.documents // FIRST_DOCUMENTS)
+            ALL // -(-summary.documents // planting.FIRST_DOCUMENTS)
             if gradual and summary.documents and not summary.warm
             else ALL,
             dtype=np.int64,
@@ -170,8 +169,8 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "longest": np.array(min(LONGEST, max(1, summary.iterations // 2)) if summary.iterations else LONGEST),
         "planned": np.array(summary.iterations),
         "quiet": np.array(0),  # comparisons without a merge
-        "unsettled": np.array(SOME * float(summary.iterations > 0)),
-        "widening": np.array(_widening(summary)),
+        "unsettled": np.array(planting.SOME * float(summary.iterations > 0)),
+        "widening": np.array(planting.widening(summary)),
         "absent": np.array(float(summary.tokens) if gradual else 0.0),  # tokens of documents that have not entered
         "another_round": np.array(0.0),
         "depth": np.array(root.depth),
@@ -179,29 +178,10 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "node_passes": nothing,
         "node_tokens": nothing,
         "end_log": np.maximum(end_log, -1e300),
-        **_ahead(Moves(root), end_log),
-        **_wanted(none, none, roots=False),
+        **planting.for_next(Moves(root), end_log),
+        **planting.wanted(none, none, roots=False),
         **{f"{when}{name}": np.array(0) for name in MOVES for when in ("", "next_")},
     }
-
-
-def _widening(summary: Summary) -> float:
-    """Return by how much more documents there are in each iteration of a gradual start: all in half of the iterations."""
-    share = summary.documents / FIRST_DOCUMENTS
-    return float(max(2.0, share ** (1.0 / max(summary.iterations // 2, 1)))) if share > 1.0 else 2.0
-
-
-def _ahead(moves: Moves, end_log: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[Any]]:
-    return {
-        "next_parent": moves.tree.parents,
-        "next_depth": np.array(moves.tree.depth),
-        "next_end_log": np.maximum(end_log, -1e300),
-        **moves.table(),
-    }
-
-
-def _wanted(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], *, roots: bool) -> dict[str, npt.NDArray[Any]]:
-    return {"wanted_first": first, "wanted_second": second, "want_roots": np.array(roots)}
 
 
 def footprint(summary: Summary, config: Config) -> Footprint:
@@ -238,11 +218,11 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         The next globals: the tree of this sweep with its paths' prior masses, and that of the next.
     """
     if "warm_parent" in delta:
-        return _warmed(globals, delta, config)
+        return planting.warmed(globals, delta, config)
     if "joined" not in delta and not globals["seeding"]:
-        return _candidates(globals, delta, config, stream)
+        return planting.candidates(globals, delta, config, stream)
     if globals["seeding"]:
-        return _seeded(globals, delta)
+        return planting.seeded(globals, delta)
     tree = ahead(globals)
     ends = delta["ends"]
     after = {
@@ -261,100 +241,6 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     found = nested.sticks(tree, after["node_passes"], ends, gamma)
     after["end_log"] = np.maximum(nested.end_logs(tree, found, gamma), -1e300)
     return _moved(after, delta, config, tree, stream)
-
-
-def _candidates(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
-    """Take the documents that may begin nodes: each a leaf, or in a gradual start the first of them a path."""
-    found = delta.ids["document"][: int(globals["seeds_wanted"])] if "candidates" in delta else np.zeros(0, np.int64)
-    after = {**globals, "candidates": found, "root_seeded": np.array(1)}
-    if config.start == "gradual":
-        return _entering(after, Moves(ahead(globals)), found[found <= int(globals["limit"])], stream)
-    tree = nested.first_tree(globals["node_parent"].size, max(found.size, 1))
-    even = np.where(tree.levels == 1, 1.0 / max(found.size, 1), 0.0)
-    end_log = np.where(tree.levels >= 0, np.log(np.maximum(even, 1e-3 / max(found.size, 1))), -np.inf)
-    columns = np.zeros((found.size, config.depth - 1), dtype=np.int64)
-    columns[:, 0] = np.arange(1, found.size + 1)
-    again = {"seeding": np.array(1), "another_round": np.array(1.0)}
-    return {**after, **again, **_ahead(Moves(tree), end_log), "seeds": found, "seed_columns": columns}
-
-
-def _entering(
-    globals: dict[str, npt.NDArray[Any]], moves: Moves, seeds: npt.NDArray[np.int64], stream: Stream
-) -> dict[str, npt.NDArray[Any]]:
-    """Give each of some documents a new path, whose nodes begin with its words; a round for that comes next.
-
-    Where a path leaves the tree is drawn from the nested Chinese restaurant process; the leaf is always new.
-    """
-    generator, gamma = stream.at(purpose=f"{stream.purpose} entering").generator(), float(globals["gamma"])
-    passes, columns, taken = np.array(moves.summed(np.asarray(globals["node_passes"]))), [], []
-    for seed in seeds:
-        end = 0
-        for _ in range(moves.tree.depth - 2):
-            children = moves.tree.children(end)
-            weights = np.append(passes[children], gamma)
-            place = int(np.searchsorted(np.cumsum(weights), generator.random() * weights.sum(), side="right"))
-            if place >= children.size:
-                break
-            end = int(children[place])
-        before = set(moves.tree.columns.tolist())
-        moves = moves.grown([end])
-        new = [int(column) for column in moves.tree.columns if int(column) not in before]
-        if not new:
-            break  # there is no room
-        path = moves.tree.path(new[-1])
-        passes[path] += 1.0
-        columns.append(new + [0] * (moves.tree.depth - 1 - len(new)))
-        taken.append(seed)
-    ends = np.where(moves.tree.levels == moves.tree.depth - 1, np.maximum(passes, 0.0), 0.0)
-    found = nested.sticks(moves.tree, moves.tree.gathered(ends), ends, gamma)
-    return {
-        **globals,
-        **_ahead(moves, nested.end_logs(moves.tree, found, gamma)),
-        **{f"next_{name}": np.array(count) for name, count in moves.counts.items()},
-        **_wanted(np.zeros(0, np.int64), np.zeros(0, np.int64), roots=False),
-        "seeds": np.array(taken, dtype=np.int64),
-        "seed_columns": np.array(columns, dtype=np.int64).reshape(-1, moves.tree.depth - 1),
-        "seeding": np.array(1),
-        "unsettled": np.array((float(globals["absent"]) + SOME) * float(globals["planned"] > 0)),
-        "another_round": np.array(float(int(globals["clustering"]) == 0)),  # later ones begin the next iteration
-    }
-
-
-def _seeded(globals: Arrays, delta: Delta) -> Arrays:
-    """Take the words of the documents that begin nodes; a sweep ends the iteration."""
-    tree = ahead(globals)
-    return {
-        **globals,
-        "node_parent": tree.parents,
-        "depth": np.array(tree.depth),
-        "node_tokens": delta["node_tokens"],
-        "end_log": globals["next_end_log"],
-        **Moves(tree).table(),
-        "seeding": np.array(0),
-        "root_seeded": np.array(0),
-        "want_roots": globals["longest"] == 1,
-        "another_round": np.array(1.0),
-    }
-
-
-def _warmed(globals: Arrays, delta: Delta, config: Config) -> Arrays:
-    """Begin from the tree of another run."""
-    tree = Tree(delta["warm_parent"].astype(np.int64) + FREE, config.depth)
-    ends, gamma = delta["ends"], float(globals["gamma"])
-    passes = tree.gathered(ends)
-    end_log = nested.end_logs(tree, nested.sticks(tree, passes, ends, gamma), gamma)
-    return {
-        **globals,
-        "node_parent": tree.parents,
-        "depth": np.array(tree.depth),
-        "node_tokens": delta["node_tokens"],
-        "node_passes": passes,
-        "end_log": np.maximum(end_log, -1e300),
-        **_ahead(Moves(tree), end_log),
-        "limit": np.array(ALL, dtype=np.int64),
-        "unsettled": np.array(0.0),
-        "another_round": np.array(1.0),
-    }
 
 
 def _learned(globals: Arrays, delta: Delta, config: Config, tree: Tree) -> dict[str, npt.NDArray[Any]]:
@@ -418,7 +304,7 @@ def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, t
         wider = int(min(float(globals["widening"]) * limit, float(ALL - 1024)))
         wider = wider if wider < ALL // 100 * 99 else ALL
         seeds = globals["candidates"][(globals["candidates"] > limit) & (globals["candidates"] <= wider)]
-        return _entering({**globals, "limit": np.array(wider, dtype=np.int64)}, moves, seeds, stream)
+        return planting.entering({**globals, "limit": np.array(wider, dtype=np.int64)}, moves, seeds, stream)
     end_log = _end_logs_of(moves, globals, delta, tree)
     comparing = sweeps >= min(FIRST_MERGES, longest - 1) if clustering else config.compare and sweeps % EVERY < 2
     pairs = (np.zeros(0, np.int64),) * 2
@@ -428,10 +314,12 @@ def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, t
     return {
         **globals,
         **counts,
-        **_ahead(moves, end_log),
-        **_wanted(*pairs, roots=comparing),
+        **planting.for_next(moves, end_log),
+        **planting.wanted(*pairs, roots=comparing),
         "quiet": np.array(quiet),
-        "unsettled": np.array(SOME * float(globals["planned"] > 0 and (clustering or moves.tree.depth > tree.depth))),
+        "unsettled": np.array(
+            planting.SOME * float(globals["planned"] > 0 and (clustering or moves.tree.depth > tree.depth))
+        ),
     }
 
 
@@ -478,8 +366,8 @@ def _end_logs_of(moves: Moves, globals: Arrays, delta: Delta, tree: Tree) -> npt
 def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
     """Give the evidence lower bound, in nats, of the q(c), q(z) and q(theta) that the sweep has made.
 
-    q(v) and q(w) are the best for these. With posterior 'point' it is a bound of the log likelihood of the topics and the
-    penalty eta sum_w log(W w_iw) of each.
+    q(v) and q(w) are the best for these. With posterior 'point' it is a bound of the log likelihood of the topics and
+    the penalty eta sum_w log(W w_iw) of each.
 
     Parameters
     ----------
