@@ -50,7 +50,7 @@ def blank(words: int, globals: Arrays) -> Arrays:
 
 def start(
     shard: VectorShard,
-    rows: Arrays,
+    rows: Arrays,  # noqa: ARG001
     globals: Arrays,
     stream: Stream,
     warm: Arrays | None = None,
@@ -324,7 +324,7 @@ def predict(heldout: VectorShard, local: Arrays, rows: Arrays, globals: Arrays) 
     return {"error": error}
 
 
-def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
+def probabilities(rows: Arrays, globals: Arrays) -> Arrays:  # noqa: ARG001
     """Raise `OptionError`: the components of vectors are no probabilities."""
     raise OptionError("a tree of vectors has no topics that another fit could begin from")
 

@@ -277,10 +277,8 @@ def _levels(
     distance = np.sqrt(np.maximum(length + length[:, np.newaxis] - 2.0 * scaled, 0.0))
     np.fill_diagonal(distance, 0.0)
     joined = linkage(squareform(0.5 * (distance + distance.T), checks=False), "ward")
-    found = [np.zeros(clusters.size, dtype=np.int64)]
-    for size in sizes[1:]:
-        found.append(fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64))
-    return found
+    below = [fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64) for size in sizes[1:]]
+    return [np.zeros(clusters.size, dtype=np.int64), *below]
 
 
 def _moves(

@@ -68,14 +68,21 @@ def add_logs(gamma: Array, logs: Array, there: bool, log_theta: Array) -> None:
 
 @helper
 def softmax(score: Array, q: Array) -> float:
-    """Fill q with softmax(score), what is next to nothing with zero; return log sum exp(score)."""
-    top, total = score.max(), 0.0
+    """Fill q with softmax(score), what is next to nothing with zero; return log sum exp(score).
+
+    Sums have loops of their own, over one array: the compiler makes two versions of a loop over several, one for arrays
+    that seem to overlap, which adds in another order. Where arrays lie would then decide the last places.
+    """
+    top = score.max()
     for end in range(score.size):
         q[end] = math.exp(score[end] - top)
+    total = 0.0
+    for end in range(score.size):
         total += q[end]
-    kept = 0.0
     for end in range(score.size):
         q[end] = q[end] / total if q[end] > LEAST * total else 0.0
+    kept = 0.0
+    for end in range(score.size):
         kept += q[end]
     for end in range(score.size):
         q[end] /= kept
