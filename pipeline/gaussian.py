@@ -133,6 +133,11 @@ def fitted(sums: Sums, prior: Prior, tau: float) -> Components:
     return found
 
 
+def first_tau(sums: Sums, prior: Prior) -> float:
+    """Return E[tau] where there are no components: all of the vectors is noise."""
+    return (prior.shape + 0.5 * sums.documents * sums.words) / (prior.rate + 0.5 * sums.square)
+
+
 def divergence(found: Components, columns: Ints, prior: Prior, words: float) -> float:
     """Return KL(q | p) of w_i and mu, and of tau."""
     there = np.append(columns, len(found.spread) - 1)

@@ -50,7 +50,7 @@ def blank(words: int, globals: Arrays) -> Arrays:
 
 def start(
     shard: VectorShard,
-    rows: Arrays,
+    rows: Arrays,  # noqa: ARG001
     globals: Arrays,
     stream: Stream,
     warm: Arrays | None = None,
@@ -130,6 +130,8 @@ def sweep(
     if int(globals["stage"]) < TREE:
         return local, _clusters(shard, rows, globals, stream)
     tree = ahead(globals)
+    if "document_spread" in local:
+        local = {**local, **_turned(local, globals)}
     found = _Swept(shard, local, moved(rows["word_node"], globals), tree, globals, "next_")
     after, columns = found.local(tree), tree.parents.size
     places = np.append(tree.columns, columns)
@@ -175,6 +177,17 @@ def _clusters(shard: VectorShard, rows: Arrays, globals: Arrays, stream: Stream)
         "documents": fresh(float(shard.documents)),
     }
     return Delta(parts, {"word": shard.words})
+
+
+def _turned(local: Arrays, globals: Arrays) -> dict[str, npt.NDArray[Any]]:
+    """Turn the factors at nodes that a move adds to others with a minus, of vectors whose best path has them."""
+    tree = swept(globals)
+    paths = tree.paths()[local["document_best"]]
+    sign = np.ones(paths.shape)
+    for source in globals["move_source"][globals["move_weight"] < 0.0]:
+        sign[:, tree.levels[source]] *= np.where(paths[:, tree.levels[source]] == source, -1.0, 1.0)
+    spread = local["document_spread"] * sign[:, :, np.newaxis] * sign[:, np.newaxis]
+    return {"document_factors": local["document_factors"] * sign, "document_spread": spread}
 
 
 class _Swept:
@@ -311,7 +324,7 @@ def predict(heldout: VectorShard, local: Arrays, rows: Arrays, globals: Arrays) 
     return {"error": error}
 
 
-def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
+def probabilities(rows: Arrays, globals: Arrays) -> Arrays:  # noqa: ARG001
     """Raise `OptionError`: the components of vectors are no probabilities."""
     raise OptionError("a tree of vectors has no topics that another fit could begin from")
 

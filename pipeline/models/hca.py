@@ -31,6 +31,7 @@ SEEDS = 4  # clusters to begin with, for each leaf
 CLUSTER_ROUNDS = 10
 FACTORED = 5  # sweeps with q(x | c) before the factorised form begins
 EVERY = 3  # iterations between two looks for nodes that are better merged
+LOOSE = 0.01  # variance of the factors that begin, without which those of one path would be one direction
 SHRINKING = 0.35  # nodes of a level for each of the level below
 MOVES = "grown", "pruned", "merged"
 
@@ -183,6 +184,8 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         **{name: globals[f"next_{name}"] for name in MOVES},
     }
     moves = _moves(Moves(tree), sums, found, delta, config, passes, compare=rounds % EVERY == 0)
+    begun = config.form == "conditional" or bool(globals["apart"])
+    after["another_round"] = np.array(float(not begun))  # the first iteration has a bound of the form asked for
     return {**after, **_ahead(moves, sums, found, ends, config)}
 
 
@@ -248,6 +251,7 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
     sizes = np.append(counts, delta.number("documents"))
     second = np.einsum("ci,c,cj->ij", weights[:-1], counts, weights[:-1], optimize=False)
     mean = np.einsum("ci,c->i", weights[:-1], counts)
+    second += LOOSE * np.diag(np.diag(second))
     second[-1], second[:, -1] = mean, mean
     second[-1, -1] = sizes[-1]
     products = np.einsum("ci,cd,dj->ij", weights, delta["products"], weights, optimize=False)
@@ -256,7 +260,7 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
     ends = np.zeros(columns)
     for place, cluster in enumerate(clusters):
         ends[nodes[-1][labels[-1][place]]] += counts[cluster]
-    found = gaussian.fitted(sums, config.prior(), sums.words * sums.documents / max(sums.square, 1e-300))
+    found = gaussian.fitted(sums, config.prior(), gaussian.first_tau(sums, config.prior()))
     after = {**globals, "stage": np.array(TREE), **_ahead(Moves(tree), sums, found, ends, config)}
     return {**after, **Moves(tree, sources).table()}
 
@@ -275,9 +279,8 @@ def _levels(
     distance = np.sqrt(np.maximum(length + length[:, np.newaxis] - 2.0 * scaled, 0.0))
     np.fill_diagonal(distance, 0.0)
     joined = linkage(squareform(0.5 * (distance + distance.T), checks=False), "ward")
-    found = [np.zeros(clusters.size, dtype=np.int64)]
-    cuts = (min(size, clusters.size) for size in sizes[1:])
-    return found + [fcluster(joined, cut, "maxclust").astype(np.int64) for cut in cuts]
+    below = [fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64) for size in sizes[1:]]
+    return [np.zeros(clusters.size, dtype=np.int64), *below]
 
 
 def _moves(

@@ -74,6 +74,28 @@ def _products(value: Array, mean: Array, loadings: Array, product: Array) -> flo
 
 
 @helper
+def _along(path: Array, matrix: Array, k: int, product: Array) -> float:
+    """Return sum_j matrix_kj product_j over a path's nodes.
+
+    In a number, as sums in arrays may add in another order where the compiler takes arrays to overlap.
+    """
+    total = 0.0
+    for j in range(path.size):
+        if path[j] >= 0:
+            total += matrix[k, j] * product[path[j]]
+    return total
+
+
+@helper
+def _times(matrix: Array, k: int, vector: Array) -> float:
+    """Return sum_j matrix_kj vector_j."""
+    total = 0.0
+    for j in range(vector.size):
+        total += matrix[k, j] * vector[j]
+    return total
+
+
+@helper
 def _best_leaf(q: Array, paths: Array) -> int:
     """Return the most probable end that is a full path; the most probable end, if there is none."""
     best, found = -1.0, -1
@@ -172,17 +194,15 @@ def sweep_components(
     """
     nodes, depth = paths.shape
     product, score, q, weight = np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes + 1)
-    pull, inner = np.empty(depth), np.empty(depth)
+    inner = np.empty(depth)
     for row in range(values.shape[0]):
         length = _products(values[row], mean, loadings, product)
         for end in range(nodes):
-            for k in range(depth):
-                pull[k] = precision * product[paths[end, k]] if paths[end, k] >= 0 else 0.0
             value = 0.0
             for k in range(depth):
-                for j in range(depth):
-                    value += pull[k] * covariance[end, k, j] * pull[j]
-            score[end] = end_log[end] + 0.5 * value
+                if paths[end, k] >= 0:
+                    value += precision * product[paths[end, k]] * _along(paths[end], covariance[end], k, product)
+            score[end] = end_log[end] + 0.5 * precision * value
         sums[0] += softmax(score, q) - 0.5 * precision * length
         weight[:] = 0.0
         best[row] = _best_leaf(q, paths)
@@ -191,10 +211,7 @@ def sweep_components(
             if q[end] == 0.0 and end != best[row]:
                 continue
             for k in range(depth):
-                inner[k] = 0.0
-                for j in range(depth):
-                    if paths[end, j] >= 0:
-                        inner[k] += covariance[end, k, j] * precision * product[paths[end, j]]
+                inner[k] = precision * _along(paths[end], covariance[end], k, product)
             if end == best[row]:
                 factors[row] = inner
             _count(paths[end], q[end], inner, covariance[end], weight, second, sums[2:])
@@ -274,12 +291,12 @@ def sweep_factors(
             for j in range(depth):
                 moments[k, j] = c[k, j] + y[k] * y[j]
         for end in range(nodes):
-            score[end] = end_log[end]
+            total = 0.0
             for k in range(depth):
+                total -= 0.5 * _times(quadratic[end], k, moments[k])
                 if paths[end, k] >= 0:
-                    score[end] += precision * y[k] * product[paths[end, k]]
-                for j in range(depth):
-                    score[end] -= 0.5 * precision * quadratic[end, k, j] * moments[k, j]
+                    total += y[k] * product[paths[end, k]]
+            score[end] = end_log[end] + precision * total
         sums[0] += softmax(score, q) + value
         work[:] = 0.0
         pull[:] = 0.0
@@ -293,9 +310,7 @@ def sweep_factors(
                     work[k, j] += precision * q[end] * quadratic[end, k, j]
         invert(work, c)
         for k in range(depth):
-            y[k] = 0.0
-            for j in range(depth):
-                y[k] += c[k, j] * pull[j]
+            y[k] = _times(c, k, pull)
         weight[:] = 0.0
         best[row] = _best_leaf(q, paths)
         factors[row] = y
