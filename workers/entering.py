@@ -103,7 +103,7 @@ def drawn(
 
 
 def warm_start(shard: Shard, globals: Arrays, warm: Arrays) -> tuple[Arrays, Delta]:
-    """Count the words of each node of another tree by q(z) ~ theta phi of its documents; a path is its largest leaf's."""
+    """Count the words of each node of another tree by q(z) ~ theta phi; a document's path is its largest leaf's."""
     depth, columns = globals["alpha"].size, globals["node_parent"].size
     if "topic_parent" not in warm:
         raise OptionError("--warm: the family 'ncrp' begins from trees alone, and the run has flat topics")
