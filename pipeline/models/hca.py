@@ -263,12 +263,12 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
             weights[cluster, node] = factors[place, level]
     weights[-1, -1] = 1.0
     sizes = np.append(counts, delta.number("documents"))
-    second = np.einsum("ci,c,cj->ij", weights[:-1], counts, weights[:-1], optimize=False)
+    second = np.einsum("ci,cj->ij", weights[:-1] * counts[:, np.newaxis], weights[:-1])
     mean = np.einsum("ci,c->i", weights[:-1], counts)
     second += LOOSE * np.diag(np.diag(second))
     second[-1], second[:, -1] = mean, mean
     second[-1, -1] = sizes[-1]
-    products = np.einsum("ci,cd,dj->ij", weights, delta["products"], weights, optimize=False)
+    products = np.einsum("ci,cj->ij", weights, np.einsum("cd,dj->cj", delta["products"], weights))
     sums = Sums(second, products, delta.number("square"), 0.0, sizes[-1], float(globals["vocabulary"]))
     tree = Tree(parents, config.depth)
     ends = np.zeros(columns)
