@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError, suggestion
 from collapsar.storage.shard import Documents
+from collapsar.storage.vectors import Vectors
 from collapsar.workers.contract import family_module
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
@@ -163,7 +164,7 @@ class Family(Protocol):
         """Describe the topics by the `count` most probable words of a block."""
 
     def truth(self, summary: Summary, config: Any, stream: Stream) -> tuple[Arrays, Arrays]:
-        """Draw a model to simulate from: its topics, as `collapsar.pipeline.drawing` keeps them, and its globals."""
+        """Draw a model to simulate from: topics as `collapsar.pipeline.drawing` keeps them, or rows; and globals."""
 
     def simulate(
         self,
@@ -172,8 +173,8 @@ class Family(Protocol):
         documents: int,
         tokens: float,
         stream: Stream,
-    ) -> tuple[Documents, npt.NDArray[np.float64]]:
-        """Draw a portion of documents from `truth`, without ids, and their proportions; each has its own stream."""
+    ) -> tuple[Documents | Vectors, npt.NDArray[np.float64]]:
+        """Draw documents, or vectors, from `truth`, without ids, and their proportions; a portion has its stream."""
 
 
 def family_names() -> list[str]:

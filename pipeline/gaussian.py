@@ -41,15 +41,19 @@ class Sums:
 
     def moved(self, moves: Moves) -> Sums:
         """Bring them to another tree: nodes that are put together add."""
-        size = self.second.shape[0]
-        weights = np.zeros((size, size))
-        weights[-1, -1] = 1.0
-        for column in moves.tree.columns:
-            for source, weight in moves.sources.get(int(column), [(int(column), 1.0)]):
-                weights[source, column] += weight
-        second = np.einsum("ij,ik,kl->jl", weights, self.second, weights, optimize=False)
-        products = np.einsum("ij,ik,kl->jl", weights, self.products, weights, optimize=False)
+        second, products = (_brought(_brought(one, moves).T, moves).T for one in (self.second, self.products))
         return replace(self, second=second, products=products)
+
+
+def _brought(values: Vector, moves: Moves) -> Vector:
+    """Bring the columns of a matrix to another tree."""
+    there = np.append(moves.tree.levels >= 0, True)
+    after = np.where(there, values, 0.0)
+    for target, made in moves.sources.items():
+        after[:, target] = 0.0
+        for source, weight in made:
+            after[:, target] += weight * values[:, source]
+    return after
 
 
 @dataclass(frozen=True)

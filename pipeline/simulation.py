@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -14,16 +15,17 @@ import pyarrow.parquet as pq
 
 from collapsar.pipeline.config import make_config
 from collapsar.pipeline.contract import Family, FamilyConfig, Summary, load_family
-from collapsar.pipeline.drawing import expected_counts, portion
+from collapsar.pipeline.drawing import PORTION, expected_counts, portion
 from collapsar.pipeline.inference import SCHEMA
 from collapsar.storage.errors import OptionError
 from collapsar.storage.folder import Folder, created
-from collapsar.storage.manifest import Manifest, VocabularyRecord
+from collapsar.storage.manifest import VECTORS, Manifest, VocabularyRecord
 from collapsar.storage.model import ModelRecord, ModelWriter
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.shard import Documents
+from collapsar.storage.vectors import Vectors
 from collapsar.storage.vocabulary import FILE, Vocabulary, words_digest
-from collapsar.storage.writer import CorpusWriter, even_shard_tokens, numbered_ids
+from collapsar.storage.writer import CorpusWriter, VectorWriter, even_shard_tokens, numbered_ids
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
 
@@ -37,7 +39,7 @@ def simulate(
     family: str,
     documents: int,
     words: int,
-    tokens: float,
+    tokens: float | None = None,
     seed: int = 0,
     shard_tokens: int | None = None,
     progress: Counting = silent,
@@ -60,8 +62,9 @@ def simulate(
         Name of the family, such as ``lda``.
     documents, words : int
         Sizes of the corpus and its vocabulary.
-    tokens : float
-        Mean number of tokens of a document; the number is Poisson.
+    tokens : float, optional
+        Mean number of tokens of a document; the number is Poisson. Of documents alone, where it is required: of vectors
+        `words` is the number of columns, and a shard's tokens are its values.
     seed : int, optional
         Another seed is another corpus.
     shard_tokens : int, optional
@@ -79,27 +82,27 @@ def simulate(
     Raises
     ------
     OptionError
-        A size is less than 1, or an option is wrong.
+        A size is missing or less than 1, an option is wrong, or the family has no truth to draw from.
     OccupiedError
         The folder exists.
     """
-    for name, value in (("documents", documents), ("words", words), ("tokens", tokens)):
-        if not value >= 1:
-            raise OptionError(f"--{name}: expected 1 or more, found {value}")
+    drawing, config = load_family(family), make_config(family, options)
+    vectors = drawing.CORPUS == VECTORS
+    each = _require_sizes(drawing, family, documents, words, tokens)
     if shard_tokens is not None and shard_tokens < 1:
         raise OptionError(f"--shard-tokens: expected 1 or more, found {shard_tokens}")
-    drawing, config = load_family(family), make_config(family, options)
     stream = Stream(seed, "simulate")
-    topics, globals_ = drawing.truth(Summary(documents, words, int(documents * tokens)), config, stream)
-    size = max(round((shard_tokens or even_shard_tokens(int(documents * tokens))) / tokens), 1)
-    names = [f"w{number:0{len(str(words - 1))}d}" for number in range(words)]
+    topics, globals_ = drawing.truth(Summary(documents, words, int(documents * each)), config, stream)
+    size = max(round((shard_tokens or even_shard_tokens(int(documents * each))) / each), 1)
+    names = [f"{'x' if vectors else 'w'}{number:0{len(str(words - 1))}d}" for number in range(words)]
     with created(Folder(corpus)) as folder:
-        truth, writer = ModelWriter(folder / "truth"), CorpusWriter(folder, words)
-        cuts, parts = _write_topics(truth, topics, globals_, words)
+        truth, writer = ModelWriter(folder / "truth"), _writer(folder, words, size, vectors=vectors)
+        add: Callable[[Any], None] = writer.add if isinstance(writer, VectorWriter) else writer.add_shard
+        cuts, parts = _write_topics(truth, topics, globals_, words, vectors=vectors)
         for place, first in enumerate(range(0, documents, size)):
             ids = numbered_ids(first + 1, min(size, documents - first))
-            drawn, table = _draw_shard(drawing, topics, globals_, ids, tokens, stream.at(place=place))
-            writer.add_shard(drawn)
+            drawn, table = _draw_shard(drawing, topics, globals_, ids, each, stream.at(place=place))
+            add(drawn)
             _write_proportions(folder, place, table)
             del drawn, table  # before the next shard's are made
             progress(first + len(ids))
@@ -108,29 +111,56 @@ def simulate(
     return manifest
 
 
+def _require_sizes(drawing: Family, family: str, documents: int, words: int, tokens: float | None) -> float:
+    """Return the tokens of a document, or the values of a vector; refuse what cannot be drawn."""
+    if not hasattr(drawing, "truth"):
+        raise OptionError(f"--family {family}: there is no truth of it to draw from")
+    vectors = drawing.CORPUS == VECTORS
+    if vectors and tokens is not None:
+        raise OptionError(f"--tokens: family '{family}' draws vectors, which have none; --words says how many columns")
+    if not vectors and tokens is None:
+        raise OptionError("--tokens is required: the mean number of tokens of a document")
+    each = float(words) if tokens is None else tokens
+    for name, value in (("documents", documents), ("words", words), ("tokens", each)):
+        if not value >= 1:
+            raise OptionError(f"--{name}: expected 1 or more, found {value}")
+    return each
+
+
+def _writer(folder: Folder, words: int, size: int, *, vectors: bool) -> CorpusWriter | VectorWriter:
+    return VectorWriter(folder, words, size * words) if vectors else CorpusWriter(folder, words)
+
+
 def _write_topics(
-    truth: ModelWriter, topics: Arrays, globals_: Arrays, words: int
+    truth: ModelWriter, topics: Arrays, globals_: Arrays, words: int, *, vectors: bool
 ) -> tuple[tuple[int, ...], dict[str, str]]:
     """Write the drawn topics and the globals of the truth; return the blocks of the vocabulary and the digests."""
     parts = [truth.write_globals(globals_)]
-    cuts = (*range(0, words, max(BLOCK_CELLS // topics["tokens"].size, 1)), words)
+    columns = sum(rows[:1].size for rows in topics.values()) if vectors else topics["tokens"].size
+    cuts = (*range(0, words, max(BLOCK_CELLS // columns, 1)), words)
     for number, (low, high) in enumerate(pairwise(cuts)):
-        parts.append(truth.write_block(number, {"word_topic": expected_counts(topics, low, high)}))
+        if vectors:
+            block = {name: np.ascontiguousarray(rows[low:high]) for name, rows in topics.items()}
+        else:
+            block = {"word_topic": expected_counts(topics, low, high)}
+        parts.append(truth.write_block(number, block))
     return cuts, dict(parts)
 
 
 def _draw_shard(
     drawing: Family, topics: Arrays, globals_: Arrays, ids: pa.Array, tokens: float, stream: Stream
-) -> tuple[Documents, pa.Table]:
+) -> tuple[Documents | Vectors, pa.Table]:
     """Draw a shard's documents, and the table of their proportions, in portions that memory does not feel."""
-    size = portion(topics, tokens)
-    parts, tables = [], []
+    size = max(int(PORTION / tokens), 1) if drawing.CORPUS == VECTORS else portion(topics, tokens)
+    parts: list[Any] = []
+    tables = []
     for number, first in enumerate(range(0, len(ids), size), start=1):
         own = ids.slice(first, size)
         drawn, theta = drawing.simulate(topics, globals_, len(own), tokens, stream.at(iteration=number))
         parts.append(replace(drawn, ids=own))
         tables.append(_table(own, theta))
-    return Documents.join(parts), pa.concat_tables(tables)
+    drawn_: Documents | Vectors = type(parts[0]).join(parts)
+    return drawn_, pa.concat_tables(tables)
 
 
 def _table(ids: pa.Array, theta: npt.NDArray[np.float64]) -> pa.Table:

@@ -13,7 +13,8 @@ from collapsar.pipeline.commands.options import add_family, gather
 
 HELP = "draw a corpus with known truth"
 EPILOG = """example:
-  collapsar simulate planted --family lda --documents 1000 --words 500 --topics 10 --tokens 100 --seed 3"""
+  collapsar simulate planted --family lda --documents 1000 --words 500 --topics 10 --tokens 100 --seed 3
+  collapsar simulate tree --family hca --depth 3 --documents 2000 --words 30"""
 SIZES = ("documents", "words", "tokens", "seed", "shard_tokens")
 
 
@@ -21,9 +22,11 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the command's options."""
     parser.add_argument("corpus", metavar="CORPUS", help="folder to make")
     add_family(parser, argv)
-    parser.add_argument("--documents", type=int, required=True, metavar="D", help="number of documents")
-    parser.add_argument("--words", type=int, required=True, metavar="W", help="size of the vocabulary")
-    parser.add_argument("--tokens", type=float, required=True, metavar="N", help="mean number of tokens of a document")
+    parser.add_argument("--documents", type=int, required=True, metavar="D", help="number of documents, or vectors")
+    parser.add_argument("--words", type=int, required=True, metavar="W", help="size of the vocabulary, or columns")
+    parser.add_argument(
+        "--tokens", type=float, metavar="N", help="mean number of tokens of a document; required, but of vectors"
+    )
     parser.add_argument("--seed", type=int, metavar="S", help="another seed is another corpus (default: 0)")
     parser.add_argument(
         "--shard-tokens", type=int, metavar="N", help="tokens of a shard, about (default: as for ingest)"
@@ -33,10 +36,15 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Simulate, and say what came of it."""
     family, options = gather(arguments, SIZES)
+    from collapsar.pipeline.contract import load_family
     from collapsar.pipeline.progress import counted, counting
     from collapsar.pipeline.simulation import simulate
 
     with counting("simulating") as progress:
         manifest = simulate(arguments.corpus, family=family, progress=progress, **options)
-    sizes = f"{manifest.documents:,} documents, {manifest.tokens:,} tokens, {counted(len(manifest.shards), 'shard')}"
+    kind, number = (
+        ("columns", options["words"]) if load_family(family).CORPUS == "vectors" else ("tokens", manifest.tokens)
+    )
+    what = "vectors" if kind == "columns" else "documents"
+    sizes = f"{manifest.documents:,} {what}, {number:,} {kind}, {counted(len(manifest.shards), 'shard')}"
     print(f"{arguments.corpus}: {sizes}")

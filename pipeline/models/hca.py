@@ -9,14 +9,16 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
+import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from collapsar.pipeline import gaussian, nested
+from collapsar.pipeline import gaussian, nested, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.nested import Moves
+from collapsar.storage.vectors import Vectors
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hca import CLUSTERS, SEEDING, TREE, loadings
 from collapsar.workers.streams import Stream
@@ -54,11 +56,25 @@ class Config(FamilyConfig, title="hierarchical component analysis: a Gaussian tr
         0.95, gt=0, le=1, description="cosine of two sibling leaves' vectors above which they become one; 1 for never"
     )
     compare: bool = Field(True, description="whether siblings become one where the bound is larger then")
+    branching: tuple[int, ...] = Field(
+        (3,), description="to simulate from: children of each node, one number for all levels but the last, or a list"
+    )
+    loading_scale: float = Field(3.0, gt=0, description="to simulate from: standard deviation of loadings and mean")
+    noise_scale: float = Field(0.3, gt=0, description="to simulate from: standard deviation of the noise")
+
+    @field_validator("branching")
+    @classmethod
+    def _above_zero(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if not value or min(value) < 1:
+            raise ValueError("expected numbers above zero")
+        return value
 
     @model_validator(mode="after")
     def _a_node_a_level(self) -> Config:
         if self.max_nodes < self.depth:
             raise ValueError(f"max_nodes: expected at least {self.depth}, a node a level")
+        if len(self.branching) not in (1, self.depth - 1):
+            raise ValueError(f"branching: expected one value, or {self.depth - 1} with a depth of {self.depth}")
         return self
 
     def prior(self) -> Prior:
@@ -249,12 +265,12 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
             weights[cluster, node] = factors[place, level]
     weights[-1, -1] = 1.0
     sizes = np.append(counts, delta.number("documents"))
-    second = np.einsum("ci,c,cj->ij", weights[:-1], counts, weights[:-1], optimize=False)
+    second = np.einsum("ci,cj->ij", weights[:-1] * counts[:, np.newaxis], weights[:-1])
     mean = np.einsum("ci,c->i", weights[:-1], counts)
     second += LOOSE * np.diag(np.diag(second))
     second[-1], second[:, -1] = mean, mean
     second[-1, -1] = sizes[-1]
-    products = np.einsum("ci,cd,dj->ij", weights, delta["products"], weights, optimize=False)
+    products = np.einsum("ci,cj->ij", weights, np.einsum("cd,dj->cj", delta["products"], weights))
     sums = Sums(second, products, delta.number("square"), 0.0, sizes[-1], float(globals["vocabulary"]))
     tree = Tree(parents, config.depth)
     ends = np.zeros(columns)
@@ -364,3 +380,54 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     share = globals["node_ends"][columns] / max(float(globals["node_ends"].sum()), 1e-300)
     values = np.take_along_axis(made.T, top, axis=1)
     return Description(columns, share, top, values, parent=tree.parents[columns], signed=True)
+
+
+def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
+    """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
+    tree = Tree(tallies.planted([int(one) for one in np.resize(config.branching, config.depth - 1)]), config.depth)
+    size = tree.parents.size + 1
+    drawn = (
+        stream.at(purpose="simulate loadings")
+        .generator()
+        .normal(scale=config.loading_scale, size=(size, summary.words))
+    )
+    rows = np.ascontiguousarray(drawn.T)
+    ends = np.where(tree.levels == tree.depth - 1, 1.0, 0.0)
+    ends *= summary.documents / ends.sum()
+    made = {"solve": np.eye(size), "gram": np.einsum("wi,wj->ij", rows, rows), "spread": np.zeros(size)}
+    logs = np.where(ends > 0.0, -np.log((ends > 0.0).sum()), -1e300)  # all leaves are as likely, and nothing is outside
+    globals_ = {
+        **initialise(summary, config, stream),
+        "node_parent": tree.parents,
+        "node_passes": tree.gathered(ends),
+        "node_ends": ends,
+        "end_log": logs,
+        "next_parent": tree.parents,
+        "next_end_log": logs,
+        "stage": np.array(TREE),
+        "tau": np.array(config.noise_scale**-2.0),
+        "log_tau": np.array(-2.0 * np.log(config.noise_scale)),
+        **Moves(tree).table(),
+        **made,
+        **{f"next_{name}": value for name, value in made.items()},
+    }
+    return {"word_node": rows}, globals_
+
+
+def simulate(
+    rows: Arrays,
+    globals: Arrays,
+    documents: int,
+    tokens: float,
+    stream: Stream,
+) -> tuple[Vectors, npt.NDArray[np.float64]]:
+    """Draw vectors: all leaves are as likely, x ~ N(0, I), t ~ N(W x + mu, I / tau); their leaves are proportions."""
+    generator, tree, drawn = stream.generator(), swept(globals), np.asarray(rows["word_node"])
+    leaf = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
+    factors, noise = generator.normal(size=(documents, tree.depth)), generator.normal(size=(documents, len(drawn)))
+    values = drawn[:, -1] + noise / np.sqrt(float(globals["tau"]))
+    for level, nodes in enumerate(tree.paths()[leaf].T):
+        values += factors[:, level, np.newaxis] * drawn.T[nodes]
+    theta = np.zeros((documents, tree.parents.size))
+    theta[np.arange(documents), leaf] = 1.0
+    return Vectors(pa.nulls(documents, pa.string()), values), theta

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize import linear_sum_assignment
 
-from collapsar.pipeline import Corpus, Model, drawing, evaluate, fit, simulate, simulation, split, topics
+from collapsar.pipeline import Corpus, Model, drawing, evaluate, fit, simulate, simulation, split, topics, verify
 from collapsar.pipeline.inference import sparse
 from collapsar.storage.errors import OccupiedError, OptionError
 from collapsar.storage.writer import numbered_ids
@@ -255,3 +255,68 @@ def test_simulate__refuses_what_cannot_be(tmp_path):
     (tmp_path / "c").mkdir()
     with pytest.raises(OccupiedError):
         simulate(tmp_path / "c", **good)
+
+
+# Vectors -------------------------------------------------------------------------------------------------------------
+
+
+def test_vectors__have_the_sizes_the_seed_and_the_truth_that_were_asked_for(tmp_path):
+    given = {"family": "hca", "documents": 300, "words": 6, "depth": 3, "branching": [3, 2], "shard_tokens": 600}
+    manifest = simulate(tmp_path / "a", seed=3, **given)
+    assert manifest.digest == simulate(tmp_path / "b", seed=3, **given).digest
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    assert manifest.digest != simulate(tmp_path / "c", seed=4, **given).digest
+    assert (manifest.documents, manifest.vocabulary.words, len(manifest.shards)) == (300, 6, 3)
+    assert manifest.holds == "vectors"
+    listed = topics(tmp_path / "a", words=6)
+    assert [node.level for node in listed].count(1) == 3
+    assert [node.level for node in listed].count(2) == 6
+    assert [node.share for node in listed if node.level == 2] == pytest.approx([1 / 6] * 6)
+    assert not verify(tmp_path / "a").broken
+    leaves = {node.id for node in listed if node.level == 2}
+    rows = pq.read_table(tmp_path / "a/truth/proportions").to_pylist()
+    assert [row["id"] for row in rows] == [str(n + 1) for n in range(300)]
+    assert all(row["proportions"] == [1.0] and set(row["topics"]) <= leaves for row in rows)
+
+
+def test_vectors__follow_the_truth(tmp_path):
+    """Of each leaf: t ~ N(mu, W W' + noise)."""
+    simulate(tmp_path / "c", family="hca", documents=6000, words=4, branching=2, noise_scale=0.5, loading_scale=2.0)
+    made = Model(tmp_path / "c").rows(0)["word_node"]
+    leaf = [row["topics"][0] for row in pq.read_table(tmp_path / "c/truth/proportions").to_pylist()]
+    values = np.concatenate([one.load().values for one in Corpus(tmp_path / "c").references])
+    for node in (1, 2):
+        own = values[np.array(leaf) == node]
+        assert abs(len(own) - 3000) < 200
+        basis = made[:, [0, node]]
+        expected = basis @ basis.T + 0.25 * np.eye(4)
+        whitened = np.linalg.solve(np.linalg.cholesky(expected), (own - made[:, -1]).T)
+        assert np.abs(whitened.mean(axis=1)).max() < 5 / np.sqrt(len(own))
+        np.testing.assert_allclose(np.cov(whitened), np.eye(4), atol=0.12)
+        assert stats.kstest(whitened.ravel(), "norm").pvalue > 0.001
+
+
+def test_the_truth_of_vectors__reconstructs_all_but_noise(tmp_path):
+    """What is left of a vector is noise in as many dimensions as a path does not span."""
+    simulate(tmp_path / "c", family="hca", documents=1000, words=20, depth=3, seed=2)
+    found = evaluate(tmp_path / "c/truth", unseen=tmp_path / "c", scheduler="serial")
+    assert found.reconstruction_error == pytest.approx(0.09 * 17, rel=0.05)
+
+
+def test_vectors__are_refused_what_documents_are_asked_for(tmp_path):
+    with pytest.raises(OptionError, match="--tokens: family 'hca' draws vectors"):
+        simulate(tmp_path / "c", family="hca", documents=3, words=5, tokens=4)
+    with pytest.raises(OptionError, match="--tokens is required"):
+        simulate(tmp_path / "c", family="lda", documents=3, words=5, topics=2)
+    with pytest.raises(OptionError, match="branching: expected one value, or 2 with a depth of 3"):
+        simulate(tmp_path / "c", family="hca", documents=3, words=5, depth=3, branching=[2, 2, 2])
+    with pytest.raises(OptionError, match="branching"):
+        simulate(tmp_path / "c", family="hca", documents=3, words=5, branching=0)
+    with pytest.raises(OptionError, match="--family ncrp: there is no truth"):
+        simulate(tmp_path / "c", family="ncrp", documents=3, words=5, tokens=4)
+    assert not (tmp_path / "c").exists()
+
+
+def test_one_vector_of_one_column__is_drawn(tmp_path):
+    assert simulate(tmp_path / "c", family="hca", documents=1, words=1, depth=1).documents == 1
+    assert not verify(tmp_path / "c").broken
