@@ -67,7 +67,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Components:
-    """q(w), q(mu) and q(tau).
+    """Distributions q(w), q(mu) and q(tau).
 
     Attributes
     ----------
