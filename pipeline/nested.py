@@ -20,6 +20,7 @@ Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
 CLEAR = 0.05  # Hellinger distance by which one number of groups is better than the others
+LOPSIDED = 0.6  # share of the leaves in one group by which these are no groups
 GAMMAS = -7.0, 7.0  # logarithms between which gamma is learned
 
 
@@ -342,7 +343,7 @@ def regrouped(moves: Moves, distance: Vector, alpha: Vector, depth: int) -> Move
     """Put the leaves of a tree of depth 2 under groups, and these under groups, down to the full depth.
 
     Leaves are joined by average linkage; each level cuts the dendrogram where its gap is widest or, where no gap stands
-    out, into as many groups as keep the branching even.
+    out, into as many groups as keep the branching even. Where most leaves would be in one group, Ward's linkage is used.
 
     Parameters
     ----------
@@ -387,17 +388,22 @@ def _nested_groups(distance: Vector, levels: int, room: int) -> list[Ints]:
     if size < 2:
         return [np.zeros(size, dtype=np.int64)] * levels
     np.fill_diagonal(distance, 0.0)
-    tree = linkage(squareform(distance, checks=False), "average")
-    heights, most = tree[:, 2], max(1, min(size, room // max(levels, 1)))
+    near, most = squareform(distance, checks=False), max(1, min(size, room // max(levels, 1)))
+    even = [max(1, min(most, round(size ** ((level + 1) / (levels + 1))))) for level in range(levels)]
+    tree = linkage(near, "average")
+    heights = tree[:, 2]
     numbers: list[int] = []
     for level in range(levels):
-        even = max(1, min(most, round(size ** ((level + 1) / (levels + 1)))))
         low = numbers[-1] if numbers else 1
-        able = np.arange(max(low, 2), min(most, max(3 * even, 3), size - 1) + 1)
+        able = np.arange(max(low, 2), min(most, max(3 * even[level], 3), size - 1) + 1)
         gap = heights[size - able] - heights[size - able - 1]
         clear = able.size and gap.max() >= CLEAR
-        numbers.append(int(able[gap.argmax()]) if clear else max(even, low))
-    return [fcluster(tree, number, "maxclust").astype(np.int64) for number in numbers]
+        numbers.append(int(able[gap.argmax()]) if clear else max(even[level], low))
+    found = [fcluster(tree, number, "maxclust").astype(np.int64) for number in numbers]
+    if levels and np.bincount(found[0]).max() > LOPSIDED * size:  # a few leaves stand apart, which makes no groups
+        tree = linkage(near, "ward")
+        found = [fcluster(tree, number, "maxclust").astype(np.int64) for number in even]
+    return found
 
 
 def depth_first(tree: Tree, passes: Vector) -> Ints:
