@@ -343,7 +343,7 @@ def regrouped(moves: Moves, distance: Vector, alpha: Vector, depth: int) -> Move
     """Put the leaves of a tree of depth 2 under groups, and these under groups, down to the full depth.
 
     Leaves are joined by average linkage; each level cuts the dendrogram where its gap is widest or, where no gap stands
-    out, into as many groups as keep the branching even. Where most leaves would be in one group, Ward's linkage is used.
+    out, into as many groups as keep the branching even. Where that puts most into one group, Ward's linkage does.
 
     Parameters
     ----------
