@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from collapsar.pipeline import gaussian, nested, tallies
+from collapsar.pipeline import chains, gaussian, nested, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.nested import Moves
@@ -32,6 +32,7 @@ CORPUS = "vectors"
 SEEDS = 4  # clusters to begin with, for each leaf
 CLUSTER_ROUNDS = 10
 FACTORED = 5  # sweeps with q(x | c) before the factorised form begins
+CHAINED = 15  # sweeps of chains, before these are joined to a tree
 EVERY = 3  # iterations between two looks for nodes that are better merged
 LOOSE = 0.01  # variance of the factors that begin, without which those of one path would be one direction
 SHRINKING = 0.35  # nodes of a level for each of the level below
@@ -97,6 +98,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any vector has been seen."""
     seeds = max(1, min(SEEDS * config.sizes()[-1], summary.documents))
     columns = max(config.max_nodes, seeds)
+    chained = config.depth > 2 and 1 + config.sizes()[-1] * (config.depth - 1) <= columns
     root = nested.first_tree(columns, 0)
     size, nothing = columns + 1, np.zeros(columns)
     empty = {"solve": np.zeros((size, size)), "gram": np.zeros((size, size)), "spread": np.ones(size)}
@@ -112,6 +114,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "seeds": np.zeros(0, dtype=np.int64),
         "stage": np.array(0),
         "rounds": np.array(0),
+        "chained": np.array(CHAINED if chained else 0),  # sweeps until chains are joined
         "cluster_counts": nothing,
         "tau": np.array(1.0),
         "log_tau": np.array(0.0),
@@ -193,10 +196,14 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         **_held(found),
         "end_log": np.maximum(nested.end_logs(tree, sticks, config.gamma), -1e300),
         "rounds": np.array(rounds),
-        "apart": np.array(int(config.form == "factorised" and rounds >= CLUSTER_ROUNDS + FACTORED)),
+        "apart": np.array(
+            int(config.form == "factorised" and rounds >= CLUSTER_ROUNDS + FACTORED and not globals["chained"])
+        ),
         "another_round": np.array(0.0),
         **{name: globals[f"next_{name}"] for name in MOVES},
     }
+    if int(globals["chained"]):
+        return {**after, **again, **_chained(tree, sums, found, ends, config, int(globals["chained"]) - 1)}
     moves = _moves(Moves(tree), sums, found, delta, config, passes, compare=rounds % EVERY == 0)
     begun = config.form == "conditional" or bool(globals["apart"])
     after["another_round"] = np.array(float(not begun))  # the first iteration has a bound of the form asked for
@@ -207,12 +214,31 @@ def _held(found: Components, which: str = "") -> dict[str, npt.NDArray[Any]]:
     return {f"{which}{name}": getattr(found, name) for name in ("solve", "gram", "spread")}
 
 
+def _chained(
+    tree: Tree, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config, left: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Sweep chains once more or, when that has been often enough, join them to a tree."""
+    if left:
+        return {**_ahead(Moves(tree), sums, found, ends, config), "chained": np.array(left)}
+
+    def value(tried: Moves, at: npt.NDArray[np.float64]) -> float:
+        return _value(tried, sums, at, found.tau, config)
+
+    moves, brought = chains.joined(tree, found.gram, ends, config.sizes(), value)
+    return {**_ahead(moves, sums, found, ends, config, brought), "chained": np.array(left)}
+
+
 def _ahead(
-    moves: Moves, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config
+    moves: Moves,
+    sums: Sums,
+    found: Components,
+    ends: npt.NDArray[np.float64],
+    config: Config,
+    brought: npt.NDArray[np.float64] | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return what the next sweep is made with: components and sticks of the tree that has moved, and KL(q | p)."""
     if moves.sources or sum(moves.counts.values()):
-        sums, ends = sums.moved(moves), moves.summed(ends)
+        sums, ends = sums.moved(moves), moves.summed(ends) if brought is None else brought
         found = gaussian.fitted(sums, config.prior(), found.tau)
     tree, gamma = moves.tree, config.gamma
     sticks = nested.sticks(tree, tree.gathered(ends), ends, gamma)
@@ -242,6 +268,8 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
     counts, columns = delta["cluster_counts"], globals["node_parent"].size
     clusters = np.flatnonzero(counts > 0)
     labels = _levels(delta["products"], counts, clusters, config.sizes())
+    if int(globals["chained"]):
+        labels[1:-1] = [labels[-1]] * (config.depth - 2)  # a chain for each leaf
     parents = np.full(columns, FREE, dtype=np.int64)
     parents[0] = ROOT
     nodes = [{0: 0}]
@@ -317,15 +345,18 @@ def _moves(
     return moves
 
 
+def _value(tried: Moves, sums: Sums, ends: npt.NDArray[np.float64], tau: float, config: Config) -> float:
+    """Return what of the bound a tree decides, given q(c) and q(x) as they are brought to it."""
+    sticks = nested.sticks(tried.tree, tried.tree.gathered(ends), ends, config.gamma)
+    value = gaussian.evidence(sums.moved(tried), tried.tree.columns, config.prior(), tau)
+    return value + nested.sticks_bound(tried.tree, sticks, ends, config.gamma)
+
+
 def _compared(moves: Moves, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config) -> Moves:
     """Merge the pair of siblings, if there is one, whose merging raises the bound most."""
 
     def value(tried: Moves) -> float:
-        brought, at = sums.moved(tried), tried.summed(ends)
-        sticks = nested.sticks(tried.tree, tried.tree.gathered(at), at, config.gamma)
-        return gaussian.evidence(brought, tried.tree.columns, config.prior(), found.tau) + nested.sticks_bound(
-            tried.tree, sticks, at, config.gamma
-        )
+        return _value(tried, sums, tried.summed(ends), found.tau, config)
 
     best, least = moves, value(moves)
     for node in moves.tree.columns[1:]:
