@@ -20,17 +20,42 @@ from collapsar.workers.tree import FREE, ROOT, Tree
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-TURNS = 50  # by which the leaves of a group agree on a direction
 APART = 2.0  # distance of leaves that are in different groups already
 
 
-def chains(columns: int, leaves: int, depth: int) -> Tree:
-    """Return a root with so many paths behind it that share nothing else."""
-    parents = np.full(columns, FREE, dtype=np.int64)
-    parents[0] = ROOT
-    inner = np.arange(1, 1 + leaves * (depth - 1))
-    parents[inner] = np.where((inner - 1) % (depth - 1) == 0, 0, inner - 1)
-    return Tree(parents, depth)
+def levels(
+    products: Vector,
+    counts: Vector,
+    clusters: Ints,
+    sizes: list[int],
+) -> list[Ints]:
+    """Return a label of each cluster for each level, by Ward's linkage of their means: each splits the one above.
+
+    Parameters
+    ----------
+    products : numpy.ndarray of float64, shape (columns, columns)
+        Products of the clusters' sums.
+    counts : numpy.ndarray of float64, shape (columns,)
+        Vectors in each.
+    clusters : numpy.ndarray of int64
+        Those that there are.
+    sizes : list of int
+        Most nodes of each level.
+
+    Returns
+    -------
+    list of numpy.ndarray of int64, shape (clusters,)
+        For each level.
+    """
+    if clusters.size == 1:
+        return [np.zeros(1, dtype=np.int64) for _ in sizes]
+    scaled = products[np.ix_(clusters, clusters)] / np.outer(counts[clusters], counts[clusters])
+    length = np.diag(scaled)
+    distance = np.sqrt(np.maximum(length + length[:, np.newaxis] - 2.0 * scaled, 0.0))
+    np.fill_diagonal(distance, 0.0)
+    joined = linkage(squareform(0.5 * (distance + distance.T), checks=False), "ward")
+    below = [fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64) for size in sizes[1:]]
+    return [np.zeros(clusters.size, dtype=np.int64), *below]
 
 
 def joined(
@@ -80,7 +105,7 @@ class _Chains:
     def __init__(self, tree: Tree, gram: Vector, ends: Vector) -> None:
         self.tree, self.gram, self.ends = tree, gram, ends
         leaves = np.flatnonzero(tree.levels == tree.depth - 1)
-        self.nodes = [np.array(tree.path(leaf)[1:]) for leaf in leaves]
+        self.nodes = [np.array(tree.path(int(leaf))[1:], dtype=np.int64) for leaf in leaves]
         self.mass = np.maximum(ends[leaves], 1e-300)
         self.above = [np.zeros(leaves.size, dtype=np.int64)]  # a label of each leaf, for each level that is joined
         self.shared: list[list[Vector]] = []  # of each such level, the factor's direction in each leaf's chain
@@ -94,14 +119,11 @@ class _Chains:
     def linked(self) -> Vector:
         """Link leaves by the smallest angle between what is left of their chains."""
         size = len(self.nodes)
-        roots = []
-        for one in range(size):
-            value, vector = np.linalg.eigh(self._product(one, one))
-            roots.append((vector / np.sqrt(np.maximum(value, 1e-12 * max(value[-1], 1e-300)))) @ vector.T)
+        roots = [_inverse_root(self._product(one, one)) for one in range(size)]
         distance = np.zeros((size, size))
         for one in range(size):
             for other in range(one):
-                cosine = np.linalg.norm(roots[one] @ self._product(one, other) @ roots[other], 2)
+                cosine = float(np.linalg.norm(roots[one] @ self._product(one, other) @ roots[other], 2))
                 together = self.above[-1][one] == self.above[-1][other]
                 distance[one, other] = distance[other, one] = 1.0 - min(cosine, 1.0) if together else APART
         empty: Vector = np.zeros((0, 4))
@@ -124,18 +146,22 @@ class _Chains:
         return after
 
     def _common(self, inside: Ints) -> list[Vector]:
-        """Return a unit vector for each leaf's factors, such that their loadings along these are most alike."""
-        size = self.left[inside[0]].shape[1]
-        products = [[self._product(int(one), int(other)) for other in inside] for one in inside]
-        weight = np.sqrt(self.mass[inside])
-        whole = np.block([[weight[i] * weight[j] * products[i][j] for j in range(inside.size)]
-                          for i in range(inside.size)])  # fmt: skip
+        """Return a unit vector for each leaf's factors, along which loadings are most alike, whatever their lengths.
+
+        The direction nearest to the spans of all: the first of a generalised canonical correlation (Kettenring 1971).
+        """
+        size, weight = self.left[inside[0]].shape[1], np.sqrt(self.mass[inside])
+        if inside.size == 1:
+            one = self._product(int(inside[0]), int(inside[0]))
+            return [_unit(np.linalg.eigh(0.5 * (one + one.T))[1][:, -1])]
+        roots = [_inverse_root(self._product(int(one), int(one))) for one in inside]
+        whole = np.zeros((inside.size * size, inside.size * size))
+        for i, one in enumerate(inside):
+            for j, other in enumerate(inside):
+                block = weight[i] * weight[j] * roots[i] @ self._product(int(one), int(other)) @ roots[j]
+                whole[i * size : (i + 1) * size, j * size : (j + 1) * size] = block
         top = np.linalg.eigh(0.5 * (whole + whole.T))[1][:, -1].reshape(inside.size, size)
-        found = [_unit(one) for one in top]
-        for _ in range(TURNS):
-            found = [_unit(sum(self.mass[inside[j]] * products[i][j] @ found[j] for j in range(inside.size)))
-                     for i in range(inside.size)]  # fmt: skip
-        return found
+        return [_unit(root @ one) for root, one in zip(roots, top, strict=True)]
 
     def moves(self) -> tuple[Moves, Vector]:
         """Return the moves that make the tree, and its ends."""
@@ -165,6 +191,13 @@ class _Chains:
 
 def _weights(nodes: Ints, direction: Vector) -> list[tuple[int, float]]:
     return [(int(node), float(weight)) for node, weight in zip(nodes, direction, strict=True)]
+
+
+def _inverse_root(matrix: Vector) -> Vector:
+    """Return the inverse of a symmetric matrix's square root, no eigenvalue being next to nothing."""
+    value, vector = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    found: Vector = (vector / np.sqrt(np.maximum(value, 1e-12 * max(float(value[-1]), 1e-300)))) @ vector.T
+    return found
 
 
 def _unit(direction: Vector) -> Vector:

@@ -9,12 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 
-from collapsar.pipeline import chains, gaussian, nested, tallies
+from collapsar.pipeline import chains, gaussian, nested, planting
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.nested import Moves
@@ -178,12 +175,9 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         after = {**globals, **again, "rounds": np.array(rounds), "cluster_counts": counts, "stage": np.array(CLUSTERS)}
         return after if rounds <= CLUSTER_ROUNDS else _planted(after, delta, config, stream)
     tree, ends = ahead(globals), delta["ends"]
-    sums = Sums(
-        delta["second"],
-        delta["products"],
-        *(delta.number(name) for name in ("square", "beyond", "documents")),
-        float(globals["vocabulary"]),
-    )
+    square, beyond, documents = (delta.number(name) for name in ("square", "beyond", "documents"))
+    words = float(globals["vocabulary"])
+    sums = Sums(delta["second"], delta["products"], square, beyond, documents, words)
     found = gaussian.fitted(sums, config.prior(), float(globals["tau"]))
     passes = tree.gathered(ends)
     sticks = nested.sticks(tree, passes, ends, config.gamma)
@@ -267,7 +261,7 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
     """
     counts, columns = delta["cluster_counts"], globals["node_parent"].size
     clusters = np.flatnonzero(counts > 0)
-    labels = _levels(delta["products"], counts, clusters, config.sizes())
+    labels = chains.levels(delta["products"], counts, clusters, config.sizes())
     if int(globals["chained"]):
         labels[1:-1] = [labels[-1]] * (config.depth - 2)  # a chain for each leaf
     parents = np.full(columns, FREE, dtype=np.int64)
@@ -305,24 +299,6 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
     found = gaussian.fitted(sums, config.prior(), gaussian.first_tau(sums, config.prior()))
     after = {**globals, "stage": np.array(TREE), **_ahead(Moves(tree), sums, found, ends, config)}
     return {**after, **Moves(tree, sources).table()}
-
-
-def _levels(
-    products: npt.NDArray[np.float64],
-    counts: npt.NDArray[np.float64],
-    clusters: npt.NDArray[np.int64],
-    sizes: list[int],
-) -> list[npt.NDArray[np.int64]]:
-    """Return a label of each cluster for each level, each level splitting the one above."""
-    if clusters.size == 1:
-        return [np.zeros(1, dtype=np.int64) for _ in sizes]
-    scaled = products[np.ix_(clusters, clusters)] / np.outer(counts[clusters], counts[clusters])
-    length = np.diag(scaled)
-    distance = np.sqrt(np.maximum(length + length[:, np.newaxis] - 2.0 * scaled, 0.0))
-    np.fill_diagonal(distance, 0.0)
-    joined = linkage(squareform(0.5 * (distance + distance.T), checks=False), "ward")
-    below = [fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64) for size in sizes[1:]]
-    return [np.zeros(clusters.size, dtype=np.int64), *below]
 
 
 def _moves(
@@ -413,34 +389,9 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
 
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
     """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
-    tree = Tree(tallies.planted([int(one) for one in np.resize(config.branching, config.depth - 1)]), config.depth)
-    size = tree.parents.size + 1
-    drawn = (
-        stream.at(purpose="simulate loadings")
-        .generator()
-        .normal(scale=config.loading_scale, size=(size, summary.words))
-    )
-    rows = np.ascontiguousarray(drawn.T)
-    ends = np.where(tree.levels == tree.depth - 1, 1.0, 0.0)
-    ends *= summary.documents / ends.sum()
-    made = {"solve": np.eye(size), "gram": np.einsum("wi,wj->ij", rows, rows), "spread": np.zeros(size)}
-    logs = np.where(ends > 0.0, -np.log((ends > 0.0).sum()), -1e300)  # all leaves are as likely, and nothing is outside
-    globals_ = {
-        **initialise(summary, config, stream),
-        "node_parent": tree.parents,
-        "node_passes": tree.gathered(ends),
-        "node_ends": ends,
-        "end_log": logs,
-        "next_parent": tree.parents,
-        "next_end_log": logs,
-        "stage": np.array(TREE),
-        "tau": np.array(config.noise_scale**-2.0),
-        "log_tau": np.array(-2.0 * np.log(config.noise_scale)),
-        **Moves(tree).table(),
-        **made,
-        **{f"next_{name}": value for name, value in made.items()},
-    }
-    return {"word_node": rows}, globals_
+    branching = [int(one) for one in np.resize(config.branching, config.depth - 1)]
+    drawn, known = planting.tree(summary, branching, config.loading_scale, config.noise_scale, stream)
+    return {"word_node": drawn}, {**initialise(summary, config, stream), **known, "stage": np.array(TREE)}
 
 
 def simulate(
@@ -451,12 +402,4 @@ def simulate(
     stream: Stream,
 ) -> tuple[Vectors, npt.NDArray[np.float64]]:
     """Draw vectors: all leaves are as likely, x ~ N(0, I), t ~ N(W x + mu, I / tau); their leaves are proportions."""
-    generator, tree, drawn = stream.generator(), swept(globals), np.asarray(rows["word_node"])
-    leaf = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
-    factors, noise = generator.normal(size=(documents, tree.depth)), generator.normal(size=(documents, len(drawn)))
-    values = drawn[:, -1] + noise / np.sqrt(float(globals["tau"]))
-    for level, nodes in enumerate(tree.paths()[leaf].T):
-        values += factors[:, level, np.newaxis] * drawn.T[nodes]
-    theta = np.zeros((documents, tree.parents.size))
-    theta[np.arange(documents), leaf] = 1.0
-    return Vectors(pa.nulls(documents, pa.string()), values), theta
+    return planting.vectors(rows["word_node"], swept(globals), float(globals["tau"]), documents, stream)

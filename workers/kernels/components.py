@@ -270,12 +270,18 @@ def sweep_factors(
 
     Parameters
     ----------
-    values, loadings, mean, paths, end_log, precision, share, by_node, second, ends, kept, masses, best, factors
-        As for `sweep_components`; `end_log` is the prior mass alone.
+    values, loadings, mean, paths
+        As for `sweep_components`.
     quadratic : float64, shape (nodes, depth, depth)
         M_c'M_c + D diag(s_c) of each end.
+    end_log : float64, shape (nodes,)
+        Log prior mass of each end.
+    precision, share
+        As for `sweep_components`.
     location, spread : float64, shape (vectors, depth) and (vectors, depth, depth)
         y_n and C_n of q(x_n), which the new ones take the place of.
+    by_node, second, ends, kept, masses, best, factors
+        As for `sweep_components`.
     sums : float64, shape (3,)
         As for `sweep_components`, the first with E[log p(x)] - E[log q(x)] of the q(x) given.
     """

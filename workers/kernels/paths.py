@@ -68,11 +68,9 @@ def add_logs(gamma: Array, logs: Array, there: bool, log_theta: Array) -> None:
 
 @helper
 def softmax(score: Array, q: Array) -> float:
-    """Fill q with softmax(score), what is next to nothing with zero; return log sum exp(score).
-
-    Sums have loops of their own, over one array: the compiler makes two versions of a loop over several, one for arrays
-    that seem to overlap, which adds in another order. Where arrays lie would then decide the last places.
-    """
+    """Fill q with softmax(score), what is next to nothing with zero; return log sum exp(score)."""
+    # Sums have loops of their own, over one array: the compiler makes two versions of a loop over several, one for
+    # arrays that seem to overlap, which adds in another order. Where arrays lie would then decide the last places.
     top = score.max()
     for end in range(score.size):
         q[end] = math.exp(score[end] - top)
@@ -86,7 +84,7 @@ def softmax(score: Array, q: Array) -> float:
         kept += q[end]
     for end in range(score.size):
         q[end] /= kept
-    return top + math.log(total)
+    return float(top + math.log(total))
 
 
 @helper
