@@ -58,7 +58,7 @@ def _brought(values: Vector, moves: Moves) -> Vector:
 
 @dataclass(frozen=True)
 class Prior:
-    """The variance s0 of loadings, and the shape and rate of tau's Gamma distribution."""
+    """Variance s0 of loadings, and shape and rate of tau's Gamma distribution."""
 
     variance: float
     shape: float
@@ -67,7 +67,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Components:
-    """Distributions q(w), q(mu) and q(tau).
+    """What is found of the loadings, the mean and the noise: q(w), q(mu) and q(tau).
 
     Attributes
     ----------
@@ -100,9 +100,9 @@ class Components:
 
 def _solved(sums: Sums, prior: Prior, tau: float) -> tuple[Vector, Vector, Vector]:
     precision = np.eye(len(sums.second)) / prior.variance + tau * sums.second
-    solve = tau * np.linalg.inv(0.5 * (precision + precision.T))
+    solve: Vector = np.asarray(tau * np.linalg.inv(0.5 * (precision + precision.T)), dtype=np.float64)
     gram: Vector = solve @ sums.products @ solve
-    return np.asarray(solve, dtype=np.float64), gram, 1.0 / (1.0 / prior.variance + tau * np.diag(sums.second))
+    return solve, gram, 1.0 / (1.0 / prior.variance + tau * np.diag(sums.second))
 
 
 def fitted(sums: Sums, prior: Prior, tau: float) -> Components:

@@ -9,12 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 
-from collapsar.pipeline import gaussian, nested, tallies
+from collapsar.pipeline import chains, gaussian, nested, planted
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.nested import Moves
@@ -32,6 +29,7 @@ CORPUS = "vectors"
 SEEDS = 4  # clusters to begin with, for each leaf
 CLUSTER_ROUNDS = 10
 FACTORED = 5  # sweeps with q(x | c) before the factorised form begins
+CHAINED = 15  # sweeps of chains, before these are joined to a tree
 EVERY = 3  # iterations between two looks for nodes that are better merged
 LOOSE = 0.01  # variance of the factors that begin, without which those of one path would be one direction
 SHRINKING = 0.35  # nodes of a level for each of the level below
@@ -97,6 +95,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any vector has been seen."""
     seeds = max(1, min(SEEDS * config.sizes()[-1], summary.documents))
     columns = max(config.max_nodes, seeds)
+    chained = config.depth > 2 and 1 + config.sizes()[-1] * (config.depth - 1) <= columns
     root = nested.first_tree(columns, 0)
     size, nothing = columns + 1, np.zeros(columns)
     empty = {"solve": np.zeros((size, size)), "gram": np.zeros((size, size)), "spread": np.ones(size)}
@@ -112,6 +111,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "seeds": np.zeros(0, dtype=np.int64),
         "stage": np.array(0),
         "rounds": np.array(0),
+        "chained": np.array(CHAINED if chained else 0),  # sweeps until chains are joined
         "cluster_counts": nothing,
         "tau": np.array(1.0),
         "log_tau": np.array(0.0),
@@ -175,14 +175,9 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         after = {**globals, **again, "rounds": np.array(rounds), "cluster_counts": counts, "stage": np.array(CLUSTERS)}
         return after if rounds <= CLUSTER_ROUNDS else _planted(after, delta, config, stream)
     tree, ends = ahead(globals), delta["ends"]
-    sums = Sums(
-        delta["second"],
-        delta["products"],
-        delta.number("square"),
-        delta.number("beyond"),
-        delta.number("documents"),
-        float(globals["vocabulary"]),
-    )
+    square, beyond, documents = (delta.number(name) for name in ("square", "beyond", "documents"))
+    words = float(globals["vocabulary"])
+    sums = Sums(delta["second"], delta["products"], square, beyond, documents, words)
     found = gaussian.fitted(sums, config.prior(), float(globals["tau"]))
     passes = tree.gathered(ends)
     sticks = nested.sticks(tree, passes, ends, config.gamma)
@@ -195,10 +190,14 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         **_held(found),
         "end_log": np.maximum(nested.end_logs(tree, sticks, config.gamma), -1e300),
         "rounds": np.array(rounds),
-        "apart": np.array(int(config.form == "factorised" and rounds >= CLUSTER_ROUNDS + FACTORED)),
+        "apart": np.array(
+            int(config.form == "factorised" and rounds >= CLUSTER_ROUNDS + FACTORED and not globals["chained"])
+        ),
         "another_round": np.array(0.0),
         **{name: globals[f"next_{name}"] for name in MOVES},
     }
+    if int(globals["chained"]):
+        return {**after, **again, **_chained(tree, sums, found, ends, config, int(globals["chained"]) - 1)}
     moves = _moves(Moves(tree), sums, found, delta, config, passes, compare=rounds % EVERY == 0)
     begun = config.form == "conditional" or bool(globals["apart"])
     after["another_round"] = np.array(float(not begun))  # the first iteration has a bound of the form asked for
@@ -209,12 +208,31 @@ def _held(found: Components, which: str = "") -> dict[str, npt.NDArray[Any]]:
     return {f"{which}{name}": getattr(found, name) for name in ("solve", "gram", "spread")}
 
 
+def _chained(
+    tree: Tree, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config, left: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Sweep chains once more or, when that has been often enough, join them to a tree."""
+    if left:
+        return {**_ahead(Moves(tree), sums, found, ends, config), "chained": np.array(left)}
+
+    def value(tried: Moves, at: npt.NDArray[np.float64]) -> float:
+        return _value(tried, sums, at, found.tau, config)
+
+    moves, brought = chains.joined(tree, found.gram, ends, config.sizes(), value)
+    return {**_ahead(moves, sums, found, ends, config, brought), "chained": np.array(left)}
+
+
 def _ahead(
-    moves: Moves, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config
+    moves: Moves,
+    sums: Sums,
+    found: Components,
+    ends: npt.NDArray[np.float64],
+    config: Config,
+    brought: npt.NDArray[np.float64] | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return what the next sweep is made with: components and sticks of the tree that has moved, and KL(q | p)."""
     if moves.sources or sum(moves.counts.values()):
-        sums, ends = sums.moved(moves), moves.summed(ends)
+        sums, ends = sums.moved(moves), moves.summed(ends) if brought is None else brought
         found = gaussian.fitted(sums, config.prior(), found.tau)
     tree, gamma = moves.tree, config.gamma
     sticks = nested.sticks(tree, tree.gathered(ends), ends, gamma)
@@ -243,7 +261,9 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
     """
     counts, columns = delta["cluster_counts"], globals["node_parent"].size
     clusters = np.flatnonzero(counts > 0)
-    labels = _levels(delta["products"], counts, clusters, config.sizes())
+    labels = chains.levels(delta["products"], counts, clusters, config.sizes())
+    if int(globals["chained"]):
+        labels[1:-1] = [labels[-1]] * (config.depth - 2)  # a chain for each leaf
     parents = np.full(columns, FREE, dtype=np.int64)
     parents[0] = ROOT
     nodes = [{0: 0}]
@@ -281,24 +301,6 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
     return {**after, **Moves(tree, sources).table()}
 
 
-def _levels(
-    products: npt.NDArray[np.float64],
-    counts: npt.NDArray[np.float64],
-    clusters: npt.NDArray[np.int64],
-    sizes: list[int],
-) -> list[npt.NDArray[np.int64]]:
-    """Return a label of each cluster for each level, each level splitting the one above."""
-    if clusters.size == 1:
-        return [np.zeros(1, dtype=np.int64) for _ in sizes]
-    scaled = products[np.ix_(clusters, clusters)] / np.outer(counts[clusters], counts[clusters])
-    length = np.diag(scaled)
-    distance = np.sqrt(np.maximum(length + length[:, np.newaxis] - 2.0 * scaled, 0.0))
-    np.fill_diagonal(distance, 0.0)
-    joined = linkage(squareform(0.5 * (distance + distance.T), checks=False), "ward")
-    below = [fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64) for size in sizes[1:]]
-    return [np.zeros(clusters.size, dtype=np.int64), *below]
-
-
 def _moves(
     moves: Moves,
     sums: Sums,
@@ -319,15 +321,18 @@ def _moves(
     return moves
 
 
+def _value(tried: Moves, sums: Sums, ends: npt.NDArray[np.float64], tau: float, config: Config) -> float:
+    """Return what of the bound a tree decides, given q(c) and q(x) as they are brought to it."""
+    sticks = nested.sticks(tried.tree, tried.tree.gathered(ends), ends, config.gamma)
+    value = gaussian.evidence(sums.moved(tried), tried.tree.columns, config.prior(), tau)
+    return value + nested.sticks_bound(tried.tree, sticks, ends, config.gamma)
+
+
 def _compared(moves: Moves, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config) -> Moves:
     """Merge the pair of siblings, if there is one, whose merging raises the bound most."""
 
     def value(tried: Moves) -> float:
-        brought, at = sums.moved(tried), tried.summed(ends)
-        sticks = nested.sticks(tried.tree, tried.tree.gathered(at), at, config.gamma)
-        return gaussian.evidence(brought, tried.tree.columns, config.prior(), found.tau) + nested.sticks_bound(
-            tried.tree, sticks, at, config.gamma
-        )
+        return _value(tried, sums, tried.summed(ends), found.tau, config)
 
     best, least = moves, value(moves)
     for node in moves.tree.columns[1:]:
@@ -384,34 +389,9 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
 
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
     """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
-    tree = Tree(tallies.planted([int(one) for one in np.resize(config.branching, config.depth - 1)]), config.depth)
-    size = tree.parents.size + 1
-    drawn = (
-        stream.at(purpose="simulate loadings")
-        .generator()
-        .normal(scale=config.loading_scale, size=(size, summary.words))
-    )
-    rows = np.ascontiguousarray(drawn.T)
-    ends = np.where(tree.levels == tree.depth - 1, 1.0, 0.0)
-    ends *= summary.documents / ends.sum()
-    made = {"solve": np.eye(size), "gram": np.einsum("wi,wj->ij", rows, rows), "spread": np.zeros(size)}
-    logs = np.where(ends > 0.0, -np.log((ends > 0.0).sum()), -1e300)  # all leaves are as likely, and nothing is outside
-    globals_ = {
-        **initialise(summary, config, stream),
-        "node_parent": tree.parents,
-        "node_passes": tree.gathered(ends),
-        "node_ends": ends,
-        "end_log": logs,
-        "next_parent": tree.parents,
-        "next_end_log": logs,
-        "stage": np.array(TREE),
-        "tau": np.array(config.noise_scale**-2.0),
-        "log_tau": np.array(-2.0 * np.log(config.noise_scale)),
-        **Moves(tree).table(),
-        **made,
-        **{f"next_{name}": value for name, value in made.items()},
-    }
-    return {"word_node": rows}, globals_
+    branching = [int(one) for one in np.resize(config.branching, config.depth - 1)]
+    drawn, known = planted.tree(summary, branching, config.loading_scale, config.noise_scale, stream)
+    return {"word_node": drawn}, {**initialise(summary, config, stream), **known, "stage": np.array(TREE)}
 
 
 def simulate(
@@ -422,12 +402,4 @@ def simulate(
     stream: Stream,
 ) -> tuple[Vectors, npt.NDArray[np.float64]]:
     """Draw vectors: all leaves are as likely, x ~ N(0, I), t ~ N(W x + mu, I / tau); their leaves are proportions."""
-    generator, tree, drawn = stream.generator(), swept(globals), np.asarray(rows["word_node"])
-    leaf = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
-    factors, noise = generator.normal(size=(documents, tree.depth)), generator.normal(size=(documents, len(drawn)))
-    values = drawn[:, -1] + noise / np.sqrt(float(globals["tau"]))
-    for level, nodes in enumerate(tree.paths()[leaf].T):
-        values += factors[:, level, np.newaxis] * drawn.T[nodes]
-    theta = np.zeros((documents, tree.parents.size))
-    theta[np.arange(documents), leaf] = 1.0
-    return Vectors(pa.nulls(documents, pa.string()), values), theta
+    return planted.vectors(rows["word_node"], swept(globals), float(globals["tau"]), documents, stream)

@@ -1,0 +1,206 @@
+"""From chains to a tree: leaves that were fitted each with nodes of its own above it share those that they agree on.
+
+The factors of a chain may be turned, W x = (W R) R'x with R'x as normal as x, so that what two leaves have in common is
+a direction that lies in the span of both chains' loadings, not nodes that are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+
+from collapsar.pipeline.nested import Moves
+from collapsar.workers.tree import FREE, ROOT, Tree
+
+Ints = npt.NDArray[np.int64]
+Vector = npt.NDArray[np.float64]
+
+APART = 2.0  # distance of leaves that are in different groups already
+
+
+def levels(
+    products: Vector,
+    counts: Vector,
+    clusters: Ints,
+    sizes: list[int],
+) -> list[Ints]:
+    """Return a label of each cluster for each level, by Ward's linkage of their means: each splits the one above.
+
+    Parameters
+    ----------
+    products : numpy.ndarray of float64, shape (columns, columns)
+        Products of the clusters' sums.
+    counts : numpy.ndarray of float64, shape (columns,)
+        Vectors in each.
+    clusters : numpy.ndarray of int64
+        Those that there are.
+    sizes : list of int
+        Most nodes of each level.
+
+    Returns
+    -------
+    list of numpy.ndarray of int64, shape (clusters,)
+        For each level.
+    """
+    if clusters.size == 1:
+        return [np.zeros(1, dtype=np.int64) for _ in sizes]
+    scaled = products[np.ix_(clusters, clusters)] / np.outer(counts[clusters], counts[clusters])
+    length = np.diag(scaled)
+    distance = np.sqrt(np.maximum(length + length[:, np.newaxis] - 2.0 * scaled, 0.0))
+    np.fill_diagonal(distance, 0.0)
+    joined = linkage(squareform(0.5 * (distance + distance.T), checks=False), "ward")
+    below = [fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64) for size in sizes[1:]]
+    return [np.zeros(clusters.size, dtype=np.int64), *below]
+
+
+def joined(
+    tree: Tree, gram: Vector, ends: Vector, sizes: list[int], value: Callable[[Moves, Vector], float]
+) -> tuple[Moves, Vector]:
+    """Join chains level by level into as many groups as have the largest value.
+
+    Parameters
+    ----------
+    tree : Tree
+        Of chains.
+    gram : numpy.ndarray of float64, shape (columns + 1, columns + 1)
+        Products of all loadings.
+    ends : numpy.ndarray of float64, shape (columns,)
+        Vectors that end at each node.
+    sizes : list of int
+        Most nodes of each level.
+    value : callable
+        Of moves, and of the ends of the tree that they make.
+
+    Returns
+    -------
+    moves : Moves
+        To a tree of at most `sizes` nodes.
+    ends : numpy.ndarray of float64, shape (columns,)
+        That tree's.
+    """
+    found = _Chains(tree, gram, ends)
+    best, brought = found.moves()
+    for level in range(1, tree.depth - 1):
+        linked, reached = found.linked(), -np.inf
+        least = max(len(set(found.above[-1].tolist())), 1)
+        chosen = found
+        for number in range(least, max(sizes[level], least) + 1):
+            tried = found.grouped(linked, number)
+            moves, after = tried.moves()
+            now = value(moves, after)
+            if now > reached:
+                chosen, reached, best, brought = tried, now, moves, after
+        found = chosen
+    return best, brought
+
+
+class _Chains:
+    """Leaves that share the nodes of some levels; below these each has factors of its own, turned as it likes."""
+
+    def __init__(self, tree: Tree, gram: Vector, ends: Vector) -> None:
+        self.tree, self.gram, self.ends = tree, gram, ends
+        leaves = np.flatnonzero(tree.levels == tree.depth - 1)
+        self.nodes = [np.array(tree.path(int(leaf))[1:], dtype=np.int64) for leaf in leaves]
+        self.mass = np.maximum(ends[leaves], 1e-300)
+        self.above = [np.zeros(leaves.size, dtype=np.int64)]  # a label of each leaf, for each level that is joined
+        self.shared: list[list[Vector]] = []  # of each such level, the factor's direction in each leaf's chain
+        self.left = [np.eye(len(nodes)) for nodes in self.nodes]  # directions that are not shared
+
+    def _product(self, one: int, other: int) -> Vector:
+        inside = self.gram[np.ix_(self.nodes[one], self.nodes[other])]
+        found: Vector = self.left[one].T @ inside @ self.left[other]
+        return found
+
+    def linked(self) -> Vector:
+        """Link leaves by the smallest angle between what is left of their chains."""
+        size = len(self.nodes)
+        roots = [_inverse_root(self._product(one, one)) for one in range(size)]
+        distance = np.zeros((size, size))
+        for one in range(size):
+            for other in range(one):
+                cosine = float(np.linalg.norm(roots[one] @ self._product(one, other) @ roots[other], 2))
+                together = self.above[-1][one] == self.above[-1][other]
+                distance[one, other] = distance[other, one] = 1.0 - min(cosine, 1.0) if together else APART
+        empty: Vector = np.zeros((0, 4))
+        return linkage(squareform(distance, checks=False), "average") if size > 1 else empty
+
+    def grouped(self, linked: Vector, number: int) -> _Chains:
+        """Join the leaves into some groups, each of which takes up a direction that its leaves have in common."""
+        size = len(self.nodes)
+        labels = fcluster(linked, number, "maxclust").astype(np.int64) if size > 1 else np.ones(1, dtype=np.int64)
+        direction: list[Vector] = [np.zeros(0)] * size
+        after = _Chains(self.tree, self.gram, self.ends)
+        after.left = list(self.left)
+        for label in np.unique(labels):
+            inside = np.flatnonzero(labels == label)
+            for leaf, turned in zip(inside, self._common(inside), strict=True):
+                direction[leaf] = self.left[leaf] @ turned
+                basis = np.linalg.svd(turned[np.newaxis])[2][1:].T  # what is at right angles to it
+                after.left[leaf] = self.left[leaf] @ basis
+        after.above, after.shared = [*self.above, labels], [*self.shared, direction]
+        return after
+
+    def _common(self, inside: Ints) -> list[Vector]:
+        """Return a unit vector for each leaf's factors, along which loadings are most alike, whatever their lengths.
+
+        The direction nearest to the spans of all: the first of a generalised canonical correlation (Kettenring 1971).
+        """
+        size, weight = self.left[inside[0]].shape[1], np.sqrt(self.mass[inside])
+        if inside.size == 1:
+            one = self._product(int(inside[0]), int(inside[0]))
+            return [_unit(np.linalg.eigh(0.5 * (one + one.T))[1][:, -1])]
+        roots = [_inverse_root(self._product(int(one), int(one))) for one in inside]
+        whole = np.zeros((inside.size * size, inside.size * size))
+        for i, one in enumerate(inside):
+            for j, other in enumerate(inside):
+                block = weight[i] * weight[j] * roots[i] @ self._product(int(one), int(other)) @ roots[j]
+                whole[i * size : (i + 1) * size, j * size : (j + 1) * size] = block
+        top = np.linalg.eigh(0.5 * (whole + whole.T))[1][:, -1].reshape(inside.size, size)
+        return [_unit(root @ one) for root, one in zip(roots, top, strict=True)]
+
+    def moves(self) -> tuple[Moves, Vector]:
+        """Return the moves that make the tree, and its ends."""
+        levels = len(self.shared)
+        parents = np.full(self.tree.parents.size, FREE, dtype=np.int64)
+        parents[0] = ROOT
+        sources: dict[int, list[tuple[int, float]]] = {}
+        brought = np.zeros(self.ends.size)
+        brought[0] = self.ends[0]
+        for leaf, nodes in enumerate(self.nodes):
+            path = [0]
+            for level in range(levels):
+                first = int(np.flatnonzero(self.above[level + 1] == self.above[level + 1][leaf])[0])
+                path.append(int(self.nodes[first][level]))
+                sources.setdefault(path[-1], []).extend(_weights(nodes, self.shared[level][leaf]))
+            for place in range(levels, nodes.size):
+                path.append(int(nodes[place]))
+                sources[path[-1]] = _weights(nodes, self.left[leaf][:, place - levels])
+            parents[path[1:]] = path[:-1]
+            np.add.at(brought, path[1:], self.ends[nodes])
+        gone = int((self.tree.parents != FREE).sum() - (parents != FREE).sum())
+        begun = Moves(self.tree)
+        return replace(
+            begun, tree=Tree(parents, self.tree.depth), sources=sources, counts={**begun.counts, "merged": gone}
+        ), brought
+
+
+def _weights(nodes: Ints, direction: Vector) -> list[tuple[int, float]]:
+    return [(int(node), float(weight)) for node, weight in zip(nodes, direction, strict=True)]
+
+
+def _inverse_root(matrix: Vector) -> Vector:
+    """Return the inverse of a symmetric matrix's square root, no eigenvalue being next to nothing."""
+    value, vector = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    found: Vector = (vector / np.sqrt(np.maximum(value, 1e-12 * max(float(value[-1]), 1e-300)))) @ vector.T
+    return found
+
+
+def _unit(direction: Vector) -> Vector:
+    length = float(np.linalg.norm(direction))
+    found: Vector = direction / length if length > 0.0 else np.eye(direction.size)[0]
+    return found
