@@ -194,9 +194,12 @@ def _weights(nodes: Ints, direction: Vector) -> list[tuple[int, float]]:
 
 
 def _inverse_root(matrix: Vector) -> Vector:
-    """Return the inverse of a symmetric matrix's square root, no eigenvalue being next to nothing."""
+    """Return the inverse of a symmetric matrix's square root, no eigenvalue being next to nothing; zero of zero."""
     value, vector = np.linalg.eigh(0.5 * (matrix + matrix.T))
-    found: Vector = (vector / np.sqrt(np.maximum(value, 1e-12 * max(float(value[-1]), 1e-300)))) @ vector.T
+    top = float(value[-1])
+    if not top > 1e-280:
+        return np.zeros(matrix.shape)
+    found: Vector = (vector / np.sqrt(np.maximum(value / top, 1e-12) * top)) @ vector.T
     return found
 
 

@@ -295,7 +295,7 @@ def test_bad_input__is_one_line_and_leaves_nothing(capsys, small, tmp_path, name
         (["fti"], "invalid choice: 'fti'"),
         (["fit", "a"], "the following arguments are required: RUN"),
         (["fit", "a", "b", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
-        (["evaluate", "run"], "one of the arguments --heldout --unseen --coherence is required"),
+        (["evaluate", "run"], "one of the arguments --heldout --unseen --in-document --coherence is required"),
     ],
 )  # fmt: skip
 def test_wrong_usage__is_one_line_with_the_nearest_option(capsys, monkeypatch, words, message):

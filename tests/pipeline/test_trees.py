@@ -154,7 +154,7 @@ def _infer(local, globals):
 def family(monkeypatch):
     """The family `toy-tree`, whose topics are a tree of fixed nodes."""
     driver = types.ModuleType("collapsar.pipeline.models.toy_tree")
-    driver.describe = _describe
+    driver.describe, driver.CORPUS = _describe, "documents"
     half = types.ModuleType("collapsar.workers.toy_tree")
     half.infer = _infer
     half.probabilities = lambda rows, globals: {"word_topic": rows["word_topic"] / (WORDS * (WORDS + 1) / 2)}
