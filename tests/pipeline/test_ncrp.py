@@ -28,10 +28,8 @@ class TestNCRP(Conformance):
         {},
         {"form": "factorised", "depth": 2, "learn": ("alpha", "gamma")},
         {"posterior": "dirichlet", "depth": 4, "learn": ("alpha", "eta", "gamma"), "grow": 2},
-        {"form": "factorised", "posterior": "dirichlet", "max_nodes": 12, "document_sweeps": 3, "grow": 3},
         {"depth": 4, "max_nodes": 9, "leaves": 4, "prune": 0.5, "compare": False},
-        {"start": "gradual", "form": "factorised", "max_nodes": 40},
-        {"start": "gradual", "posterior": "dirichlet", "learn": ("gamma",)},
+        {"start": "gradual", "form": "factorised", "posterior": "dirichlet", "max_nodes": 40, "document_sweeps": 3},
     )
 
     losing = (5, 6)  # a start takes three rounds
