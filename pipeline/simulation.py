@@ -113,8 +113,6 @@ def simulate(
 
 def _require_sizes(drawing: Family, family: str, documents: int, words: int, tokens: float | None) -> float:
     """Return the tokens of a document, or the values of a vector; refuse what cannot be drawn."""
-    if not hasattr(drawing, "truth"):
-        raise OptionError(f"--family {family}: there is no truth of it to draw from")
     vectors = drawing.CORPUS == VECTORS
     if vectors and tokens is not None:
         raise OptionError(f"--tokens: family '{family}' draws vectors, which have none; --words says how many columns")

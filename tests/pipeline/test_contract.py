@@ -156,8 +156,6 @@ def test_families__have_all_that_the_contract_names(name, contract, load):
     half = load(name)
     asked = {key: value for key, value in vars(contract).items() if inspect.isfunction(value) and key[0] != "_"}
     assert len(asked) > 5
-    if name == "ncrp" and contract is Family:  # `gibbs-ncrp` draws from the same model
-        asked = {key: value for key, value in asked.items() if key not in ("truth", "simulate")}
     if "stochastic" not in load_family(name).SCHEDULES:
         asked = {key: value for key, value in asked.items() if key not in ("step", "blend")}
     for key, value in asked.items():

@@ -307,3 +307,14 @@ def test_figures__tell_of_nodes_and_of_moves(small, tmp_path):
     for before, after in zip(events, events[1:], strict=False):
         if after["grown"] == 0:
             assert after["nodes"] == before["nodes"] - after["pruned"] - after["merged"]
+
+
+def test_simulated_trees__have_the_shape_and_the_paths_that_are_asked_for(tmp_path):
+    from collapsar.pipeline import simulate, topics, verify
+
+    simulate(tmp_path / "c", family="ncrp", documents=200, words=50, tokens=30, depth=3, branching=[2, 3], seed=4)
+    nodes = topics(tmp_path / "c")
+    assert [sum(node.level == level for node in nodes) for level in range(3)] == [1, 2, 6]
+    assert verify(tmp_path / "c").broken == []
+    shares = [sum(node.share for node in nodes if node.level == level) for level in range(3)]
+    np.testing.assert_allclose(shares, [50 / 80, 20 / 80, 10 / 80], rtol=1e-9)
