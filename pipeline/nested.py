@@ -406,18 +406,6 @@ def _nested_groups(distance: Vector, levels: int, room: int) -> list[Ints]:
     return found
 
 
-def depth_first(tree: Tree, passes: Vector) -> Ints:
-    """Return the columns of a tree's nodes depth-first, siblings by falling mass."""
-    order: list[int] = []
-    waiting = [0]
-    while waiting:
-        node = waiting.pop()
-        order.append(node)
-        children = tree.children(node)
-        waiting.extend(int(one) for one in children[np.argsort(-passes[children], kind="stable")][::-1])
-    return np.array(order, dtype=np.int64)
-
-
 def first_tree(columns: int, leaves: int) -> Tree:
     """Return a root in column 0 with so many leaves behind it."""
     parents = np.full(columns, FREE, dtype=np.int64)

@@ -24,10 +24,10 @@ from collapsar.storage.shard import Documents
 from collapsar.storage.writer import CorpusWriter, VectorWriter
 
 _WHOLE = np.uint64(0xD1B54A32D192ED03)  # keeps the draws of documents apart from those of their tokens
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _mixed(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def mixed(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """SplitMix64's finaliser (Steele, Lea, Flood 2014): a bijection whose output bits look independent."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -55,17 +55,17 @@ def held_out_counts(documents: Documents, first: int, fraction: float, seed: int
     """
     owner = np.repeat(np.arange(first, first + len(documents), dtype=np.uint64), np.diff(documents.offsets))
     with np.errstate(over="ignore"):
-        pair = _mixed(np.uint64(seed % 2**64) + _GOLDEN * (owner + np.uint64(1)))
-        pair = _mixed(pair + _GOLDEN * (documents.words.astype(np.uint64) + np.uint64(1)))
+        pair = mixed(np.uint64(seed % 2**64) + GOLDEN * (owner + np.uint64(1)))
+        pair = mixed(pair + GOLDEN * (documents.words.astype(np.uint64) + np.uint64(1)))
         # A word that occurs in several segments of a document is several pairs; the position keeps them apart.
         if "segments" in documents.extras:
             start = np.repeat(documents.offsets[:-1], np.diff(documents.offsets))
             position = np.arange(documents.words.size) - start
-            pair = _mixed(pair + _GOLDEN * (position.astype(np.uint64) + np.uint64(1)))
+            pair = mixed(pair + GOLDEN * (position.astype(np.uint64) + np.uint64(1)))
         counts = documents.counts.astype(np.int64)
         ends = np.cumsum(counts)
         copy = np.arange(int(ends[-1]) if ends.size else 0) - np.repeat(ends - counts, counts)
-        drawn = _mixed(np.repeat(pair, counts) + _GOLDEN * (copy.astype(np.uint64) + np.uint64(1)))
+        drawn = mixed(np.repeat(pair, counts) + GOLDEN * (copy.astype(np.uint64) + np.uint64(1)))
     chosen = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53 < fraction
     held = np.bincount(np.repeat(np.arange(counts.size), counts), weights=chosen, minlength=counts.size)
     return held.astype(np.int32)
@@ -90,7 +90,7 @@ def document_draws(first: int, documents: int, seed: int) -> npt.NDArray[np.floa
     """
     owner = np.arange(first, first + documents, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        drawn = _mixed(_mixed(np.uint64(seed % 2**64) + _GOLDEN * (owner + np.uint64(1))) + _WHOLE)
+        drawn = mixed(mixed(np.uint64(seed % 2**64) + GOLDEN * (owner + np.uint64(1))) + _WHOLE)
     draws: npt.NDArray[np.float64] = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return draws
 

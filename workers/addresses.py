@@ -8,17 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.shard import Shard
+from collapsar.storage.split import GOLDEN, mixed
 from collapsar.storage.vectors import VectorShard
 from collapsar.workers.streams import Stream
-
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-
-
-def _mixed(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's finaliser (Steele, Lea, Flood 2014)."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
 
 
 def addresses(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
@@ -38,11 +30,11 @@ def addresses(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
     """
     key = stream.at(place=-1).key()
     with np.errstate(over="ignore"):
-        word = shard.words[shard.position].astype(np.uint64) * _ODD + shard.counts.astype(np.uint64)
-        pair = _mixed(word + key[0])
+        word = shard.words[shard.position].astype(np.uint64) * GOLDEN + shard.counts.astype(np.uint64)
+        pair = mixed(word + key[0])
         running = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(pair, dtype=np.uint64)])
         total = running[shard.offsets[1:]] - running[shard.offsets[:-1]]
-        return (_mixed(total ^ key[1]) >> np.uint64(1)).astype(np.int64)
+        return (mixed(total ^ key[1]) >> np.uint64(1)).astype(np.int64)
 
 
 def vector_addresses(shard: VectorShard, stream: Stream) -> npt.NDArray[np.int64]:
@@ -62,10 +54,10 @@ def vector_addresses(shard: VectorShard, stream: Stream) -> npt.NDArray[np.int64
     """
     key = stream.at(place=-1).key()
     with np.errstate(over="ignore"):
-        place = _mixed(np.arange(shard.words.size, dtype=np.uint64) * _ODD + key[0])
+        place = mixed(np.arange(shard.words.size, dtype=np.uint64) * GOLDEN + key[0])
         values = np.ascontiguousarray(shard.values + 0.0).view(np.uint64)  # zero has one sign
-        total = _mixed(values + place).sum(axis=1, dtype=np.uint64)
-        return (_mixed(total ^ key[1]) >> np.uint64(1)).astype(np.int64)
+        total = mixed(values + place).sum(axis=1, dtype=np.uint64)
+        return (mixed(total ^ key[1]) >> np.uint64(1)).astype(np.int64)
 
 
 def smallest(own: npt.NDArray[np.int64], count: int, there: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
-from collapsar.pipeline import chains, gaussian, nested, planted
+from collapsar.pipeline import chains, gaussian, nested, planted, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.nested import Moves
@@ -379,7 +379,7 @@ def figures(globals: Arrays) -> dict[str, float]:
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the nodes depth-first by their largest loadings; a share is that of the vectors that end at the node."""
     tree = swept(globals)
-    columns = nested.depth_first(tree, globals["node_passes"])
+    columns = tallies.depth_first(tree.parents, globals["node_passes"])
     made = loadings(block, globals)[:, columns]
     top = np.argsort(-np.abs(made), axis=0, kind="stable")[:count].T
     share = globals["node_ends"][columns] / max(float(globals["node_ends"].sum()), 1e-300)

@@ -409,7 +409,7 @@ def figures(globals: Arrays) -> dict[str, float]:
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the nodes depth-first, siblings by falling share of the documents; an id is that of its column."""
     tree = swept(globals)
-    columns = nested.depth_first(tree, globals["node_passes"])
+    columns = tallies.depth_first(tree.parents, globals["node_passes"])
     prior = column_priors(globals, tree)[columns]
     tokens = globals["node_tokens"][columns]
     mean = (block["word_topic"][:, columns] + prior) / (tokens + float(globals["vocabulary"]) * prior)
