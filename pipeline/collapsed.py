@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -203,6 +204,30 @@ def active_globals(summary: Summary, config: ActiveConfig) -> Arrays:
         "spread_even": np.array(config.beta / summary.words),
         "spread_weight": np.ones(config.topics),
     }
+
+
+def carried(
+    globals: Arrays, known: Arrays, config: ActiveConfig, before: ActiveConfig, names: Sequence[str]
+) -> tuple[Arrays, int] | None:
+    """Let a fit go on from another run of its family, where responsibilities are kept in the same way.
+
+    Parameters
+    ----------
+    globals, known, config, before
+        As for `Family.carry`.
+    names : sequence of str
+        What of the globals has been learned, and goes on.
+
+    Returns
+    -------
+    tuple of Arrays and int, or None
+        As for `Family.carry`.
+    """
+    same = config.topics == before.topics and config.active == before.active
+    counting = bool(globals["stochastic"]) or "held_share" in globals or float(known.get("unsettled", 0)) > 0
+    if not same or counting:
+        return None
+    return {**globals, **{name: known[name] for name in names}}, config.topics
 
 
 def stepping(globals: Arrays, summary: Summary, config: ActiveConfig, steps: float) -> Arrays:

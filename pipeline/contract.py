@@ -148,6 +148,28 @@ class Family(Protocol):
     def initialise(self, summary: Summary, config: Any, stream: Stream) -> Arrays:
         """Make the globals before any document has been seen."""
 
+    def carry(self, globals: Arrays, known: Arrays, config: Any, before: Any) -> tuple[Arrays, int] | None:
+        """If the family has it: let a fit go on from another run of the family.
+
+        Parameters
+        ----------
+        globals : Arrays
+            As `initialise` made them.
+        known : Arrays
+            Those that the other run ended with.
+        config, before : FamilyConfig
+            The options of the fit, and of the other run.
+
+        Returns
+        -------
+        globals : Arrays
+            They know what has been learned of what `config` learns. Shards that are still the same then `take` up their
+            local states, and others start with each topic in the column that it had.
+        columns : int
+            How many columns topics have. Instead of both None, where the local states do not fit: then all shards start
+            from proportions and topics.
+        """
+
     def footprint(self, summary: Summary, config: Any) -> Footprint:
         """Say what the state of a fit takes."""
 

@@ -19,7 +19,7 @@ from collapsar.pipeline.placing import Where, freed_memory, place_there, scratch
 from collapsar.pipeline.planning import Plan, place_of, plan
 from collapsar.pipeline.requests import Request, is_done, taken_up
 from collapsar.pipeline.running import Running, Teller
-from collapsar.pipeline.warming import WarmReference, WarmSource, warm_references
+from collapsar.pipeline.warming import WarmSource, WarmStart, warm_start
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.folder import ensure_free
 from collapsar.storage.lock import RunLock
@@ -230,7 +230,7 @@ class _Fit:
             if self._folder is not None:  # what tasks that were still running have left behind on this machine
                 shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _warm(self) -> list[WarmReference] | None:
+    def _warm(self) -> WarmStart | None:
         """Find what there is to begin from; a run that goes on from a checkpoint needs nothing of it."""
         source = self._request.warm
         begun = [self._target, *(self._target.in_member(number) for number in range(self._request.restarts))]
@@ -241,9 +241,9 @@ class _Fit:
             return None
         topics = getattr(self._request.config, "topics", None)
         topics = topics if isinstance(topics, int) else None  # where it is no number there is no limit
-        found = warm_references(source, self._request.corpus, topics)
+        found = warm_start(source, self._request.corpus, topics)
         if topics is not None and source.topics > topics:
-            share = f"{found[0].share:.1%} of its tokens" if found else "it has no documents"
+            share = f"{found.references[0].share:.1%} of its tokens" if found.references else "it has no documents"
             self._teller.notice(f"begins from the {topics} largest of {source.topics} topics of {source.url} ({share})")
         return found
 

@@ -13,6 +13,7 @@ from collapsar.pipeline.keeping import documents_of
 from collapsar.pipeline.planning import cuts
 from collapsar.pipeline.requests import Request
 from collapsar.pipeline.state import Problem
+from collapsar.pipeline.warming import WarmStart
 from collapsar.storage.vectors import AnyShard
 from collapsar.workers import tasks
 from collapsar.workers.delta import Arrays
@@ -40,7 +41,7 @@ class Loaded:
         Whose workers read.
     scratch : str or None
         Folder for scratch files.
-    warm : sequence of Known, optional
+    warm : WarmStart, optional
         What another run knows of each shard.
     """
 
@@ -50,7 +51,7 @@ class Loaded:
         heldouts: Sequence[HeldoutReference],
         executor: Executor,
         scratch: str | None,
-        warm: Sequence[tasks.Known] | None = None,
+        warm: WarmStart | None = None,
     ) -> None:
         self._request, self._heldouts, self._executor = request, heldouts, executor
         self._scratch, self._warm = scratch, warm
@@ -85,8 +86,10 @@ class Loaded:
             shards, held, load = list(self._shards), list(self._held), self._loader()
         blocks = cuts(self._summary.words, self._footprint)
         parts = (request.family, family, request.config, shards, held, blocks, stream, self._scratch)
-        problem = Problem(*parts, request.limits.local_sweeps, load, self._warm)
-        return problem, family.initialise(self._summary, request.config, stream.at(purpose="initialise"))
+        globals_, warm = family.initialise(self._summary, request.config, stream.at(purpose="initialise")), None
+        if self._warm is not None:
+            globals_, warm = self._warm.begin(request.family, request.config, globals_)
+        return Problem(*parts, request.limits.local_sweeps, load, warm), globals_
 
     def _loader(self) -> Callable[[], tuple[list[Any], list[Any]]]:
         """Return what gives a problem its shards again; of several that miss them, the first has them read."""

@@ -127,17 +127,27 @@ class Request:
             "limits": asdict(self.limits),
             "planned": self.planned,
             "seed": self.seed,
-            "corpus": {"url": self.corpus.folder.address, "digest": self.corpus.manifest.digest},
+            "corpus": _corpus_record(self.corpus),
             "heldout": heldout and {"url": heldout.folder.address, "digest": heldout.manifest.digest},
             "versions": {name: version(name) for name in VERSIONS} | {"python": platform.python_version()},
         }
+
+
+def _corpus_record(corpus: Corpus) -> dict[str, Any]:
+    """Name a training corpus; by the digests of its shards' files a later fit finds what was kept of each."""
+    found: dict[str, Any] = {"url": corpus.folder.address, "digest": corpus.manifest.digest}
+    if corpus.holds == DOCUMENTS:
+        found["shards"] = [row.sha256 for row in corpus.manifest.shards]
+    return found
 
 
 def fingerprint(record: Mapping[str, Any]) -> str:
     """Return the digest of all that makes a run's states what they are, given its record."""
     limits = {name: record["limits"][name] for name in SHAPING}
     named = {name: record[name] for name in ("family", "options", "seed", "planned") if name in record}
-    named.update({"warm": record["warm"]["digest"]} if "warm" in record else {})
+    if "warm" in record:
+        named["warm"] = record["warm"]["digest"]
+        named.update({"locals": record["warm"]["locals"]} if "locals" in record["warm"] else {})
     return digest_of({**named, "limits": limits, "corpus": record["corpus"]["digest"]})
 
 
@@ -199,9 +209,9 @@ def taken_up(
     if wheres[1] is None and heldout is not None:
         raise OptionError(f"--heldout {os.fspath(heldout)}: the run has none; start a new run to have it scored")
     after = {**record, "limits": asdict(limits)}
-    for name, one in (("corpus", train), ("heldout", held)):
-        if one is not None:
-            after[name] = {"url": one.folder.address, "digest": one.manifest.digest}
+    after["corpus"] = {**wheres[0], "url": train.folder.address}
+    if held is not None:
+        after["heldout"] = {"url": held.folder.address, "digest": held.manifest.digest}
     if source is not None:
         after["warm"] = source.record()
     return Request(train, held, family, config, limits, seed, source, restarts, keep, planned), after
@@ -217,7 +227,10 @@ def _warm(record: Mapping[str, Any] | None, given: WarmSource | None) -> WarmSou
         return None
     if given is not None and given.digest != record["digest"]:
         raise MismatchError(f"--warm {given.url}: it is not the model that the run begins from")
-    return given or WarmSource(record["url"], record["digest"], record["topics"])
+    kept = record.get("locals", "")
+    if given is not None:
+        return replace(given, locals=kept)
+    return WarmSource(record["url"], record["digest"], record["topics"], kept)
 
 
 def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from collapsar.storage.errors import AbsentError, MismatchError
 from collapsar.storage.folder import Folder
-from collapsar.storage.manifest import MANIFEST, Manifest, ShardRecord, VectorsRecord, read_manifest
+from collapsar.storage.manifest import MANIFEST, Manifest, ShardRecord, VectorsRecord, VocabularyRecord, read_manifest
 from collapsar.storage.shard import Documents, Shard, read_documents
 from collapsar.storage.vectors import AnyShard, Vectors, VectorShard, read_columns, read_values
-from collapsar.storage.vocabulary import Vocabulary, read_vocabulary
+from collapsar.storage.vocabulary import Vocabulary, read_vocabulary, words_digest
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,13 @@ class Corpus:
         """
         if self.holds != holds:
             raise MismatchError(f"{self.url}: a corpus of {self.holds}; {who} takes a corpus of {holds}")
+
+    def begins_with(self, vocabulary: VocabularyRecord) -> bool:
+        """Tell whether this corpus has a vocabulary, or that and further words after it."""
+        own = self.manifest.vocabulary
+        if own.words_sha256 == vocabulary.words_sha256 or own.words <= vocabulary.words:
+            return own.words_sha256 == vocabulary.words_sha256
+        return words_digest(self.vocabulary.words[: vocabulary.words]) == vocabulary.words_sha256
 
     def require_vocabulary_of(self, words_sha256: str, name: str) -> None:
         """Refuse to go on where this corpus has another vocabulary.

@@ -85,6 +85,33 @@ def start(shard: Shard, topics: int, stream: Stream, globals: Arrays) -> tuple[A
     return dense.start(shard, topics, stream, moments=moments)
 
 
+def take(shard: Shard, kept: Arrays, topics: int, globals: Arrays) -> tuple[Arrays, Delta]:
+    """Go on from the local state that another run kept of this very shard; see `Sweeps.take`.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    kept : Arrays
+        Their local state.
+    topics : int
+        K.
+    globals : Arrays
+        As for `start`.
+
+    Returns
+    -------
+    local : Arrays
+        The same.
+    delta : Delta
+        Changes from nothing.
+    """
+    moments = bool(globals["moments"])
+    if globals["active"]:
+        return listed.take(shard, kept, topics, moments=moments)
+    return dense.begun(shard, kept["pair_topic"], moments=moments)
+
+
 def sweep(
     shard: Shard,
     local: Arrays,

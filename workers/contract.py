@@ -69,6 +69,24 @@ class Sweeps(Protocol):
             Its counts.
         """
 
+    def take(self, shard: AnyShard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
+        """If the family has `carry` on the driver: go on from the local state that another run kept of this very shard.
+
+        Parameters
+        ----------
+        shard, rows, globals
+            As for `start`; the globals are those that `carry` made.
+        kept : Arrays
+            The local state, of the same family.
+
+        Returns
+        -------
+        local : Arrays
+            The same, so old that no sweep treats it as a cold one.
+        delta : Delta
+            Its counts, as changes from nothing.
+        """
+
     def sweep(
         self,
         shard: AnyShard,

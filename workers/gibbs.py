@@ -105,6 +105,11 @@ def start(
             raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {columns}")
         token_topic = np.empty(shard.tokens, dtype=np.uint16)
         gibbs.draw_topics(shard.offsets, shard.position, shard.counts, theta, phi, stream.key(), token_topic)
+    return begun(shard, token_topic, columns, prior)
+
+
+def begun(shard: Shard, token_topic: Topics, columns: int, prior: Vector) -> tuple[Arrays, Delta]:
+    """Return a shard's first local state with the topics that are given to its tokens, and its counts as changes."""
     row = np.zeros((shard.words.size, columns), dtype=np.int32)
     np.add.at(row, (np.repeat(shard.position, shard.counts), token_topic), 1)
     local, _ = listed(shard, token_topic, np.where(prior > 0.0, prior, 1.0), tables=False)

@@ -63,6 +63,11 @@ def start(
     return gibbs.start(shard, first, globals["pi"].size, globals["pi"], stream, warm)
 
 
+def take(shard: Shard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
+    """Go on from the topics that another run kept of the shard's tokens."""
+    return gibbs.begun(shard, kept["token_topic"], globals["pi"].size, globals["pi"])
+
+
 def sweep(
     shard: Shard,
     local: Arrays,

@@ -48,6 +48,11 @@ def start(
     return gibbs.start(shard, topics, topics, globals["alpha"], stream, warm)
 
 
+def take(shard: Shard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
+    """Go on from the topics that another run kept of the shard's tokens."""
+    return gibbs.begun(shard, kept["token_topic"], globals["alpha"].size, globals["alpha"])
+
+
 def sweep(
     shard: Shard,
     local: Arrays,

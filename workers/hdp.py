@@ -90,6 +90,11 @@ def start(
     return collapsed.start(shard, globals["pi"].size, stream, globals)
 
 
+def take(shard: Shard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
+    """Go on from the responsibilities that another run kept of the shard."""
+    return collapsed.take(shard, kept, globals["pi"].size, globals)
+
+
 def sweep(
     shard: Shard,
     local: Arrays,

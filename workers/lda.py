@@ -59,6 +59,11 @@ def start(
     return collapsed.start(shard, globals["alpha"].size, stream, globals)
 
 
+def take(shard: Shard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
+    """Go on from the responsibilities that another run kept of the shard."""
+    return collapsed.take(shard, kept, globals["alpha"].size, globals)
+
+
 def sweep(
     shard: Shard,
     local: Arrays,

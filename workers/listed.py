@@ -24,7 +24,7 @@ from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
 from collapsar.workers.choosing import WHOLE, carry, choose
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
-from collapsar.workers.kernels import active, active_second, background, lists
+from collapsar.workers.kernels import active, active_second, background, lists, warming
 from collapsar.workers.kernels.active import NONE
 from collapsar.workers.moves import Judge, Moving
 from collapsar.workers.parameters import Parameters
@@ -100,6 +100,18 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, e
     given = shard.offsets, shard.position, shard.counts
     active.begin(*given, lists_, topic, noise, starts, share, count, rest, rows, row_rest)
     return begun(shard, (lists_, topic, starts), (share, count, rest), (rows, row_rest), moments=moments)
+
+
+def take(shard: Shard, kept: Arrays, topics: int, *, moments: bool) -> tuple[Arrays, Delta]:
+    """Go on from the lists and responsibilities that another run kept, and count them; see `collapsed.take`."""
+    names = ("document_lists", "document_topics", "pair_shares", "document_counts", "document_rest")
+    lists_, topic, share, count, rest = (kept[name] for name in names)
+    starts = starts_of(shard.offsets, lists_)
+    rows, row_rest = buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size)
+    warming.count_listed(shard.offsets, shard.position, shard.counts, lists_, topic, starts, share, rows, row_rest)
+    age = max(int(kept["age"]), FLAT_SWEEPS)
+    given = (lists_, topic, starts), (share, count, rest), (rows, row_rest)
+    return begun(shard, *given, moments=moments, age=age)
 
 
 def begun(

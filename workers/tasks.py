@@ -63,6 +63,9 @@ class Known(Protocol):
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
         """Read its proportions of the shard's documents and its topics over the shard's words; see `Sweeps.start`."""
 
+    def local(self) -> Arrays | None:
+        """Read the local state that it kept of this very shard, where it is to go on from that; see `Sweeps.take`."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShardOnDisk:
@@ -138,8 +141,13 @@ def start(
     """Make a shard's first local state, from another run if one is named; on disk, if there is a folder for it."""
     shard, stream = opened(shard), stream.at(place=shard.number)
     rows = gather(blocks, shard.words)
-    warm = None if known is None else known.arrays(shard, stream.at(purpose="warm"))
-    local, delta = load_sweeps(family).start(shard, rows, globals, stream, warm)
+    sweeps = load_sweeps(family)
+    kept = known.local() if known is not None and hasattr(sweeps, "take") else None
+    if kept is not None:
+        local, delta = sweeps.take(shard, kept, rows, globals)
+    else:
+        warm = None if known is None else known.arrays(shard, stream.at(purpose="warm"))
+        local, delta = sweeps.start(shard, rows, globals, stream, warm)
     return Swept(local if scratch is None else shelve(local, scratch), delta)
 
 

@@ -76,6 +76,15 @@ def _columns(topics: int, lanes: int) -> int:
     return padded(topics + max(SPARE * lanes, 8))
 
 
+def carry(globals: Arrays, known: Arrays, config: Config, before: Config) -> tuple[Arrays, int] | None:
+    """Go on with another run's slots, and from the last it has drawn of alpha, gamma and pi."""
+    after = dict(with_columns(globals, known["pi"].size))
+    columns = after["pi"].size
+    after["pi"] = np.concatenate([known["pi"], np.zeros(columns - known["pi"].size)])
+    after["free"] = after["pi"] == 0.0
+    return {**after, **{name: known[name] for name in config.learn}}, columns
+
+
 def footprint(summary: Summary, config: Config) -> Footprint:
     """Say what the state of a fit takes, with twice the topics that it starts from, and 100 more."""
     return gibbs.footprint(summary, _columns(2 * config.start_topics + 100, LANES))
@@ -114,7 +123,8 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         after.update(_drawn(globals, delta, config, stream.generator()))
     else:  # the start's delta: nothing has been swept yet
         even = 1.0 / (np.count_nonzero(topic) + 1)
-        after["pi"] = np.where(topic > 0, even, 0.0)
+        known = (topic == 0) | (after["pi"] > 0)
+        after["pi"] = np.where(topic > 0, after["pi"] if known.all() else even, 0.0)
     lanes = int(globals["lanes"])
     free = np.flatnonzero(after["free"])
     short = np.bincount(free % lanes, minlength=lanes).min() < max(SPARE, 8 // lanes)

@@ -143,6 +143,18 @@ def _geometric(posterior: npt.NDArray[np.float64]) -> float:
     return float(np.exp(digamma(posterior[0])) / posterior[1])
 
 
+def carry(globals: Arrays, known: Arrays, config: Config, before: Config) -> tuple[Arrays, int] | None:
+    """Go on from what another run has learned of alpha, gamma, pi and beta."""
+    named = {
+        "alpha": ("alpha", "alpha_geometric", "alpha_posterior"),
+        "gamma": ("gamma", "gamma_posterior"),
+        "pi": ("pi", "pi_geometric", "stick_order", "stick_posterior"),
+        "beta": ("beta", "beta_geometric", "beta_posterior"),
+    }
+    names = [name for what, found in named.items() if what in config.learn for name in found]
+    return collapsed.carried(globals, known, config, before, names)
+
+
 def footprint(summary: Summary, config: Config) -> Footprint:
     """Say what the state of a fit takes."""
     return collapsed.footprint(summary, config, moments=config.order == 2 or bool(set(config.learn) & {"beta", "tau"}))

@@ -81,6 +81,14 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     }
 
 
+def carry(globals: Arrays, known: Arrays, config: Config, before: Config) -> tuple[Arrays, int] | None:
+    """Go on from what another run has learned of a_k and B."""
+    learn = set(config.learn)
+    names = ["alpha"] if learn & {"alpha", "asymmetric-alpha"} else []
+    names += ["beta"] if "beta" in learn else []
+    return collapsed.carried(globals, known, config, before, names)
+
+
 def footprint(summary: Summary, config: Config) -> Footprint:
     """Say what the state of a fit takes."""
     return collapsed.footprint(

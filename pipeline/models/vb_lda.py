@@ -81,6 +81,15 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     }
 
 
+def carry(globals: Arrays, known: Arrays, config: Config, before: Config) -> tuple[Arrays, int] | None:
+    """Go on from what another run has learned of a_k and B."""
+    if config.topics != before.topics:
+        return None
+    names = ["alpha"] if {"alpha", "asymmetric-alpha"} & set(config.learn) else []
+    names += ["beta"] if "beta" in config.learn else []
+    return {**globals, **{name: known[name] for name in names}}, config.topics
+
+
 def footprint(summary: Summary, config: Config) -> Footprint:
     """Say what the state of a fit takes: counts of documents in 4 bytes, counts and weights of words in 8."""
     return Footprint(

@@ -71,6 +71,10 @@ def test_give_listed__equals_its_twin_and_a_recount(given_, more):
     words = naive_active.word_counts(rows.shape, *given_arrays, *where)
     np.testing.assert_array_equal(rows, words[0])  # so few tokens that steps add exactly
     np.testing.assert_array_equal(row_rest, words[1])
+    counted = np.zeros_like(rows), np.zeros_like(row_rest)
+    warming.count_listed(*given_arrays, *where, *counted)  # as where they are taken up by another fit
+    for found, recounted in zip(counted, words, strict=True):
+        np.testing.assert_array_equal(found, recounted)
     for (low, high), (first, last) in zip(pairwise(starts), pairwise(shard.offsets), strict=True):
         pairs = share[low:high].astype(int).reshape(max(last - first, 1), -1)
         assert (pairs.sum(axis=1) <= UNIT).all()

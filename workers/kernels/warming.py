@@ -145,3 +145,36 @@ def give_listed(
         document_rest[document] = np.float32(rest / UNIT)
         for j in range(size):
             active_count[listed + j] = np.float32(tokens[j] / UNIT)
+
+
+@kernel(I8, I4, I4, I8, U2, I8, U2, OUT_F4_2, OUT_F8)
+def count_listed(
+    offsets: Array,
+    position: Array,
+    counts: Array,
+    lists: Array,
+    topic: Array,
+    starts: Array,
+    share: Array,
+    row_active: Array,
+    row_rest: Array,
+) -> None:
+    """Count by words what responsibilities over lists amount to; twin: `naive.active.word_counts`.
+
+    Parameters
+    ----------
+    offsets, position, counts, lists, topic, starts, share
+        As for `active.sweep_active`.
+    row_active, row_rest : float32, shape (rows, topics), and float64, shape (rows,)
+        Increased by the counts by words, and by the words' background tokens.
+    """
+    for document in range(offsets.size - 1):
+        listed, size, at = lists[document], lists[document + 1] - lists[document], starts[document]
+        for pair in range(offsets[document], offsets[document + 1]):
+            row, count, left = position[pair], np.int64(counts[pair]), np.int64(UNIT)
+            for j in range(size):
+                steps = np.int64(share[at + j])
+                left -= steps
+                row_active[row, np.int64(topic[listed + j])] += np.float32(count * steps / UNIT)
+            row_rest[row] += count * left / UNIT
+            at += size
