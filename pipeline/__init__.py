@@ -2,7 +2,8 @@
 
 The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `compare`, `topics`, `evaluate`, `infer`,
 `info` and `verify` do what the commands of the same names do, `resume` what ``fit --resume`` does, `coherence` what
-``evaluate --coherence`` does; `Model` opens what `fit` made.
+``evaluate --coherence`` does; `batch` makes all of it a job, with `versions` and `rollback`; `Model` opens what `fit`
+made.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collapsar.pipeline.batching import Outcome, batch, rollback, versions
     from collapsar.pipeline.cohering import Coherence, coherence
     from collapsar.pipeline.comparing import Comparison, compare
     from collapsar.pipeline.describing import Topic, topics
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from collapsar.storage.corpus import Corpus
 
 _HOMES = {
+    "Outcome": "collapsar.pipeline.batching",
+    "batch": "collapsar.pipeline.batching",
+    "rollback": "collapsar.pipeline.batching",
+    "versions": "collapsar.pipeline.batching",
     "Coherence": "collapsar.pipeline.cohering",
     "Comparison": "collapsar.pipeline.comparing",
     "Corpus": "collapsar.storage.corpus",
@@ -60,9 +66,11 @@ __all__ = [
     "Evaluation",
     "Findings",
     "Model",
+    "Outcome",
     "Plan",
     "Reconstruction",
     "Topic",
+    "batch",
     "coherence",
     "compare",
     "estimate",
@@ -72,10 +80,12 @@ __all__ = [
     "info",
     "ingest",
     "resume",
+    "rollback",
     "simulate",
     "split",
     "topics",
     "verify",
+    "versions",
 ]
 
 

@@ -111,7 +111,7 @@ class WarmReference:
     share : float
         Of the tokens, that of these topics.
     columns : int, optional
-        How many topics the fit has, where each of these stays the column that it was; 0 where they are put side by side.
+        How many topics the fit has, where each of these stays the column that it was; 0 where they stand side by side.
     kept : KeptLocal, optional
         The local state that the model's run keeps of this very shard.
     """

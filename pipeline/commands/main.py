@@ -30,6 +30,9 @@ COMMANDS = (
     "simulate",
     "info",
     "verify",
+    "batch",
+    "versions",
+    "rollback",
     "demo",
 )
 
@@ -75,7 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 if all went well, 1 on an error, 130 if it was interrupted. Wrong usage exits with 2.
+        0 if all went well, 1 on an error, 130 if it was interrupted. Wrong usage exits with 2. What else a command
+        returns, its help says.
     """
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(signal.SIGINT, _interrupted)

@@ -1,0 +1,264 @@
+"""Batch jobs: ingest or append, fit, evaluate, infer and publish, as often as there is something new.
+
+A job's folder holds ``corpus/``; ``cycles/0002/`` with what the version being made needs (``train``, ``heldout``,
+``run``, `proportions.parquet`); ``published/``; the journal `state.json`, and the lock. The journal is written after
+each step, so that a job that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from collapsar.pipeline.bench import PUBLISHED, Bench
+from collapsar.pipeline.cycle import STEPS, Cycle
+from collapsar.pipeline.events import Sink
+from collapsar.pipeline.jobs import read_job
+from collapsar.pipeline.opening import Model
+from collapsar.pipeline.supplying import settle_pending, take_in
+from collapsar.storage.errors import AbsentError
+from collapsar.storage.folder import Folder
+from collapsar.storage.lock import RunLock
+from collapsar.storage.published import VersionRecord, Versions
+from collapsar.storage.run import Run
+
+LOCK = "lock"
+ALARM_SECONDS = 60.0  # that an alarm's command may take
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a batch job.
+
+    Attributes
+    ----------
+    outcome : {"published", "nothing-new", "alarm"}
+        Whether a model was published, there was nothing to do, or a new model was worse than the published one.
+    version : int or None
+        The version that counts now.
+    folder : str
+        Its folder.
+    documents, new_documents, tokens : int
+        Of the corpus, and what this call added.
+    iterations : int
+        Of the new model's fit.
+    score, previous_score : float or None
+        Of the new model and of the one published before, on the same held-out tokens, in nats a token.
+    scored : int
+        How many tokens that were.
+    warnings : tuple of str
+        What should be looked at.
+    seconds : float
+        What it took.
+    """
+
+    outcome: str
+    version: int | None
+    folder: str
+    documents: int = 0
+    new_documents: int = 0
+    tokens: int = 0
+    iterations: int = 0
+    score: float | None = None
+    previous_score: float | None = None
+    scored: int = 0
+    warnings: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+    def line(self) -> str:
+        """Say it in a line."""
+        scores = "" if self.score is None else f"score {self.score:.4f} nats a held-out token"
+        if self.previous_score is not None:
+            scores += f" (the version before: {self.previous_score:.4f})"
+        if self.outcome == "alarm":
+            stays = f"version {self.version} stays" if self.version else "nothing is published"
+            return f"ALARM: the new model is worse, {scores}; it is not published, {stays}"
+        if self.outcome == "nothing-new":
+            return f"nothing new; version {self.version} is current"
+        size = f"{self.documents:,} documents ({self.new_documents:,} new), {self.iterations} iterations"
+        return f"version {self.version} published: {size}, {scores}; {self.seconds:.0f} s"
+
+
+def batch(job: str | os.PathLike[str], *, accept: bool = False, sinks: Sequence[Sink] = ()) -> Outcome:
+    """Bring a job's published model up to date with its sources.
+
+    Parameters
+    ----------
+    job : str or path-like
+        The TOML file; see `collapsar.pipeline.jobs.Job`.
+    accept : bool, optional
+        Publish the new model however it scores.
+    sinks : sequence of callable, optional
+        Told each event: those of the fit, ``step`` (with ``step``, its name, and ``done``) and ``documents``.
+
+    Returns
+    -------
+    Outcome
+        What came of it. Another call with nothing new does nothing, and says so.
+
+    Raises
+    ------
+    LockedError
+        Another process works on the job.
+    CollapsarError
+        The file, a source or an option is wrong, or a step failed; the next call goes on with that step.
+    """
+    asked = read_job(job)
+    folder = Folder(asked.batch.folder)
+    folder.make()
+    with RunLock(folder / LOCK) as lock:
+        return _Batch(Bench(asked, folder, sinks, lock.require), accept=accept).run()
+
+
+def versions(job: str | os.PathLike[str]) -> list[tuple[VersionRecord, bool]]:
+    """List the published versions of a job, the oldest first, each with whether it is the current one."""
+    place = Versions(Folder(read_job(job).batch.folder) / PUBLISHED)
+    current = place.current()
+    return [(place.record(number), number == current) for number in place.numbers()]
+
+
+def rollback(job: str | os.PathLike[str], *, to: int | None = None) -> int:
+    """Make an older version of a job the current one.
+
+    Parameters
+    ----------
+    job : str or path-like
+        The TOML file.
+    to : int, optional
+        The version, older or newer; by default the one before the current one.
+
+    Returns
+    -------
+    int
+        The version that is current now. The next batch that finds something new compares with it, and begins from it.
+
+    Raises
+    ------
+    AbsentError
+        There is no such version.
+    LockedError
+        Another process works on the job.
+    """
+    folder = Folder(read_job(job).batch.folder)
+    place = Versions(folder / PUBLISHED)
+    current = place.current()
+    if current is None:
+        raise AbsentError(f"{place.folder.url}: nothing is published yet")
+    with RunLock(folder / LOCK):
+        older = [number for number in place.numbers() if number < current]
+        if to is None and not older:
+            raise AbsentError(f"{place.folder.url}: there is no version before {current}")
+        chosen = older[-1] if to is None else to
+        place.point(chosen)
+    return chosen
+
+
+class _Batch:
+    """A job that is worked on by whoever holds its lock."""
+
+    def __init__(self, bench: Bench, *, accept: bool) -> None:
+        self._bench, self._journal, self._accept = bench, bench.journal, accept
+        self._cycle = Cycle(bench)
+        self._began = time.monotonic()
+
+    def run(self) -> Outcome:
+        """Finish what was begun, take in what is new, and make a version of it."""
+        bench, journal, worked = self._bench, self._journal, False
+        settle_pending(bench)
+        if journal.number and not journal.outcome and bench.plan() == journal.plan:
+            worked = self._make()  # of the corpus that it was begun with
+        take_in(bench)
+        plan = bench.plan()
+        if plan != journal.plan or not journal.outcome:
+            self._begin(plan)
+            worked = self._make()
+        elif journal.outcome == "alarm" and not self._worse():  # it is accepted now
+            worked = self._make()
+        outcome = self._outcome(worked=worked)
+        if outcome.outcome != "alarm" or not worked:
+            return outcome
+        self._alarm(outcome)
+        return self._outcome(worked=True)
+
+    def _begin(self, plan: str) -> None:
+        """Begin a new version, in place of one that was given up."""
+        bench, journal, corpus = self._bench, self._journal, self._bench.corpus
+        if corpus is None:
+            raise AbsentError(f"{bench.place.url}: no such corpus")
+        base = bench.versions.current()
+        journal.number = max(bench.versions.numbers(), default=0) + 1
+        journal.plan, journal.corpus = plan, corpus.manifest.digest
+        journal.done, journal.scores, journal.outcome = [], {}, ""
+        if base is not None and not corpus.begins_with(Model(bench.versions.at(base).url).record.vocabulary):
+            bench.warn(f"{corpus.url}: has another vocabulary than version {base}, which nothing is compared with")
+            base = None
+        journal.base, journal.warm = base, base is not None and bench.job.begins_warm
+        self._cycle.folder.remove()
+        bench.write()
+
+    def _make(self) -> bool:
+        """Make the steps that are not done yet."""
+        bench, journal = self._bench, self._journal
+        journal.outcome = ""
+        self._cycle.folder.make()
+        for step in STEPS:
+            if step in journal.done:
+                continue
+            if step == "infer" and self._worse():
+                journal.outcome = "alarm"
+                bench.write()
+                return True
+            bench.owned()
+            bench.say(step, done=False)
+            self._cycle.make(step)
+            bench.say(step, done=True)
+            journal.done.append(step)
+            bench.write()
+        journal.outcome = "published"
+        bench.write()
+        return True
+
+    def _worse(self) -> bool:
+        return not self._accept and self._cycle.worse()
+
+    def _outcome(self, *, worked: bool) -> Outcome:
+        bench, journal, corpus, run = self._bench, self._journal, self._bench.corpus, self._cycle.run_folder
+        current = bench.versions.current()
+        told = {name: one["score"] for name, one in journal.scores.items()}
+        return Outcome(
+            outcome=journal.outcome if worked or journal.outcome == "alarm" else "nothing-new",
+            version=current,
+            folder=bench.versions.at(current).url if current is not None else bench.versions.folder.url,
+            documents=0 if corpus is None else corpus.manifest.documents,
+            new_documents=bench.added,
+            tokens=0 if corpus is None else corpus.manifest.tokens,
+            iterations=Model(run.url).record.iterations if Run(run.url).exists() else 0,
+            score=told.get("new"),
+            previous_score=told.get("previous"),
+            scored=journal.scores.get("new", {}).get("tokens", 0),
+            warnings=tuple(bench.warnings),
+            seconds=time.monotonic() - self._began,
+        )
+
+    def _alarm(self, outcome: Outcome) -> None:
+        """Run the command that the job has for this, with what there is to tell on its input."""
+        command = list(self._bench.job.alarm.command)
+        if not command:
+            return
+        data = json.dumps(outcome.record()).encode()
+        try:
+            # It is the job's own command, as a list: no shell sees it.
+            done = subprocess.run(command, input=data, timeout=ALARM_SECONDS, check=False, capture_output=True)  # noqa: S603
+            if done.returncode:
+                self._bench.warn(f"[alarm]: {command[0]} ended with {done.returncode}")
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self._bench.warn(f"[alarm]: {command[0]} could not be run ({error})")

@@ -1,0 +1,126 @@
+"""Bring a published model up to date with its sources: one job, as often as you like.
+
+A job ingests its sources (later: appends the new ones), holds out tokens of each
+document, fits (later: begins from the version before), scores the new model and the
+published one on the same held-out tokens, writes the documents' proportions,
+publishes the model as a numbered version, and writes its report. With nothing new it
+does nothing. A job that was stopped at any point goes on from there. Where the new
+model scores worse than the published one, it is not published.
+
+The job's folder has corpus/, cycles/ (what is being made), published/0001/ and so on,
+published/current.json (and a link, current), and the journal state.json. A version is
+a folder that commands take as a run: collapsar topics FOLDER/published/current
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from collapsar.storage.errors import CollapsarError, LockedError
+
+HELP = "ingest or append, fit, evaluate, infer and publish, as one job"
+ALARM, LOCKED = 3, 4
+EPILOG = """exit codes:
+  0    a version was published, or there was nothing new
+  1    an error; the same command goes on with the step that failed
+  2    wrong usage
+  3    the new model scores worse than the published one; it is not published
+  4    another process works on the job
+  130  interrupted; the same command goes on
+
+example of a job, reuters.toml (paths count from its folder, $NAME is a variable):
+  [batch]
+  folder = "reuters"
+  [ingest]
+  sources = ["reuters-*.jsonl"]
+  min_documents = 10
+  [fit]
+  family = "hdp"
+  topics = 200
+
+tables and keys, with their defaults:
+"""
+
+
+def _keys() -> str:
+    """Return what a job may say."""
+    from pydantic import BaseModel
+
+    from collapsar.pipeline.jobs import TOLERANCE, Job
+
+    lines = []
+    for table, found in Job.model_fields.items():
+        model = found.annotation
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            continue
+        lines.append(f"  [{table}]")
+        for name, field in model.model_fields.items():
+            value = "" if field.is_required() else f" ({json.dumps(field.default)})"
+            lines.append(f"    {name + value:28} {field.description or ''}".rstrip())
+        if table == "ingest":
+            lines.append("    ...                          as the options of `collapsar ingest`")
+        if table == "fit":
+            text = f"as the options of `collapsar fit`, and of the family; tolerance is {TOLERANCE} by itself"
+            lines.append(f"    ...                          {text}")
+    return "\n".join(lines)
+
+
+def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the command's options."""
+    if "batch" in argv[:1]:
+        parser.epilog = EPILOG + _keys()
+    parser.add_argument("job", metavar="JOB.toml", help="what is to be done")
+    parser.add_argument("--accept", action="store_true", help="publish the new model however it scores")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON, for programs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do the job, and say what came of it."""
+    from collapsar.pipeline.batching import batch
+    from collapsar.pipeline.jobs import read_job
+    from collapsar.pipeline.progress import RunView
+
+    read_job(arguments.job)
+    view = RunView()
+    sinks: list[Callable[[dict[str, Any]], None]] = [_warn] if arguments.quiet else [_warn, view, _steps]
+    try:
+        found = batch(arguments.job, accept=arguments.accept, sinks=sinks)
+    except LockedError as error:
+        _say(arguments, {"outcome": "locked", "error": str(error)})
+        print(f"collapsar: error: {error}", file=sys.stderr)
+        return LOCKED
+    except (CollapsarError, KeyboardInterrupt) as error:
+        outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
+        _say(arguments, {"outcome": outcome, "error": str(error)})
+        raise
+    finally:
+        view.close()
+    if arguments.json:
+        _say(arguments, found.record())
+    else:
+        print(f"{arguments.job}: {found.line()}")
+    return ALARM if found.outcome == "alarm" else 0
+
+
+def _say(arguments: argparse.Namespace, record: dict[str, Any]) -> None:
+    if arguments.json:
+        print(json.dumps({"job": arguments.job, **record}, ensure_ascii=False), flush=True)
+
+
+def _warn(event: dict[str, Any]) -> None:
+    if event["event"] == "warning":
+        print(f"collapsar: warning: {event['text']}", file=sys.stderr)
+
+
+def _steps(event: dict[str, Any]) -> None:
+    """Say which step begins."""
+    if event["event"] == "step" and not event["done"]:
+        version = (
+            f" (version {event['version']})" if event["version"] and event["step"] not in ("ingest", "append") else ""
+        )
+        print(f"{event['step']}{version}", file=sys.stderr)

@@ -1,0 +1,172 @@
+"""Document completion by any model: scores of several models on the very same held-out tokens.
+
+Documents that a model was fitted to are as it was fitted to them; of all others, proportions are fitted to the training
+tokens with its topics held fixed. No model has seen a held-out token. Where the corpus has words that came into the
+vocabulary later, only the words that all models know are scored, each by its chance among these.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsar.pipeline.alignment import HeldoutReference, align
+from collapsar.pipeline.evaluation import load_blocks
+from collapsar.pipeline.executor import TLS, open_executor
+from collapsar.pipeline.keeping import documents_of
+from collapsar.pipeline.loop import mean_score
+from collapsar.pipeline.opening import Model
+from collapsar.storage.corpus import Corpus, ShardReference
+from collapsar.storage.errors import InputError
+from collapsar.storage.shard import Shard
+from collapsar.workers import tasks
+from collapsar.workers.contract import load_sweeps
+from collapsar.workers.delta import Arrays
+from collapsar.workers.streams import Stream
+
+COMPLETED = (
+    "document completion: mean over the held-out tokens of the corpus of log sum_k theta_dk phi_kw, in nats; "
+    "proportions of documents that a model was not fitted to are fitted to their training tokens with the topics held "
+    "fixed"
+)
+AMONG = "; of words that the model before knows too, each by its chance among these"
+CELLS = 1 << 20  # probabilities that are made at a time
+
+
+@dataclass(frozen=True)
+class Completion:
+    """How well a model completes documents.
+
+    Attributes
+    ----------
+    score : float
+        Mean log probability of a held-out token, in nats.
+    tokens : int
+        How many were scored.
+    definition : str
+        How the score is defined.
+    """
+
+    score: float
+    tokens: int
+    definition: str
+
+
+def complete(
+    run: str | os.PathLike[str],
+    train: str | os.PathLike[str],
+    heldout: str | os.PathLike[str],
+    *,
+    words: int | None = None,
+    scheduler: str = "threads",
+    workers: int | None = None,
+    tls: TLS | None = None,
+) -> Completion:
+    """Score a model on the held-out tokens of a corpus, whether it was fitted to its documents or not.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or model.
+    train, heldout : str or path-like
+        The two parts of a corpus, as `split` makes them. Its vocabulary is the model's, or has further words behind.
+    words : int, optional
+        Score only the first so many words of the vocabulary; by default all that the model knows.
+    scheduler, workers, tls : optional
+        As for `fit`.
+
+    Returns
+    -------
+    Completion
+        The score and its definition.
+
+    Raises
+    ------
+    MismatchError
+        The corpus has another vocabulary, or its parts do not belong together.
+    InputError
+        No token is left to score.
+    """
+    model, kept, held = Model(run), Corpus(train), Corpus(heldout)
+    for one in (kept, held):
+        if not one.begins_with(model.record.vocabulary):
+            one.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+    known = model.record.vocabulary.words
+    most = min(known if words is None else words, known)
+    own = {(one.documents, one.ids_sha256): number for number, one in reversed(list(enumerate(model.record.shards)))}
+    executor = open_executor(scheduler, workers, tls=tls)
+    try:
+        blocks = load_blocks(model, executor)
+        new = executor.submit(_beyond, model.folder.address, blocks, most) if most < known else None
+        scores = []
+        for reference, part in zip(kept.references, align(documents_of(kept), held, kept.url), strict=True):
+            fitted = own.get((reference.record.documents, reference.record.ids_sha256)) if model.fitted else None
+            given = (model.folder.address, reference, part, fitted, blocks, most, new)
+            scores.append(executor.submit(_score, *given))
+        found = executor.collect(scores)
+    finally:
+        executor.close()
+    score = mean_score(found)
+    if score is None:
+        raise InputError(held.url, "no token is left to score")
+    among = AMONG if most < kept.manifest.vocabulary.words else ""
+    return Completion(score, sum(one.tokens for one in found), COMPLETED + among)
+
+
+def _among(shard: Shard, words: int) -> Shard:
+    """Return a shard's pairs of the first words alone; documents stay, some perhaps empty."""
+    rows = int(np.searchsorted(shard.words, words))
+    if rows == shard.words.size:
+        return shard
+    keep = shard.position < rows
+    offsets = np.concatenate([[0], np.cumsum(keep)])[shard.offsets].astype(np.int64)
+    position, counts = shard.position[keep], shard.counts[keep]
+    return replace(shard, offsets=offsets, words=shard.words[:rows], position=position, counts=counts)
+
+
+def _beyond(url: str, blocks: list[tasks.Block], words: int) -> npt.NDArray[np.float64]:
+    """Return each topic's probability of all words from number `words` on, shape (topics,)."""
+    model = Model(url)
+    half, total = load_sweeps(model.record.family), np.zeros(0)
+    for block in blocks:
+        first = max(words - block.low, 0)
+        size = block.high - block.low
+        topics = max(next(iter(block.rows.values())).size // max(size, 1), 1)
+        portion = max(CELLS // topics, 1)
+        for low in range(first, size, portion):
+            rows = {name: values[low : low + portion] for name, values in block.rows.items()}
+            part = half.probabilities(rows, model.globals)["word_topic"].sum(axis=0)
+            total = part if not total.size else total + part
+    return total
+
+
+def _score(
+    url: str,
+    reference: ShardReference,
+    heldout: HeldoutReference,
+    fitted: int | None,
+    blocks: list[tasks.Block],
+    words: int,
+    beyond: npt.NDArray[np.float64] | None,
+) -> tasks.Score:
+    """Score the held-out pairs of a shard's documents."""
+    model, held = Model(url), _among(heldout.load(), words)
+    half = load_sweeps(model.record.family)
+    if not held.pairs:
+        return tasks.Score(0.0, 0)
+    local: Arrays
+    if fitted is not None:
+        local = model.documents(fitted)
+    else:
+        shard = reference.load()
+        shard = _among(shard, model.record.vocabulary.words) if isinstance(shard, Shard) else shard
+        local = tasks.settle(model.record.family, shard, blocks, model.globals, Stream(0, "complete"))
+    rows = tasks.gather(blocks, held.words, whole=True)
+    logs = np.log(np.asarray(half.predict(held, local, rows, model.globals)["probability"], dtype=np.float64))
+    if beyond is not None:
+        theta = np.asarray(half.infer(local, model.globals)["document_topic"], dtype=np.float64)
+        logs -= np.repeat(np.log1p(-np.minimum(theta @ beyond, 1.0 - 1e-12)), np.diff(held.offsets))
+    return tasks.Score(float((held.counts * logs).sum()), int(held.counts.sum()))

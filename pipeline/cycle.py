@@ -1,0 +1,182 @@
+"""The steps by which a batch job makes a version; each makes something whole or not at all, or can be resumed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from collapsar.pipeline.bench import CYCLES, Bench, clean_hidden
+from collapsar.pipeline.completing import complete
+from collapsar.pipeline.fitting import fit, resume
+from collapsar.pipeline.inference import infer
+from collapsar.pipeline.intake import split
+from collapsar.pipeline.opening import Model
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import AbsentError
+from collapsar.storage.folder import File, Folder
+from collapsar.storage.manifest import MANIFEST
+from collapsar.storage.published import RECORD, VersionRecord, copy_file, copy_folder
+from collapsar.storage.records import dump
+from collapsar.storage.run import Run
+
+STEPS = ("split", "fit", "evaluate", "infer", "publish", "report", "clean")
+PROPORTIONS, REPORT = "proportions.parquet", "report.html"
+COPIED = ("run.json", "events.jsonl")  # of a run, beside its model
+
+
+def _write_report(run: str, out: str) -> None:
+    """Write a run's report."""
+    from collapsar.pipeline import report
+
+    report(run, out)
+
+
+class Cycle:
+    """A version that is being made.
+
+    Parameters
+    ----------
+    bench : Bench
+        The job, whose journal says which version it is.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench, self._journal, self._versions = bench, bench.journal, bench.versions
+
+    @property
+    def folder(self) -> Folder:
+        """Where what it needs lies."""
+        return self._bench.folder / f"{CYCLES}/{self._journal.number:04d}"
+
+    @property
+    def run_folder(self) -> Folder:
+        """Its run."""
+        return self.folder / "run"
+
+    def make(self, step: str) -> None:
+        """Make one of `STEPS`, or what is left of it."""
+        getattr(self, f"_{step}")()
+
+    def _split(self) -> None:
+        """Hold out tokens of all documents; a token's fate never changes, as it is settled by its address."""
+        places = [self.folder / name for name in ("train", "heldout")]
+        if all(place.exists(MANIFEST) for place in places):
+            return
+        for place in places:
+            place.remove()
+        clean_hidden(self.folder)
+        how, progress = self._bench.job.heldout, self._bench.documents("split")
+        names = [place.url for place in places]
+        split(self._bench.place.url, *names, fraction=how.fraction, seed=how.seed, progress=progress)
+
+    def _fit(self) -> None:
+        """Fit, or go on with the fit that was begun."""
+        run, table = Run(self.run_folder.url), self._bench.job.fit
+        names, patience = ("memory", "scratch", "checkpoint_every"), self._bench.job.cluster.patience
+        more: dict[str, Any] = {name: getattr(table, name) for name in names}
+        more.update({} if patience is None else {"patience": patience})
+        if run.exists():
+            resume(run.folder.url, sinks=self._bench.sinks, **self._bench.where, **more)
+            return
+        run.folder.remove()
+        warm = self._source() if self._journal.warm else None
+        fit(
+            (self.folder / "train").url,
+            run.folder.url,
+            family=table.family,
+            heldout=(self.folder / "heldout").url,
+            seed=table.seed,
+            warm=warm,
+            sinks=self._bench.sinks,
+            **self._bench.where,
+            **more,
+            **self._bench.job.limits_when(warm is not None),
+            **self._bench.job.options,
+        )
+
+    def _source(self) -> str:
+        """Return the run that the fit begins from: that of the current version or, where it is gone, the version."""
+        base = self._journal.base
+        if base is None:
+            raise AbsentError(f"{self._versions.folder.url}: nothing is published yet")
+        run = self._bench.folder / f"{CYCLES}/{base:04d}/run"
+        return run.url if Run(run.url).exists() else self._versions.at(base).url
+
+    def _evaluate(self) -> None:
+        """Score the new model and the current version on the same held-out tokens."""
+        base, scores = self._journal.base, {}
+        given = [(self.folder / name).url for name in ("train", "heldout")]
+        words = None
+        if base is not None:
+            before = self._versions.at(base).url
+            words = Model(before).record.vocabulary.words
+            scores["previous"] = asdict(complete(before, *given, **self._bench.where))
+        scores["new"] = asdict(complete(self.run_folder.url, *given, words=words, **self._bench.where))
+        self._journal.scores = scores
+
+    def worse(self) -> bool:
+        """Say whether the new model is worse than the current version by more than the job lets it."""
+        scores = self._journal.scores
+        if "previous" not in scores:
+            return False
+        return bool(scores["new"]["score"] < scores["previous"]["score"] - self._bench.job.alarm.worse_by)
+
+    def _infer(self) -> None:
+        """Write the documents' proportions."""
+        out = f"{self.folder.url}/{PROPORTIONS}"
+        if not File(out).exists():
+            threshold, progress = self._bench.job.infer.threshold, self._bench.documents("infer")
+            train = (self.folder / "train").url
+            infer(self.run_folder.url, train, out, threshold=threshold, progress=progress, **self._bench.where)
+
+    def _publish(self) -> None:
+        """Put the model into a folder of its own, and let the pointer name it."""
+        number = self._journal.number
+        if not self._versions.at(number).exists(RECORD):
+            run = Run(self.run_folder.url)
+            with self._versions.made(number) as place:
+                copy_folder(run.model, place / "model")
+                copy_file(self.folder, place, PROPORTIONS)
+                for name in COPIED:
+                    copy_file(run.folder, place, name)
+                place.write(RECORD, dump(self._record().model_dump(mode="json")))
+        self._versions.point(number)
+
+    def _record(self) -> VersionRecord:
+        journal, model = self._journal, Model(self.run_folder.url).record
+        manifest = Corpus(self._bench.place.url).manifest
+        previous = journal.scores.get("previous")
+        return VersionRecord(
+            number=journal.number,
+            plan=journal.plan,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            family=model.family,
+            corpus=manifest.digest,
+            documents=manifest.documents,
+            tokens=manifest.tokens,
+            words=manifest.vocabulary.words,
+            iterations=model.iterations,
+            score=journal.scores["new"]["score"],
+            scored=journal.scores["new"]["tokens"],
+            definition=journal.scores["new"]["definition"],
+            previous=None if previous is None else {"version": journal.base, "score": previous["score"]},
+            warm=journal.base if journal.warm else None,
+        )
+
+    def _report(self) -> None:
+        """Write the report into the version's folder, and where the job wants a copy."""
+        if not self._bench.job.report.enabled:
+            return
+        place = self._versions.at(self._journal.number)
+        if not place.exists(REPORT):
+            _write_report(self.run_folder.url, f"{place.url}/{REPORT}")
+        if self._bench.job.report.out is not None:
+            parent, _, name = self._bench.job.report.out.rpartition("/")
+            Folder(parent).write(name, place.read(REPORT))
+
+    def _clean(self) -> None:
+        """Remove what no later version needs: runs but the newest, and versions beyond those to keep."""
+        for name in (self._bench.folder / CYCLES).names():
+            if name.isdigit() and int(name) != self._journal.number:
+                (self._bench.folder / f"{CYCLES}/{name}").remove()
+        self._versions.keep(self._bench.job.batch.keep)

@@ -1,0 +1,342 @@
+"""What a batch job is asked for: a TOML file, checked before anything runs."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
+from collapsar.pipeline.contract import FamilyConfig, load_family, require_schedule
+from collapsar.pipeline.executor import TLS
+from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
+from collapsar.storage.manifest import DOCUMENTS
+from collapsar.storage.readers import ReadOptions
+
+TOLERANCE = 0.01  # share of the tokens that an iteration moves, under which a fit ends
+WARM_SHARE = 0.4  # of the iterations, which a fit that begins from the version before may take at most
+BY_ITSELF = ("sources", "corpus", "progress", "reading", "scheduler", "workers")  # of ingest: what the job says
+NO_LIMITS = ("samples", "sample_every")  # one model is published, not several
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class _Open(_Table):
+    """A table that takes further names, which are checked by whoever they are for."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """The further names."""
+        return {name.replace("-", "_"): value for name, value in (self.model_extra or {}).items()}
+
+
+class BatchTable(_Table):
+    """The table ``[batch]``."""
+
+    folder: str = Field(description="where everything of the job lies: corpus, runs, published models, journal")
+    keep: Annotated[int, Field(ge=1)] = Field(5, description="published versions to keep; older ones are removed")
+
+
+class IngestTable(_Open):
+    """The table ``[ingest]``: further names are those of `collapsar ingest`."""
+
+    sources: tuple[str, ...] = Field(description="files, folders and globs; new ones are appended")
+    grow: bool = Field(False, description="give words of new documents that are not in the vocabulary ids behind it")
+    skip_existing: bool = Field(
+        False, description="leave out documents whose id is in the corpus; else they are an error"
+    )
+
+
+class HeldoutTable(_Table):
+    """The table ``[heldout]``."""
+
+    fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.1, description="of each document's tokens, chosen by address"
+    )
+    seed: int = Field(0, description="another seed is another split")
+
+
+class FitTable(_Open):
+    """The table ``[fit]``: further names are the options of the family and of the loop."""
+
+    family: str = Field(description="the model family")
+    seed: int = Field(0, description="seed of all random numbers")
+    warm: bool = Field(True, description="begin from the version that was published before")
+    warm_iterations: Annotated[int, Field(ge=1)] | None = Field(
+        None, description=f"most iterations of a fit that does; by itself {WARM_SHARE:.0%} of the others'"
+    )
+    memory: str | int | None = None
+    scratch: str | None = None
+    checkpoint_every: int | None = None
+
+
+class InferTable(_Table):
+    """The table ``[infer]``."""
+
+    threshold: Annotated[float, Field(ge=0, lt=1)] = Field(0.001, description="smaller proportions are left out")
+
+
+class AlarmTable(_Table):
+    """The table ``[alarm]``."""
+
+    worse_by: Annotated[float, Field(ge=0)] = Field(
+        0.01, description="nats a held-out token by which a new model may score worse than the published one"
+    )
+    command: tuple[str, ...] = Field(
+        (), description="program and arguments, run on an alarm with the JSON on its input"
+    )
+
+
+class ReportTable(_Table):
+    """The table ``[report]``."""
+
+    out: str | None = Field(None, description="where a copy of the newest version's report goes")
+    enabled: bool = Field(True, description="whether there is one")
+
+
+class ClusterTable(_Table):
+    """The table ``[cluster]``: where it runs."""
+
+    scheduler: str = Field("threads", description="threads, local, serial, or a Dask scheduler's address")
+    workers: int | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    patience: float | None = None
+
+
+class Job(_Table):
+    """A batch job.
+
+    Attributes
+    ----------
+    batch, ingest, heldout, fit, infer, alarm, report, cluster
+        The tables of the file.
+    """
+
+    batch: BatchTable
+    ingest: IngestTable
+    heldout: HeldoutTable = HeldoutTable()
+    fit: FitTable
+    infer: InferTable = InferTable()
+    alarm: AlarmTable = AlarmTable()
+    report: ReportTable = ReportTable()
+    cluster: ClusterTable = ClusterTable()
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """Options of the loop: what the file says, and a tolerance where it says none."""
+        said = {name: value for name, value in self.fit.more.items() if name in LIMIT_NAMES}
+        return said if said.get("schedule") == "stochastic" else {"tolerance": TOLERANCE, **said}
+
+    def limits_when(self, warm: bool) -> dict[str, Any]:
+        """Return the options of the loop for a fit that begins from another one, or for one that does not."""
+        found = self.limits
+        if warm:
+            sweeps = Limits(**found).sweeps
+            found["iterations"] = self.fit.warm_iterations or max(int(WARM_SHARE * sweeps), 1)
+        return found
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the family."""
+        return {name: value for name, value in self.fit.more.items() if name not in LIMIT_NAMES}
+
+    @property
+    def config(self) -> FamilyConfig:
+        """Options of the family, checked."""
+        return make_config(self.fit.family, self.options)
+
+    @property
+    def begins_warm(self) -> bool:
+        """Whether fits may begin from the version before."""
+        return self.fit.warm and self.limits.get("schedule") != "stochastic"
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """What `ingest` is told of the sources, by its own names."""
+        return {_reading_name(name): value for name, value in self.ingest.more.items()}
+
+    @property
+    def tls(self) -> TLS | None:
+        """Certificates of the cluster."""
+        named = {name: getattr(self.cluster, f"tls_{name}") for name in ("ca", "cert", "key")}
+        missing = [name for name, path in named.items() if path is None]
+        if len(missing) == len(named):
+            return None
+        if missing:
+            raise OptionError(f"[cluster]: tls_{missing[0]} is required: tls_ca, tls_cert and tls_key belong together")
+        return TLS(**named)
+
+    def plan(self) -> dict[str, Any]:
+        """Return what makes a published model what it is, but for the corpus."""
+        return {
+            "family": self.fit.family,
+            "options": self.config.model_dump(mode="json"),
+            "limits": self.limits,
+            "seed": self.fit.seed,
+            "heldout": self.heldout.model_dump(mode="json"),
+            "warm": self.begins_warm,
+            "warm_iterations": self.fit.warm_iterations,
+            "threshold": self.infer.threshold,
+        }
+
+
+def _reading_names() -> set[str]:
+    from collapsar.pipeline.intake import ingest
+
+    named = {name for name in inspect.signature(ingest).parameters if name not in BY_ITSELF}
+    return named | {field.name for field in fields(ReadOptions)}
+
+
+def _reading_name(name: str) -> str:
+    """Return the name by which `ingest` knows what the command calls ``--text``, ``--id`` or ``--label``."""
+    names = _reading_names()
+    return next((one for one in (name, f"{name}_field", f"{name}s") if one in names), name)
+
+
+def read_job(path: str | os.PathLike[str]) -> Job:
+    """Read a job and check all that can be checked without its sources.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The TOML file. Paths in it that are relative count from its folder; ``$NAME`` and ``${NAME}`` in strings are
+        variables of the environment.
+
+    Returns
+    -------
+    Job
+        The job, its paths absolute.
+
+    Raises
+    ------
+    AbsentError
+        There is no such file.
+    InputError
+        It is not TOML, or a key is unknown, missing or of another kind.
+    """
+    file = Path(path)
+    try:
+        found = tomllib.loads(file.read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        raise AbsentError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(str(path), f"expected TOML ({error})") from None
+    try:
+        job = Job.model_validate(_listed(_expanded(found, str(path))))
+        _require_known(job)
+    except pydantic.ValidationError as error:
+        raise _explained(error, str(path)) from None
+    except OptionError as error:
+        raise InputError(str(path), str(error)) from None
+    return _placed(job, file.resolve().parent)
+
+
+def _expanded(value: Any, path: str) -> Any:
+    """Put the environment's variables into strings."""
+    if isinstance(value, dict):
+        return {name: _expanded(one, path) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_expanded(one, path) for one in value]
+    if not isinstance(value, str):
+        return value
+
+    def variable(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name not in os.environ:
+            raise InputError(path, f"the environment has no variable {name}, which {value!r} names")
+        return os.environ[name]
+
+    return VARIABLE.sub(variable, value)
+
+
+def _listed(found: dict[str, Any]) -> dict[str, Any]:
+    """Make tuples of TOML's lists where a tuple is asked for; a string by itself is a list of one."""
+    tables = {name: dict(table) if isinstance(table, dict) else table for name, table in found.items()}
+    for table, name in (("ingest", "sources"), ("alarm", "command")):
+        value = tables.get(table, {}).get(name) if isinstance(tables.get(table), dict) else None
+        if isinstance(value, (list, str)):
+            tables[table][name] = (value,) if isinstance(value, str) else tuple(value)
+    return tables
+
+
+def _explained(error: pydantic.ValidationError, path: str) -> InputError:
+    """Say the first thing that is wrong, with the known key that is nearest to an unknown one."""
+    every = error.errors()
+    first = next((one for one in every if one["type"] == "extra_forbidden"), every[0])
+    *tables, name = [str(part) for part in first["loc"] if not isinstance(part, int)]
+    where = f"[{tables[0]}]" if tables else ""
+    if first["type"] == "extra_forbidden":
+        model = Job.model_fields[tables[0]].annotation if tables else Job
+        known = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
+        return InputError(path, f"unknown {'key' if tables else 'table'} '{name}'{suggestion(name, known)}", where)
+    if first["type"] == "missing":
+        return InputError(path, f"{'key' if tables else 'table'} '{name}' is required", where)
+    text = str(first["msg"]).replace("Input should be", "expected").replace("a valid tuple", "a list of strings")
+    text = re.sub("a valid dictionary or instance of .*", "a table", text)
+    return InputError(path, f"'{name}': {text[:1].lower()}{text[1:]}, found {first['input']!r}", where)
+
+
+def _require_known(job: Job) -> None:
+    """Refuse further names that nobody knows, and what a batch cannot do."""
+    family = load_family(job.fit.family)
+    if family.CORPUS != DOCUMENTS or job.reading.get("format") == "vectors":
+        raise OptionError(f"[fit]: a batch takes families of documents; '{job.fit.family}' takes {family.CORPUS}")
+    if not job.ingest.sources:
+        raise OptionError("[ingest]: 'sources' names no file")
+    names = _reading_names()
+    for name, value in job.reading.items():
+        if name not in names:
+            raise OptionError(f"[ingest]: unknown key '{name}'{suggestion(name, {*names, *IngestTable.model_fields})}")
+        if isinstance(value, Mapping):
+            raise OptionError(f"[ingest]: '{name}': expected no table")
+    loop = [name for name in LIMIT_NAMES if name not in NO_LIMITS]
+    config = family.Config
+    for name in job.fit.more:
+        if name in NO_LIMITS or (name not in loop and name not in config.model_fields):
+            known = {*loop, *config.model_fields, *FitTable.model_fields}
+            raise OptionError(f"[fit]: unknown key '{name}' of family '{job.fit.family}'{suggestion(name, known)}")
+    limits = Limits(**job.limits)
+    require_schedule(job.fit.family, limits.schedule)
+    _ = job.config, job.tls
+
+
+def _placed(job: Job, base: Path) -> Job:
+    """Make the paths of a job absolute."""
+
+    def at(path: str | None) -> str | None:
+        return path if path is None or "://" in path else str(base / Path(path).expanduser())
+
+    def table(model: Any, *names: str) -> Any:
+        return model.model_copy(update={name: at(getattr(model, name)) for name in names})
+
+    more = dict(job.ingest.model_extra or {})
+    if isinstance(more.get("vocabulary"), str):
+        more["vocabulary"] = at(more["vocabulary"])
+    ingest = IngestTable.model_construct(
+        **{**job.ingest.model_dump(), **more, "sources": tuple(str(at(one)) for one in job.ingest.sources)}
+    )
+    return job.model_copy(
+        update={
+            "batch": table(job.batch, "folder"),
+            "ingest": ingest,
+            "report": table(job.report, "out"),
+            "cluster": table(job.cluster, "tls_ca", "tls_cert", "tls_key"),
+        }
+    )

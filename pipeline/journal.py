@@ -1,0 +1,133 @@
+"""The journal of a batch job: what it has read, how far it is, what came of it; and what there is to read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import fsspec
+from fsspec.core import url_to_fs
+
+from collapsar.storage.errors import AbsentError, DamagedError
+from collapsar.storage.folder import Folder
+from collapsar.storage.records import dump, read_record
+
+JOURNAL = "state.json"
+KIND = "collapsar-batch"
+VERSION = 1
+PIECE = 1 << 20  # bytes of a file that are read at a time
+
+
+@dataclass
+class Journal:
+    """What `state.json` says; it is written after each step.
+
+    Attributes
+    ----------
+    sources : dict
+        The files that are in the corpus: path, and size, time of change and digest as they were read.
+    reading : dict
+        How they were read.
+    pending : dict or None
+        Files that are being read, and the digest of the corpus before; a job that was killed looks at the corpus to see
+        whether they got in.
+    number : int
+        The version that is made, or was made last; 0 before the first.
+    plan, corpus : str
+        Digests of what it is made of, and of its corpus.
+    base : int or None
+        The version that was current as it began, which it is compared with.
+    warm : bool
+        Whether it begins from that.
+    done : list of str
+        The steps that are done.
+    scores : dict
+        What evaluating told.
+    outcome : str
+        ``published`` or ``alarm``; empty while it is being made.
+    """
+
+    sources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reading: dict[str, Any] = field(default_factory=dict)
+    pending: dict[str, Any] | None = None
+    number: int = 0
+    plan: str = ""
+    corpus: str = ""
+    base: int | None = None
+    warm: bool = False
+    done: list[str] = field(default_factory=list)
+    scores: dict[str, Any] = field(default_factory=dict)
+    outcome: str = ""
+
+    @classmethod
+    def read(cls, folder: Folder) -> Journal:
+        """Read a job's journal; an empty one where there is none.
+
+        Raises
+        ------
+        DamagedError
+            It does not hold what its format asks for.
+        """
+        try:
+            found = read_record(folder, JOURNAL, KIND, VERSION)
+        except AbsentError:
+            return cls()
+        told = {name: value for name, value in found.items() if name not in ("format", "version")}
+        blank = asdict(cls())
+        for name, value in told.items():
+            kinds = (type(None), dict, int) if name in ("pending", "base") else (type(blank.get(name)),)
+            if name not in blank or not isinstance(value, kinds):
+                raise DamagedError(f"{folder.url}/{JOURNAL}", f"found {value!r}", f"field '{name}'")
+        return cls(**told)
+
+    def write(self, folder: Folder) -> None:
+        """Write it, whole."""
+        folder.write(JOURNAL, dump({"format": KIND, "version": VERSION, **asdict(self)}))
+
+
+def find_sources(patterns: Iterable[str], known: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Find the files that patterns name, with size and digest; those that are known by size and time are not read.
+
+    Parameters
+    ----------
+    patterns : iterable of str
+        Files, folders and globs, local or fsspec URLs.
+    known : mapping
+        As `Journal.sources` has them.
+
+    Returns
+    -------
+    dict
+        In the order of the patterns, of one by name.
+
+    Raises
+    ------
+    AbsentError
+        A pattern without wildcards names nothing.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for pattern in patterns:
+        fs, path = url_to_fs(pattern)
+        wild = any(sign in pattern for sign in "*?[")
+        names = sorted(fs.glob(path)) if wild else [path]
+        if not wild and not fs.exists(path):
+            raise AbsentError(f"{pattern}: no such file or folder")
+        for name in names:
+            for file in sorted(fs.find(name)) if fs.isdir(name) else [name]:
+                url = file if fs.protocol in ("file", ("file", "local")) else fs.unstrip_protocol(file)
+                found.setdefault(url, _described(fs, file, known.get(url)))
+    return found
+
+
+def _described(fs: fsspec.AbstractFileSystem, path: str, known: Mapping[str, Any] | None) -> dict[str, Any]:
+    info = fs.info(path)
+    changed = next((str(info[name]) for name in ("mtime", "ETag", "LastModified", "created") if name in info), "")
+    if known is not None and known["size"] == info["size"] and known["changed"] == changed and changed:
+        return dict(known)
+    digest = hashlib.sha256()
+    with fs.open(path, "rb") as file:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+    return {"size": int(info["size"]), "changed": changed, "sha256": digest.hexdigest()}

@@ -1,0 +1,243 @@
+"""Published models: numbered folders, each there whole or not at all, and a pointer to the one that counts.
+
+``published/0001/`` holds `version.json` and what was put beside it; ``published/current.json`` names a number, and is
+replaced at once by one write. On local disks a symbolic link ``current`` leads to the same folder, for programs that
+want a path; the record is what counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from collapsar.storage.errors import AbsentError, DamagedError, StoreError
+from collapsar.storage.folder import Folder, created
+from collapsar.storage.local import copy_whole
+from collapsar.storage.records import dump, read_record
+
+RECORD, CURRENT, LINK = "version.json", "current.json", "current"
+KIND, CURRENT_KIND = "collapsar-version", "collapsar-current"
+VERSION = 1
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class VersionRecord(BaseModel):
+    """What `version.json` says of a published model.
+
+    Attributes
+    ----------
+    number : int
+        Its number, from 1 on.
+    plan : str
+        Digest of what it was made of: corpus and options.
+    created : str
+        When, in UTC.
+    family : str
+        The model's family.
+    corpus : str
+        Digest of the corpus.
+    documents, tokens, words, iterations : int
+        What it was fitted to, and how long.
+    score : float or None
+        Mean log probability of a held-out token, in nats.
+    scored : int
+        How many held-out tokens that is a mean over.
+    definition : str
+        How the score is defined.
+    previous : dict or None
+        The version that was current, with its score on the same tokens.
+    warm : int or None
+        The version whose run it was begun from.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: str = KIND
+    version: int = VERSION
+    number: Annotated[int, Field(ge=1)]
+    plan: str
+    created: str
+    family: str
+    corpus: str
+    documents: Count
+    tokens: Count
+    words: Count
+    iterations: Count
+    score: float | None
+    scored: Count
+    definition: str
+    previous: dict[str, Any] | None = None
+    warm: int | None = None
+
+
+class Versions:
+    """The published models of a job.
+
+    Parameters
+    ----------
+    folder : Folder
+        The folder ``published``.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    def at(self, number: int) -> Folder:
+        """Return the folder of a version, whether it is there or not."""
+        return self.folder / f"{number:04d}"
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all versions, ascending."""
+        named = [int(name) for name in self.folder.names() if name.isdigit()]
+        return sorted(number for number in named if self.at(number).exists(RECORD))
+
+    def record(self, number: int) -> VersionRecord:
+        """Read what a version says of itself.
+
+        Parameters
+        ----------
+        number : int
+            The version.
+
+        Returns
+        -------
+        VersionRecord
+            Its record.
+
+        Raises
+        ------
+        AbsentError
+            There is no such version.
+        DamagedError
+            The record is damaged.
+        """
+        place = self.at(number)
+        if not place.exists(RECORD):
+            known = ", ".join(str(one) for one in self.numbers()) or "none"
+            raise AbsentError(f"{self.folder.url}: there is no version {number} (known: {known})")
+        try:
+            return VersionRecord.model_validate(read_record(place, RECORD, KIND, VERSION))
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise DamagedError(f"{place.url}/{RECORD}", first["msg"], f"field '{where}'") from None
+
+    def current(self) -> int | None:
+        """Return the number of the version that counts; None where nothing is published.
+
+        Raises
+        ------
+        DamagedError
+            The pointer is damaged.
+        """
+        try:
+            found = read_record(self.folder, CURRENT, CURRENT_KIND, VERSION).get("number")
+        except AbsentError:
+            return None
+        if type(found) is not int:
+            raise DamagedError(f"{self.folder.url}/{CURRENT}", f"expected a number, found {found!r}", "field 'number'")
+        return found
+
+    @contextmanager
+    def made(self, number: int) -> Iterator[Folder]:
+        """Make the folder of a version, which is there whole or not at all; `publish` is what readers see."""
+        self.folder.make()
+        if self.folder.local:
+            self._sweep()
+        place = self.at(number)
+        if place.exists() and not place.exists(RECORD):  # on other stores: what was cut short
+            place.remove()
+        with created(place) as folder:
+            yield folder
+
+    def _sweep(self) -> None:
+        """Remove what a process that died has left half done."""
+        for name in self.folder.names():
+            if name.startswith("."):
+                path = Path(self.folder.path) / name
+                if path.is_symlink():
+                    path.unlink()
+                else:
+                    (self.folder / name).remove()
+
+    def point(self, number: int) -> None:
+        """Make a version the one that counts.
+
+        Parameters
+        ----------
+        number : int
+            The version.
+
+        Raises
+        ------
+        AbsentError
+            There is no such version.
+        """
+        self.record(number)
+        self.folder.write(CURRENT, dump({"format": CURRENT_KIND, "version": VERSION, "number": number}))
+        if self.folder.local:
+            with contextlib.suppress(OSError):  # file systems without links: the record says it
+                new = Path(self.folder.path) / f".{LINK}.{uuid.uuid4().hex[:8]}"
+                new.symlink_to(f"{number:04d}", target_is_directory=True)
+                new.replace(Path(self.folder.path) / LINK)
+
+    def keep(self, count: int) -> list[int]:
+        """Remove all versions but the newest, and the one that counts.
+
+        Parameters
+        ----------
+        count : int
+            How many to keep.
+
+        Returns
+        -------
+        list of int
+            Those that were removed.
+        """
+        current, numbers = self.current(), self.numbers()
+        gone = [number for number in numbers[: max(len(numbers) - count, 0)] if number != current]
+        for number in gone:
+            with contextlib.suppress(StoreError):
+                self.at(number).remove()
+        return gone
+
+
+def copy_folder(source: Folder, target: Folder) -> None:
+    """Copy a folder with all that it holds, file by file, to any store.
+
+    Parameters
+    ----------
+    source, target : Folder
+        From where, and to where.
+    """
+    for name in source.names():
+        inner = source / name
+        if inner.is_folder():
+            copy_folder(inner, target / name)
+        else:
+            copy_file(source, target, name)
+
+
+def copy_file(source: Folder, target: Folder, name: str) -> None:
+    """Copy a file of a folder into another, piece by piece where both are local.
+
+    Parameters
+    ----------
+    source, target : Folder
+        From where, and to where.
+    name : str
+        The file's name, the same in both.
+    """
+    if source.local and target.local:
+        target.make()
+        copy_whole(Path(source.path) / name, Path(target.path) / name)
+    else:
+        target.write(name, source.read(name))
