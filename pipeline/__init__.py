@@ -1,6 +1,6 @@
 """What a run is: configuration, model families, the loop, progress, evaluation and the commands.
 
-The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `compare`, `topics`, `evaluate`, `infer`,
+The public surface is small: `ingest`, `append`, `split`, `simulate`, `estimate`, `fit`, `compare`, `topics`, `evaluate`, `infer`,
 `info` and `verify` do what the commands of the same names do, `resume` what ``fit --resume`` does, `coherence` what
 ``evaluate --coherence`` does; `Model` opens what `fit` made.
 """
@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collapsar.pipeline.appending import append
     from collapsar.pipeline.cohering import Coherence, coherence
     from collapsar.pipeline.comparing import Comparison, compare
     from collapsar.pipeline.describing import Topic, topics
@@ -37,6 +38,7 @@ _HOMES = {
     "Topic": "collapsar.pipeline.describing",
     "Plan": "collapsar.pipeline.planning",
     "TLS": "collapsar.pipeline.executor",
+    "append": "collapsar.pipeline.appending",
     "coherence": "collapsar.pipeline.cohering",
     "compare": "collapsar.pipeline.comparing",
     "estimate": "collapsar.pipeline.planning",
