@@ -1,8 +1,8 @@
 """What a run is: configuration, model families, the loop, progress, evaluation and the commands.
 
-The public surface is small: `ingest`, `append`, `split`, `simulate`, `estimate`, `fit`, `compare`, `topics`, `evaluate`, `infer`,
-`info` and `verify` do what the commands of the same names do, `resume` what ``fit --resume`` does, `coherence` what
-``evaluate --coherence`` does; `Model` opens what `fit` made.
+The public surface is small: `ingest`, `append`, `split`, `simulate`, `estimate`, `fit`, `compare`, `topics`,
+`evaluate`, `infer`, `info` and `verify` do what the commands of the same names do, `resume` what ``fit --resume`` does,
+`coherence` what ``evaluate --coherence`` does; `Model` opens what `fit` made.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ __all__ = [
     "Plan",
     "Reconstruction",
     "Topic",
+    "append",
     "coherence",
     "compare",
     "estimate",
