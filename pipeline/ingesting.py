@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsar.pipeline.executor import Executor, check_scheduler, open_executor
+from collapsar.pipeline.executor import TLS, Executor, check_scheduler, open_executor
 from collapsar.pipeline.passes import Counted, find_phrases, judge_ids, read_all, write_shards
 from collapsar.storage.cuts import Cuts, Dropped, Sieve
 from collapsar.storage.errors import InputError, OptionError
@@ -20,7 +20,7 @@ from collapsar.storage.manifest import Manifest
 from collapsar.storage.progress import Counting
 from collapsar.storage.readers import kind_of_name
 from collapsar.storage.readers.batches import are_numbered, fields_of
-from collapsar.storage.readers.blocks import Span, absolute, cut_blocks, find_files
+from collapsar.storage.readers.blocks import Block, Span, absolute, cut_blocks, find_files
 from collapsar.storage.readers.fields import Fields
 from collapsar.storage.readers.source import distinct, read_vocabulary_file
 from collapsar.storage.readers.stopwords import stop_words
@@ -58,6 +58,10 @@ class Sources:
     def bytes(self) -> int:
         """Bytes of all files."""
         return sum(file.size for file in self.files)
+
+    def blocks(self, kind: str) -> Iterator[Block]:
+        """Cut the files into blocks."""
+        return cut_blocks(self.files, kind)
 
 
 def look_at(paths: list[str], history: History, scheduler: str) -> Sources:
@@ -199,6 +203,7 @@ def ingest_texts(
     shard_tokens: int | None,
     scheduler: str | None,
     workers: int | None,
+    tls: TLS | None,
     progress: Counting,
 ) -> Manifest:
     """Read texts, and write a corpus; see `collapsar.pipeline.ingest`.
@@ -211,7 +216,7 @@ def ingest_texts(
         The folder to make.
     history : History
         The format, the fields, the cuts and the phrases that are asked for.
-    shard_tokens, scheduler, workers, progress
+    shard_tokens, scheduler, workers, tls, progress
         As for `collapsar.pipeline.ingest`.
 
     Returns
@@ -232,7 +237,7 @@ def ingest_texts(
     ensure_free(Folder(corpus))
     given = None if said is None else read_vocabulary_file(said, history.options.max_decompressed)
     with created(Folder(corpus)) as folder:
-        executor = open_executor(scheduler, workers)
+        executor = open_executor(scheduler, workers, tls=tls)
         try:
             return _write(executor, folder, sources, history, stops, given, shard_tokens, progress)
         finally:
@@ -252,12 +257,11 @@ def _write(
     scratch = folder / SCRATCH
     streams = history.phrasing is not None
     asked = Asked(history.kind, history.options, scratch, sources.numbered, streams)
-    blocks = cut_blocks(sources.files, history.kind)
-    counted = read_all(executor, blocks, asked, progress, lambda note: None)  # noqa: ARG005
+    counted = read_all(executor, sources.blocks(history.kind), asked, progress, lambda note: None)  # noqa: ARG005
     numberings = numberings_of(sources, counted.notes, tagged=False)
     judge_ids(counted.notes, numberings)
     _require_seen(sources, history, counted)
-    report = replace(report_of(sources, counted.notes), words_found=len(counted.words))
+    report = report_of(sources, counted)
     sieve = Sieve(counted.spelled, counted.column("documents"), counted.column("tokens"))
     sieve.drop_named("stop words", pa.array(stops, pa.string()))
     stopped = sieve.dropped
@@ -310,28 +314,30 @@ def _kept(
     return Vocabulary(words, documents[sieve.kept], tokens[sieve.kept]), [one for one in dropped if one.words]
 
 
-def report_of(sources: Sources, notes: Sequence[Note]) -> Report:
+def report_of(sources: Sources, counted: Counted) -> Report:
     """Begin the report of what was read.
 
     Parameters
     ----------
     sources : Sources
         The files.
-    notes : sequence of Note
-        All chunks.
+    counted : Counted
+        What the first pass told.
 
     Returns
     -------
     Report
-        Without what concerns the vocabulary.
+        Without what was dropped.
     """
+    notes = counted.every
     return Report(
         files=len({file.path for file in sources.files}),
         bytes=sources.bytes,
-        documents=sum(note.documents for note in notes),
+        documents=counted.documents,
         missing_text=sum(note.missing for note in notes),
         replaced_bytes=sum(note.replaced for note in notes),
         skipped_documents=sum(note.skipped for note in notes),
+        words_found=len(counted.words),
         tokens_found=sum(note.tokens for note in notes),
     )
 

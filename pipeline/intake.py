@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.ingesting import ingest_texts, phrasing_of
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.cuts import Cuts
@@ -35,6 +36,7 @@ def ingest(
     shard_tokens: int | None = None,
     scheduler: str | None = None,
     workers: int | None = None,
+    tls: TLS | None = None,
     progress: Counting = silent,
     **reading: Any,
 ) -> Manifest:
@@ -69,6 +71,8 @@ def ingest(
         Where texts are read: ``threads``, the default, ``local``, ``serial`` or a Dask scheduler's address.
     workers : int, optional
         How many workers.
+    tls : TLS, optional
+        Certificates for a cluster whose messages are encrypted.
     progress : callable, optional
         Told the number of documents read so far.
     **reading
@@ -100,7 +104,14 @@ def ingest(
     history = History(kind, options, cuts, phrasing=phrasing)
     if kind in TEXTS:
         return ingest_texts(
-            paths, corpus, history, shard_tokens=shard_tokens, scheduler=scheduler, workers=workers, progress=progress
+            paths,
+            corpus,
+            history,
+            shard_tokens=shard_tokens,
+            scheduler=scheduler,
+            workers=workers,
+            tls=tls,
+            progress=progress,
         )
     source, history = open_source(paths, kind, options), replace(history, given=True)
     return ingest_source(source, corpus, cuts=cuts, shard_tokens=shard_tokens, history=history, progress=progress)

@@ -40,6 +40,12 @@ class Counted:
 
     notes: list[Note]
     words: pa.Table
+    barren: tuple[Note, ...] = ()  # chunks whose documents were all left out
+
+    @property
+    def every(self) -> list[Note]:
+        """All notes."""
+        return [*self.notes, *self.barren]
 
     @property
     def documents(self) -> int:
@@ -119,7 +125,8 @@ def read_all(
             documents += note.documents
             notes.append(note)
         progress(documents)
-    return Counted([note for note in notes if note.documents], tree.total())
+    barren = tuple(note for note in notes if not note.documents)
+    return Counted([note for note in notes if note.documents], tree.total(), barren)
 
 
 def in_order(executor: Executor, futures: Iterable[Any]) -> Iterator[Any]:
@@ -194,7 +201,9 @@ def find_phrases(
         pass
     named = tuple(zip(sides[0].to_pylist(), sides[1].to_pylist(), strict=True))
     notes = [_renamed(note) for note in counted.notes]
-    return Phrasing(phrasing.score, phrasing.least, phrasing.threshold, named), Counted(notes, tree.total())
+    return Phrasing(phrasing.score, phrasing.least, phrasing.threshold, named), Counted(
+        notes, tree.total(), counted.barren
+    )
 
 
 def _rows(table: pa.Table) -> int:

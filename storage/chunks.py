@@ -41,6 +41,11 @@ class Chunk:
     def __len__(self) -> int:
         return self.offsets.size - 1
 
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Names and types of its further columns."""
+        return tuple((name, str(column.type)) for name, column in self.extras.items())
+
     def write(self, folder: Folder, name: str) -> None:
         """Write it, as two files."""
         offsets = pa.array(self.offsets)

@@ -88,7 +88,7 @@ class Sieve:
         among = np.asarray(pc.is_in(self._words, value_set=names), dtype=bool)
         self.drop(rule, ~among if others else among)
 
-    def cut(self, cuts: Cuts, documents: int, spare: npt.NDArray[np.bool_] | None = None) -> None:
+    def cut(self, cuts: Cuts, documents: int, spare: pa.Array | None = None) -> None:
         """Drop words by their documents.
 
         Parameters
@@ -97,17 +97,18 @@ class Sieve:
             The rules.
         documents : int
             Documents of the corpus.
-        spare : numpy.ndarray of bool, shape (words,), optional
-            Words that are not to be dropped, though they count among ``max_words``.
+        spare : pyarrow.Array of string, optional
+            Words that are not to be dropped, though they count among ``max_words``, whether they are here or not.
         """
-        may = np.ones(len(self._words), dtype=bool) if spare is None else ~spare
+        spared = pa.array([], pa.string()) if spare is None else spare
+        may = ~np.asarray(pc.is_in(self._words, value_set=spared), dtype=bool)
         if cuts.min_documents > 0:
             self.drop(f"in fewer than {cuts.min_documents} documents", may & (self._documents < cuts.min_documents))
         if cuts.max_document_share < 1:
             most = cuts.max_document_share * documents
             self.drop(f"in more than {cuts.max_document_share:g} of the documents", may & (self._documents > most))
         if cuts.max_words is not None:
-            room = max(cuts.max_words - int((self.kept & ~may).sum()), 0)
+            room = max(cuts.max_words - len(spared), 0)
             self.drop(f"beyond {cuts.max_words} words", self._beyond(room, self.kept & may))
 
     def _beyond(self, room: int, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

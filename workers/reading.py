@@ -86,6 +86,8 @@ class Note:
         Fields that occur.
     tokens : int
         Words of its documents, before any cut.
+    columns : tuple of (str, str)
+        Names and types of its further columns.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Note:
     there: tuple[str, ...] = ()
     seen: frozenset[str] = frozenset()
     tokens: int = 0
+    columns: tuple[tuple[str, str], ...] = ()
 
     @property
     def documents(self) -> int:
@@ -142,7 +145,9 @@ def read_block(number: int, block: Block, asked: Asked) -> BlockRead:
         tables.append(counts_of(counted))
         (chunk if asked.streams else counted).write(asked.scratch, name)
         seen, total = kept.seen, chunk.numbers.size
-        notes.append(Note(name, kept.ids, kept.origins, kept.missing, kept.replaced, skipped, there, seen, total))
+        notes.append(
+            Note(name, kept.ids, kept.origins, kept.missing, kept.replaced, skipped, there, seen, total, chunk.columns)
+        )
     return BlockRead(tuple(notes), merge_counts(tables))
 
 
@@ -331,7 +336,7 @@ def write_shard(
         if not mine.size:
             continue
         if piece.numbering:
-            documents = replace(documents, ids=_ids_of_numbers(piece.numbering))
+            documents = replace(documents, ids=ids_of_numbers(piece.numbering))
         parts.append(documents.slice(int(mine[0]), int(mine[-1]) + 1))
     documents = Documents.join(parts)
     data = encode(documents)
@@ -348,7 +353,8 @@ def write_shard(
     return record.model_copy(update={"file": file}), int((np.diff(documents.offsets) == 0).sum())
 
 
-def _ids_of_numbers(numbering: tuple[tuple[str, int, int], ...]) -> pa.Array:
+def ids_of_numbers(numbering: tuple[tuple[str, int, int], ...]) -> pa.Array:
+    """Return the ids of numbered documents."""
     return pa.array(
         [f"{head}{n}" for head, first, count in numbering for n in range(first, first + count)], pa.string()
     )

@@ -20,7 +20,7 @@ _GATHER: dict[str, Callable[[Span, ReadOptions, Gathering], Iterator[None]]] = {
     "text": gather_file,
 }
 TEXTS = tuple(_GATHER)  # formats whose documents are texts
-_FIXED = {"mallet": ("label=label",), "text": ()}  # formats whose fields nobody names, with their labels
+FIXED = {"mallet": ("label=label",), "text": ()}  # formats whose fields nobody names, with their labels
 
 
 def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
@@ -43,18 +43,18 @@ def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
     OptionError
         A field is named where the format has none, or twice.
     """
-    if kind in _FIXED:
+    if kind in FIXED:
         for flag, said in (
             ("--id", options.id_field),
             ("--text", options.text_field),
             ("--title", options.title_field),
             ("--date", options.date_field),
-            ("--label", options.labels),
+            ("--label", options.labels not in ((), FIXED[kind])),
             ("--covariate", options.covariates),
         ):
             if said:
                 raise OptionError(f"{flag}: documents of the format {kind} have no fields to name")
-        options = replace(options, labels=_FIXED[kind])
+        options = replace(options, labels=FIXED[kind])
     Fields.of(options)
     return options
 
