@@ -1,9 +1,9 @@
 """What a run is: configuration, model families, the loop, progress, evaluation and the commands.
 
-The public surface is small: `ingest`, `split`, `simulate`, `estimate`, `fit`, `compare`, `topics`, `evaluate`, `infer`,
-`info` and `verify` do what the commands of the same names do, `resume` what ``fit --resume`` does, `coherence` what
-``evaluate --coherence`` does; `batch` makes all of it a job, with `versions` and `rollback`; `Model` opens what `fit`
-made.
+The public surface is small: `ingest`, `append`, `split`, `simulate`, `estimate`, `fit`, `compare`, `topics`,
+`evaluate`, `infer`, `info` and `verify` do what the commands of the same names do, `resume` what ``fit --resume`` does,
+`coherence` what ``evaluate --coherence`` does; `batch` makes all of it a job, with `versions` and `rollback`; `Model`
+opens what `fit` made.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collapsar.pipeline.appending import append
     from collapsar.pipeline.batching import Outcome, batch, rollback, versions
     from collapsar.pipeline.cohering import Coherence, coherence
     from collapsar.pipeline.comparing import Comparison, compare
@@ -43,6 +44,7 @@ _HOMES = {
     "Topic": "collapsar.pipeline.describing",
     "Plan": "collapsar.pipeline.planning",
     "TLS": "collapsar.pipeline.executor",
+    "append": "collapsar.pipeline.appending",
     "coherence": "collapsar.pipeline.cohering",
     "compare": "collapsar.pipeline.comparing",
     "estimate": "collapsar.pipeline.planning",
@@ -70,6 +72,7 @@ __all__ = [
     "Plan",
     "Reconstruction",
     "Topic",
+    "append",
     "batch",
     "coherence",
     "compare",

@@ -15,8 +15,9 @@ from collapsar.pipeline.events import Sink
 from collapsar.pipeline.fitting import fit
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
+from collapsar.storage.cuts import Cuts
 from collapsar.storage.folder import Folder, ensure_free
-from collapsar.storage.ingest import Cuts, ingest
+from collapsar.storage.ingest import ingest
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.split import split_corpus
 from collapsar.workers.contract import load_sweeps

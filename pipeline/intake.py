@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from collapsar.pipeline.executor import TLS
+from collapsar.pipeline.ingesting import ingest_texts, phrasing_of
 from collapsar.storage.corpus import Corpus
+from collapsar.storage.cuts import Cuts
 from collapsar.storage.errors import OptionError
 from collapsar.storage.folder import Folder, ensure_free
-from collapsar.storage.ingest import Cuts, ingest_vectors
+from collapsar.storage.history import History
 from collapsar.storage.ingest import ingest as ingest_source
+from collapsar.storage.ingest import ingest_vectors
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.progress import Counting, silent
-from collapsar.storage.readers import ReadOptions, guess_format, open_source, open_vectors
+from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source, open_vectors
 from collapsar.storage.split import Held, split_corpus, split_whole
 
 
@@ -24,37 +29,62 @@ def ingest(
     format: str | None = None,
     min_documents: int = 0,
     max_document_share: float = 1.0,
+    max_words: int | None = None,
+    phrases: str | None = None,
+    phrase_count: int | None = None,
+    phrase_threshold: float | None = None,
     shard_tokens: int | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    tls: TLS | None = None,
     progress: Counting = silent,
     **reading: Any,
 ) -> Manifest:
     """Read files of a format that corpora are distributed in, and write a corpus.
 
+    Texts are read and tokenized on workers, and the corpus is the same for any number of them.
+
     Parameters
     ----------
     sources : path or sequence of paths
-        Files or folders, local or fsspec URLs.
+        Files or folders, of texts also globs, local or fsspec URLs.
     corpus : str or path-like
         Folder to make.
     format : str, optional
-        ``uci``, ``ldac``, ``mtx``, ``npz``, ``text``, ``jsonl`` or ``vectors``; by default told from the first name.
+        ``uci``, ``ldac``, ``mtx``, ``npz``, ``svmlight``, ``vectors`` or, of texts, ``text``, ``jsonl``, ``csv``,
+        ``parquet`` or ``mallet``; by default told from the first name.
     min_documents : int, optional
         Drop words that fewer documents hold.
     max_document_share : float, optional
         Drop words that a larger share of the documents hold.
+    max_words : int, optional
+        Keep only so many words: those in most documents, then those with most tokens, then the first by spelling.
+    phrases : str, optional
+        Join words that often follow one another, by a score: ``npmi`` or ``count``.
+    phrase_count : int, optional
+        Times that a phrase must occur, by default 5.
+    phrase_threshold : float, optional
+        What a phrase's score must exceed, by default 0.5 for ``npmi`` and 10 for ``count``.
     shard_tokens : int, optional
         Tokens of a shard, or values of vectors; by default an eighth of the corpus, between 100,000 and 2,000,000.
+    scheduler : str, optional
+        Where texts are read: ``threads``, the default, ``local``, ``serial`` or a Dask scheduler's address.
+    workers : int, optional
+        How many workers.
+    tls : TLS, optional
+        Certificates for a cluster whose messages are encrypted.
     progress : callable, optional
-        Told the number of documents written so far.
+        Told the number of documents read so far.
     **reading
-        ``vocabulary``, ``id_field``, ``text_field``, ``stop_words``, and ``max_decompressed``, the bytes that may come
+        ``vocabulary``, ``id_field``, ``text_field``, ``title_field``, ``date_field``, ``labels``, ``covariates``,
+        ``stop_words``, ``tokenizer`` and ``bad_bytes``, and ``max_decompressed``, the bytes that may come
         out of each compressed file (by default 200 times its size, and at least 256 MB); of vectors ``labels``,
         ``values`` and ``header`` (see `collapsar.storage.readers.ReadOptions`).
 
     Returns
     -------
     Manifest
-        What the corpus holds.
+        What the corpus holds; `collapsar.storage.history.read_history` tells what was dropped.
 
     Raises
     ------
@@ -62,31 +92,66 @@ def ingest(
         A source is missing or damaged, the folder exists, or an option is of another format. Nothing is left behind.
     """
     paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
-    cuts, kind = Cuts(min_documents, max_document_share), format or guess_format(paths[0])
-    labels = reading.pop("labels", ())
-    labels = (labels,) if isinstance(labels, (str, int)) else labels
-    options = ReadOptions(**reading, labels=tuple(str(label) for label in labels))
-    _require_own(kind, options, cuts)
+    if not paths:
+        raise OptionError("expected at least one source")
+    cuts, kind = Cuts(min_documents, max_document_share, max_words), format or guess_format(paths[0])
+    options = ReadOptions(**reading | {name: _listed(reading.get(name, ())) for name in ("labels", "covariates")})
+    phrasing = phrasing_of(phrases, phrase_count, phrase_threshold)
+    _require_own(kind, options, cuts, phrases)
     if kind == "vectors":
         ensure_free(Folder(corpus))
         return ingest_vectors(open_vectors(paths, options), corpus, shard_tokens=shard_tokens, progress=progress)
-    source = open_source(paths, kind, options)
-    return ingest_source(source, corpus, cuts=cuts, shard_tokens=shard_tokens, progress=progress)
+    history = History(kind, options, cuts, phrasing=phrasing)
+    if kind in TEXTS:
+        return ingest_texts(
+            paths,
+            corpus,
+            history,
+            shard_tokens=shard_tokens,
+            scheduler=scheduler,
+            workers=workers,
+            tls=tls,
+            progress=progress,
+        )
+    source, history = open_source(paths, kind, options), replace(history, given=True)
+    return ingest_source(source, corpus, cuts=cuts, shard_tokens=shard_tokens, history=history, progress=progress)
 
 
-def _require_own(kind: str, options: ReadOptions, cuts: Cuts) -> None:
-    """Refuse what is said of vectors where documents are read, and the other way round."""
-    of_vectors = {"--label": options.labels, "--values": options.values, "--header": options.header}
-    of_documents = {
-        "--min-documents": cuts.min_documents,
-        "--max-document-share": cuts.max_document_share < 1,
+def _listed(said: Any) -> tuple[str, ...]:
+    return tuple(str(one) for one in ((said,) if isinstance(said, (str, int)) else said))
+
+
+def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | None) -> None:
+    """Refuse what is said of vectors where documents are read, of texts where words are counted, and so on."""
+    texts: dict[str, object] = {
         "--stop-words": options.stop_words,
         "--text": options.text_field,
+        "--title": options.title_field,
+        "--date": options.date_field,
+        "--covariate": options.covariates,
+        "--tokenizer": options.tokenizer,
+        "--bad-bytes": options.bad_bytes,
+        "--phrases": phrases,
     }
-    for flag, given in (of_documents if kind == "vectors" else of_vectors).items():
+    words: dict[str, object] = {
+        "--min-documents": cuts.min_documents,
+        "--max-document-share": cuts.max_document_share < 1,
+        "--max-words": cuts.max_words,
+    }
+    vectors: dict[str, object] = {"--values": options.values, "--header": options.header}
+    if kind == "vectors":
+        wrong, of = {**texts, **words}, "documents; vectors have no words"
+    elif kind in TEXTS:
+        wrong, of = vectors, "vectors alone (--format vectors)"
+    else:
+        wrong, of = vectors | {"--label": options.labels}, "vectors alone (--format vectors)"
+        counted = {flag: given for flag, given in texts.items() if flag not in ("--stop-words", "--text")}
+        said = next((flag for flag, given in counted.items() if given), None)
+        if said is not None:
+            raise OptionError(f"{said}: is of texts; documents of the format {kind} are counted already")
+    for flag, given in wrong.items():
         if given:
-            other = "documents; vectors have no words" if kind == "vectors" else "vectors alone (--format vectors)"
-            raise OptionError(f"{flag}: is of {other}")
+            raise OptionError(f"{flag}: is of {of}")
 
 
 def split(

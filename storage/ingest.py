@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from collapsar.storage.cuts import Cuts, Sieve
 from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created, ensure_free
+from collapsar.storage.history import History, Report
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers.dense import DenseSource
@@ -18,46 +21,13 @@ from collapsar.storage.shard import Documents, merge_segments
 from collapsar.storage.writer import CorpusWriter, VectorWriter
 
 
-@dataclass(frozen=True)
-class Cuts:
-    """Which words of the vocabulary to keep.
-
-    Attributes
-    ----------
-    min_documents : int
-        A word that fewer documents hold is dropped.
-    max_document_share : float
-        A word that a larger share of the documents hold is dropped.
-    """
-
-    min_documents: int = 0
-    max_document_share: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.min_documents < 0:
-            raise OptionError(f"--min-documents: expected 0 or more, found {self.min_documents}")
-        if not 0 < self.max_document_share <= 1:
-            raise OptionError(f"--max-document-share: expected a share in (0, 1], found {self.max_document_share}")
-
-    @property
-    def wanted(self) -> bool:
-        """Whether anything can be dropped."""
-        return self.min_documents > 0 or self.max_document_share < 1
-
-    def keep(self, frequency: npt.NDArray[np.int64], documents: int) -> npt.NDArray[np.bool_]:
-        """Tell which words stay, by their numbers of documents."""
-        kept: npt.NDArray[np.bool_] = (frequency >= self.min_documents) & (
-            frequency <= self.max_document_share * documents
-        )
-        return kept
-
-
 def ingest(
     source: Source,
     corpus: str | os.PathLike[str],
     *,
     cuts: Cuts | None = None,
     shard_tokens: int | None = None,
+    history: History | None = None,
     progress: Counting = silent,
 ) -> Manifest:
     """Write a source's documents as a corpus.
@@ -72,6 +42,8 @@ def ingest(
         Words to drop by document frequency; by default none. Documents stay, even if no word of theirs does.
     shard_tokens : int, optional
         Tokens of a shard; by default an eighth of the corpus, between 100,000 and 2,000,000.
+    history : History, optional
+        How the source was read; what was dropped is added, and the record written beside the manifest.
     progress : callable, optional
         Told the number of documents written so far.
 
@@ -93,19 +65,26 @@ def ingest(
     ensure_free(Folder(corpus))
     cuts = cuts or Cuts()
     words = source.words()
-    kept = _kept_words(source, cuts, len(words))
+    kept, report = _kept_words(source, cuts, words)
     number = np.cumsum(kept, dtype=np.int64) - 1
     with created(Folder(corpus)) as folder:
         writer = CorpusWriter(folder, int(kept.sum()), shard_tokens)
-        written = 0
+        written, empty = 0, 0
         for documents in source.documents():
-            writer.add(documents if kept.all() else _cut(documents, kept, number))
+            left = documents if kept.all() else _cut(documents, kept, number)
+            writer.add(left)
             written += len(documents)
+            empty += int((np.diff(left.offsets) == 0).sum())
             progress(written)
         try:
-            return writer.finish([word for word, keep in zip(words, kept, strict=True) if keep])
+            manifest = writer.finish([word for word, keep in zip(words, kept, strict=True) if keep])
         except InputError as error:
             raise InputError(source.name, error.expected) from None
+        if history is not None:
+            found = report.tokens_found or manifest.tokens
+            told = replace(report, documents=written, empty_documents=empty, tokens=manifest.tokens, tokens_found=found)
+            replace(history, report=told).write(folder)
+        return manifest
 
 
 def ingest_vectors(
@@ -158,18 +137,25 @@ def _require_shard_tokens(shard_tokens: int | None) -> None:
         raise OptionError(f"--shard-tokens: expected 1 or more, found {shard_tokens}")
 
 
-def _kept_words(source: Source, cuts: Cuts, words: int) -> npt.NDArray[np.bool_]:
+def _kept_words(source: Source, cuts: Cuts, words: list[str]) -> tuple[npt.NDArray[np.bool_], Report]:
+    """Choose the words to keep, and tell what was dropped; where there is no rule, nothing is counted."""
     if not cuts.wanted:
-        return np.ones(words, dtype=bool)
-    frequency = np.zeros(words, dtype=np.int64)
+        return np.ones(len(words), dtype=bool), Report(words_found=len(words), words=len(words))
+    frequency, tokens = np.zeros((2, len(words)), dtype=np.int64)
     documents = 0
     for part in source.documents():
-        frequency += np.bincount(merge_segments(part).words, minlength=words)
+        merged = merge_segments(part)
+        frequency += np.bincount(merged.words, minlength=len(words))
+        np.add.at(tokens, merged.words, merged.counts)
         documents += len(part)
-    kept = cuts.keep(frequency, documents)
-    if not kept.any():
-        raise InputError(source.name, f"no word is left of {words} after the cuts by document frequency")
-    return kept
+    sieve = Sieve(pa.array(words, pa.string()), frequency, tokens)
+    sieve.cut(cuts, documents)
+    if not sieve.kept.any():
+        raise InputError(source.name, f"no word is left of {len(words)} after the cuts by document frequency")
+    found = int(tokens.sum())
+    return sieve.kept, Report(
+        words_found=len(words), words=int(sieve.kept.sum()), tokens_found=found, dropped=tuple(sieve.dropped)
+    )
 
 
 def _cut(documents: Documents, kept: npt.NDArray[np.bool_], number: npt.NDArray[np.int64]) -> Documents:

@@ -17,7 +17,7 @@ from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.parts import FAULTS, column_of, decode_table, encode_columns, ids_and_extras, read_part
 
 LABELS = pa.list_(pa.struct([pa.field("field", pa.string()), pa.field("value", pa.string())]))
-EXTRAS = {"title": pa.string(), "labels": LABELS, "segments": pa.list_(pa.int32())}
+EXTRAS = {"title": pa.string(), "date": pa.string(), "labels": LABELS, "segments": pa.list_(pa.int32())}
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Documents:
     words, counts : numpy.ndarray of int32, shape (pairs,)
         Word id and count of each pair; in a document, or in each of its segments, words ascend.
     extras : mapping of str to pyarrow.Array
-        Further columns: ``title``, ``labels`` as (field, value) lists, ``segments`` as numbers of pairs, and
+        Further columns: ``title``, ``date``, ``labels`` as (field, value) lists, ``segments`` as numbers of pairs, and
         numeric covariates as nullable float64.
     """
 

@@ -38,15 +38,30 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
-    def write(self, folder: Folder) -> VocabularyRecord:
-        """Write the vocabulary's file and return its record for the manifest."""
+    def write(self, folder: Folder, *, tagged: bool = False) -> VocabularyRecord:
+        """Write the vocabulary's file and return its record for the manifest.
+
+        Parameters
+        ----------
+        folder : Folder
+            The corpus.
+        tagged : bool, optional
+            Whether the file's name says what it holds, so that another vocabulary stays beside it.
+
+        Returns
+        -------
+        VocabularyRecord
+            The file, its digest, and that of the words.
+        """
         table = pa.table(
             {"word": pa.array(self.words, pa.string()), "documents": self.documents, "tokens": self.tokens}
         )
         sink = io.BytesIO()
         pq.write_table(table, sink, compression="zstd", store_schema=False)
-        digest = folder.write(FILE, sink.getvalue())
-        return VocabularyRecord(file=FILE, words=len(self), sha256=digest, words_sha256=words_digest(self.words))
+        digest = hashlib.sha256(sink.getvalue()).hexdigest()
+        file = FILE.replace(".", f"-{digest[:12]}.") if tagged else FILE
+        folder.write(file, sink.getvalue())
+        return VocabularyRecord(file=file, words=len(self), sha256=digest, words_sha256=words_digest(self.words))
 
 
 def words_digest(words: list[str]) -> str:

@@ -250,6 +250,11 @@ def even_shard_tokens(tokens: int) -> int:
     return max(-(-tokens // max(tokens // target, 1)), 1)
 
 
+def even_shard_tokens_of(tokens: int) -> int:
+    """Return the tokens of a shard of a corpus of so many, as `CorpusWriter` has it where none are asked for."""
+    return MOST if tokens > SHARDS * MOST else even_shard_tokens(tokens)
+
+
 def numbered_ids(first: int, count: int) -> pa.Array:
     """Return the ids `first`, `first` + 1, ... of documents whose format names none."""
     return pa.array(np.arange(first, first + count)).cast(pa.string())

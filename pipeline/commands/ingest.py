@@ -1,7 +1,9 @@
 """Read files of a format that corpora are distributed in, and write a corpus.
 
 A corpus is a folder: a manifest with digests, the vocabulary, and Parquet shards
-of about equal tokens. Nothing is left behind if an input turns out to be wrong.
+of about equal tokens. Texts are read and tokenized on workers, and the corpus is
+the same for any number of them; `ingest.json` in it tells how, and what was
+dropped. Nothing is left behind if an input turns out to be wrong.
 """
 
 from __future__ import annotations
@@ -9,10 +11,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from collapsar.pipeline.commands.options import add_json, print_json
+from collapsar.pipeline.commands.options import add_json, add_scheduler, print_json, say_report, tls_of
+from collapsar.pipeline.ingesting import BAD_BYTES, SCORES
 from collapsar.pipeline.intake import ingest
 from collapsar.pipeline.progress import counted, counting
 from collapsar.storage.corpus import Corpus
+from collapsar.storage.folder import Folder
+from collapsar.storage.history import read_history
 from collapsar.storage.readers import FORMATS
 from collapsar.storage.sizes import parse_size
 
@@ -20,13 +25,15 @@ HELP = "read files into a corpus"
 SHOWN = 10  # constant columns that are named
 EPILOG = (
     "formats:\n"
-    + "\n".join(f"  {name:7} {text}" for name, text in FORMATS.items())
+    + "\n".join(f"  {name:8} {text}" for name, text in FORMATS.items())
     + """
 
 examples:
   collapsar ingest docword.kos.txt.gz kos --vocabulary vocab.kos.txt
   collapsar ingest articles/ corpus --min-documents 5 --max-document-share 0.5
   collapsar ingest a.jsonl b.jsonl.gz corpus --id key --text body
+  collapsar ingest 's3://bucket/day-*.parquet' corpus --text body --title head --label topic=tags --covariate stars
+  collapsar ingest news.jsonl corpus --stop-words de,fr --phrases npmi --max-words 20000 --scheduler local
   collapsar ingest optdigits.tra digits --format vectors --label digit=-1
   collapsar ingest measured.csv.gz more.csv corpus --format vectors --id sample --label species"""
 )
@@ -34,7 +41,9 @@ examples:
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
     """Add the command's options."""
-    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="files or folders, local or fsspec URLs")
+    parser.add_argument(
+        "sources", nargs="+", metavar="SOURCE", help="files, folders or, of texts, globs, local or fsspec URLs"
+    )
     parser.add_argument("corpus", metavar="CORPUS", help="folder to make")
     parser.add_argument("--format", choices=sorted(FORMATS), help="default: told from the first name")
     parser.add_argument(
@@ -62,32 +71,79 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         metavar="SIZE",
         help="what may come out of each compressed file, such as 20GB (default: 200 times its size, at least 256MB)",
     )
-    text = parser.add_argument_group("text and jsonl")
-    text.add_argument(
-        "--id",
-        metavar="FIELD",
-        dest="id_field",
-        help="field of the document's id (default: id); for vectors, the column or array of ids (default: they are "
-        "numbered)",
+    parser.add_argument(
+        "--max-words", type=int, metavar="N", help="keep only the N words in most documents (ties: tokens, spelling)"
     )
-    text.add_argument("--text", metavar="FIELD", dest="text_field", help="field of the text (default: text)")
-    text.add_argument("--stop-words", choices=("english", "none"), help="words to leave out (default: english)")
+    _add_fields(parser)
+    _add_words(parser)
     vectors = parser.add_argument_group("vectors")
-    vectors.add_argument(
-        "--label",
-        action="append",
-        default=[],
-        metavar="COLUMN",
-        help="a column that is a label and no value, by its name or its number from the left (1) or the right (-1), or "
-        "NAME=COLUMN to name it; may be said again for another",
-    )
     vectors.add_argument("--values", metavar="NAME", help="the array of vectors, where there are several")
     vectors.add_argument(
         "--header",
         choices=("yes", "no"),
         help="whether the first line names the columns (default: if it has no number)",
     )
+    add_scheduler(parser, "threads")
     add_json(parser)
+
+
+def _add_fields(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which fields of a record are what."""
+    fields = parser.add_argument_group("fields (jsonl, csv, parquet; columns of vectors)")
+    fields.add_argument(
+        "--id",
+        metavar="FIELD",
+        dest="id_field",
+        help="field of the document's id (default: id); for vectors, the column or array of ids (default: they are "
+        "numbered)",
+    )
+    fields.add_argument("--text", metavar="FIELD", dest="text_field", help="field of the text (default: text)")
+    fields.add_argument("--title", metavar="FIELD", dest="title_field", help="field of a title to keep")
+    fields.add_argument("--date", metavar="FIELD", dest="date_field", help="field of a date to keep")
+    fields.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="FIELD",
+        help="a field of labels, a string or a list of strings, or NAME=FIELD to name it; may be said again for "
+        "another; of vectors a column that is a label and no value, by its name or its number from the left (1) or "
+        "the right (-1)",
+    )
+    fields.add_argument(
+        "--covariate",
+        action="append",
+        default=[],
+        metavar="FIELD",
+        help="a field of numbers to keep, or NAME=FIELD; what is missing is no zero; may be said again",
+    )
+
+
+def _add_words(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how texts become words."""
+    words = parser.add_argument_group("texts (text, jsonl, csv, parquet, mallet)")
+    words.add_argument(
+        "--stop-words",
+        metavar="LANG",
+        help="words to leave out: english (the default), none, or languages' codes with commas between, such as de,fr",
+    )
+    words.add_argument(
+        "--tokenizer",
+        metavar="MODULE:FUNCTION",
+        help="a function from a text to a list of words, which the workers import (default: words of two characters or "
+        "more in lower case, the first a letter)",
+    )
+    words.add_argument(
+        "--phrases",
+        choices=sorted(SCORES),
+        help="join words that often follow one another (new_york), by normalised pointwise mutual information or count",
+    )
+    words.add_argument("--phrase-count", type=int, metavar="N", help="times that a phrase must occur (default: 5)")
+    words.add_argument(
+        "--phrase-threshold", type=float, metavar="X", help="what its score must exceed (default: npmi 0.5, count 10)"
+    )
+    words.add_argument(
+        "--bad-bytes", choices=BAD_BYTES, help="text that is not UTF-8 is an error (the default), or is replaced"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -101,18 +157,31 @@ def run(arguments: argparse.Namespace) -> None:
             vocabulary=arguments.vocabulary,
             min_documents=arguments.min_documents,
             max_document_share=arguments.max_document_share,
+            max_words=arguments.max_words,
+            phrases=arguments.phrases,
+            phrase_count=arguments.phrase_count,
+            phrase_threshold=arguments.phrase_threshold,
             shard_tokens=arguments.shard_tokens,
+            scheduler=arguments.scheduler,
+            workers=arguments.workers,
+            tls=tls_of(arguments),
             id_field=arguments.id_field,
             text_field=arguments.text_field,
+            title_field=arguments.title_field,
+            date_field=arguments.date_field,
             stop_words=arguments.stop_words,
+            tokenizer=arguments.tokenizer,
+            bad_bytes=arguments.bad_bytes,
+            covariates=arguments.covariate,
             labels=arguments.label,
             values=arguments.values,
             header=arguments.header,
             max_decompressed=None if limit is None else parse_size(limit, "--max-decompressed"),
             progress=progress,
         )
+    history = read_history(Folder(arguments.corpus))
     if arguments.json:
-        print_json(manifest.record())
+        print_json(manifest.record() | ({} if history is None else {"ingest": history.record()["report"]}))
         return
     if manifest.vectors is not None:
         shards = counted(len(manifest.shards), "shard")
@@ -124,6 +193,8 @@ def run(arguments: argparse.Namespace) -> None:
         f"{arguments.corpus}: {manifest.documents:,} documents, {manifest.vocabulary.words:,} words, "
         f"{manifest.tokens:,} tokens in {manifest.pairs:,} pairs, {counted(len(manifest.shards), 'shard')}"
     )
+    if history is not None:
+        say_report(history.report)
 
 
 def _say_constant(folder: str, constant: tuple[int, ...]) -> None:

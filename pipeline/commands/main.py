@@ -20,6 +20,7 @@ from collapsar.storage.errors import CapacityError, CollapsarError
 
 COMMANDS = (
     "ingest",
+    "append",
     "split",
     "estimate",
     "fit",

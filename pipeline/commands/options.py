@@ -14,7 +14,9 @@ from typing import Any, Literal, get_args, get_origin
 from collapsar.pipeline.config import RUN_NAMES, parse_setting, read_config
 from collapsar.pipeline.contract import family_names, load_family
 from collapsar.pipeline.executor import PATIENCE, TLS
+from collapsar.pipeline.progress import counted
 from collapsar.storage.errors import CollapsarError, OptionError, suggestion
+from collapsar.storage.history import Report
 from collapsar.storage.run import Run
 
 
@@ -137,6 +139,23 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def print_json(value: Any) -> None:
     """Print JSON with floats in their shortest exact form."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def say_report(report: Report) -> None:
+    """Print what ingesting left out, and why; nothing where nothing was."""
+    found = [
+        (report.skipped_documents, "left out, as their ids are there already"),
+        (report.missing_text, "without a text, kept"),
+        (report.replaced_bytes, "with bytes that are not UTF-8, which were replaced"),
+        (report.empty_documents, "without a word that is kept, kept"),
+    ]
+    for number, what in found:
+        if number:
+            print(f"  {counted(number, 'document')} {what}")
+    if report.phrases:
+        print(f"  {counted(report.phrases, 'phrase')} of two words")
+    for one in report.dropped:
+        print(f"  dropped: {counted(one.words, 'word')} with {counted(one.tokens, 'token')} ({one.rule})")
 
 
 def add_family(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from collapsar.storage.errors import InputError, OptionError, suggestion
+from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsar.storage.folder import Folder
 from collapsar.storage.readers.arrays import ArchiveFile, MatrixFile
+from collapsar.storage.readers.batches import TEXTS
+from collapsar.storage.readers.blocks import find_files
 from collapsar.storage.readers.chunked import ZarrFile
 from collapsar.storage.readers.dense import DenseFile, DenseSource
 from collapsar.storage.readers.ldac import LDACSource
 from collapsar.storage.readers.matrix import MatrixSource
-from collapsar.storage.readers.source import ReadOptions, Source, open_input, reading
+from collapsar.storage.readers.source import ReadOptions, Source, distinct, open_input, reading
+from collapsar.storage.readers.svmlight import SVMlightSource
 from collapsar.storage.readers.table import HEADERS, TableFile
 from collapsar.storage.readers.text import TextSource, texts_of_files, texts_of_lines
 from collapsar.storage.readers.uci import UCISource
@@ -22,8 +25,12 @@ FORMATS = {
     "ldac": "LDA-C: a line a document, PAIRS WORD:COUNT ...",
     "mtx": "Matrix Market, documents x words",
     "npz": "SciPy sparse matrix, documents x words",
-    "text": "plain text files, or folders of them; a file is a document",
+    "svmlight": "SVMlight: a line a document, LABEL INDEX:COUNT ..., with a vocabulary file",
+    "text": "plain text files, folders or globs of them; a file is a document",
     "jsonl": "JSON lines with an id and a text",
+    "csv": "comma-separated values with a header (.tsv: tabs); without a column of ids, documents are numbered",
+    "parquet": "Parquet with a column of text; folders such as year=1987 are a column too",
+    "mallet": "MALLET's text: a line a document, NAME LABEL TEXT",
     "vectors": "dense vectors: comma-separated values, .npy, .npz, or a Zarr array",
 }
 _ENDINGS = {
@@ -33,6 +40,12 @@ _ENDINGS = {
     ".npz": "npz",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".mallet": "mallet",
+    ".svmlight": "svmlight",
+    ".svm": "svmlight",
     ".npy": "vectors",
     ".zarr": "vectors",
     ".txt": "text",
@@ -71,16 +84,36 @@ class Chained:
             yield from source.documents()
 
 
-__all__ = ["FORMATS", "ReadOptions", "Source", "guess_format", "open_source", "open_vectors"]
+__all__ = [
+    "FORMATS",
+    "TEXTS",
+    "ReadOptions",
+    "Source",
+    "guess_format",
+    "kind_of_name",
+    "open_source",
+    "open_vectors",
+]
+
+
+def kind_of_name(path: str) -> str | None:
+    """Return the format that a file's name tells, if it does."""
+    name = path.rstrip("/").rsplit("/", 1)[-1].lower()
+    for packed in (".gz", ".bz2", ".xz", ".zst"):
+        name = name.removesuffix(packed)
+    if name.startswith("docword."):
+        return "uci"
+    return next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), None)
 
 
 def guess_format(path: str) -> str:
-    """Tell the format of a source from its name.
+    """Tell the format of a source from its name, or from the names in it.
 
     Parameters
     ----------
     path : str
-        File or folder.
+        File, folder or glob. A folder whose files are all named as of one format of texts is of that; another is one
+        of plain texts.
 
     Returns
     -------
@@ -92,16 +125,16 @@ def guess_format(path: str) -> str:
     OptionError
         The name does not tell.
     """
-    name = path.rstrip("/").rsplit("/", 1)[-1].lower()
-    for packed in (".gz", ".bz2", ".xz", ".zst"):
-        name = name.removesuffix(packed)
-    if name.startswith("docword."):
-        return "uci"
-    for ending, kind in _ENDINGS.items():
-        if name.endswith(ending):
-            return kind
-    if Folder(path).is_folder():
-        return "text"
+    kind = kind_of_name(path)
+    if kind is not None:
+        return kind
+    folder = Folder(path)
+    if folder.is_folder() or any(letter in path for letter in "*?["):
+        kinds = {kind_of_name(file.name) for file in find_files([path], None, kind_of_name)}
+        only = kinds.pop() if len(kinds) == 1 else None
+        return only if only in TEXTS else "text"
+    if not folder.exists():
+        raise AbsentError(f"{path}: no such file or folder")
     raise OptionError(f"{path}: the name does not tell its format; say --format {'|'.join(FORMATS)}")
 
 
@@ -142,12 +175,13 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
         "ldac": LDACSource,
         "mtx": MatrixSource,
         "npz": MatrixSource,
+        "svmlight": SVMlightSource,
     }
     if kind not in counted:
         raise OptionError(f"unknown format '{kind}'{suggestion(kind, FORMATS)}")
     if len(paths) == 1:
         return counted[kind](paths[0], options)
-    stems = zip(paths, _distinct(paths), strict=True)
+    stems = zip(paths, distinct(paths), strict=True)
     return Chained([_Prefixed(counted[kind](path, options), stem) for path, stem in stems])
 
 
@@ -178,7 +212,7 @@ def open_vectors(paths: list[str], options: ReadOptions | None = None) -> DenseS
     options = options or ReadOptions()
     if options.header not in (None, *HEADERS):
         raise OptionError(f"--header: expected {' or '.join(HEADERS)}, found {options.header!r}")
-    stems = _distinct(paths)
+    stems = distinct(paths)
     files: list[DenseFile] = []
     for path in paths:
         if Folder(path).is_folder():
@@ -189,17 +223,6 @@ def open_vectors(paths: list[str], options: ReadOptions | None = None) -> DenseS
         kind = MatrixFile if magic == b"\x93NUMPY" else ArchiveFile if magic[:4] == b"PK\x03\x04" else TableFile
         files.append(kind(path, options))
     return DenseSource(files, stems, options)
-
-
-def _distinct(paths: list[str]) -> list[str]:
-    """Return as much of the ends of paths as makes them distinct."""
-    parts = [path.rstrip("/").split("/") for path in paths]
-    for length in range(1, max(map(len, parts)) + 1):
-        stems = ["/".join(part[-length:]) for part in parts]
-        if len(set(stems)) == len(stems):
-            return stems
-    again = next(path for number, path in enumerate(paths) if path in paths[:number])
-    raise InputError(again, "the same source is given twice")
 
 
 class _Prefixed:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import IO, Any, Protocol, cast
 
 import fsspec
+import pyarrow as pa
 
 from collapsar.storage.errors import AbsentError, InputError
 from collapsar.storage.folder import Folder
@@ -43,14 +44,22 @@ class ReadOptions:
     vocabulary : str or None
         File with one word a line.
     id_field : str or None
-        Field of JSON lines that holds the document's id, by default ``id``; of vectors the column of ids, by default
-        none.
+        Field that holds the document's id, by default ``id``; of vectors the column of ids, by default none.
     text_field : str or None
-        Field of JSON lines that holds the text, by default ``text``.
+        Field that holds the text, by default ``text``.
+    title_field, date_field : str or None
+        Fields of the title and the date, by default none.
     stop_words : str or None
-        ``english``, the default, or ``none``.
+        ``english``, the default, ``none``, or codes of languages with commas between.
     labels : tuple of str
-        Of vectors: columns that are labels, by name or number, each perhaps with a name for it, ``class=-1``.
+        Fields that are labels, each perhaps with a name for it, ``topic=topics``; of vectors columns, by name or
+        number, ``class=-1``.
+    covariates : tuple of str
+        Fields of numbers, each perhaps with a name for it.
+    tokenizer : str or None
+        ``module:function``, from a text to a list of words; by default Unicode words in lower case.
+    bad_bytes : str or None
+        ``error``, the default, or ``replace``: what to do with text that is not UTF-8.
     values : str or None
         Of vectors: the array that holds them, where there are several.
     header : str or None
@@ -62,8 +71,13 @@ class ReadOptions:
     vocabulary: str | None = None
     id_field: str | None = None
     text_field: str | None = None
+    title_field: str | None = None
+    date_field: str | None = None
     stop_words: str | None = None
     labels: tuple[str, ...] = ()
+    covariates: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    bad_bytes: str | None = None
     values: str | None = None
     header: str | None = None
     max_decompressed: int | None = None
@@ -94,8 +108,10 @@ def open_input(path: str, limit: int | None = None) -> IO[bytes]:
     try:
         opened = fsspec.open(path, "rb", compression="infer")
         handle = cast(IO[bytes], opened.open())
-        if opened.compression is None:
+        if opened.compression is None and not path.endswith(".zst"):
             return handle
+        if opened.compression is None:  # which fsspec knows only with a further package
+            handle = cast(IO[bytes], pa.CompressedInputStream(handle, "zstd"))
         allowed = max(LEAST_LIMIT, RATIO * int(opened.fs.size(opened.path) or 0)) if limit is None else limit
     except (FileNotFoundError, NotADirectoryError):
         raise AbsentError(f"{path}: no such file") from None
@@ -216,6 +232,17 @@ def vocabulary_beside(path: str, names: list[str], options: ReadOptions) -> list
             return read_vocabulary_file(f"{head}/{name}" if head else name, limit)
     looked = f" (none of {', '.join(names)} lies beside it)" if names else ""
     raise InputError(path, f"expected a vocabulary; name one with --vocabulary FILE{looked}")
+
+
+def distinct(paths: list[str]) -> list[str]:
+    """Return as much of the ends of paths as makes them distinct."""
+    parts = [path.rstrip("/").split("/") for path in paths]
+    for length in range(1, max(map(len, parts)) + 1):
+        stems = ["/".join(part[-length:]) for part in parts]
+        if len(set(stems)) == len(stems):
+            return stems
+    again = next(path for number, path in enumerate(paths) if path in paths[:number])
+    raise InputError(again, "the same source is given twice")
 
 
 class reading:  # noqa: N801 - used as a statement: `with reading(path):`

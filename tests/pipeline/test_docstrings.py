@@ -4,7 +4,8 @@ from collapsar.pipeline import Corpus
 from collapsar.pipeline.demonstration import label_use
 from collapsar.pipeline.docstrings import Module, docstrings, modules, sections
 from collapsar.pipeline.fitting import fit
-from collapsar.storage.ingest import Cuts, ingest
+from collapsar.storage.cuts import Cuts
+from collapsar.storage.ingest import ingest
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.readers.text import Text, TextSource
 

@@ -8,8 +8,9 @@ import scipy.sparse
 from hypothesis import given
 
 from collapsar.storage.corpus import Corpus
+from collapsar.storage.cuts import Cuts
 from collapsar.storage.errors import AbsentError, CollapsarError, InputError, OptionError
-from collapsar.storage.ingest import Cuts, ingest
+from collapsar.storage.ingest import ingest
 from collapsar.storage.readers import ReadOptions, guess_format, open_source
 from tests.strategies import bags
 

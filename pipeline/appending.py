@@ -1,0 +1,375 @@
+"""Adding documents to a corpus: new shards behind those that there are, which stay as they are.
+
+Nothing of the corpus is changed before its manifest is replaced, which is the last step but one: files have names of
+their own content, so that neither a reader nor an addition that was cut short meets another's bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsar.pipeline.executor import TLS, Executor, open_executor
+from collapsar.pipeline.ingesting import look_at, numberings_of, report_of, settled
+from collapsar.pipeline.passes import Counted, in_order, judge_ids, read_all, write_shards
+from collapsar.storage.chunks import Chunk, write_table
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.cuts import Sieve
+from collapsar.storage.errors import MismatchError, OptionError
+from collapsar.storage.folder import Folder
+from collapsar.storage.history import History, Report, read_history
+from collapsar.storage.lock import RunLock
+from collapsar.storage.manifest import DOCUMENTS, Manifest
+from collapsar.storage.progress import Counting, silent
+from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source
+from collapsar.storage.readers.batches import FIXED
+from collapsar.storage.readers.source import distinct
+from collapsar.storage.vocabulary import Vocabulary
+from collapsar.workers import reading
+from collapsar.workers.reading import Asked, Note
+
+SCRATCH, LOCK = "append", "lock"
+
+
+def append(
+    corpus: str | os.PathLike[str],
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    grow: bool = False,
+    skip_existing: bool = False,
+    format: str | None = None,
+    tokenizer: str | None = None,
+    max_decompressed: int | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    tls: TLS | None = None,
+    progress: Counting = silent,
+) -> Manifest:
+    """Add documents to a corpus as new shards, read and tokenized as those that it was made of.
+
+    Parameters
+    ----------
+    corpus : str or path-like
+        The corpus, local or an fsspec URL.
+    sources : path or sequence of paths
+        Files, folders or globs, local or fsspec URLs.
+    grow : bool, optional
+        Give new words ids behind those of the vocabulary, if the corpus's cuts, applied to the new documents, keep
+        them; by default they are dropped, and counted in the report.
+    skip_existing : bool, optional
+        Leave out documents whose id is in the corpus; by default they are refused.
+    format : str, optional
+        As for `ingest`; by default told from the first name, or else the corpus's own.
+    tokenizer : str, optional
+        ``module:function``; must be said again where the corpus was made with one, as what a corpus names is not run.
+    max_decompressed : int, optional
+        As for `ingest`.
+    scheduler : str, optional
+        Where it runs, as for `ingest`; by default ``threads``.
+    workers : int, optional
+        How many.
+    tls : TLS, optional
+        Certificates for a cluster whose messages are encrypted.
+    progress : callable, optional
+        Told the number of documents read so far.
+
+    Returns
+    -------
+    Manifest
+        What the corpus holds now; the one that it had, where nothing is new.
+
+    Raises
+    ------
+    CollapsarError
+        A source is missing or damaged, an id is there already, or another process appends. The corpus is as it was.
+    """
+    asked = Addition(grow, skip_existing, format, tokenizer, max_decompressed, scheduler, workers, tls)
+    return append_told(corpus, sources, asked, progress)[0]
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What is asked for of an addition; see `append`."""
+
+    grow: bool = False
+    skip_existing: bool = False
+    format: str | None = None
+    tokenizer: str | None = None
+    max_decompressed: int | None = None
+    scheduler: str | None = None
+    workers: int | None = None
+    tls: TLS | None = None
+
+
+def append_told(
+    corpus: str | os.PathLike[str],
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    asked: Addition,
+    progress: Counting = silent,
+) -> tuple[Manifest, Report]:
+    """Add documents to a corpus, and tell what was dropped; see `append`.
+
+    Parameters
+    ----------
+    corpus, sources, progress
+        As for `append`.
+    asked : Addition
+        The rest of it.
+
+    Returns
+    -------
+    manifest : Manifest
+        What the corpus holds now.
+    report : Report
+        What was added, left out and dropped.
+    """
+    paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
+    if not paths:
+        raise OptionError("expected at least one source")
+    opened = Corpus(corpus)
+    opened.require(DOCUMENTS, "append")
+    kept = read_history(opened.folder) or History("")
+    history = _history_of(opened, kept, paths, asked)
+    history, scheduler, stops = settled(history, asked.scheduler, asked.workers)
+    with RunLock(opened.folder / LOCK) as lock, _scratch(opened.folder) as scratch:
+        opened = Corpus(corpus)
+        _clean(opened)
+        executor = open_executor(scheduler, asked.workers, tls=asked.tls)
+        try:
+            adding = _Adding(executor, opened, scratch, history, stops, asked)
+            told = adding.read(paths, scheduler, progress)
+            if not told.notes:
+                return opened.manifest, adding.report
+            manifest = adding.write(told)
+        finally:
+            executor.close()
+        lock.require()
+        manifest.write(opened.folder)
+        replace(kept, appended=(*kept.appended, adding.report)).write(opened.folder)
+    return manifest, adding.report
+
+
+def _history_of(corpus: Corpus, kept: History, paths: list[str], asked: Addition) -> History:
+    """Say how sources are to be read: as those of the corpus, as far as their format allows."""
+    try:
+        kind = asked.format or guess_format(paths[0])
+    except OptionError:
+        if kept.kind not in TEXTS:
+            raise
+        kind = kept.kind
+    if kind == "vectors":
+        raise OptionError(f"--format {kind}: {corpus.url} is a corpus of documents")
+    options = replace(kept.options, max_decompressed=asked.max_decompressed)
+    if options.tokenizer != asked.tokenizer:
+        if options.tokenizer is None:
+            raise OptionError(f"--tokenizer {asked.tokenizer}: {corpus.url} was made with the default one")
+        raise OptionError(
+            f"{corpus.url}: was made with --tokenizer {options.tokenizer}; say so again, if it is to be trusted"
+        )
+    if kind in FIXED and kind != kept.kind:
+        options = ReadOptions(
+            stop_words=options.stop_words,
+            tokenizer=options.tokenizer,
+            bad_bytes=options.bad_bytes,
+            max_decompressed=options.max_decompressed,
+        )
+    elif kept.kind in FIXED and kind != kept.kind:
+        options = replace(options, labels=())
+    return replace(kept, kind=kind, options=options)
+
+
+@contextmanager
+def _scratch(folder: Folder) -> Iterator[Folder]:
+    """Make a scratch folder inside the corpus, which every worker sees; what an earlier one has left goes first."""
+    (folder / SCRATCH).remove()
+    place = folder / SCRATCH / uuid.uuid4().hex
+    place.make()
+    try:
+        yield place
+    finally:
+        (folder / SCRATCH).remove()
+
+
+def _clean(corpus: Corpus) -> None:
+    """Remove files that the manifest does not name, as an addition that was cut short leaves them."""
+    folder, manifest = corpus.folder, corpus.manifest
+    ours = {row.file for row in manifest.shards} | {manifest.vocabulary.file}
+    there = [f"documents/{name}" for name in (folder / "documents").names() if name.endswith(".parquet")]
+    there += [name for name in folder.names() if name.startswith("vocabulary") and name.endswith(".parquet")]
+    for name in there:
+        if name not in ours:
+            folder.delete(name)
+
+
+class _Adding:
+    """One addition to a corpus."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        corpus: Corpus,
+        scratch: Folder,
+        history: History,
+        stops: tuple[str, ...],
+        asked: Addition,
+    ) -> None:
+        self._executor, self._corpus, self._scratch = executor, corpus, scratch
+        self._history, self._stops, self._asked = history, stops, asked
+        self._numberings: list[tuple[tuple[str, int, int], ...]] = []
+        self._known = pa.array([], pa.string())
+        self.report = Report()
+
+    def read(self, paths: list[str], scheduler: str, progress: Counting) -> Counted:
+        """Read the sources, and judge their ids."""
+        history, scratch = self._history, self._scratch
+        futures = (self._executor.submit(reading.ids_of, reference) for reference in self._corpus.references)
+        arrays = [*in_order(self._executor, futures), self._known]
+        self._known = pa.concat_arrays(arrays)
+        if history.kind not in TEXTS:
+            counted = self._read_counted(paths, progress)
+        else:
+            write_table(scratch, reading.KNOWN, pa.table({"id": self._known}))
+            pairs = () if history.phrasing is None else history.phrasing.pairs
+            columns = {
+                side: pa.array([pair[n] for pair in pairs], pa.string()) for n, side in enumerate(("first", "second"))
+            }
+            write_table(scratch, reading.PHRASES, pa.table(columns))
+            sources = look_at(paths, history, scheduler)
+            skip = self._asked.skip_existing
+            how = Asked(
+                history.kind, history.options, scratch, sources.numbered, False, bool(pairs), self._stops, True, skip
+            )
+            counted = read_all(self._executor, sources.blocks(history.kind), how, progress, self._judge)
+            self.report = report_of(sources, counted)
+            self._numberings = numberings_of(sources, counted.notes, tagged=True)
+        self._judge_numbered()
+        judge_ids(counted.notes, self._numberings)
+        return counted
+
+    def _judge(self, note: Note) -> None:
+        if note.there:
+            self._refuse(list(note.there))
+
+    def _refuse(self, names: list[str]) -> None:
+        some = ", ".join(repr(name) for name in names[: reading.NAMED])
+        raise MismatchError(
+            f"{self._corpus.url}: has documents of the same ids already, such as {some}; --skip-existing leaves "
+            "them out"
+        )
+
+    def _judge_numbered(self) -> None:
+        names = [
+            f"{head}{n}" for one in self._numberings for head, first, count in one for n in range(first, first + count)
+        ]
+        there = pc.is_in(pa.array(names, pa.string()), value_set=self._known)
+        again = pa.array(names, pa.string()).filter(there).to_pylist()
+        if again and self._asked.skip_existing:
+            raise MismatchError(
+                f"{self._corpus.url}: has documents numbered as these, such as {again[0]!r}; --skip-existing needs ids "
+                "(--id FIELD at ingest)"
+            )
+        if again:
+            self._refuse(again)
+
+    def _read_counted(self, paths: list[str], progress: Counting) -> Counted:
+        """Read documents that are counted already; their ids, which are numbers, begin with the file's name."""
+        notes: list[Note] = []
+        tables: list[pa.Table] = []
+        documents = skipped = 0
+        for path, stem in zip(paths, distinct(paths), strict=True):
+            source = open_source([path], self._history.kind, self._history.options)
+            words = pa.array(source.words(), pa.string())
+            for part in source.documents():
+                ids = pc.binary_join_element_wise(stem, part.ids, "/")
+                there = pc.is_in(ids, value_set=self._known)
+                again = int(pc.sum(there).as_py() or 0)
+                if again and not self._asked.skip_existing:
+                    self._refuse(ids.filter(there).to_pylist())
+                part = replace(part, ids=ids).take(~np.asarray(there, dtype=bool))
+                skipped += again
+                chunk = Chunk(words, part.offsets, part.words, part.counts, part.ids, dict(part.extras))
+                name = f"{len(notes):07d}"
+                chunk.write(self._scratch, name)
+                tables.append(reading.counts_of(chunk))
+                tokens = int(part.counts.sum(dtype=np.int64))
+                notes.append(Note(name, part.ids, ((path, len(part)),), tokens=tokens, columns=chunk.columns))
+                documents += len(part)
+                progress(documents)
+        counted = Counted([note for note in notes if note.documents], reading.merge_counts(tables).sort_by("word"))
+        found = pc.greater(counted.words.column("documents"), 0)
+        counted = replace(counted, words=counted.words.filter(found))
+        self._numberings = [()] * len(counted.notes)
+        self.report = Report(
+            files=len(paths),
+            documents=documents,
+            skipped_documents=skipped,
+            words_found=len(counted.words),
+            tokens_found=sum(note.tokens for note in notes),
+        )
+        return counted
+
+    def write(self, counted: Counted) -> Manifest:
+        """Write the new shards and the vocabulary, and return the manifest that will name them."""
+        corpus, old = self._corpus, self._corpus.manifest
+        self._require_fields(counted)
+        vocabulary, sieve = self._vocabulary(counted)
+        reading.leave_words(self._scratch, vocabulary.words, self._stops if self._history.kind in TEXTS else ())
+        size = max([row.tokens for row in old.shards if row.tokens] or [1])
+        rows, empty = write_shards(
+            self._executor, corpus.folder, self._scratch, counted.notes, self._numberings, size, len(old.shards)
+        )
+        every = (*old.shards, *rows)
+        self.report = replace(
+            self.report,
+            empty_documents=empty,
+            words=int(sieve.kept.sum()),
+            tokens=sum(row.tokens for row in rows),
+            dropped=tuple(one for one in sieve.dropped if one.words),
+        )
+        totals = {name: sum(getattr(row, name) for row in every) for name in ("documents", "pairs", "tokens")}
+        record = vocabulary.write(corpus.folder, tagged=True)
+        return old.model_copy(update={**totals, "vocabulary": record, "shards": every})
+
+    def _require_fields(self, counted: Counted) -> None:
+        """Refuse documents of other columns: all shards of a corpus have the same."""
+        fields = self._corpus.manifest.fields
+        for note in counted.notes:
+            if dict(note.columns) != fields:
+                has, given = (", ".join(sorted(names)) or "none" for names in (fields, dict(note.columns)))
+                path = note.origins[0][0]
+                raise MismatchError(
+                    f"{path}: its documents have the further fields {given}; those of {self._corpus.url} {has}"
+                )
+
+    def _vocabulary(self, counted: Counted) -> tuple[Vocabulary, Sieve]:
+        """Add what is new to the corpus's vocabulary: counts of its words and, if it grows, words."""
+        old = self._corpus.vocabulary
+        words = pa.array(old.words, pa.string())
+        spelled, documents, tokens = counted.spelled, counted.column("documents"), counted.column("tokens")
+        sieve = Sieve(spelled, documents, tokens)
+        if self._history.kind in TEXTS:
+            sieve.drop_named("stop words", pa.array(self._stops, pa.string()))
+        if self._asked.grow:
+            sieve.cut(self._history.cuts, counted.documents, words)
+        else:
+            sieve.drop_named("not in the vocabulary", words, others=True)
+        fresh = sieve.kept & ~np.asarray(pc.is_in(spelled, value_set=words), dtype=bool)
+        every = [*old.words, *spelled.filter(pa.array(fresh)).to_pylist()]
+        place = pc.fill_null(
+            pc.index_in(pa.array(every, pa.string()), value_set=spelled.filter(pa.array(sieve.kept))), -1
+        )
+        at = np.asarray(place, dtype=np.int64)
+        more: list[Any] = [np.append(counts[sieve.kept], 0)[at] for counts in (documents, tokens)]
+        before = [
+            np.concatenate([counts, np.zeros(len(every) - len(old), np.int64)])
+            for counts in (old.documents, old.tokens)
+        ]
+        return Vocabulary(every, before[0] + more[0], before[1] + more[1]), sieve

@@ -1,0 +1,67 @@
+"""Add documents to a corpus, as new shards behind those that there are.
+
+They are read and tokenized as the corpus was. Its shards stay as they are, and so
+does its vocabulary, unless it grows (--grow). The manifest is replaced last: an
+addition that is cut short leaves the corpus as it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from collapsar.pipeline.appending import Addition, append_told
+from collapsar.pipeline.commands.options import add_json, add_scheduler, print_json, say_report, tls_of
+from collapsar.pipeline.progress import counted, counting
+from collapsar.storage.readers import FORMATS
+from collapsar.storage.sizes import parse_size
+
+HELP = "add documents to a corpus"
+EPILOG = """examples:
+  collapsar append reviews today.jsonl
+  collapsar append reviews 'new/*.parquet' --skip-existing --grow"""
+
+
+def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
+    """Add the command's options."""
+    parser.add_argument("corpus", metavar="CORPUS", help="what to add to")
+    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="files, folders or globs, local or fsspec URLs")
+    parser.add_argument(
+        "--grow", action="store_true", help="give new words that the corpus's cuts keep ids behind the others"
+    )
+    parser.add_argument("--skip-existing", action="store_true", help="leave out documents whose ids are there already")
+    parser.add_argument("--format", choices=sorted(FORMATS), help="default: told from the first name, or the corpus's")
+    parser.add_argument(
+        "--tokenizer",
+        metavar="MODULE:FUNCTION",
+        help="must be said again where the corpus was made with one: what a corpus names is not run by itself",
+    )
+    parser.add_argument("--max-decompressed", metavar="SIZE", help="what may come out of each compressed file")
+    add_scheduler(parser, "threads")
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Add, and say what came of it."""
+    limit = arguments.max_decompressed
+    asked = Addition(
+        arguments.grow,
+        arguments.skip_existing,
+        arguments.format,
+        arguments.tokenizer,
+        None if limit is None else parse_size(limit, "--max-decompressed"),
+        arguments.scheduler,
+        arguments.workers,
+        tls_of(arguments),
+    )
+    with counting("appending") as progress:
+        manifest, report = append_told(arguments.corpus, arguments.sources, asked, progress)
+    if arguments.json:
+        print_json(manifest.record() | {"append": asdict(report)})
+        return
+    print(
+        f"{arguments.corpus}: {counted(report.documents, 'document')} added, now {manifest.documents:,} documents, "
+        f"{manifest.vocabulary.words:,} words, {manifest.tokens:,} tokens, {counted(len(manifest.shards), 'shard')}"
+    )
+    say_report(report)

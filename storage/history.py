@@ -1,0 +1,189 @@
+"""``ingest.json`` of a corpus: how its documents were read and tokenized, and what was dropped and why.
+
+What is added later is read the same way. Nothing in it is a path, a URL or a time: the same sources give the same one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from collapsar.storage.cuts import Cuts, Dropped
+from collapsar.storage.errors import DamagedError
+from collapsar.storage.folder import Folder
+from collapsar.storage.readers.source import ReadOptions
+from collapsar.storage.records import dump, read_record
+
+FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 2
+_READING = ("id_field", "text_field", "title_field", "date_field", "stop_words", "tokenizer", "bad_bytes")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was read, and what was dropped and why.
+
+    Attributes
+    ----------
+    files, bytes : int
+        What was read, compressed or not.
+    documents : int
+        Documents that were written.
+    empty_documents : int
+        Those without a word that is kept; they are kept too.
+    missing_text : int
+        Those without a text.
+    replaced_bytes : int
+        Those with bytes that are not UTF-8.
+    skipped_documents : int
+        Documents that were left out as they were there already.
+    words_found, words : int
+        Distinct words found, and kept.
+    tokens_found, tokens : int
+        Their tokens; a phrase is one.
+    phrases : int
+        Pairs of words that are phrases.
+    dropped : tuple of Dropped
+        Words that a rule has dropped, in the order in which the rules were applied.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    documents: int = 0
+    empty_documents: int = 0
+    missing_text: int = 0
+    replaced_bytes: int = 0
+    skipped_documents: int = 0
+    words_found: int = 0
+    words: int = 0
+    tokens_found: int = 0
+    tokens: int = 0
+    phrases: int = 0
+    dropped: tuple[Dropped, ...] = ()
+
+
+@dataclass(frozen=True)
+class Phrasing:
+    """How phrases of two words are found.
+
+    Attributes
+    ----------
+    score : str
+        ``npmi`` or ``count``.
+    least : int
+        Times that a phrase must occur.
+    threshold : float
+        Its score is above this.
+    pairs : tuple of (str, str)
+        The phrases that were found.
+    """
+
+    score: str
+    least: int
+    threshold: float
+    pairs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class History:
+    """How a corpus came about.
+
+    Attributes
+    ----------
+    kind : str
+        The format of its sources.
+    options : ReadOptions
+        Fields, stop words and the tokenizer; no path.
+    cuts : Cuts
+        Which words were kept.
+    given : bool
+        Whether the vocabulary was given.
+    phrasing : Phrasing or None
+        The phrases.
+    report : Report
+        What ingesting dropped.
+    appended : tuple of Report
+        What each addition dropped.
+    """
+
+    kind: str
+    options: ReadOptions = field(default_factory=ReadOptions)
+    cuts: Cuts = field(default_factory=Cuts)
+    given: bool = False
+    phrasing: Phrasing | None = None
+    report: Report = field(default_factory=Report)
+    appended: tuple[Report, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """Return what ``ingest.json`` says."""
+        reading = {name: getattr(self.options, name) for name in _READING}
+        lists = {name: list(getattr(self.options, name)) for name in ("labels", "covariates")}
+        return {
+            "format": KIND,
+            "version": VERSION,
+            "reading": {"format": self.kind, **reading, **lists},
+            "cuts": {**asdict(self.cuts), "vocabulary_given": self.given},
+            "phrases": None if self.phrasing is None else _plain(self.phrasing),
+            "report": _plain(self.report),
+            "appended": [_plain(one) for one in self.appended],
+        }
+
+    def write(self, folder: Folder) -> None:
+        """Write it beside the manifest."""
+        folder.write(FILE, dump(self.record()))
+
+
+def _plain(one: Report | Phrasing) -> dict[str, Any]:
+    """Return lists for tuples, as JSON has them."""
+    return {name: _listed(value) for name, value in asdict(one).items()}
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def read_history(folder: Folder) -> History | None:
+    """Read how a corpus came about.
+
+    Parameters
+    ----------
+    folder : Folder
+        The corpus.
+
+    Returns
+    -------
+    History or None
+        None for corpora that were not ingested, or before there was such a record.
+
+    Raises
+    ------
+    DamagedError
+        The record is not what its format asks for.
+    """
+    if not folder.exists(FILE):
+        return None
+    record = read_record(folder, FILE, KIND, VERSION, oldest=2)
+    try:
+        reading = dict(record["reading"])
+        kind = str(reading.pop("format"))
+        labels, covariates = (tuple(map(str, reading.pop(name))) for name in ("labels", "covariates"))
+        cuts = dict(record["cuts"])
+        given = bool(cuts.pop("vocabulary_given"))
+        phrases = record["phrases"]
+        if phrases is not None:
+            pairs = tuple((str(first), str(second)) for first, second in phrases["pairs"])
+            phrases = Phrasing(**{**phrases, "pairs": pairs})
+        return History(
+            kind,
+            ReadOptions(**reading, labels=labels, covariates=covariates),
+            Cuts(**cuts),
+            given,
+            phrases,
+            _report(record["report"]),
+            tuple(_report(one) for one in record["appended"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedError(f"{folder.url}/{FILE}", f"expected the record of an ingest ({error})") from None
+
+
+def _report(said: dict[str, Any]) -> Report:
+    return Report(**{**said, "dropped": tuple(Dropped(**one) for one in said["dropped"])})

@@ -1,0 +1,283 @@
+"""Which fields of a record a document is made of, and batches of such documents before they are tokenized."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from collapsar.storage.errors import InputError, OptionError
+from collapsar.storage.readers.source import ReadOptions
+from collapsar.storage.shard import EXTRAS
+
+PORTION = 1 << 24  # bytes of text that are tokenized together
+TAKEN = ("id", "words", "counts", *EXTRAS)  # columns that no covariate can be
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Names of the fields that hold what a corpus keeps of a document.
+
+    Attributes
+    ----------
+    id, text : str
+        Of the id and the text.
+    id_said : bool
+        Whether the user named the field of the id; if not, and where the format lets it, documents may be numbered.
+    title, date : str or None
+        Of the title and the date.
+    labels, covariates : tuple of (str, str)
+        What each is called in the corpus, and its field.
+    """
+
+    id: str
+    text: str
+    id_said: bool
+    title: str | None
+    date: str | None
+    labels: tuple[tuple[str, str], ...]
+    covariates: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def of(options: ReadOptions) -> Fields:
+        """Take them from what the user said."""
+        labels, covariates = (
+            tuple((name, field or name) for name, _, field in (text.partition("=") for text in said))
+            for said in (options.labels, options.covariates)
+        )
+        for flag, named in (("--label", labels), ("--covariate", covariates)):
+            names = [name for name, _ in named]
+            again = next((name for number, name in enumerate(names) if name in names[:number]), None)
+            if again is not None:
+                raise OptionError(f"{flag} {again}: is said twice")
+            if "" in names:
+                raise OptionError(f"{flag}: expected FIELD or NAME=FIELD")
+        taken = next((name for name, _ in covariates if name in TAKEN), None)
+        if taken is not None:
+            raise OptionError(f"--covariate {taken}: has a meaning of its own in a corpus; name it, NAME={taken}")
+        return Fields(
+            options.id_field or "id",
+            options.text_field or "text",
+            options.id_field is not None,
+            options.title_field,
+            options.date_field,
+            labels,
+            covariates,
+        )
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """The fields that a record must have, each with the option that names it."""
+        found = {self.id: "--id", self.text: "--text"}
+        found.update({field: "--label" for _, field in self.labels})
+        found.update({field: "--covariate" for _, field in self.covariates})
+        found.update({field: flag for field, flag in ((self.title, "--title"), (self.date, "--date")) if field})
+        return found
+
+    @property
+    def columns(self) -> dict[str, pa.DataType]:
+        """The further columns that a corpus of such documents has."""
+        found = {"title": self.title, "date": self.date, "labels": self.labels or None}
+        return {
+            **{name: EXTRAS[name] for name, field in found.items() if field is not None},
+            **{name: pa.float64() for name, _ in self.covariates},
+        }
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Documents before they are tokenized.
+
+    Attributes
+    ----------
+    ids : pyarrow.Array of string or None
+        Their ids; None where they are to be numbered.
+    texts : pyarrow.Array of large_string
+        Their texts, none null.
+    extras : dict of str to pyarrow.Array
+        Further columns of the corpus.
+    missing, replaced : int
+        Documents without a text, and with bytes that were not UTF-8.
+    origins : tuple of (str, int)
+        The files that they come from, in order, and how many from each.
+    seen : frozenset of str
+        Fields of labels, covariates, titles and dates that a record had.
+    """
+
+    ids: pa.Array | None
+    texts: pa.Array
+    extras: dict[str, pa.Array]
+    missing: int
+    replaced: int
+    origins: tuple[tuple[str, int], ...]
+    seen: frozenset[str] = frozenset()
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, keep: pa.Array) -> Batch:
+        """Return the documents for which `keep` is true; what is said of the others is kept."""
+        flags = iter(keep.to_pylist())
+        origins = tuple((path, sum(next(flags) for _ in range(count))) for path, count in self.origins)
+        extras = {name: column.filter(keep) for name, column in self.extras.items()}
+        ids = None if self.ids is None else self.ids.filter(keep)
+        return Batch(ids, self.texts.filter(keep), extras, self.missing, self.replaced, origins, self.seen)
+
+
+class Gathering:
+    """Gathers records into a batch.
+
+    Parameters
+    ----------
+    fields : Fields
+        What to take of a record.
+    numbered : bool, optional
+        Whether documents get no ids yet.
+    """
+
+    def __init__(self, fields: Fields, numbered: bool = False) -> None:
+        self._fields, self._numbered = fields, numbered
+        self._begin()
+
+    def _begin(self) -> None:
+        self._ids: list[str] = []
+        self._texts: list[bytes] = []
+        self._columns: dict[str, list[Any]] = {name: [] for name in self._fields.columns}
+        self._origins: list[tuple[str, int]] = []
+        self._unseen = {field for field, flag in self._fields.flags.items() if flag not in ("--id", "--text")}
+        self._seen: set[str] = set()
+        self._missing = self.replaced = self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
+        """Add a record of a file.
+
+        Parameters
+        ----------
+        path : str
+            The file.
+        record : mapping
+            Values by field.
+        where : callable
+            Tells the place in the file, for errors.
+
+        Raises
+        ------
+        InputError
+            A field is not there, or of another kind.
+        """
+        fields = self._fields
+        if not self._numbered:
+            name = record.get(fields.id, _ABSENT)
+            if isinstance(name, bool) or not isinstance(name, (str, int)):
+                _require_there(path, record, fields.id, "--id", where)
+                raise InputError(path, f"expected a string or whole number in field {fields.id!r} (--id)", where())
+            self._ids.append(clean(str(name)))
+        text = record.get(fields.text, _ABSENT)
+        if text is None:
+            self._missing += 1
+            text = ""
+        elif not isinstance(text, str):
+            _require_there(path, record, fields.text, "--text", where)
+            raise InputError(path, f"expected a string in field {fields.text!r} (--text)", where())
+        data = text.encode("utf-8", "replace")
+        self._texts.append(data)
+        self.bytes += len(data)
+        if self._columns:
+            self._add_further(path, record, where)
+        if self._origins and self._origins[-1][0] == path:
+            self._origins[-1] = (path, self._origins[-1][1] + 1)
+        else:
+            self._origins.append((path, 1))
+
+    def _add_further(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
+        fields, columns = self._fields, self._columns
+        if self._unseen:
+            found = self._unseen & record.keys()
+            self._seen |= found
+            self._unseen -= found
+        try:
+            for column, field in (("title", fields.title), ("date", fields.date)):
+                if field is not None:
+                    columns[column].append(_as_text(record.get(field)))
+            if fields.labels:
+                columns["labels"].append([
+                    {"field": name, "value": value}
+                    for name, field in fields.labels
+                    for value in _as_labels(record.get(field))
+                ])  # fmt: skip
+            for name, field in fields.covariates:
+                columns[name].append(_as_number(record.get(field)))
+        except ValueError as error:
+            raise InputError(path, f"expected {error} in field {field!r}", where()) from None
+
+    def batch(self) -> Batch:
+        """Return what was gathered, and begin anew."""
+        ids = None if self._numbered else pa.array(self._ids, pa.string())
+        texts = pa.array(self._texts, pa.large_binary()).view(pa.large_string())
+        extras = {name: pa.array(self._columns[name], kind) for name, kind in self._fields.columns.items()}
+        origins, seen = tuple(self._origins), frozenset(self._seen)
+        made = Batch(ids, texts, extras, self._missing, self.replaced, origins, seen)
+        self._begin()
+        return made
+
+
+def clean(text: str) -> str:
+    """Return a text that UTF-8 can write: halves of surrogate pairs become question marks."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _require_there(path: str, record: Mapping[str, Any], field: str, flag: str, where: Callable[[], str]) -> None:
+    if field not in record:
+        raise InputError(path, f"no field {field!r} ({flag}); there are {named(record)}", where())
+
+
+def named(names: Any) -> str:
+    """Name a few fields."""
+    found = [str(name)[:40] for name in names]
+    return ", ".join(found[:12]) + (f" and {len(found) - 12} more" if len(found) > 12 else "") or "none"
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else clean(value)
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError("a string")
+
+
+def _as_labels(value: Any) -> list[str]:
+    if value is None or value == "":
+        return []
+    if isinstance(value, (list, tuple)):
+        return [label for one in value for label in _as_labels(one) if not isinstance(one, (list, tuple))]
+    if isinstance(value, bool):
+        return [str(value).lower()]
+    if isinstance(value, (str, int)):
+        return [clean(str(value))]
+    raise ValueError("a string or a list of strings")
+
+
+def _as_number(value: Any) -> float | None:
+    """Return a covariate; what is missing is no zero."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):
+        raise ValueError("a number or nothing")
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        raise ValueError(f"a number or nothing, found {str(value)[:40]!r},") from None
+    if math.isinf(number):
+        raise ValueError("a finite number")
+    return None if math.isnan(number) else number

@@ -1,0 +1,390 @@
+"""The tasks of ingesting: blocks are read and their words counted, then chunks of documents become shards."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsar.storage.chunks import Chunk, read_chunk, read_table, write_table
+from collapsar.storage.corpus import ShardReference
+from collapsar.storage.folder import Folder
+from collapsar.storage.manifest import ShardRecord
+from collapsar.storage.parts import column_of, decode_table, read_part
+from collapsar.storage.readers.batches import read_batches
+from collapsar.storage.readers.blocks import Block
+from collapsar.storage.readers.fields import Batch
+from collapsar.storage.readers.source import ReadOptions
+from collapsar.storage.shard import Documents, encode
+from collapsar.workers.phrases import joined_by, named_phrases
+from collapsar.workers.tokenizing import Tokens, tokenize
+
+KNOWN, WORDS, PHRASES = "known", "words", "phrases"  # tables in the scratch folder that all tasks may need
+NAMED = 5  # ids that are there already, of a chunk, that are named
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the tasks that read blocks share.
+
+    Attributes
+    ----------
+    kind : str
+        The sources' format.
+    options : ReadOptions
+        Fields and the tokenizer.
+    scratch : Folder
+        Where chunks are written.
+    numbered : bool
+        Whether documents get no ids yet.
+    streams : bool
+        Whether tokens are kept in their order, as phrases are still to be found.
+    phrases : bool
+        Whether words are joined by the phrases in the scratch folder, of tokens without `stops`.
+    stops : tuple of str
+        Stop words; only needed where there are `phrases`.
+    known : bool
+        Whether the scratch folder has the ids of documents that are there already.
+    skip : bool
+        Whether those documents are left out.
+    """
+
+    kind: str
+    options: ReadOptions
+    scratch: Folder
+    numbered: bool = False
+    streams: bool = False
+    phrases: bool = False
+    stops: tuple[str, ...] = ()
+    known: bool = False
+    skip: bool = False
+
+
+@dataclass(frozen=True)
+class Note:
+    """What the driver knows of a chunk.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the scratch folder.
+    ids : pyarrow.Array of string or None
+        Its documents' ids.
+    origins : tuple of (str, int)
+        Files, and how many documents are from each.
+    missing, replaced, skipped : int
+        Documents without a text, with bytes that were not UTF-8, and left out as they are there already.
+    there : tuple of str
+        Some ids that are there already.
+    seen : frozenset of str
+        Fields that occur.
+    tokens : int
+        Words of its documents, before any cut.
+    columns : tuple of (str, str)
+        Names and types of its further columns.
+    """
+
+    name: str
+    ids: pa.Array | None
+    origins: tuple[tuple[str, int], ...]
+    missing: int = 0
+    replaced: int = 0
+    skipped: int = 0
+    there: tuple[str, ...] = ()
+    seen: frozenset[str] = frozenset()
+    tokens: int = 0
+    columns: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def documents(self) -> int:
+        """How many it has."""
+        return sum(count for _, count in self.origins)
+
+
+@dataclass(frozen=True)
+class BlockRead:
+    """What reading a block leaves: notes of its chunks, and a table of its words' documents and tokens."""
+
+    notes: tuple[Note, ...]
+    counts: pa.Table
+
+
+def read_block(number: int, block: Block, asked: Asked) -> BlockRead:
+    """Read a block, tokenize it, and leave its documents in the scratch folder.
+
+    Parameters
+    ----------
+    number : int
+        Which block.
+    block : tuple of Span
+        Files, or parts of them.
+    asked : Asked
+        How.
+
+    Returns
+    -------
+    BlockRead
+        What the driver and the sum of counts need.
+    """
+    notes: list[Note] = []
+    tables: list[pa.Table] = []
+    for part, batch in enumerate(read_batches(block, asked.kind, asked.options, asked.numbered)):
+        name = f"{number:07d}-{part:05d}"
+        kept, there, skipped = _new_ones(batch, asked)
+        tokens = tokenize(kept.texts, asked.options.tokenizer)
+        if asked.phrases:
+            tokens = joined_by(tokens, asked.stops, named_phrases(asked.scratch.address, PHRASES))
+        chunk = stream_of(tokens, kept.ids, kept.extras)
+        counted = counted_of(chunk)
+        tables.append(counts_of(counted))
+        (chunk if asked.streams else counted).write(asked.scratch, name)
+        seen, total = kept.seen, chunk.numbers.size
+        notes.append(
+            Note(name, kept.ids, kept.origins, kept.missing, kept.replaced, skipped, there, seen, total, chunk.columns)
+        )
+    return BlockRead(tuple(notes), merge_counts(tables))
+
+
+def _new_ones(batch: Batch, asked: Asked) -> tuple[Batch, tuple[str, ...], int]:
+    """Return the documents that are not there already, or all and a few ids that are."""
+    if not asked.known or batch.ids is None:
+        return batch, (), 0
+    there = pc.is_in(batch.ids, value_set=_table(asked.scratch.address, KNOWN).column("id").combine_chunks())
+    count = int(pc.sum(there).as_py() or 0)
+    if not count:
+        return batch, (), 0
+    if asked.skip:
+        return batch.take(pc.invert(there)), (), count
+    return batch, tuple(batch.ids.filter(there)[:NAMED].to_pylist()), 0
+
+
+@functools.lru_cache(maxsize=4)
+def _table(address: str, name: str) -> pa.Table:
+    return read_table(Folder(address), name)
+
+
+def stream_of(tokens: Tokens, ids: pa.Array | None, extras: dict[str, pa.Array]) -> Chunk:
+    """Make a chunk of tokens in their order, its vocabulary sorted."""
+    order = sorted(range(len(tokens.words)), key=tokens.words.__getitem__)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    words = pa.array([tokens.words[number] for number in order], pa.string())
+    ones = np.ones(tokens.numbers.size, dtype=np.int32)
+    return Chunk(words, tokens.offsets, rank[tokens.numbers], ones, ids, extras)
+
+
+def counted_of(chunk: Chunk) -> Chunk:
+    """Make pairs of a chunk's tokens."""
+    width = max(len(chunk.words), 1)
+    owner = np.repeat(np.arange(len(chunk), dtype=np.int64), np.diff(chunk.offsets))
+    keys, counts = np.unique(owner * width + chunk.numbers, return_counts=True)
+    offsets = np.searchsorted(keys, np.arange(len(chunk) + 1, dtype=np.int64) * width).astype(np.int64)
+    numbers = (keys % width).astype(np.int32)
+    return Chunk(chunk.words, offsets, numbers, counts.astype(np.int32), chunk.ids, chunk.extras)
+
+
+def counts_of(chunk: Chunk) -> pa.Table:
+    """Count the documents and tokens of each word of a chunk of pairs."""
+    documents = np.bincount(chunk.numbers, minlength=len(chunk.words))
+    tokens = np.zeros(len(chunk.words), dtype=np.int64)
+    np.add.at(tokens, chunk.numbers, chunk.counts)
+    return pa.table({"word": chunk.words, "documents": documents.astype(np.int64), "tokens": tokens})
+
+
+def merge_counts(parts: Sequence[pa.Table | BlockRead]) -> pa.Table:
+    """Add up words' documents and tokens."""
+    tables = [part.counts if isinstance(part, BlockRead) else part for part in parts]
+    if not tables:
+        nothing = pa.array([], pa.int64())
+        return pa.table({"word": pa.array([], pa.string()), "documents": nothing, "tokens": nothing})
+    if len(tables) == 1:
+        return tables[0]
+    grouped = pa.concat_tables(tables).group_by("word", use_threads=False)
+    summed = grouped.aggregate([("documents", "sum"), ("tokens", "sum")])
+    columns = {name: summed.column(f"{name}_sum") for name in ("documents", "tokens")}
+    return pa.table({"word": summed.column("word"), **columns})
+
+
+def notes_of(read: BlockRead) -> tuple[Note, ...]:
+    """Return what the driver needs of a block."""
+    return read.notes
+
+
+def ids_of(reference: ShardReference) -> pa.Array:
+    """Return the ids of a shard's documents."""
+    path, data = read_part(reference.folder, reference.record)
+    return column_of(decode_table(data, reference.record.documents, path), "id")
+
+
+def leave_words(scratch: Folder, words: Sequence[str], stops: Sequence[str]) -> None:
+    """Leave the vocabulary where the tasks of the second pass find it; stop words keep their place alone."""
+    out = frozenset(stops)
+    left = [None if word in out else word for word in words]
+    write_table(scratch, WORDS, pa.table({"word": pa.array(left, pa.string())}))
+
+
+@functools.lru_cache(maxsize=3)
+def _numbered(address: str, name: str) -> Documents:
+    """Read a chunk with the vocabulary's numbers, without the words that are not in it."""
+    folder = Folder(address)
+    chunk = read_chunk(folder, name)
+    words = _table(address, WORDS).column("word").combine_chunks()
+    place = pc.fill_null(pc.index_in(chunk.words, value_set=words), -1)
+    numbers = np.asarray(place, dtype=np.int32)[chunk.numbers]
+    keep = numbers >= 0
+    running = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
+    offsets, numbers, counts = running[chunk.offsets], numbers[keep], chunk.counts[keep]
+    owner = np.repeat(np.arange(len(chunk)), np.diff(offsets))
+    if np.any((np.diff(numbers) < 0) & (np.diff(owner) == 0)):
+        order = np.lexsort((numbers, owner))
+        numbers, counts = numbers[order], counts[order]
+    ids = pa.nulls(len(chunk), pa.string()) if chunk.ids is None else chunk.ids
+    return Documents(ids, offsets, numbers, counts, chunk.extras)
+
+
+def weigh_chunk(scratch: Folder, name: str) -> tuple[int, npt.NDArray[np.int32], bool]:
+    """Count the tokens of a chunk that are left.
+
+    Parameters
+    ----------
+    scratch : Folder
+        Where it lies.
+    name : str
+        The chunk.
+
+    Returns
+    -------
+    tokens : int
+        All of them.
+    starts : numpy.ndarray of int32
+        Those before each document that has any.
+    leads : bool
+        Whether its first document has none.
+    """
+    lengths = _numbered(scratch.address, name).tokens
+    starts = (np.cumsum(lengths) - lengths)[lengths > 0].astype(np.int32)
+    return int(lengths.sum()), starts, bool(lengths[0] == 0)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A chunk as a shard sees it.
+
+    Attributes
+    ----------
+    name : str
+        The chunk.
+    before : int
+        Tokens of the corpus before it.
+    last : int
+        Tokens before the last document before it that has any; 0 where there is none.
+    numbering : tuple of (str, int, int)
+        Of documents without ids, what goes before the number, the first number, and how many there are.
+    """
+
+    name: str
+    before: int
+    last: int
+    numbering: tuple[tuple[str, int, int], ...] = ()
+
+
+def shards_of(lengths: npt.NDArray[np.int64], piece: Piece, shard_tokens: int) -> npt.NDArray[np.int64]:
+    """Return each document's shard: that of its first token, or of the document before it where it has none."""
+    starts = piece.before + np.cumsum(lengths) - lengths
+    found = np.where(lengths > 0, starts // shard_tokens, -1)
+    shard: npt.NDArray[np.int64] = np.maximum(np.maximum.accumulate(found), piece.last // shard_tokens)
+    return shard
+
+
+def write_shard(
+    folder: Folder, scratch: Folder, number: int, pieces: tuple[Piece, ...], shard_tokens: int, place: int, tagged: bool
+) -> tuple[ShardRecord, int]:
+    """Write a shard.
+
+    Parameters
+    ----------
+    folder, scratch : Folder
+        The corpus, and where the chunks lie.
+    number : int
+        Which of the shards that are written.
+    pieces : tuple of Piece
+        The chunks that may hold its documents.
+    shard_tokens : int
+        Tokens of a shard.
+    place : int
+        Which shard of the corpus it is.
+    tagged : bool
+        Whether the file's name says what it holds, so that no other content can ever stand in it.
+
+    Returns
+    -------
+    record : ShardRecord
+        The shard's row of the manifest.
+    empty : int
+        Documents without a word.
+    """
+    parts = []
+    for piece in pieces:
+        documents = _numbered(scratch.address, piece.name)
+        mine = np.flatnonzero(shards_of(documents.tokens, piece, shard_tokens) == number)
+        if not mine.size:
+            continue
+        if piece.numbering:
+            documents = replace(documents, ids=ids_of_numbers(piece.numbering))
+        parts.append(documents.slice(int(mine[0]), int(mine[-1]) + 1))
+    documents = Documents.join(parts)
+    data = encode(documents)
+    record = ShardRecord(
+        file="",
+        documents=len(documents),
+        pairs=documents.words.size,
+        tokens=int(documents.counts.sum(dtype=np.int64)),
+        sha256=hashlib.sha256(data).hexdigest(),
+        ids_sha256=documents.ids_sha256(),
+    )
+    file = f"documents/part-{place:05d}{'-' + record.sha256[:12] if tagged else ''}.parquet"
+    folder.write(file, data)
+    return record.model_copy(update={"file": file}), int((np.diff(documents.offsets) == 0).sum())
+
+
+def ids_of_numbers(numbering: tuple[tuple[str, int, int], ...]) -> pa.Array:
+    """Return the ids of numbered documents."""
+    return pa.array(
+        [f"{head}{n}" for head, first, count in numbering for n in range(first, first + count)], pa.string()
+    )
+
+
+def pair_up(scratch: Folder, name: str, stops: tuple[str, ...]) -> pa.Table:
+    """Join the phrases of a chunk of tokens, and leave it as pairs under the name that `paired` gives.
+
+    Parameters
+    ----------
+    scratch : Folder
+        Where it and the phrases lie.
+    name : str
+        The chunk.
+    stops : tuple of str
+        Stop words.
+
+    Returns
+    -------
+    pyarrow.Table
+        Its words' documents and tokens.
+    """
+    chunk = read_chunk(scratch, name)
+    tokens = Tokens(chunk.words.to_pylist(), chunk.numbers, chunk.offsets)
+    tokens = joined_by(tokens, stops, named_phrases(scratch.address, PHRASES))
+    counted = counted_of(stream_of(tokens, chunk.ids, chunk.extras))
+    counted.write(scratch, paired(name))
+    return counts_of(counted)
+
+
+def paired(name: str) -> str:
+    """Return the name of a chunk whose phrases are joined."""
+    return f"{name}-paired"
