@@ -120,7 +120,8 @@ class Cycle:
         scores = self._journal.scores
         if "previous" not in scores:
             return False
-        return bool(scores["new"]["score"] < scores["previous"]["score"] - self._bench.job.alarm.worse_by)
+        least = scores["previous"]["score"] - self._bench.job.alarm.worse_by - scores["new"]["tokens"] ** -0.5
+        return bool(scores["new"]["score"] < least)
 
     def _infer(self) -> None:
         """Write the documents' proportions."""

@@ -25,6 +25,7 @@ TOLERANCE = 0.01  # share of the tokens that an iteration moves, under which a f
 WARM_SHARE = 0.4  # of the iterations, which a fit that begins from the version before may take at most
 BY_ITSELF = ("sources", "corpus", "progress", "reading", "scheduler", "workers")  # of ingest: what the job says
 NO_LIMITS = ("samples", "sample_every")  # one model is published, not several
+SEVERAL = {"label": "labels", "covariate": "covariates"}
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -93,7 +94,9 @@ class AlarmTable(_Table):
     """The table ``[alarm]``."""
 
     worse_by: Annotated[float, Field(ge=0)] = Field(
-        0.01, description="nats a held-out token by which a new model may score worse than the published one"
+        0.01,
+        description="nats a held-out token by which a new model may score worse than the published one; chance is "
+        "allowed for by one over the root of the number of tokens besides",
     )
     command: tuple[str, ...] = Field(
         (), description="program and arguments, run on an alarm with the JSON on its input"
@@ -205,7 +208,7 @@ def _reading_names() -> set[str]:
 def _reading_name(name: str) -> str:
     """Return the name by which `ingest` knows what the command calls ``--text``, ``--id`` or ``--label``."""
     names = _reading_names()
-    return next((one for one in (name, f"{name}_field", f"{name}s") if one in names), name)
+    return next((one for one in (name, f"{name}_field", SEVERAL.get(name, name)) if one in names), name)
 
 
 def read_job(path: str | os.PathLike[str]) -> Job:

@@ -16,7 +16,7 @@ from collapsar.storage.records import dump, read_record
 
 JOURNAL = "state.json"
 KIND = "collapsar-batch"
-VERSION = 1
+VERSION = 2  # the first with a digest in each record, as everywhere
 PIECE = 1 << 20  # bytes of a file that are read at a time
 
 
@@ -71,7 +71,7 @@ class Journal:
             It does not hold what its format asks for.
         """
         try:
-            found = read_record(folder, JOURNAL, KIND, VERSION)
+            found = read_record(folder, JOURNAL, KIND, VERSION, oldest=2)
         except AbsentError:
             return cls()
         told = {name: value for name, value in found.items() if name not in ("format", "version")}

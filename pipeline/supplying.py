@@ -43,6 +43,7 @@ def take_in(bench: Bench) -> None:
         raise AbsentError(f"{', '.join(bench.job.ingest.sources)}: no such file")
     if corpus is None:
         journal.sources = {}
+    _follow(journal.sources, found)
     fresh = {path: one for path, one in found.items() if path not in journal.sources}
     _compare(bench, found)
     if not fresh:
@@ -60,6 +61,17 @@ def take_in(bench: Bench) -> None:
     journal.sources.update(fresh)
     journal.pending = None
     bench.write()
+
+
+def _follow(sources: dict[str, dict[str, Any]], found: dict[str, dict[str, Any]]) -> None:
+    """Give files that were read and have been moved or copied their new names: what they hold is in the corpus."""
+    known = {one["sha256"]: path for path, one in sources.items()}
+    for path, one in found.items():
+        before = known.get(one["sha256"])
+        if before is not None and path not in sources:
+            sources[path] = one
+            if before not in found:
+                sources.pop(before, None)
 
 
 def _compare(bench: Bench, found: dict[str, dict[str, Any]]) -> None:

@@ -215,6 +215,12 @@ class Folder:
             {str(path).rstrip("/").rsplit("/", 1)[-1] for path in found} - {self._path.rsplit("/", 1)[-1], ""}
         )
 
+    def files(self) -> list[str]:
+        """Return the sorted names of all files inside, at any depth; none where there is no such folder."""
+        self._refresh()
+        found = self._do("", lambda: list(self._fs.find(self._path)))
+        return sorted(str(path)[len(self._path) :].lstrip("/") for path in found)
+
     def is_folder(self) -> bool:
         """Tell whether this is a folder."""
         return self._do("", lambda: bool(self._fs.isdir(self._path)))

@@ -8,6 +8,7 @@ want a path; the record is what counts.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from collapsar.storage.records import dump, read_record
 
 RECORD, CURRENT, LINK = "version.json", "current.json", "current"
 KIND, CURRENT_KIND = "collapsar-version", "collapsar-current"
-VERSION = 1
+VERSION = 2  # the first with a digest in each record, as everywhere
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -124,7 +125,7 @@ class Versions:
             known = ", ".join(str(one) for one in self.numbers()) or "none"
             raise AbsentError(f"{self.folder.url}: there is no version {number} (known: {known})")
         try:
-            return VersionRecord.model_validate(read_record(place, RECORD, KIND, VERSION))
+            return VersionRecord.model_validate(read_record(place, RECORD, KIND, VERSION, oldest=2))
         except pydantic.ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -139,7 +140,7 @@ class Versions:
             The pointer is damaged.
         """
         try:
-            found = read_record(self.folder, CURRENT, CURRENT_KIND, VERSION).get("number")
+            found = read_record(self.folder, CURRENT, CURRENT_KIND, VERSION, oldest=2).get("number")
         except AbsentError:
             return None
         if type(found) is not int:
@@ -185,9 +186,11 @@ class Versions:
         self.folder.write(CURRENT, dump({"format": CURRENT_KIND, "version": VERSION, "number": number}))
         if self.folder.local:
             with contextlib.suppress(OSError):  # file systems without links: the record says it
-                new = Path(self.folder.path) / f".{LINK}.{uuid.uuid4().hex[:8]}"
+                new, link = (Path(self.folder.path) / name for name in (f".{LINK}.{uuid.uuid4().hex[:8]}", LINK))
+                if link.is_dir() and not link.is_symlink():  # what a copy of the whole has made of the link
+                    shutil.rmtree(link)
                 new.symlink_to(f"{number:04d}", target_is_directory=True)
-                new.replace(Path(self.folder.path) / LINK)
+                new.replace(link)
 
     def keep(self, count: int) -> list[int]:
         """Remove all versions but the newest, and the one that counts.
@@ -218,12 +221,8 @@ def copy_folder(source: Folder, target: Folder) -> None:
     source, target : Folder
         From where, and to where.
     """
-    for name in source.names():
-        inner = source / name
-        if inner.is_folder():
-            copy_folder(inner, target / name)
-        else:
-            copy_file(source, target, name)
+    for name in source.files():
+        copy_file(source, target, name)
 
 
 def copy_file(source: Folder, target: Folder, name: str) -> None:
@@ -237,7 +236,8 @@ def copy_file(source: Folder, target: Folder, name: str) -> None:
         The file's name, the same in both.
     """
     if source.local and target.local:
-        target.make()
-        copy_whole(Path(source.path) / name, Path(target.path) / name)
+        place = Path(target.path) / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        copy_whole(Path(source.path) / name, place)
     else:
         target.write(name, source.read(name))
