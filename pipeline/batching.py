@@ -44,7 +44,7 @@ class Outcome:
     folder : str
         Its folder.
     documents, new_documents, tokens : int
-        Of the corpus, and what this call added.
+        Of the corpus; the new ones are those that the version before it had not.
     iterations : int
         Of the new model's fit.
     score, previous_score : float or None
@@ -239,7 +239,7 @@ class _Batch:
             version=current,
             folder=bench.versions.at(current).url if current is not None else bench.versions.folder.url,
             documents=0 if corpus is None else corpus.manifest.documents,
-            new_documents=bench.added,
+            new_documents=self._new_documents() if worked else 0,
             tokens=0 if corpus is None else corpus.manifest.tokens,
             iterations=Model(run.url).record.iterations if Run(run.url).exists() else 0,
             score=told.get("new"),
@@ -248,6 +248,12 @@ class _Batch:
             warnings=tuple(bench.warnings),
             seconds=time.monotonic() - self._began,
         )
+
+    def _new_documents(self) -> int:
+        """Return how many documents the version has that the one before it had not."""
+        bench, base = self._bench, self._journal.base
+        before = bench.versions.record(base).documents if base in bench.versions.numbers() and base is not None else 0
+        return (0 if bench.corpus is None else bench.corpus.manifest.documents) - before
 
     def _alarm(self, outcome: Outcome) -> None:
         """Run the command that the job has for this, with what there is to tell on its input."""

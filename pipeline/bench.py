@@ -35,8 +35,6 @@ class Bench:
         Raises an error where another process has taken the job over.
     warnings : list of str
         What should be looked at.
-    added : int
-        Documents that have come into the corpus.
     """
 
     job: Job
@@ -44,7 +42,6 @@ class Bench:
     sinks: Sequence[Sink]
     owned: Callable[[], None]
     warnings: list[str] = field(default_factory=list)
-    added: int = 0
 
     def __post_init__(self) -> None:
         self.journal = Journal.read(self.folder)

@@ -65,8 +65,9 @@ def fit(
     seed : int, optional
         Seed of all random numbers.
     warm : str or path-like, optional
-        Folder of another run, of any family, with the same vocabulary: the fit begins from its proportions and topics;
-        where it has more topics, from the largest of them.
+        Folder of another run, of any family, with the same vocabulary or the first words of it: the fit begins from its
+        proportions and topics; where it has more topics, from the largest of them. Of a run of the same family with
+        as many topics, shards that are the same go on from the local states in its last checkpoint.
     restarts : int, optional
         How many fits to make, side by side, each with a seed of its own; 0 for one that is no member of an ensemble.
     keep : {"all", "best"}, optional

@@ -63,7 +63,17 @@ class Journal:
 
     @classmethod
     def read(cls, folder: Folder) -> Journal:
-        """Read a job's journal; an empty one where there is none.
+        """Read a job's journal.
+
+        Parameters
+        ----------
+        folder : Folder
+            The job's folder.
+
+        Returns
+        -------
+        Journal
+            An empty one where there is none.
 
         Raises
         ------

@@ -55,9 +55,8 @@ def take_in(bench: Bench) -> None:
     bench.write()
     step = "ingest" if corpus is None else "append"
     bench.say(step, done=False)
-    manifest = _ingest(bench, list(fresh)) if corpus is None else _append(bench, list(fresh))
+    (_ingest if corpus is None else _append)(bench, list(fresh))
     bench.say(step, done=True)
-    bench.added += manifest.documents - (0 if corpus is None else corpus.manifest.documents)
     journal.sources.update(fresh)
     journal.pending = None
     bench.write()

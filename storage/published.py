@@ -132,7 +132,12 @@ class Versions:
             raise DamagedError(f"{place.url}/{RECORD}", first["msg"], f"field '{where}'") from None
 
     def current(self) -> int | None:
-        """Return the number of the version that counts; None where nothing is published.
+        """Return the number of the version that counts.
+
+        Returns
+        -------
+        int or None
+            None where nothing is published.
 
         Raises
         ------

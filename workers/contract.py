@@ -70,14 +70,16 @@ class Sweeps(Protocol):
         """
 
     def take(self, shard: AnyShard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
-        """If the family has `carry` on the driver: go on from the local state that another run kept of this very shard.
+        """Where the family can, as `carry` on the driver says: go on from what another run kept of this very shard.
 
         Parameters
         ----------
-        shard, rows, globals
-            As for `start`; the globals are those that `carry` made.
+        shard : Shard
+            As for `start`.
         kept : Arrays
             The local state, of the same family.
+        rows, globals : Arrays
+            As for `start`; the globals are those that `carry` made.
 
         Returns
         -------

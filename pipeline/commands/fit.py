@@ -80,8 +80,9 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--warm",
         metavar="RUN",
-        help="begin from another run's proportions and topics, of whatever family; it has the same vocabulary; of "
-        "more topics the largest are taken (with --resume: where that run lies by now)",
+        help="begin from another run's proportions and topics, of whatever family; it has the same vocabulary, or the "
+        "first words of it; of more topics the largest are taken; shards that are the same go on from what a run of "
+        "the same family has kept of them (with --resume: where that run lies by now)",
     )
     _add_members(parser)
     _add_schedule(parser, default)
