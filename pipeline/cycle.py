@@ -16,6 +16,7 @@ from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError
 from collapsar.storage.folder import File, Folder
 from collapsar.storage.manifest import MANIFEST
+from collapsar.storage.progress import Counting
 from collapsar.storage.published import RECORD, VersionRecord, copy_file, copy_folder
 from collapsar.storage.records import dump
 from collapsar.storage.run import Run
@@ -25,11 +26,11 @@ PROPORTIONS, REPORT = "proportions.parquet", "report.html"
 COPIED = ("run.json", "events.jsonl")  # of a run, beside its model
 
 
-def _write_report(run: str, out: str) -> None:
+def _write_report(run: str, out: str, progress: Counting) -> None:
     """Write a run's report."""
     from collapsar.pipeline import report
 
-    report(run, out)
+    report(run, out, progress=progress)
 
 
 class Cycle:
@@ -171,7 +172,7 @@ class Cycle:
             return
         place = self._versions.at(self._journal.number)
         if not place.exists(REPORT):
-            _write_report(self.run_folder.url, f"{place.url}/{REPORT}")
+            _write_report(self.run_folder.url, f"{place.url}/{REPORT}", self._bench.documents("report"))
         if self._bench.job.report.out is not None:
             parent, _, name = self._bench.job.report.out.rpartition("/")
             Folder(parent).write(name, place.read(REPORT))

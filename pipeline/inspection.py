@@ -101,6 +101,8 @@ def _run(run: Run) -> dict[str, Any]:
         found["iterations"] = max(one["iterations"] for one in found["members"])
     elif samples_of(run.folder.url):
         found["samples"] = [Model(place.url).record.iterations for place in samples_of(run.folder.url)]
+    if isinstance(found.get("corpus"), dict):
+        found["corpus"] = {name: value for name, value in found["corpus"].items() if name != "shards"}
     if "warm" in record:
         found["warm"] = record["warm"]
     if run.model.exists(MODEL_RECORD):

@@ -56,7 +56,7 @@ def write_day(folder, day, documents=40, words=None, noise=0.05):
 def reports(monkeypatch):
     """Stand-in for reports, which are not what is tried here."""
 
-    def report(run, out):
+    def report(run, out, progress):
         Path(out).write_text(f"<html>{len(topics(run))} topics</html>")
 
     monkeypatch.setattr("collapsar.pipeline.cycle._write_report", report)
