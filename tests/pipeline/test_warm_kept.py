@@ -95,7 +95,7 @@ def kept_array(local):
     return next(local[name] for name in PAIR.values() if name in local)
 
 
-@pytest.mark.parametrize(("name", "day"), zip(FAMILIES, ["two", "grown"] * 3, strict=True))
+@pytest.mark.parametrize(("name", "day"), list(zip(FAMILIES, ["two", "grown"] * 3, strict=True)))
 def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, day):
     problem, state, known = begun(days[day][0], firsts / name, name)
     checkpoint = Run(firsts / name).checkpoints.at(60)
