@@ -235,7 +235,7 @@ def test_one_word_and_empty_documents__begin_too(tmp_path):
 
 
 def test_what_does_not_fit__is_refused_before_anything_runs(planted, sources, tmp_path):
-    other = write_corpus(tmp_path / "other", planted_rows(1), 31)
+    other = write_corpus(tmp_path / "other", [{0: 3}], 29)
     given = {"family": "lda", "topics": 3, "iterations": 2, "warm": sources["lda"]}
     for corpus, more, kind, text in (
         (planted[0], {"schedule": "stochastic"}, OptionError, "--warm: the stochastic schedule"),
