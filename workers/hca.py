@@ -130,7 +130,7 @@ def sweep(
     if int(globals["stage"]) < TREE:
         return local, _clusters(shard, rows, globals, stream)
     tree = ahead(globals)
-    if "document_spread" in local:
+    if bool(globals["apart"]):
         local = {**local, **_turned(local, globals)}
     found = _Swept(shard, local, moved(rows["word_node"], globals), tree, globals, "next_")
     after, columns = found.local(tree), tree.parents.size
@@ -199,7 +199,7 @@ class _Swept:
         size, count, columns = tree.columns.size, shard.documents, tree.parents.size
         places = np.append(tree.columns, columns)
         loadings = np.ascontiguousarray(np.einsum("wi,ij->jw", sums, globals[f"{which}solve"][:, places]))
-        paths = _paths(tree)
+        paths = _paths(tree, chained=bool(globals["chained"]) and which == "next_")
         quadratic, covariance, log_determinant = _quadratics(tree, paths, globals, which)
         end_log = np.ascontiguousarray(globals[f"{which}end_log"][tree.columns])
         tau = float(globals["tau"])
@@ -207,7 +207,7 @@ class _Swept:
         self.ends, self.sums = np.zeros(size), np.zeros(3)
         self.kept = np.zeros((count, MOST_ENDS), dtype=np.int32)
         self.masses = np.zeros((count, MOST_ENDS), dtype=np.float32)
-        self.best, self.factors = np.zeros(count, dtype=np.int32), np.zeros((count, tree.depth))
+        self.best, self.factors = np.zeros(count, dtype=np.int32), np.zeros((count, paths.shape[1]))
         self.spread: Vector | None = None
         made = self.by_node, self.second, self.ends, self.kept, self.masses, self.best, self.factors, self.sums
         given = shard.values, np.ascontiguousarray(loadings[:-1]), np.ascontiguousarray(loadings[-1]), paths
@@ -230,9 +230,9 @@ class _Swept:
         return found if self.spread is None else {**found, "document_spread": self.spread}
 
 
-def _paths(tree: Tree) -> npt.NDArray[np.int64]:
-    """Return the places of the nodes on the way to each end, -1 outside the tree."""
-    columns = tree.paths()[tree.columns]
+def _paths(tree: Tree, *, chained: bool) -> npt.NDArray[np.int64]:
+    """Return the places of the nodes on the way to each end, -1 outside the tree; of chains without the root."""
+    columns = tree.paths()[tree.columns, int(chained) :]
     return np.ascontiguousarray(np.where(columns >= 0, tree.places[columns], -1))
 
 
@@ -243,9 +243,9 @@ def _quadratics(tree: Tree, paths: npt.NDArray[np.int64], globals: Arrays, which
     columns = np.where(paths >= 0, tree.columns[paths], -1)
     inside = (columns >= 0)[:, :, np.newaxis] & (columns >= 0)[:, np.newaxis, :]
     quadratic = np.where(inside, gram[columns[:, :, np.newaxis], columns[:, np.newaxis, :]], 0.0)
-    steps = np.arange(tree.depth)
+    steps = np.arange(paths.shape[1])
     quadratic[:, steps, steps] += words * np.where(columns >= 0, spread[columns], prior)
-    whole = np.eye(tree.depth) + float(globals["tau"]) * quadratic
+    whole = np.eye(paths.shape[1]) + float(globals["tau"]) * quadratic
     log_determinant = np.linalg.slogdet(whole)[1]
     return quadratic, np.ascontiguousarray(np.linalg.inv(whole)), log_determinant
 

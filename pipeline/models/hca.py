@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
-from collapsar.pipeline import chains, gaussian, nested, planted, tallies
+from collapsar.pipeline import chains, gaussian, nested, planted, pooling, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.nested import Moves
@@ -29,7 +29,8 @@ CORPUS = "vectors"
 SEEDS = 4  # clusters to begin with, for each leaf
 CLUSTER_ROUNDS = 10
 FACTORED = 5  # sweeps with q(x | c) before the factorised form begins
-CHAINED = 15  # sweeps of chains, before these are joined to a tree
+CHAINED = 18  # sweeps of chains, before these are joined to a tree
+POOLING = 6  # sweeps between two looks for chains that span the same
 EVERY = 3  # iterations between two looks for nodes that are better merged
 LOOSE = 0.01  # variance of the factors that begin, without which those of one path would be one direction
 SHRINKING = 0.35  # nodes of a level for each of the level below
@@ -94,8 +95,8 @@ class Config(FamilyConfig, title="hierarchical component analysis: a Gaussian tr
 def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any vector has been seen."""
     seeds = max(1, min(SEEDS * config.sizes()[-1], summary.documents))
-    columns = max(config.max_nodes, seeds)
-    chained = config.depth > 2 and 1 + config.sizes()[-1] * (config.depth - 1) <= columns
+    columns = max(config.max_nodes, seeds, 1 + config.sizes()[-1] * config.depth)
+    chained = config.depth > 2
     root = nested.first_tree(columns, 0)
     size, nothing = columns + 1, np.zeros(columns)
     empty = {"solve": np.zeros((size, size)), "gram": np.zeros((size, size)), "spread": np.ones(size)}
@@ -134,7 +135,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
 
 def footprint(summary: Summary, config: Config) -> Footprint:
     """Say what the state of a fit takes: sums in 8 bytes for each column of the vectors and node."""
-    columns = max(config.max_nodes, SEEDS * config.sizes()[-1]) + 1
+    columns = max(config.max_nodes, max(SEEDS, config.depth) * config.sizes()[-1] + 1) + 1
     own = 8.0 * config.depth + 12.0 * 4 + (8.0 * config.depth**2 if config.form == "factorised" else 0.0)
     return Footprint(
         kept=8.0 * columns,
@@ -199,9 +200,11 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     if int(globals["chained"]):
         return {**after, **again, **_chained(tree, sums, found, ends, config, int(globals["chained"]) - 1)}
     moves = _moves(Moves(tree), sums, found, delta, config, passes, compare=rounds % EVERY == 0)
-    begun = config.form == "conditional" or bool(globals["apart"])
+    begun, brought = config.form == "conditional" or bool(globals["apart"]), moves.summed(ends)
+    if not sum(moves.counts.values()) and not int(after["apart"]):  # whose vectors keep their factors
+        moves, brought = gaussian.expanded(moves, sums, passes, config.prior(), found.tau), ends
     after["another_round"] = np.array(float(not begun))  # the first iteration has a bound of the form asked for
-    return {**after, **_ahead(moves, sums, found, ends, config)}
+    return {**after, **_ahead(moves, sums, found, ends, config, brought)}
 
 
 def _held(found: Components, which: str = "") -> dict[str, npt.NDArray[Any]]:
@@ -211,14 +214,17 @@ def _held(found: Components, which: str = "") -> dict[str, npt.NDArray[Any]]:
 def _chained(
     tree: Tree, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config, left: int
 ) -> dict[str, npt.NDArray[Any]]:
-    """Sweep chains once more or, when that has been often enough, join them to a tree."""
+    """Sweep chains once more or, when that has been often enough, join them to a tree; pool those that are the same."""
+    moves, brought = Moves(tree), ends
+    if left % POOLING == 0:
+        moves, brought = pooling.pooled(tree, sums, found, ends, config.prior(), config.gamma)
+        left += POOLING * bool(moves.sources)  # as those that are left shall settle
     if left:
-        return {**_ahead(Moves(tree), sums, found, ends, config), "chained": np.array(left)}
+        if not moves.sources:
+            moves = gaussian.expanded(moves, sums, tree.gathered(ends), config.prior(), found.tau)
+        return {**_ahead(moves, sums, found, ends, config, brought), "chained": np.array(left)}
 
-    def value(tried: Moves, at: npt.NDArray[np.float64]) -> float:
-        return _value(tried, sums, at, found.tau, config)
-
-    moves, brought = chains.joined(tree, found.gram, ends, config.sizes(), value)
+    moves, brought = chains.joined(tree, sums, found, ends, config.sizes(), config.prior(), config.gamma)
     return {**_ahead(moves, sums, found, ends, config, brought), "chained": np.array(left)}
 
 
@@ -262,24 +268,26 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
     counts, columns = delta["cluster_counts"], globals["node_parent"].size
     clusters = np.flatnonzero(counts > 0)
     labels = chains.levels(delta["products"], counts, clusters, config.sizes())
-    if int(globals["chained"]):
-        labels[1:-1] = [labels[-1]] * (config.depth - 2)  # a chain for each leaf
+    chained = bool(globals["chained"])
+    if chained:  # for each leaf, under a root that no vector has
+        labels[1:] = [labels[-1]] * config.depth
+    depth = len(labels)
     parents = np.full(columns, FREE, dtype=np.int64)
     parents[0] = ROOT
     nodes = [{0: 0}]
     free = iter(range(1, columns))
-    for level in range(1, config.depth):
+    for level in range(1, depth):
         nodes.append({})
         for place, label in enumerate(labels[level]):
             if label not in nodes[level]:
                 nodes[level][label] = next(free)
                 parents[nodes[level][label]] = nodes[level - 1][labels[level - 1][place]]
-    factors = np.where(stream.generator().random((clusters.size, config.depth)) < 0.5, -1.0, 1.0)
+    factors = np.where(stream.generator().random((clusters.size, depth)) < 0.5, -1.0, 1.0)
     factors[:, -1] = 1.0
     weights = np.zeros((columns + 1, columns + 1))  # of clusters in nodes
     sources: dict[int, list[tuple[int, float]]] = {}
     for place, cluster in enumerate(clusters):
-        for level in range(config.depth):
+        for level in range(int(chained), depth):
             node = nodes[level][labels[level][place]]
             sources.setdefault(node, []).append((int(cluster), factors[place, level]))
             weights[cluster, node] = factors[place, level]
@@ -292,7 +300,7 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
     second[-1, -1] = sizes[-1]
     products = np.einsum("ci,cj->ij", weights, np.einsum("cd,dj->cj", delta["products"], weights))
     sums = Sums(second, products, delta.number("square"), 0.0, sizes[-1], float(globals["vocabulary"]))
-    tree = Tree(parents, config.depth)
+    tree = Tree(parents, depth)
     ends = np.zeros(columns)
     for place, cluster in enumerate(clusters):
         ends[nodes[-1][labels[-1][place]]] += counts[cluster]
