@@ -94,10 +94,10 @@ def joined(
     chosen = _Chains(tree, found.gram, ends).grouped(np.zeros((0, 4)), 1)
     best, brought, _ = judge.settled(chosen)
     for level in range(1, tree.depth - 2):
-        linked, reached, found_ = chosen.linked(), -np.inf, chosen
-        least = len(set(found_.above[-1].tolist()))
-        for number in _numbers(least, max(sizes[level], least)):
-            tried = found_.grouped(linked, number)
+        linked, reached, held = chosen.linked(), -np.inf, chosen
+        least = len(set(held.above[-1].tolist()))
+        for number in _numbers(least, max(min(sizes[level], len(held.nodes)), least)):
+            tried = held.grouped(linked, number)
             moves, after, value = judge.settled(tried)
             if value > reached:
                 chosen, reached, best, brought = tried, value, moves, after
@@ -106,7 +106,8 @@ def joined(
 
 def _numbers(least: int, most: int) -> list[int]:
     """Return the numbers of groups to try: all, or so many between the two."""
-    return np.unique(np.rint(np.geomspace(least, most, min(most - least + 1, TRIED)))).astype(int).tolist()
+    found = np.unique(np.rint(np.geomspace(least, most, min(most - least + 1, TRIED))))
+    return [int(number) for number in found]
 
 
 class _Judge:

@@ -167,9 +167,9 @@ def evidence(sums: Sums, columns: Ints, prior: Prior, tau: float) -> float:
 def expanded(moves: Moves, sums: Sums, passes: Vector, prior: Prior, tau: float) -> Moves:
     """Scale and turn factors to what their prior says they are, N(0, I), which updates one at a time do slowly.
 
-    Parameter expansion (Liu, Rubin and Wu 1998): x'_i = u_ii x_i + sum_j u_ij x_j over the nodes j below i, and for the
-    root the mean, leaves W x as it was, with loadings that follow. The prior is met best when x'_i is what those below do
-    not predict, u_ii^2 being the number of vectors through i over its sum of squares.
+    Parameter expansion (Liu, Rubin and Wu 1998): x'_i = u_ii x_i + sum_j u_ij x_j over the nodes j below i, and for
+    the root the mean, leaves W x as it was, with loadings that follow. The prior is met best when x'_i is what those
+    below do not predict, u_ii^2 being the number of vectors through i over its sum of squares.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""Chains that span the same: two leaves, each with nodes of its own above it, become one where the bound is larger then.
+"""Chains that span the same: leaves, each with nodes of its own above it, become one where the bound is larger then.
 
 The factors of a chain may be mapped, x' = G x with W' G = W, so that whether two chains are the same is not seen from
-their nodes: what both span is set against what the best one chain for both would be, their vectors' factors mapped to it.
+their nodes: what both span is set against what the best one chain for both would be, their vectors' factors mapped to
+it.
 """
 
 from __future__ import annotations
@@ -101,9 +102,7 @@ def _near(nodes: Ints, gram: Vector) -> tuple[Ints, Ints]:
     return found[:, 0], found[:, 1]
 
 
-def pooled(
-    tree: Tree, sums: Sums, found: Components, ends: Vector, prior: Prior, gamma: float
-) -> tuple[Moves, Vector]:
+def pooled(tree: Tree, sums: Sums, found: Components, ends: Vector, prior: Prior, gamma: float) -> tuple[Moves, Vector]:
     """Put together the pairs of chains that the bound prefers as one.
 
     Parameters
@@ -135,7 +134,10 @@ def pooled(
     pool, mass = _Pool(nodes, sums, found, prior), np.maximum(ends[nodes[:, -1]], 1e-300)
     first, second = _near(nodes, found.gram)
     alone = [pool.alone(one) for one in range(len(nodes))]
-    pairs = {(one, other): pool.together(one, other, mass) for one, other in zip(first.tolist(), second.tolist(), strict=True)}
+    pairs = {
+        (one, other): pool.together(one, other, mass)
+        for one, other in zip(first.tolist(), second.tolist(), strict=True)
+    }
     some, more = np.maximum(mass[first], 0.5), np.maximum(mass[second], 0.5)
     sticks = gammaln(some + more) - gammaln(some) - gammaln(more) - np.log(gamma)
     gains = np.array([pair.gain - alone[one] - alone[other] for (one, other), pair in pairs.items()]) + sticks
@@ -149,7 +151,9 @@ def pooled(
         maps = pairs[min(one, other), max(one, other)].maps
         from_ = np.concatenate([nodes[min(one, other)], nodes[max(one, other)]])
         for place, node in enumerate(nodes[one]):
-            sources[int(node)] = [(int(source), float(weight)) for source, weight in zip(from_, maps[place], strict=True)]
+            sources[int(node)] = [
+                (int(source), float(weight)) for source, weight in zip(from_, maps[place], strict=True)
+            ]
         parents[nodes[other]] = FREE
         after[nodes[one]] += after[nodes[other]]
         after[nodes[other]] = 0.0
