@@ -133,12 +133,13 @@ def sweep(
     if int(globals["stage"]) < TREE:
         return local, _clusters(shard, rows, globals, stream)
     tree = ahead(globals)
+    held = _held(local, globals)
     if bool(globals["apart"]):
         local = {**local, **_gone_back(local, globals)}
         local = {**local, **_turned(local, globals)}
     sums = rows["word_kept"] if int(globals["restoring"]) else rows["word_node"]
     found = _Swept(shard, local, moved(sums, globals), tree, globals, "next_")
-    after, columns = {**found.local(tree), **_held(local, globals)}, tree.parents.size
+    after, columns = {**found.local(tree), **held}, tree.parents.size
     places = np.append(tree.columns, columns)
     by_word, second, ends = np.zeros((shard.words.size, columns + 1)), np.zeros((columns + 1,) * 2), np.zeros(columns)
     by_word[:, places], second[np.ix_(places, places)], ends[tree.columns] = found.by_node.T, found.second, found.ends
