@@ -139,14 +139,14 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
 
 
 def footprint(summary: Summary, config: Config) -> Footprint:
-    """Say what the state of a fit takes: sums in 8 bytes for each column of the vectors and node."""
+    """Say what the state of a fit takes: sums, those kept and probes, of columns and nodes."""
     columns = max(config.max_nodes, max(SEEDS, config.depth) * config.sizes()[-1] + 1) + 1
     own = 8.0 * config.depth + 12.0 * 4 + (8.0 * config.depth**2 if config.form == "factorised" else 0.0)
     return Footprint(
-        kept=8.0 * columns,
-        shown=8.0 * columns,
-        swept=24.0 * columns,
-        delta=8.0 * columns,
+        kept=24.0 * columns,
+        shown=24.0 * columns,
+        swept=48.0 * columns,
+        delta=16.0 * columns,
         pair=0.0,
         document=own,
         portion=0.0,
