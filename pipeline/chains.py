@@ -6,7 +6,6 @@ a direction that lies in the span of both chains' loadings, not nodes that are a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,12 +13,16 @@ import numpy.typing as npt
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
+from collapsar.pipeline import gaussian, nested
+from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.nested import Moves
 from collapsar.workers.tree import FREE, ROOT, Tree
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
+ROUNDS = 8  # of loadings and maps, to judge a grouping
+TRIED = 24  # numbers of groups
 APART = 2.0  # distance of leaves that are in different groups already
 
 
@@ -59,22 +62,26 @@ def levels(
 
 
 def joined(
-    tree: Tree, gram: Vector, ends: Vector, sizes: list[int], value: Callable[[Moves, Vector], float]
+    tree: Tree, sums: Sums, found: Components, ends: Vector, sizes: list[int], prior: Prior, gamma: float
 ) -> tuple[Moves, Vector]:
-    """Join chains level by level into as many groups as have the largest value.
+    """Join chains level by level into as many groups as have the largest bound.
 
     Parameters
     ----------
     tree : Tree
-        Of chains.
-    gram : numpy.ndarray of float64, shape (columns + 1, columns + 1)
-        Products of all loadings.
+        Of chains under a root that no vector has; the tree that is made has a level less.
+    sums : Sums
+        What the sweep came to.
+    found : Components
+        The best given these.
     ends : numpy.ndarray of float64, shape (columns,)
         Vectors that end at each node.
     sizes : list of int
         Most nodes of each level.
-    value : callable
-        Of moves, and of the ends of the tree that they make.
+    prior : Prior
+        The priors.
+    gamma : float
+        Concentration.
 
     Returns
     -------
@@ -83,20 +90,69 @@ def joined(
     ends : numpy.ndarray of float64, shape (columns,)
         That tree's.
     """
-    found = _Chains(tree, gram, ends)
-    best, brought = found.moves()
-    for level in range(1, tree.depth - 1):
-        linked, reached = found.linked(), -np.inf
-        least = max(len(set(found.above[-1].tolist())), 1)
-        chosen = found
-        for number in range(least, max(sizes[level], least) + 1):
-            tried = found.grouped(linked, number)
-            moves, after = tried.moves()
-            now = value(moves, after)
-            if now > reached:
-                chosen, reached, best, brought = tried, now, moves, after
-        found = chosen
+    judge = _Judge(sums, found, prior, gamma)
+    chosen = _Chains(tree, found.gram, ends).grouped(np.zeros((0, 4)), 1)
+    best, brought, _ = judge.settled(chosen)
+    for level in range(1, tree.depth - 2):
+        linked, reached, held = chosen.linked(), -np.inf, chosen
+        least = len(set(held.above[-1].tolist()))
+        for number in _numbers(least, max(min(sizes[level], len(held.nodes)), least)):
+            tried = held.grouped(linked, number)
+            moves, after, value = judge.settled(tried)
+            if value > reached:
+                chosen, reached, best, brought = tried, value, moves, after
     return best, brought
+
+
+def _numbers(least: int, most: int) -> list[int]:
+    """Return the numbers of groups to try: all, or so many between the two."""
+    found = np.unique(np.rint(np.geomspace(least, most, min(most - least + 1, TRIED))))
+    return [int(number) for number in found]
+
+
+class _Judge:
+    """Says what of the bound a grouping of chains decides, when their factors are mapped as suits it best."""
+
+    def __init__(self, sums: Sums, found: Components, prior: Prior, gamma: float) -> None:
+        self.sums, self.found, self.prior, self.gamma = sums, found, prior, gamma
+
+    def settled(self, chains: _Chains) -> tuple[Moves, Vector, float]:
+        """Return moves, the ends of the tree that they make, and the value, after some rounds of loadings and maps.
+
+        x' = G x of each leaf, where G is from the best q(x') of what its chain explains, and the best q(w) is then
+        that of the mapped sums.
+        """
+        maps = chains.maps()
+        for _ in range(ROUNDS):
+            moves, brought = chains.moves(maps)
+            maps = self._mapped(chains, moves)
+        moves, brought = chains.moves(maps)
+        sticks = nested.sticks(moves.tree, moves.tree.gathered(brought), brought, self.gamma)
+        value = gaussian.evidence(self.sums.moved(moves), moves.tree.columns, self.prior, self.found.tau)
+        value += nested.sticks_bound(moves.tree, sticks, brought, self.gamma)
+        for leaf, mapping in enumerate(maps):
+            own = self.sums.second[np.ix_(chains.nodes[leaf], chains.nodes[leaf])]
+            value += chains.mass[leaf] * float(np.linalg.slogdet(mapping)[1])
+            value -= 0.5 * float(np.trace(mapping @ own @ mapping.T) - np.trace(own))
+        return moves, brought, value
+
+    def _mapped(self, chains: _Chains, moves: Moves) -> list[Vector]:
+        tau, sums = self.found.tau, self.sums.moved(moves)
+        made = gaussian.fitted(sums, self.prior, tau)
+        across = made.solve @ _one_side(self.sums.products, moves) @ self.found.solve  # E[w']'E[w]
+        paths = moves.tree.paths()
+        maps = []
+        for nodes in chains.nodes:
+            path = paths[nodes[-1]]
+            quadratic = made.gram[np.ix_(path, path)] + sums.words * np.diag(made.spread[path])
+            maps.append(np.linalg.solve(np.eye(path.size) / tau + quadratic, across[np.ix_(path, nodes)]))
+        return maps
+
+
+def _one_side(products: Vector, moves: Moves) -> Vector:
+    """Bring the rows of a matrix of products to another tree."""
+    found: Vector = gaussian.brought(products.T, moves).T
+    return found
 
 
 class _Chains:
@@ -107,7 +163,7 @@ class _Chains:
         leaves = np.flatnonzero(tree.levels == tree.depth - 1)
         self.nodes = [np.array(tree.path(int(leaf))[1:], dtype=np.int64) for leaf in leaves]
         self.mass = np.maximum(ends[leaves], 1e-300)
-        self.above = [np.zeros(leaves.size, dtype=np.int64)]  # a label of each leaf, for each level that is joined
+        self.above: list[Ints] = []  # a label of each leaf, for each level that is joined
         self.shared: list[list[Vector]] = []  # of each such level, the factor's direction in each leaf's chain
         self.left = [np.eye(len(nodes)) for nodes in self.nodes]  # directions that are not shared
 
@@ -132,7 +188,9 @@ class _Chains:
     def grouped(self, linked: Vector, number: int) -> _Chains:
         """Join the leaves into some groups, each of which takes up a direction that its leaves have in common."""
         size = len(self.nodes)
-        labels = fcluster(linked, number, "maxclust").astype(np.int64) if size > 1 else np.ones(1, dtype=np.int64)
+        labels = np.ones(size, dtype=np.int64)
+        if number > 1:
+            labels = fcluster(linked, number, "maxclust").astype(np.int64)
         direction: list[Vector] = [np.zeros(0)] * size
         after = _Chains(self.tree, self.gram, self.ends)
         after.left = list(self.left)
@@ -163,30 +221,30 @@ class _Chains:
         top = np.linalg.eigh(0.5 * (whole + whole.T))[1][:, -1].reshape(inside.size, size)
         return [_unit(root @ one) for root, one in zip(roots, top, strict=True)]
 
-    def moves(self) -> tuple[Moves, Vector]:
-        """Return the moves that make the tree, and its ends."""
-        levels = len(self.shared)
+    def maps(self) -> list[Vector]:
+        """Return for each leaf how its factors are turned: those of levels that are shared, and what is left."""
+        return [np.column_stack([*(one[leaf] for one in self.shared), left]).T for leaf, left in enumerate(self.left)]
+
+    def moves(self, maps: list[Vector]) -> tuple[Moves, Vector]:
+        """Return the moves that make the tree with the factors of each leaf mapped, and its ends."""
         parents = np.full(self.tree.parents.size, FREE, dtype=np.int64)
         parents[0] = ROOT
         sources: dict[int, list[tuple[int, float]]] = {}
         brought = np.zeros(self.ends.size)
         brought[0] = self.ends[0]
         for leaf, nodes in enumerate(self.nodes):
-            path = [0]
-            for level in range(levels):
-                first = int(np.flatnonzero(self.above[level + 1] == self.above[level + 1][leaf])[0])
-                path.append(int(self.nodes[first][level]))
-                sources.setdefault(path[-1], []).extend(_weights(nodes, self.shared[level][leaf]))
-            for place in range(levels, nodes.size):
-                path.append(int(nodes[place]))
-                sources[path[-1]] = _weights(nodes, self.left[leaf][:, place - levels])
+            path = np.array(nodes)
+            path[0] = 0
+            for level, labels in enumerate(self.above[1:], 1):
+                path[level] = self.nodes[int(np.flatnonzero(labels == labels[leaf])[0])][level]
+            for node, weights in zip(path, maps[leaf], strict=True):
+                sources.setdefault(int(node), []).extend(_weights(nodes, weights))
             parents[path[1:]] = path[:-1]
-            np.add.at(brought, path[1:], self.ends[nodes])
+            np.add.at(brought, path, self.ends[nodes])
         gone = int((self.tree.parents != FREE).sum() - (parents != FREE).sum())
         begun = Moves(self.tree)
-        return replace(
-            begun, tree=Tree(parents, self.tree.depth), sources=sources, counts={**begun.counts, "merged": gone}
-        ), brought
+        after = Tree(parents, self.tree.depth - 1)
+        return replace(begun, tree=after, sources=sources, counts={**begun.counts, "merged": gone}), brought
 
 
 def _weights(nodes: Ints, direction: Vector) -> list[tuple[int, float]]:

@@ -17,6 +17,7 @@ Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
 ROUNDS = 20  # of q(w) and q(tau) in turn, at most
+FLAT = 1e-9  # share of a factor's square that those below leave, under which it is left as it is
 STEADY = 1e-10  # relative change of tau at which they end
 
 
@@ -41,11 +42,11 @@ class Sums:
 
     def moved(self, moves: Moves) -> Sums:
         """Bring them to another tree: nodes that are put together add."""
-        second, products = (_brought(_brought(one, moves).T, moves).T for one in (self.second, self.products))
+        second, products = (brought(brought(one, moves).T, moves).T for one in (self.second, self.products))
         return replace(self, second=second, products=products)
 
 
-def _brought(values: Vector, moves: Moves) -> Vector:
+def brought(values: Vector, moves: Moves) -> Vector:
     """Bring the columns of a matrix to another tree."""
     there = np.append(moves.tree.levels >= 0, True)
     after = np.where(there, values, 0.0)
@@ -161,3 +162,51 @@ def evidence(sums: Sums, columns: Ints, prior: Prior, tau: float) -> float:
     solve = tau * np.linalg.inv(np.eye(there.size) / prior.variance + tau * 0.5 * (second + second.T))
     value = tau * float((solve * products).sum()) - sums.words * np.log1p(prior.variance * tau * np.diag(second)).sum()
     return 0.5 * float(value)
+
+
+def expanded(moves: Moves, sums: Sums, passes: Vector, prior: Prior, tau: float) -> Moves:
+    """Scale and turn factors to what their prior says they are, N(0, I), which updates one at a time do slowly.
+
+    Parameter expansion (Liu, Rubin and Wu 1998): x'_i = u_ii x_i + sum_j u_ij x_j over the nodes j below i, and for
+    the root the mean, leaves W x as it was, with loadings that follow. The prior is met best when x'_i is what those
+    below do not predict, u_ii^2 being the number of vectors through i over its sum of squares.
+
+    Parameters
+    ----------
+    moves : Moves
+        Without any so far.
+    sums : Sums
+        What the sweep came to.
+    passes : numpy.ndarray of float64, shape (columns,)
+        Vectors through each node.
+    prior : Prior
+        The priors.
+    tau : float
+        E[tau].
+
+    Returns
+    -------
+    Moves
+        Where the bound is larger then; else what was given.
+    """
+    tree, sources, gain = moves.tree, dict(moves.sources), 0.0
+    below: dict[int, list[int]] = {}
+    for node in tree.columns[::-1]:
+        below.setdefault(int(node), [])
+        below.setdefault(int(tree.parents[node]), []).extend([int(node), *below[int(node)]])
+    for node in map(int, tree.columns):
+        own, rest = float(sums.second[node, node]), [*below[node], *([-1] if node == 0 else [])]
+        if not own > 0.0 or passes[node] < 1.0:
+            continue
+        inside = sums.second[np.ix_(rest, rest)]
+        weights = np.linalg.lstsq(inside, sums.second[rest, node])[0] if rest else np.zeros(0)
+        left = own - float(weights @ sums.second[rest, node])
+        if not left > FLAT * own:
+            continue
+        scale = float(np.sqrt(passes[node] / left))
+        gain += 0.5 * (own - passes[node]) + passes[node] * np.log(scale)
+        last = len(sums.second) - 1
+        sources[node] = [(node, scale), *((one % (last + 1), -scale * w) for one, w in zip(rest, weights, strict=True))]
+    tried = replace(moves, sources=sources)
+    before, after = (evidence(one, tree.columns, prior, tau) for one in (sums, sums.moved(tried)))
+    return tried if gain + after > before else moves

@@ -1,6 +1,7 @@
 """What every family must pass: subclass `Conformance`, name the family and the options to try, and get the suite.
 
-Each test is repeated with all options of the matrix (`pytest_generate_tests` in conftest.py).
+Each test is repeated with all options of the matrix (`pytest_generate_tests` in conftest.py), and the first options, on
+which all families' ways of running tasks are tried, on every executor.
 
 The corpus has empty documents, a word that never occurs, and more shards than workers.
 """
@@ -34,7 +35,6 @@ from tests.strategies import documents_of
 # What an event says of its time and place, which a run that was resumed says otherwise.
 TIMES = ("elapsed", "seconds", "start_seconds", "compile_seconds", "dashboard", "planned", "workers")
 TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_an_iteration")
-EXECUTORS = [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("processes", 3)]
 
 
 def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, stochastic=False, iterations=0):
@@ -192,7 +192,6 @@ class Conformance:
             assert math.isclose(self.topic_tokens(state.globals).sum(), tokens, rel_tol=1e-6)
             assert math.isclose(total.sum() + background.sum(), tokens, rel_tol=1e-6)
 
-    @pytest.mark.parametrize("where", EXECUTORS, ids=lambda where: f"{where[0]}-{where[1]}")
     @pytest.mark.xdist_group("clusters")
     def test_bits__do_not_depend_on_the_executor(self, small, options, where, tmp_path, reference_bits, clusters):
         self.check_bits(small, options, where, tmp_path, reference_bits, clusters)

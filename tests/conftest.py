@@ -20,6 +20,12 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
+EXECUTORS = [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("processes", 3)]
+TWO_EXECUTORS = [("threads", 3), ("processes", 2)]
+
+# Workers that wait for the next test, and look every ten milliseconds at what they do, would take a tenth of the time.
+os.environ.setdefault("DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED", "False")
+
 INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT", "0")))
 
 
@@ -74,9 +80,17 @@ def clusters():
 
 
 def pytest_generate_tests(metafunc):
-    """Repeat a family's conformance tests with all options of its matrix, or with all that it takes steps with."""
+    """Repeat a family's conformance tests with all options of its matrix, or with all that it takes steps with.
+
+    What is asked of executors is asked of all of them with the first options, and of two with the others.
+    """
     for argument, source in (("options", "matrix"), ("steps", "stochastic")):
         if argument in metafunc.fixturenames and hasattr(metafunc.cls, source):
             rows = getattr(metafunc.cls, source)
             names = ["-".join(f"{key}={value}" for key, value in row.items()) for row in rows]
-            metafunc.parametrize(argument, rows, ids=names)
+            if "where" not in metafunc.fixturenames:
+                metafunc.parametrize(argument, rows, ids=names)
+                continue
+            cases = [(row, where) for row in rows for where in (EXECUTORS if row is rows[0] else TWO_EXECUTORS)]
+            ids = [f"{names[rows.index(row)]}-{where[0]}-{where[1]}" for row, where in cases]
+            metafunc.parametrize((argument, "where"), cases, ids=ids)

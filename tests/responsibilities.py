@@ -10,7 +10,7 @@ from collapsar.pipeline.config import Limits
 from collapsar.pipeline.executor import SerialExecutor
 from collapsar.pipeline.stochastic import run_stochastic, settled
 from collapsar.storage.errors import OptionError
-from tests.conformance import EXECUTORS, Conformance, Losing, problem_of, scores_of, state_bits
+from tests.conformance import Conformance, Losing, problem_of, scores_of, state_bits
 
 MANY = 140  # topics: more than a document begins with all of
 STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
@@ -34,7 +34,6 @@ class Responsibilities(Conformance):
     stochastic: tuple[dict, ...] = ()
     drawn: dict = {}  # noqa: RUF012 - never changed
 
-    @pytest.mark.parametrize("where", EXECUTORS, ids=lambda where: f"{where[0]}-{where[1]}")
     @pytest.mark.xdist_group("clusters")
     def test_steps__do_not_depend_on_the_executor(self, small, steps, where, tmp_path, reference_bits, clusters):
         self.check_bits(small, {**steps, **STEPS, "iterations": 6}, where, tmp_path, reference_bits, clusters)

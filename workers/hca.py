@@ -28,6 +28,7 @@ from collapsar.workers.addresses import smallest, vector_addresses
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.components import nearest, sweep_components, sweep_factors
+from collapsar.workers.parting import ROUNDS, Parting
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import Tree, ahead, kept_lists, moved, products_of_ends, swept
 
@@ -45,7 +46,9 @@ def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
 
 def blank(words: int, globals: Arrays) -> Arrays:
     """Make the rows of `words` columns before any vector has been seen."""
-    return {"word_node": np.zeros((words, globals["node_parent"].size + 1))}
+    columns = globals["node_parent"].size
+    more = {"word_kept": np.zeros((words, columns + 1)), "word_probe": np.zeros((words, columns))}
+    return {"word_node": np.zeros((words, columns + 1)), **more}
 
 
 def start(
@@ -130,15 +133,22 @@ def sweep(
     if int(globals["stage"]) < TREE:
         return local, _clusters(shard, rows, globals, stream)
     tree = ahead(globals)
-    if "document_spread" in local:
+    held = _held(local, globals)
+    if bool(globals["apart"]):
+        local = {**local, **_gone_back(local, globals)}
         local = {**local, **_turned(local, globals)}
-    found = _Swept(shard, local, moved(rows["word_node"], globals), tree, globals, "next_")
-    after, columns = found.local(tree), tree.parents.size
+    sums = rows["word_kept"] if int(globals["restoring"]) else rows["word_node"]
+    found = _Swept(shard, local, moved(sums, globals), tree, globals, "next_")
+    after, columns = {**found.local(tree), **held}, tree.parents.size
     places = np.append(tree.columns, columns)
     by_word, second, ends = np.zeros((shard.words.size, columns + 1)), np.zeros((columns + 1,) * 2), np.zeros(columns)
     by_word[:, places], second[np.ix_(places, places)], ends[tree.columns] = found.by_node.T, found.second, found.ends
+    parting = found.parted(tree, Parting(shard, stream, rows["word_probe"], globals))
+    if parting.other is not None:
+        found.other_side(tree, *parting.other, by_word, second, ends)
     parts: dict[str, Part] = {
         "word_node": fresh(by_word, "word", "node"),
+        **parting.parts(),
         "second": fresh(second, "node", "other"),
         "ends": fresh(ends, "end"),
         "alike": fresh(products_of_ends(after, columns), "end", "also"),
@@ -149,6 +159,20 @@ def sweep(
         "tokens": fresh(float(shard.tokens)),
     }
     return after, Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
+
+
+def _gone_back(local: Arrays, globals: Arrays) -> dict[str, npt.NDArray[Any]]:
+    """Return the factors from before a split that was tried in vain."""
+    if not int(globals["restoring"]):
+        return {}
+    return {name: local[f"{name}_kept"] for name in ("document_factors", "document_spread")}
+
+
+def _held(local: Arrays, globals: Arrays) -> dict[str, npt.NDArray[Any]]:
+    """Return what a local state holds of the time before a split that is on trial."""
+    left = int(globals["trial_left"]) if bool(globals["apart"]) else 0
+    names = [name for name in ("document_factors", "document_spread") if left]
+    return {f"{name}_kept": local[name if left == ROUNDS else f"{name}_kept"] for name in names}
 
 
 def _clusters(shard: VectorShard, rows: Arrays, globals: Arrays, stream: Stream) -> Delta:
@@ -184,7 +208,8 @@ def _turned(local: Arrays, globals: Arrays) -> dict[str, npt.NDArray[Any]]:
     tree = swept(globals)
     paths = tree.paths()[local["document_best"]]
     sign = np.ones(paths.shape)
-    for source in globals["move_source"][globals["move_weight"] < 0.0]:
+    turned = globals["move_source"][globals["move_weight"] < 0.0]
+    for source in turned[tree.levels[turned] >= 0]:  # a side of a leaf that is parted is no node yet
         sign[:, tree.levels[source]] *= np.where(paths[:, tree.levels[source]] == source, -1.0, 1.0)
     spread = local["document_spread"] * sign[:, :, np.newaxis] * sign[:, np.newaxis]
     return {"document_factors": local["document_factors"] * sign, "document_spread": spread}
@@ -199,7 +224,7 @@ class _Swept:
         size, count, columns = tree.columns.size, shard.documents, tree.parents.size
         places = np.append(tree.columns, columns)
         loadings = np.ascontiguousarray(np.einsum("wi,ij->jw", sums, globals[f"{which}solve"][:, places]))
-        paths = _paths(tree)
+        paths = _paths(tree, chained=bool(globals["chained"]) and which == "next_")
         quadratic, covariance, log_determinant = _quadratics(tree, paths, globals, which)
         end_log = np.ascontiguousarray(globals[f"{which}end_log"][tree.columns])
         tau = float(globals["tau"])
@@ -207,7 +232,7 @@ class _Swept:
         self.ends, self.sums = np.zeros(size), np.zeros(3)
         self.kept = np.zeros((count, MOST_ENDS), dtype=np.int32)
         self.masses = np.zeros((count, MOST_ENDS), dtype=np.float32)
-        self.best, self.factors = np.zeros(count, dtype=np.int32), np.zeros((count, tree.depth))
+        self.best, self.factors = np.zeros(count, dtype=np.int32), np.zeros((count, paths.shape[1]))
         self.spread: Vector | None = None
         made = self.by_node, self.second, self.ends, self.kept, self.masses, self.best, self.factors, self.sums
         given = shard.values, np.ascontiguousarray(loadings[:-1]), np.ascontiguousarray(loadings[-1]), paths
@@ -219,6 +244,32 @@ class _Swept:
             sweep_components(*given, covariance, end_log - 0.5 * log_determinant, tau, LEAST_SHARE, *made)
             if globals["factorised"]:
                 self.spread = covariance[self.best]
+        self._values, self._loadings, self._paths, self._covariance = shard.values, loadings, paths, covariance
+
+    def parted(self, tree: Tree, parting: Parting) -> Parting:
+        """Step the probes of all leaves, and part one."""
+        for place in np.flatnonzero(self._paths[:, -1] >= 0):
+            chosen, made = np.flatnonzero(self.best == place), self._loadings[self._paths[place]]
+            if chosen.size:
+                parting.leaf(int(tree.columns[place]), self._loadings[-1], made, chosen, self.factors[chosen])
+        return parting
+
+    def other_side(
+        self, tree: Tree, column: int, chosen: npt.NDArray[np.int64], by_word: Vector, second: Vector, ends: Vector
+    ) -> None:
+        """Add up once more, in a column of their own, some of the vectors of a leaf."""
+        if not chosen.size:
+            return
+        place = int(self.best[chosen[0]])
+        share = np.where(self.kept[chosen] == place, self.masses[chosen].astype(np.float64), 0.0).sum(axis=1)
+        location = self.factors[chosen]
+        spread = self.spread[chosen] if self.spread is not None else self._covariance[self.best[chosen]]
+        own = np.einsum("n,nk->k", share, spread[:, -1] + location[:, -1:] * location)
+        by_word[:, column] = np.einsum("n,nw->w", share * location[:, -1], self._values[chosen])
+        path = np.append(tree.columns[self._paths[place]], column)
+        second[column, path] = second[path, column] = np.append(own, own[-1])
+        second[column, -1] = second[-1, column] = float(share @ location[:, -1])
+        ends[column] = float(share.sum())
 
     def local(self, tree: Tree) -> dict[str, npt.NDArray[Any]]:
         """Return the local state."""
@@ -230,9 +281,9 @@ class _Swept:
         return found if self.spread is None else {**found, "document_spread": self.spread}
 
 
-def _paths(tree: Tree) -> npt.NDArray[np.int64]:
-    """Return the places of the nodes on the way to each end, -1 outside the tree."""
-    columns = tree.paths()[tree.columns]
+def _paths(tree: Tree, *, chained: bool) -> npt.NDArray[np.int64]:
+    """Return the places of the nodes on the way to each end, -1 outside the tree; of chains without the root."""
+    columns = tree.paths()[tree.columns, int(chained) :]
     return np.ascontiguousarray(np.where(columns >= 0, tree.places[columns], -1))
 
 
@@ -243,9 +294,9 @@ def _quadratics(tree: Tree, paths: npt.NDArray[np.int64], globals: Arrays, which
     columns = np.where(paths >= 0, tree.columns[paths], -1)
     inside = (columns >= 0)[:, :, np.newaxis] & (columns >= 0)[:, np.newaxis, :]
     quadratic = np.where(inside, gram[columns[:, :, np.newaxis], columns[:, np.newaxis, :]], 0.0)
-    steps = np.arange(tree.depth)
+    steps = np.arange(paths.shape[1])
     quadratic[:, steps, steps] += words * np.where(columns >= 0, spread[columns], prior)
-    whole = np.eye(tree.depth) + float(globals["tau"]) * quadratic
+    whole = np.eye(paths.shape[1]) + float(globals["tau"]) * quadratic
     log_determinant = np.linalg.slogdet(whole)[1]
     return quadratic, np.ascontiguousarray(np.linalg.inv(whole)), log_determinant
 
@@ -280,16 +331,22 @@ def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     after = np.zeros(before.shape)
     after[delta.ids["word"]] = delta["word_node"]
     change = np.abs(after - before).sum() / max(np.abs(after).sum(), 1e-300)
+    probes = np.zeros(block["word_probe"].shape)
+    if "word_probe" in delta:
+        probes[delta.ids["word"]] = delta["word_probe"]
+    begins = int(globals["trial_left"]) == ROUNDS
     told = {
+        "probe_square": fresh((probes**2).sum(axis=0), "end"),
         "products": fresh(np.einsum("wi,wj->ij", after, after), "node", "other"),
         "moved": fresh(min(float(change), 1.0) * len(after) * float(globals["documents"])),
     }
-    return {"word_node": after}, Delta(told)
+    kept = before if begins else block["word_kept"]
+    return {"word_node": after, "word_kept": kept, "word_probe": probes}, Delta(told)
 
 
 def finish(block: Arrays, globals: Arrays) -> Arrays:  # noqa: ARG001
     """Give the rows that a finished model keeps: B."""
-    return block
+    return {"word_node": block["word_node"]}
 
 
 def loadings(rows: Arrays, globals: Arrays) -> Vector:

@@ -5,13 +5,14 @@ c_n ~ nCRP(gamma), x_n ~ N(0, I_L), t_n ~ N(W_{c_n} x_n + mu, I / tau), w_i and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
-from collapsar.pipeline import chains, gaussian, nested, planted, tallies
+from collapsar.pipeline import chains, gaussian, nested, planted, pooling, splitting, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.nested import Moves
@@ -29,7 +30,8 @@ CORPUS = "vectors"
 SEEDS = 4  # clusters to begin with, for each leaf
 CLUSTER_ROUNDS = 10
 FACTORED = 5  # sweeps with q(x | c) before the factorised form begins
-CHAINED = 15  # sweeps of chains, before these are joined to a tree
+CHAINED = 18  # sweeps of chains, before these are joined to a tree
+POOLING = 6  # sweeps between two looks for chains that span the same
 EVERY = 3  # iterations between two looks for nodes that are better merged
 LOOSE = 0.01  # variance of the factors that begin, without which those of one path would be one direction
 SHRINKING = 0.35  # nodes of a level for each of the level below
@@ -52,6 +54,9 @@ class Config(FamilyConfig, title="hierarchical component analysis: a Gaussian tr
     prune: float = Field(1e-6, ge=0, description="vectors below which a node is dropped")
     merge: float = Field(
         0.95, gt=0, le=1, description="cosine of two sibling leaves' vectors above which they become one; 1 for never"
+    )
+    split: bool = Field(
+        True, description="whether leaves are parted on trial, in a full tree with a merge elsewhere (SMEM)"
     )
     compare: bool = Field(True, description="whether siblings become one where the bound is larger then")
     branching: tuple[int, ...] = Field(
@@ -94,8 +99,8 @@ class Config(FamilyConfig, title="hierarchical component analysis: a Gaussian tr
 def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any vector has been seen."""
     seeds = max(1, min(SEEDS * config.sizes()[-1], summary.documents))
-    columns = max(config.max_nodes, seeds)
-    chained = config.depth > 2 and 1 + config.sizes()[-1] * (config.depth - 1) <= columns
+    columns = max(config.max_nodes, seeds, 1 + config.sizes()[-1] * config.depth)
+    chained = config.depth > 2
     root = nested.first_tree(columns, 0)
     size, nothing = columns + 1, np.zeros(columns)
     empty = {"solve": np.zeros((size, size)), "gram": np.zeros((size, size)), "spread": np.ones(size)}
@@ -129,18 +134,19 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "next_end_log": np.zeros(columns),
         **Moves(root).table(),
         **{f"{when}{name}": np.array(0) for name in MOVES for when in ("", "next_")},
+        **splitting.begun(columns),
     }
 
 
 def footprint(summary: Summary, config: Config) -> Footprint:
-    """Say what the state of a fit takes: sums in 8 bytes for each column of the vectors and node."""
-    columns = max(config.max_nodes, SEEDS * config.sizes()[-1]) + 1
+    """Say what the state of a fit takes: sums, those kept and probes, of columns and nodes."""
+    columns = max(config.max_nodes, max(SEEDS, config.depth) * config.sizes()[-1] + 1) + 1
     own = 8.0 * config.depth + 12.0 * 4 + (8.0 * config.depth**2 if config.form == "factorised" else 0.0)
     return Footprint(
-        kept=8.0 * columns,
-        shown=8.0 * columns,
-        swept=24.0 * columns,
-        delta=8.0 * columns,
+        kept=24.0 * columns,
+        shown=24.0 * columns,
+        swept=48.0 * columns,
+        delta=16.0 * columns,
         pair=0.0,
         document=own,
         portion=0.0,
@@ -174,14 +180,15 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         rounds, counts = int(globals["rounds"]) + 1, delta["cluster_counts"]
         after = {**globals, **again, "rounds": np.array(rounds), "cluster_counts": counts, "stage": np.array(CLUSTERS)}
         return after if rounds <= CLUSTER_ROUNDS else _planted(after, delta, config, stream)
-    tree, ends = ahead(globals), delta["ends"]
-    square, beyond, documents = (delta.number(name) for name in ("square", "beyond", "documents"))
-    words = float(globals["vocabulary"])
-    sums = Sums(delta["second"], delta["products"], square, beyond, documents, words)
+    tree = ahead(globals)
+    whole = _sums(globals, delta)
+    sums = whole.moved(Moves(tree))  # without the side of a leaf that a split would make another
+    ends = np.where(tree.levels >= 0, delta["ends"], 0.0)
     found = gaussian.fitted(sums, config.prior(), float(globals["tau"]))
     passes = tree.gathered(ends)
     sticks = nested.sticks(tree, passes, ends, config.gamma)
     rounds = int(globals["rounds"]) + 1
+    began = rounds >= CLUSTER_ROUNDS + FACTORED and not globals["chained"]
     after = {
         **globals,
         "node_parent": tree.parents,
@@ -190,18 +197,100 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         **_held(found),
         "end_log": np.maximum(nested.end_logs(tree, sticks, config.gamma), -1e300),
         "rounds": np.array(rounds),
-        "apart": np.array(
-            int(config.form == "factorised" and rounds >= CLUSTER_ROUNDS + FACTORED and not globals["chained"])
-        ),
+        "apart": np.array(int(config.form == "factorised" and began)),
         "another_round": np.array(0.0),
+        "restoring": np.array(0),
+        "probe_scale": 1.0 / np.sqrt(np.where(delta["probe_square"] > 0.0, delta["probe_square"], 1.0)),
         **{name: globals[f"next_{name}"] for name in MOVES},
     }
     if int(globals["chained"]):
         return {**after, **again, **_chained(tree, sums, found, ends, config, int(globals["chained"]) - 1)}
-    moves = _moves(Moves(tree), sums, found, delta, config, passes, compare=rounds % EVERY == 0)
-    begun = config.form == "conditional" or bool(globals["apart"])
+    swept_ = _Swept(sums, whole, found, delta, ends, passes, objective(globals, delta)["objective"])
+    if int(globals["trial_left"]):
+        after = _tried(after, swept_, config)
+        if float(after["another_round"]):
+            return after
+    return _moved(after, swept_, config)
+
+
+def _sums(globals: Arrays, delta: Delta) -> Sums:
+    square, beyond, documents = (delta.number(name) for name in ("square", "beyond", "documents"))
+    return Sums(delta["second"], delta["products"], square, beyond, documents, float(globals["vocabulary"]))
+
+
+@dataclass(frozen=True)
+class _Swept:
+    """What a sweep came to: sums of the tree, and with a side of a leaf; the best q given them; and the bound."""
+
+    sums: Sums
+    whole: Sums
+    found: Components
+    delta: Delta
+    ends: npt.NDArray[np.float64]
+    passes: npt.NDArray[np.float64]
+    bound: float
+
+
+def _tried(after: dict[str, npt.NDArray[Any]], told: _Swept, config: Config) -> dict[str, npt.NDArray[Any]]:
+    """Go on with a split on trial; at its end keep it, or go back to what was before."""
+    left = int(after["trial_left"]) - 1
+    if left:
+        moves = _eased(Moves(swept(after)), told, after, config)
+        more = {"trial_left": np.array(left), "another_round": np.array(1.0)}
+        return {**after, **_ahead(moves, told.sums, told.found, told.ends, config, told.ends), **more}
+    if not splitting.surpassed(after, told.bound):
+        return splitting.restored(after)
+    return {**splitting.accepted(after), "grown": np.array(1)}
+
+
+def _eased(moves: Moves, told: _Swept, after: Arrays, config: Config) -> Moves:
+    """Bring factors to their prior, unless vectors keep them."""
+    if int(after["apart"]):
+        return moves
+    return gaussian.expanded(moves, told.sums, told.passes, config.prior(), told.found.tau)
+
+
+def _moved(after: dict[str, npt.NDArray[Any]], told: _Swept, config: Config) -> Arrays:
+    """Move nodes, or put a split on trial, or name the leaf that the coming sweep shall part."""
+    tree = swept(after)
+    compare = int(after["rounds"]) % EVERY == 0
+    moves = _moves(Moves(tree), told.sums, told.found, told.delta, config, told.passes, compare=compare)
+    still = not sum(moves.counts.values())
+    brought = told.ends if still else moves.summed(told.ends)
+    if still:
+        moves = _eased(moves, told, after, config)
+    begun = config.form == "conditional" or bool(after["apart"])
     after["another_round"] = np.array(float(not begun))  # the first iteration has a bound of the form asked for
-    return {**after, **_ahead(moves, sums, found, ends, config)}
+    onward = {**after, **_ahead(moves, told.sums, told.found, told.ends, config, brought)}
+    calm = int(after["calm"]) + 1 if still and begun and splitting.steady(after, told.bound) else 0
+    split, named = after["split"], np.full(3, -1)
+    onward.update(calm=np.array(calm), split=named)
+    if int(split[0]) >= 0:
+        trial = _parted(tree, split, told, config) if calm else None
+        if trial is not None:
+            return splitting.on_trial(onward, trial, int(split[0]), told.bound)
+        onward["tried"] = splitting.in_vain(after, int(split[0]))
+    elif config.split and calm >= splitting.CALM:
+        named = splitting.chosen(after, tree, told.delta["probe_gain"], told.ends, told.found.tau)
+    return {**onward, "split": named, "last_bound": np.array(told.bound)}
+
+
+def _parted(
+    tree: Tree, split: npt.NDArray[np.int64], told: _Swept, config: Config
+) -> dict[str, npt.NDArray[Any]] | None:
+    """Return the globals of a tree with a leaf parted and, where it is full, the pair merged that is missed least."""
+    moves, ends = splitting.parted(tree, split, told.delta["ends"])
+    if min(ends[split[:2]]) < 1.0:
+        return None
+    if tree.columns.size >= config.max_nodes:
+        sums, kept = told.whole.moved(moves), [int(one) for one in split[:2]]
+        pair = _best_pair(Moves(moves.tree), sums, told.found, ends, config, kept)[0]
+        if pair is None:
+            return None
+        moves = moves.merged([pair[:2]], pair[2])
+        ends[pair[0]] += ends[pair[1]]
+        ends[pair[1]] = 0.0
+    return _ahead(moves, told.whole, told.found, ends, config, ends)
 
 
 def _held(found: Components, which: str = "") -> dict[str, npt.NDArray[Any]]:
@@ -211,14 +300,17 @@ def _held(found: Components, which: str = "") -> dict[str, npt.NDArray[Any]]:
 def _chained(
     tree: Tree, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config, left: int
 ) -> dict[str, npt.NDArray[Any]]:
-    """Sweep chains once more or, when that has been often enough, join them to a tree."""
+    """Sweep chains once more or, when that has been often enough, join them to a tree; pool those that are the same."""
+    moves, brought = Moves(tree), ends
+    if left % POOLING == 0:
+        moves, brought = pooling.pooled(tree, sums, found, ends, config.prior(), config.gamma)
+        left += POOLING * bool(moves.sources)  # as those that are left shall settle
     if left:
-        return {**_ahead(Moves(tree), sums, found, ends, config), "chained": np.array(left)}
+        if not moves.sources:
+            moves = gaussian.expanded(moves, sums, tree.gathered(ends), config.prior(), found.tau)
+        return {**_ahead(moves, sums, found, ends, config, brought), "chained": np.array(left)}
 
-    def value(tried: Moves, at: npt.NDArray[np.float64]) -> float:
-        return _value(tried, sums, at, found.tau, config)
-
-    moves, brought = chains.joined(tree, found.gram, ends, config.sizes(), value)
+    moves, brought = chains.joined(tree, sums, found, ends, config.sizes(), config.prior(), config.gamma)
     return {**_ahead(moves, sums, found, ends, config, brought), "chained": np.array(left)}
 
 
@@ -262,24 +354,26 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
     counts, columns = delta["cluster_counts"], globals["node_parent"].size
     clusters = np.flatnonzero(counts > 0)
     labels = chains.levels(delta["products"], counts, clusters, config.sizes())
-    if int(globals["chained"]):
-        labels[1:-1] = [labels[-1]] * (config.depth - 2)  # a chain for each leaf
+    chained = bool(globals["chained"])
+    if chained:  # for each leaf, under a root that no vector has
+        labels[1:] = [labels[-1]] * config.depth
+    depth = len(labels)
     parents = np.full(columns, FREE, dtype=np.int64)
     parents[0] = ROOT
     nodes = [{0: 0}]
     free = iter(range(1, columns))
-    for level in range(1, config.depth):
+    for level in range(1, depth):
         nodes.append({})
         for place, label in enumerate(labels[level]):
             if label not in nodes[level]:
                 nodes[level][label] = next(free)
                 parents[nodes[level][label]] = nodes[level - 1][labels[level - 1][place]]
-    factors = np.where(stream.generator().random((clusters.size, config.depth)) < 0.5, -1.0, 1.0)
+    factors = np.where(stream.generator().random((clusters.size, depth)) < 0.5, -1.0, 1.0)
     factors[:, -1] = 1.0
     weights = np.zeros((columns + 1, columns + 1))  # of clusters in nodes
     sources: dict[int, list[tuple[int, float]]] = {}
     for place, cluster in enumerate(clusters):
-        for level in range(config.depth):
+        for level in range(int(chained), depth):
             node = nodes[level][labels[level][place]]
             sources.setdefault(node, []).append((int(cluster), factors[place, level]))
             weights[cluster, node] = factors[place, level]
@@ -292,7 +386,7 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
     second[-1, -1] = sizes[-1]
     products = np.einsum("ci,cj->ij", weights, np.einsum("cd,dj->cj", delta["products"], weights))
     sums = Sums(second, products, delta.number("square"), 0.0, sizes[-1], float(globals["vocabulary"]))
-    tree = Tree(parents, config.depth)
+    tree = Tree(parents, depth)
     ends = np.zeros(columns)
     for place, cluster in enumerate(clusters):
         ends[nodes[-1][labels[-1][place]]] += counts[cluster]
@@ -330,20 +424,26 @@ def _value(tried: Moves, sums: Sums, ends: npt.NDArray[np.float64], tau: float, 
 
 def _compared(moves: Moves, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config) -> Moves:
     """Merge the pair of siblings, if there is one, whose merging raises the bound most."""
+    pair, reached = _best_pair(moves, sums, found, ends, config, [])
+    if pair is None or not reached > _value(moves, sums, moves.summed(ends), found.tau, config):
+        return moves
+    return moves.merged([pair[:2]], pair[2])
 
-    def value(tried: Moves) -> float:
-        return _value(tried, sums, tried.summed(ends), found.tau, config)
 
-    best, least = moves, value(moves)
+def _best_pair(
+    moves: Moves, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config, kept: list[int]
+) -> tuple[tuple[int, int, float] | None, float]:
+    """Return the siblings, but for those to be kept, that are best merged, with a sign, and what the bound is then."""
+    best, most = None, -np.inf
     for node in moves.tree.columns[1:]:
         for other in moves.tree.children(moves.tree.parents[node]):
-            if other > node:
+            if other > node and node not in kept and other not in kept:
                 sign = -1.0 if found.gram[node, other] < 0.0 else 1.0
                 tried = moves.merged([(int(node), int(other))], sign)
-                reached = value(tried)
-                if reached > least:
-                    best, least = tried, reached
-    return best
+                reached = _value(tried, sums, tried.summed(ends), found.tau, config)
+                if reached > most:
+                    best, most = (int(node), int(other), sign), reached
+    return best, most
 
 
 def objective(globals: Arrays, delta: Delta) -> dict[str, float]:

@@ -14,8 +14,7 @@ from collapsar.pipeline.cohering import count, count_in, npmi
 from collapsar.pipeline.commands.main import main
 from collapsar.storage.errors import InputError, MismatchError, OptionError
 from collapsar.storage.shard import Shard
-from tests.conformance import EXECUTORS
-from tests.conftest import write_corpus
+from tests.conftest import EXECUTORS, write_corpus
 from tests.strategies import bags, documents_of
 
 

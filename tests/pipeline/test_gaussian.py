@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from collapsar.pipeline.gaussian import Components, Prior, Sums, divergence, evidence, fitted
+from collapsar.pipeline.gaussian import Components, Prior, Sums, divergence, evidence, expanded, fitted
 from collapsar.pipeline.nested import Moves, first_tree
 from collapsar.workers.tree import ROOT, Tree
 
@@ -184,3 +184,47 @@ def test_one_vector_of_nothing__has_finite_components():
     found = fitted(sums, Prior(1000.0, 0.001, 0.001), 1.0)
     assert np.isfinite([*found.spread, found.tau, found.log_tau]).all()
     assert np.isfinite(divergence(found, np.arange(2), Prior(1000.0, 0.001, 0.001), 2.0))
+
+
+def in_tree(seed, parents, depth, words=6, count=400):
+    """Sums of vectors whose factors are not as the prior has them: correlated, scaled and not about zero."""
+    generator = np.random.default_rng(seed)
+    tree = Tree(np.array(parents), depth)
+    size = tree.parents.size + 1
+    second, by_node, ends = np.zeros((size, size)), np.zeros((words, size)), np.zeros(size - 1)
+    for leaf in np.flatnonzero(tree.levels == depth - 1):
+        path = np.append(tree.path(int(leaf)), size - 1)
+        mixing = generator.normal(size=(depth, depth)) + 2.0 * np.eye(depth)
+        y = np.append(generator.normal(size=(count, depth)) @ mixing + 0.5, np.ones((count, 1)), axis=1)
+        t = y @ generator.normal(scale=3.0, size=(depth + 1, words)) + 0.3 * generator.normal(size=(count, words))
+        second[np.ix_(path, path)] += y.T @ y
+        by_node[:, path] += t.T @ y
+        ends[leaf] = count
+    square = 1e6 * count
+    return tree, Sums(second, by_node.T @ by_node, square, 0.0, ends.sum(), float(words)), by_node, ends
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("parents", "depth"), [([-1, 0, 0, 1, 1, 2], 3), ([-1, 0, 0], 2), ([-1], 1)])
+def test_expanded__gives_factors_their_priors_moments_and_keeps_what_they_explain(seed, parents, depth):
+    tree, sums, by_node, ends = in_tree(seed, parents, depth)
+    prior, passes = Prior(1e9, 0.001, 0.001), tree.gathered(ends)
+    moves = expanded(Moves(tree), sums, passes, prior, 10.0)
+    assert moves.sources
+    after = sums.moved(moves)
+    np.testing.assert_allclose(np.diag(after.second)[:-1], passes, rtol=1e-8)
+    assert abs(after.second[0, -1]) < 1e-6 * passes[0]  # the root's has mean zero
+    for node in tree.columns[1:]:
+        above = tree.path(int(node))[:-1]
+        np.testing.assert_allclose(after.second[node, above], 0.0, atol=1e-6 * passes[node])
+    mapping = np.eye(len(sums.second))
+    for node, weights in moves.sources.items():
+        mapping[node] = 0.0
+        for source, weight in weights:
+            mapping[node, source] += weight
+    before = by_node @ fitted(sums, prior, 10.0).solve
+    now = (by_node @ mapping.T) @ fitted(after, prior, 10.0).solve
+    np.testing.assert_allclose(now @ mapping, before, rtol=1e-4, atol=1e-4)  # W' x' = W x
+    assert not expanded(Moves(tree), after, passes, prior, 10.0).sources or np.allclose(
+        after.moved(expanded(Moves(tree), after, passes, prior, 10.0)).second, after.second, atol=1e-5 * passes[0]
+    )

@@ -97,7 +97,7 @@ def swept_bound(problem, state, globals_):
     """The bound of a sweep made with other globals than a state's."""
     told = Delta()
     for shard, one in zip(problem.shards, state.swept, strict=True):
-        rows = {"word_node": state.blocks[0].value.rows["word_node"]}
+        rows = state.blocks[0].value.rows
         told += hca.sweep(shard.value, one.value.local, rows, globals_, problem.stream)[1]
     return driver.objective(globals_, told)["objective"], told
 

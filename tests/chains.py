@@ -1,0 +1,64 @@
+"""Vectors of leaves that share some directions, and chains fitted to them one leaf at a time, turned at random."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collapsar.pipeline.gaussian import Components, Prior, Sums, fitted
+from collapsar.workers.tree import FREE, ROOT, Tree
+
+PRIOR = Prior(1000.0, 0.001, 0.001)
+
+
+@dataclass
+class Chained:
+    """A tree of chains under a root that no vector has, with what a sweep told of it and the best q given that."""
+
+    tree: Tree
+    sums: Sums
+    found: Components
+    ends: np.ndarray
+    made: np.ndarray  # loadings, shape (words, columns + 1)
+
+
+def tree_of(columns, leaves, depth):
+    """Chains of `depth` nodes each under a root."""
+    parents = np.full(columns, FREE, dtype=np.int64)
+    parents[0] = ROOT
+    inner = np.arange(1, 1 + leaves * depth)
+    parents[inner] = np.where((inner - 1) % depth == 0, 0, inner - 1)
+    return Tree(parents, depth + 1)
+
+
+def chained(seed, directions, words=30, noise=0.3, each=200):
+    """Chains of leaves with given directions; of each leaf an array of shape (depth, words)."""
+    generator = np.random.default_rng(seed)
+    depth, leaves = len(directions[0]), len(directions)
+    tree = tree_of(1 + leaves * depth + 2, leaves, depth)
+    size = tree.parents.size + 1
+    second, by_node, square, count = np.zeros((size, size)), np.zeros((words, size)), 0.0, 0
+    ends = np.zeros(size - 1)
+    mean = generator.normal(scale=2.0, size=words)
+    for leaf, own in zip(np.flatnonzero(tree.levels == depth), directions, strict=True):
+        number = int(generator.integers(each // 2, each * 2))
+        x = generator.normal(size=(number, depth))
+        t = x @ own + mean + noise * generator.normal(size=(number, words))
+        turn = np.linalg.qr(generator.normal(size=(depth, depth)))[0]
+        loadings = turn @ own
+        covariance = np.linalg.inv(np.eye(depth) + loadings @ loadings.T / noise**2)
+        y = (t - mean) @ loadings.T @ covariance / noise**2
+        path = np.append(tree.path(int(leaf))[1:], size - 1)
+        factors = np.append(y, np.ones((number, 1)), axis=1)
+        own_second = factors.T @ factors
+        own_second[:depth, :depth] += number * covariance
+        second[np.ix_(path, path)] += own_second
+        by_node[:, path] += t.T @ factors
+        square, count, ends[leaf] = square + float((t**2).sum()), count + number, number
+    sums = Sums(second, by_node.T @ by_node, square, 0.0, float(count), float(words))
+    found = fitted(sums, PRIOR, noise**-2)
+    return Chained(tree, sums, found, ends, by_node @ found.solve)
+
+
+def spanned(made, nodes):
+    """An orthonormal basis of what some columns span."""
+    return np.linalg.qr(made[:, nodes])[0]
