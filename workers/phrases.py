@@ -155,5 +155,10 @@ def add_pairs(scratch: Folder, names: Sequence[str], part: int, least: int) -> p
         Keys and counts.
     """
     tables = [read_table(scratch, f"{name}.pairs-{part:03d}") for name in names]
-    grouped = pa.concat_tables(tables).group_by("key", use_threads=False).aggregate([("count", "sum")])
-    return grouped.filter(pc.greater_equal(grouped.column("count_sum"), least)).select(["key", "count_sum"])
+    keys, counts = (
+        np.concatenate([np.asarray(table.column(name), dtype=np.int64) for table in tables])
+        for name in ("key", "count")
+    )
+    found, place = np.unique(keys, return_inverse=True)
+    sums = np.bincount(place, counts, found.size).astype(np.int64)
+    return pa.table({"key": found[sums >= least], "count": sums[sums >= least]})

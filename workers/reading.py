@@ -194,7 +194,9 @@ def counts_of(chunk: Chunk) -> pa.Table:
     documents = np.bincount(chunk.numbers, minlength=len(chunk.words))
     # Sums of whole numbers far below 2**53 are exact.
     tokens = np.bincount(chunk.numbers, chunk.counts, len(chunk.words)).astype(np.int64)
-    return pa.table({"word": chunk.words, "documents": documents.astype(np.int64), "tokens": tokens})
+    occur = np.flatnonzero(documents)  # a word may live on in phrases alone
+    columns = {"documents": documents[occur].astype(np.int64), "tokens": tokens[occur]}
+    return pa.table({"word": chunk.words.take(pa.array(occur)), **columns})
 
 
 def merge_counts(parts: Sequence[pa.Table | BlockRead]) -> pa.Table:
@@ -205,10 +207,15 @@ def merge_counts(parts: Sequence[pa.Table | BlockRead]) -> pa.Table:
         return pa.table({"word": pa.array([], pa.string()), "documents": nothing, "tokens": nothing})
     if len(tables) == 1:
         return tables[0]
-    grouped = pa.concat_tables(tables).group_by("word", use_threads=False)
-    summed = grouped.aggregate([("documents", "sum"), ("tokens", "sum")])
-    columns = {name: summed.column(f"{name}_sum") for name in ("documents", "tokens")}
-    return pa.table({"word": summed.column("word"), **columns})
+    whole = pa.concat_tables(tables).combine_chunks()
+    coded = whole.column("word").combine_chunks().dictionary_encode()
+    coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+    place, count = np.asarray(coded.indices), len(coded.dictionary)
+    sums = {
+        name: np.bincount(place, np.asarray(whole.column(name)), count).astype(np.int64)  # exact below 2**53
+        for name in ("documents", "tokens")
+    }
+    return pa.table({"word": coded.dictionary, **sums})
 
 
 def notes_of(read: BlockRead) -> tuple[Note, ...]:
