@@ -141,13 +141,13 @@ def append_told(
     history, scheduler, stops = settled(history, asked.scheduler, asked.workers)
     with RunLock(opened.folder / LOCK) as lock, _scratch(opened.folder) as scratch:
         opened = Corpus(corpus)
-        _clean(opened)
         executor = open_executor(scheduler, asked.workers, tls=asked.tls)
         try:
             adding = _Adding(executor, opened, scratch, history, stops, asked)
             told = adding.read(paths, scheduler, progress)
             if not told.notes:
                 return opened.manifest, adding.report
+            _clean(opened)
             manifest = adding.write(told)
         finally:
             executor.close()

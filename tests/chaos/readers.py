@@ -13,6 +13,7 @@ import pyarrow as pa
 import scipy.sparse
 import zarr
 
+from collapsar.pipeline import ingest
 from collapsar.pipeline.compared import row_of
 from collapsar.pipeline.config import read_config
 from collapsar.storage.arrays import DIGESTS, check_arrays, read_arrays, write_arrays
@@ -21,12 +22,12 @@ from collapsar.storage.checkpoint import Checkpoint
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CollapsarError
 from collapsar.storage.folder import Folder, created
-from collapsar.storage.ingest import ingest, ingest_vectors
+from collapsar.storage.ingest import ingest_vectors
 from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.model import RECORD as MODEL
 from collapsar.storage.model import StoredModel
 from collapsar.storage.parts import encode_columns
-from collapsar.storage.readers import ReadOptions, open_source, open_vectors
+from collapsar.storage.readers import ReadOptions, open_vectors
 from collapsar.storage.records import dump
 from collapsar.storage.run import Run
 from collapsar.storage.shard import decode, encode
@@ -42,11 +43,15 @@ GOOD = {
     "mtx": b"%%MatrixMarket matrix coordinate integer general\n% a comment\n2 3 3\n1 1 2\n1 3 1\n2 2 5\n",
     "text": b"apple bread apple cheese\n",
     "jsonl": b'{"id": "a", "text": "apple bread"}\n{"id": 2, "text": "cheese"}\n',
+    "csv": b'id,text,n\na,"apple, bread",1.5\nb,cheese,\n',
+    "mallet": b"a x apple bread\nb y cheese\n",
+    "svmlight": b"1 1:2 3:1 # a comment\n-1,2 2:5\n",
 }
 DENSE = np.array([[1.5, 2.0, 7.0], [-3.0, 4e2, 8.0]])
 VECTORS = {"vectors-csv": "x.csv", "vectors-labels": "x.csv", "vectors-npy": "x.npy", "vectors-npz": "x.npz"}
 ZARR = {"vectors-zarr": (3, "zarr.json"), "vectors-zarr-2": (2, ".zarray"), "vectors-chunk": (3, "c/0/0")}
 NAMES = {"uci": "docword.x.txt", "ldac": "x.ldac", "mtx": "x.mtx", "npz": "x.npz", "text": "x.txt", "jsonl": "x.jsonl"}
+NAMES |= {"csv": "x.csv", "mallet": "x.mallet", "svmlight": "x.svmlight"}
 MATRIX = scipy.sparse.csr_matrix(np.array([[2, 0, 1], [0, 5, 0]]))
 
 
@@ -176,9 +181,11 @@ def _source(name, data, place):
     path = place / (NAMES[kind] + (".gz" if packed else ""))
     path.write_bytes(data)
     (place / "words").write_bytes(WORDS)
-    options = ReadOptions(vocabulary=str(place / "words"), stop_words="none")
+    options = {"vocabulary": str(place / "words"), "stop_words": "none"} | (
+        {"covariates": ["n"]} if kind == "csv" else {}
+    )
     try:
-        ingest(open_source([str(path)], None, options), place / "corpus")
+        ingest(path, place / "corpus", scheduler="serial", **options)
     except CollapsarError:
         assert sorted(one.name for one in place.iterdir()) == sorted([path.name, "words"]), "it left something behind"
         raise

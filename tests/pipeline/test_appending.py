@@ -16,7 +16,7 @@ from tests.conftest import write_corpus
 from tests.pipeline.test_ingesting import bags_of, columns_of, put_lines
 
 OLD = [
-    {"id": f"o{n}", "text": text, "tag": "t"} for n, text in enumerate(["aa bb cc", "aa bb", "new york cc", "new york"])
+    {"id": f"o{n}", "text": text, "tag": "t"} for n, text in enumerate(["bb aa cc", "aa bb", "new york cc", "new york"])
 ]
 NEW = [
     {"id": "n1", "text": "cc the dd dd", "tag": "u"},
@@ -32,9 +32,8 @@ def made(tmp_path_factory):
         put_lines(place / "old.jsonl", OLD),
         place / "c",
         labels=["tag"],
-        phrases="count",
+        phrases="npmi",
         phrase_count=2,
-        phrase_threshold=2,
         shard_tokens=4,
         min_documents=2,
     )
