@@ -119,10 +119,12 @@ def append_told(
 
     Parameters
     ----------
-    corpus, sources, progress
+    corpus, sources
         As for `append`.
     asked : Addition
         The rest of it.
+    progress : callable, optional
+        As for `append`.
 
     Returns
     -------

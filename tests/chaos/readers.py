@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import scipy.sparse
 import zarr
 
@@ -51,7 +52,7 @@ DENSE = np.array([[1.5, 2.0, 7.0], [-3.0, 4e2, 8.0]])
 VECTORS = {"vectors-csv": "x.csv", "vectors-labels": "x.csv", "vectors-npy": "x.npy", "vectors-npz": "x.npz"}
 ZARR = {"vectors-zarr": (3, "zarr.json"), "vectors-zarr-2": (2, ".zarray"), "vectors-chunk": (3, "c/0/0")}
 NAMES = {"uci": "docword.x.txt", "ldac": "x.ldac", "mtx": "x.mtx", "npz": "x.npz", "text": "x.txt", "jsonl": "x.jsonl"}
-NAMES |= {"csv": "x.csv", "mallet": "x.mallet", "svmlight": "x.svmlight"}
+NAMES |= {"csv": "x.csv", "mallet": "x.mallet", "svmlight": "x.svmlight", "parquet": "x.parquet"}
 MATRIX = scipy.sparse.csr_matrix(np.array([[2, 0, 1], [0, 5, 0]]))
 
 
@@ -104,6 +105,12 @@ def _vectors_said():
     return data
 
 
+def _parquet():
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": ["a", "b", "c"], "text": ["apple bread", "cheese", None]}), sink, row_group_size=2)
+    return sink.getvalue()
+
+
 def _shard():
     return encode(documents_of([{0: 2, 2: 1}, {1: 5}, {}]))
 
@@ -116,6 +123,7 @@ def seeds_of(name):
         return [gzip.compress(GOOD[name[:-3]], mtime=0)]
     return {
         "npz": lambda: [_npz(MATRIX), _npz(MATRIX.tocoo(), compressed=False), _npz(MATRIX.tocsc())],
+        "parquet": lambda: [_parquet()],
         "vectors-csv": lambda: [b"a,b\n1.5,2\n-3,4e2\n", b"1,2,0\n3,4,1\n"],
         "vectors-labels": lambda: [b"name,a,kind,b\np,1.5,x,2\nq,-3,,4e2\n"],
         "vectors-npy": lambda: [_npy(DENSE), _npy(DENSE.astype(np.float32).T.copy().T)],
@@ -254,7 +262,7 @@ def _arrays(data, place):
 
 RECORD = ShardRecord(file="x", documents=3, pairs=3, tokens=8, sha256="0" * 64, ids_sha256="0" * 64)
 READERS = {
-    **{name: lambda data, place, name=name: _source(name, data, place) for name in (*GOOD, "npz")},
+    **{name: lambda data, place, name=name: _source(name, data, place) for name in (*GOOD, "npz", "parquet")},
     **{f"{name}-gz": lambda data, place, name=f"{name}-gz": _source(name, data, place) for name in ("uci", "jsonl")},
     **{name: lambda data, place, name=name: _dense(name, data, place) for name in (*VECTORS, *ZARR)},
     "vectors-shard": lambda data, place: decode_columns(data, RECORD, "x"),
