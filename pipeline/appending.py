@@ -119,10 +119,12 @@ def append_told(
 
     Parameters
     ----------
-    corpus, sources, progress
+    corpus, sources
         As for `append`.
     asked : Addition
         The rest of it.
+    progress : callable, optional
+        As for `append`.
 
     Returns
     -------
@@ -141,13 +143,13 @@ def append_told(
     history, scheduler, stops = settled(history, asked.scheduler, asked.workers)
     with RunLock(opened.folder / LOCK) as lock, _scratch(opened.folder) as scratch:
         opened = Corpus(corpus)
-        _clean(opened)
         executor = open_executor(scheduler, asked.workers, tls=asked.tls)
         try:
             adding = _Adding(executor, opened, scratch, history, stops, asked)
             told = adding.read(paths, scheduler, progress)
             if not told.notes:
                 return opened.manifest, adding.report
+            _clean(opened)
             manifest = adding.write(told)
         finally:
             executor.close()
@@ -286,7 +288,7 @@ class _Adding:
         documents = skipped = 0
         for path, stem in zip(paths, distinct(paths), strict=True):
             source = open_source([path], self._history.kind, self._history.options)
-            words = pa.array(source.words(), pa.string())
+            spelled = pa.array(source.words(), pa.string())
             for part in source.documents():
                 ids = pc.binary_join_element_wise(stem, part.ids, "/")
                 there = pc.is_in(ids, value_set=self._known)
@@ -295,7 +297,7 @@ class _Adding:
                     self._refuse(ids.filter(there).to_pylist())
                 part = replace(part, ids=ids).take(~np.asarray(there, dtype=bool))
                 skipped += again
-                chunk = Chunk(words, part.offsets, part.words, part.counts, part.ids, dict(part.extras))
+                chunk = Chunk(spelled, part.offsets, part.words, part.counts, part.ids, dict(part.extras))
                 name = f"{len(notes):07d}"
                 chunk.write(self._scratch, name)
                 tables.append(reading.counts_of(chunk))
@@ -303,9 +305,9 @@ class _Adding:
                 notes.append(Note(name, part.ids, ((path, len(part)),), tokens=tokens, columns=chunk.columns))
                 documents += len(part)
                 progress(documents)
-        counted = Counted([note for note in notes if note.documents], reading.merge_counts(tables).sort_by("word"))
-        found = pc.greater(counted.words.column("documents"), 0)
-        counted = replace(counted, words=counted.words.filter(found))
+        words = reading.merge_counts(tables)
+        words = words.take(pc.sort_indices(words.column("word")))
+        counted = Counted([note for note in notes if note.documents], words)
         self._numberings = [()] * len(counted.notes)
         self.report = Report(
             files=len(paths),

@@ -83,7 +83,7 @@ class Tree:
         """Return the sum, sorted by word."""
         rest = [future for level in self._levels for future in level]
         table = self._executor.collect([self._executor.submit(reading.merge_counts, rest)])[0]
-        return table.sort_by("word")
+        return table.take(pc.sort_indices(table.column("word")))
 
 
 def read_all(

@@ -51,8 +51,8 @@ def named_phrases(address: str, name: str) -> Phrases:
 
 def without(tokens: Tokens, stops: Sequence[str]) -> Tokens:
     """Leave out stop words."""
-    out = set(stops)
-    keep = np.array([word not in out for word in tokens.words], dtype=bool)[tokens.numbers]
+    out = np.asarray(pc.is_in(tokens.words, value_set=pa.array(stops, pa.string())), dtype=bool)
+    keep = ~out[tokens.numbers]
     running = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
     return Tokens(tokens.words, tokens.numbers[keep], running[tokens.offsets])
 
@@ -77,27 +77,26 @@ def joined_by(tokens: Tokens, stops: Sequence[str], phrases: Phrases) -> Tokens:
     tokens = without(tokens, stops)
     if tokens.numbers.size < 2 or not phrases.keys.size:
         return tokens
-    place = pc.fill_null(pc.index_in(pa.array(tokens.words, pa.string()), value_set=phrases.words), -1)
+    place = pc.fill_null(pc.index_in(tokens.words, value_set=phrases.words), -1)
     keys = _keys(tokens, np.asarray(place, dtype=np.int64), len(phrases.words))
     at = np.minimum(np.searchsorted(phrases.keys, keys), phrases.keys.size - 1)
     hit = (keys >= 0) & (phrases.keys[at] == keys)
     # In a row of pairs that are all phrases, every other one is joined.
     begins = np.maximum.accumulate(np.where(hit & ~np.concatenate([[False], hit[:-1]]), np.arange(hit.size), 0))
     joined = np.flatnonzero(hit & ((np.arange(hit.size) - begins) % 2 == 0))
-    words = list(tokens.words)
+    width = len(tokens.words)
     pairs, which = np.unique(
-        tokens.numbers[joined].astype(np.int64) * len(words) + tokens.numbers[joined + 1], return_inverse=True
+        tokens.numbers[joined].astype(np.int64) * width + tokens.numbers[joined + 1], return_inverse=True
     )
-    known = {word: number for number, word in enumerate(words)}
-    names = [f"{words[pair // len(tokens.words)]}{JOIN}{words[pair % len(tokens.words)]}" for pair in pairs.tolist()]
-    fresh = [name for name in dict.fromkeys(names) if name not in known]
-    known.update({name: len(words) + number for number, name in enumerate(fresh)})
+    sides = (tokens.words.take(pa.array(side)) for side in (pairs // width, pairs % width))
+    names = pc.binary_join_element_wise(*sides, JOIN)
+    words = pc.unique(pa.concat_arrays([tokens.words, names]))  # those that there were come first
     numbers = tokens.numbers.copy()
-    numbers[joined] = np.array([known[name] for name in names], dtype=np.int32)[which]
+    numbers[joined] = np.asarray(pc.index_in(names, value_set=words), dtype=np.int32)[which]
     keep = np.ones(numbers.size, dtype=bool)
     keep[joined + 1] = False
     running = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
-    return Tokens([*words, *fresh], numbers[keep], running[tokens.offsets])
+    return Tokens(words, numbers[keep], running[tokens.offsets])
 
 
 def _keys(tokens: Tokens, place: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
@@ -126,8 +125,8 @@ def count_pairs(scratch: Folder, name: str, stops: tuple[str, ...], parts: int) 
     """
     frequent = read_table(scratch, FREQUENT).column("word").combine_chunks()
     chunk = read_chunk(scratch, name)
-    tokens = without(Tokens(chunk.words.to_pylist(), chunk.numbers, chunk.offsets), stops)
-    place = pc.fill_null(pc.index_in(pa.array(tokens.words, pa.string()), value_set=frequent), -1)
+    tokens = without(Tokens(chunk.words, chunk.numbers, chunk.offsets), stops)
+    place = pc.fill_null(pc.index_in(tokens.words, value_set=frequent), -1)
     keys = _keys(tokens, np.asarray(place, dtype=np.int64), len(frequent)) if tokens.numbers.size > 1 else np.zeros(0)
     found, counts = np.unique(keys[keys >= 0].astype(np.int64), return_counts=True)
     for part in range(parts):
@@ -156,5 +155,10 @@ def add_pairs(scratch: Folder, names: Sequence[str], part: int, least: int) -> p
         Keys and counts.
     """
     tables = [read_table(scratch, f"{name}.pairs-{part:03d}") for name in names]
-    grouped = pa.concat_tables(tables).group_by("key", use_threads=False).aggregate([("count", "sum")])
-    return grouped.filter(pc.greater_equal(grouped.column("count_sum"), least)).select(["key", "count_sum"])
+    keys, counts = (
+        np.concatenate([np.asarray(table.column(name), dtype=np.int64) for table in tables])
+        for name in ("key", "count")
+    )
+    found, place = np.unique(keys, return_inverse=True)
+    sums = np.bincount(place, counts, found.size).astype(np.int64)
+    return pa.table({"key": found[sums >= least], "count": sums[sums >= least]})

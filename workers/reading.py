@@ -171,10 +171,10 @@ def _table(address: str, name: str) -> pa.Table:
 
 def stream_of(tokens: Tokens, ids: pa.Array | None, extras: dict[str, pa.Array]) -> Chunk:
     """Make a chunk of tokens in their order, its vocabulary sorted."""
-    order = sorted(range(len(tokens.words)), key=tokens.words.__getitem__)
+    order = pc.sort_indices(tokens.words)
     rank = np.empty(len(order), dtype=np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    words = pa.array([tokens.words[number] for number in order], pa.string())
+    rank[np.asarray(order)] = np.arange(len(order), dtype=np.int32)
+    words = tokens.words.take(order)
     ones = np.ones(tokens.numbers.size, dtype=np.int32)
     return Chunk(words, tokens.offsets, rank[tokens.numbers], ones, ids, extras)
 
@@ -192,9 +192,11 @@ def counted_of(chunk: Chunk) -> Chunk:
 def counts_of(chunk: Chunk) -> pa.Table:
     """Count the documents and tokens of each word of a chunk of pairs."""
     documents = np.bincount(chunk.numbers, minlength=len(chunk.words))
-    tokens = np.zeros(len(chunk.words), dtype=np.int64)
-    np.add.at(tokens, chunk.numbers, chunk.counts)
-    return pa.table({"word": chunk.words, "documents": documents.astype(np.int64), "tokens": tokens})
+    # Sums of whole numbers far below 2**53 are exact.
+    tokens = np.bincount(chunk.numbers, chunk.counts, len(chunk.words)).astype(np.int64)
+    occur = np.flatnonzero(documents)  # a word may live on in phrases alone
+    columns = {"documents": documents[occur].astype(np.int64), "tokens": tokens[occur]}
+    return pa.table({"word": chunk.words.take(pa.array(occur)), **columns})
 
 
 def merge_counts(parts: Sequence[pa.Table | BlockRead]) -> pa.Table:
@@ -205,10 +207,15 @@ def merge_counts(parts: Sequence[pa.Table | BlockRead]) -> pa.Table:
         return pa.table({"word": pa.array([], pa.string()), "documents": nothing, "tokens": nothing})
     if len(tables) == 1:
         return tables[0]
-    grouped = pa.concat_tables(tables).group_by("word", use_threads=False)
-    summed = grouped.aggregate([("documents", "sum"), ("tokens", "sum")])
-    columns = {name: summed.column(f"{name}_sum") for name in ("documents", "tokens")}
-    return pa.table({"word": summed.column("word"), **columns})
+    whole = pa.concat_tables(tables).combine_chunks()
+    coded = whole.column("word").combine_chunks().dictionary_encode()
+    coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+    place, count = np.asarray(coded.indices), len(coded.dictionary)
+    sums = {
+        name: np.bincount(place, np.asarray(whole.column(name)), count).astype(np.int64)  # exact below 2**53
+        for name in ("documents", "tokens")
+    }
+    return pa.table({"word": coded.dictionary, **sums})
 
 
 def notes_of(read: BlockRead) -> tuple[Note, ...]:
@@ -378,7 +385,7 @@ def pair_up(scratch: Folder, name: str, stops: tuple[str, ...]) -> pa.Table:
         Its words' documents and tokens.
     """
     chunk = read_chunk(scratch, name)
-    tokens = Tokens(chunk.words.to_pylist(), chunk.numbers, chunk.offsets)
+    tokens = Tokens(chunk.words, chunk.numbers, chunk.offsets)
     tokens = joined_by(tokens, stops, named_phrases(scratch.address, PHRASES))
     counted = counted_of(stream_of(tokens, chunk.ids, chunk.extras))
     counted.write(scratch, paired(name))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsar.storage.errors import OptionError
+from collapsar.storage.readers.fields import clean
 from collapsar.storage.readers.text import WORD
-from collapsar.workers.kernels.runs import number_runs
+from collapsar.workers.kernels.runs import expand_runs, number_runs
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789_'"
 _SIGMA = "\u03a3"  # the one letter whose lower case depends on letters further off
@@ -34,26 +35,17 @@ class Tokens:
 
     Attributes
     ----------
-    words : list of str
-        The word of each number; no order is kept.
+    words : pyarrow.Array of string
+        The word of each number, each once; no order is kept.
     numbers : numpy.ndarray of int32, shape (tokens,)
         The texts' words behind one another.
     offsets : numpy.ndarray of int64, shape (texts + 1,)
         Where each text's words begin.
     """
 
-    words: list[str]
+    words: pa.Array
     numbers: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
-
-
-class Numbering(dict[str, int]):
-    """Numbers words as they come."""
-
-    def __missing__(self, word: str) -> int:
-        """Give a new word the next number."""
-        self[word] = number = len(self)
-        return number
 
 
 def tokenize(texts: pa.Array, tokenizer: str | None = None) -> Tokens:
@@ -77,16 +69,20 @@ def tokenize(texts: pa.Array, tokenizer: str | None = None) -> Tokens:
     OptionError
         There is no such function, or it gives something else than a list of words.
     """
-    numbering = Numbering()
-    if tokenizer is None:
-        parts = [_by_runs(piece, numbering) for piece in _pieces(texts)]
-    else:
-        parts = [_by_function(texts, tokenizer, numbering)]
-    numbers = [part for part, _ in parts]
-    lengths = np.concatenate([np.zeros(1, dtype=np.int64), *(part for _, part in parts)])
-    return Tokens(
-        list(numbering), np.concatenate(numbers) if numbers else np.zeros(0, dtype=np.int32), np.cumsum(lengths)
-    )
+    if tokenizer is not None:
+        return _by_function(texts, tokenizer)
+    parts = [_by_runs(piece) for piece in _pieces(texts)]
+    if len(parts) == 1:
+        return parts[0]
+    words = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *(part.words for part in parts)]))
+    places = [np.asarray(pc.index_in(part.words, value_set=words), dtype=np.int32) for part in parts]
+    numbers = [place[part.numbers] for place, part in zip(places, parts, strict=True)]
+    lengths = [np.diff(part.offsets) for part in parts]
+    return Tokens(words, _joined(numbers, np.int32), np.cumsum(_joined([[0], *lengths], np.int64)))
+
+
+def _joined(parts: Sequence[Any], dtype: Any) -> Any:
+    return np.concatenate(parts).astype(dtype, copy=False) if len(parts) else np.zeros(0, dtype)
 
 
 def _pieces(texts: pa.Array) -> Iterator[pa.Array]:
@@ -107,8 +103,7 @@ def _offsets(texts: pa.Array) -> npt.NDArray[np.int64]:
     return np.frombuffer(buffer, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
 
 
-def _by_runs(texts: pa.Array, numbering: Numbering) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Give numbers to the words of texts, and count each text's."""
+def _by_runs(texts: pa.Array) -> Tokens:
     if pc.any(pc.match_substring(texts, _SIGMA)).as_py():
         texts = pa.array([text.lower() if _SIGMA in text else text for text in texts.to_pylist()], pa.large_string())
     texts = pc.ascii_lower(texts)
@@ -119,10 +114,21 @@ def _by_runs(texts: pa.Array, numbering: Numbering) -> tuple[npt.NDArray[np.int3
     first, length = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
     room = np.array([_SLOTS], dtype=np.int64)
     distinct = number_runs(data, offsets, _inside(), room, numbers, ends, first, length)
-    begins, whole = first[:distinct], bytes(texts.buffers()[2] or b"")
-    runs = [whole[a:b] for a, b in zip(begins.tolist(), (begins + length[:distinct]).tolist(), strict=True)]
-    words, counts = _words_of(runs, numbering)
-    return _expanded(numbers[: int(ends[-1])], ends, words, counts)
+    numbers = numbers[: int(ends[-1]) if ends.size else 0]
+    words, places, counts = _words_of(_runs_at(data, first[:distinct], length[:distinct]))
+    starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+    tokens = np.empty(int(counts[numbers].sum()), dtype=np.int32)
+    lengths = np.empty(len(texts), dtype=np.int64)
+    expand_runs(numbers, ends, starts, places, tokens, lengths)
+    return Tokens(words, tokens, np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]))
+
+
+def _runs_at(data: npt.NDArray[np.uint8], first: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> pa.Array:
+    """Copy the runs out of the text."""
+    ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(length)])
+    places = np.repeat(first - ends[:-1], length) + np.arange(ends[-1])
+    buffers = [None, pa.py_buffer(ends.astype(np.int64)), pa.py_buffer(np.ascontiguousarray(data[places]))]
+    return pa.Array.from_buffers(pa.large_string(), length.size, buffers).cast(pa.string())
 
 
 @functools.cache
@@ -134,45 +140,30 @@ def _inside() -> npt.NDArray[np.uint8]:
     return inside
 
 
-def _words_of(runs: list[bytes], numbering: Numbering) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Find the words of each run: their numbers behind one another, and how many each has."""
-    texts = b"\n".join(runs).decode().lower().split("\n") if runs else []
-    plain = pc.match_substring_regex(pa.array(texts, pa.string()), "^[a-z]{2,}$").to_pylist()
+def _words_of(runs: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Find the words of distinct runs: the words, each once, those of each run, and how many each has."""
+    whole = pc.match_substring_regex(runs, "^[a-z]{2,}$")
+    plain, others = runs.filter(whole), runs.filter(pc.invert(whole))
     find = re.compile(WORD).findall
-    words: list[int] = []
-    counts = np.ones(len(texts), dtype=np.int64)
-    for place, (text, whole) in enumerate(zip(texts, plain, strict=True)):
-        if whole:
-            words.append(numbering[text])
-            continue
-        found = find(text)
-        counts[place] = len(found)
-        words.extend(numbering[word] for word in found)
-    return np.array(words, dtype=np.int32), counts
-
-
-def _expanded(
-    runs: npt.NDArray[np.int32],
-    ends: npt.NDArray[np.int64],
-    words: npt.NDArray[np.int32],
-    counts: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Put each run's words in its place."""
+    found = [find(text) for text in "\n".join(others.to_pylist()).lower().split("\n")] if len(others) else []
+    rest = pa.array([word for words in found for word in words], pa.string())
+    words = pc.unique(pa.concat_arrays([plain, rest]))
+    among = np.asarray(whole, dtype=bool)
+    counts = np.ones(len(runs), dtype=np.int64)
+    counts[~among] = [len(words) for words in found]
     starts = np.cumsum(counts) - counts
-    each = counts[runs]
-    running = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(each)])
-    lengths = np.diff(running[np.concatenate([np.zeros(1, dtype=np.int64), ends])])
-    if each.size and each.min() == each.max() == 1:
-        return words[starts[runs]], lengths
-    places = np.repeat(starts[runs] - running[:-1], each) + np.arange(running[-1])
-    return words[places], lengths
+    places = np.empty(int(counts.sum()), dtype=np.int32)
+    alone = np.zeros(places.size, dtype=bool)
+    alone[starts[among]] = True
+    places[alone] = np.arange(len(plain), dtype=np.int32)  # distinct runs, so distinct words, and the first ones
+    places[~alone] = np.asarray(pc.index_in(rest, value_set=words), dtype=np.int32)
+    return words, places, counts
 
 
-def _by_function(
-    texts: pa.Array, tokenizer: str, numbering: Numbering
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def _by_function(texts: pa.Array, tokenizer: str) -> Tokens:
     function = load_tokenizer(tokenizer)
-    parts, lengths = [np.zeros(0, dtype=np.int32)], []
+    numbering: dict[str, int] = {}
+    parts, lengths = [np.zeros(0, dtype=np.int32)], [0]
     for text in texts:
         try:
             found = function(text.as_py())
@@ -180,13 +171,10 @@ def _by_function(
             raise OptionError(f"--tokenizer {tokenizer}: {type(error).__name__}: {error}") from error
         if not isinstance(found, (list, tuple)) or not all(isinstance(word, str) for word in found):
             raise OptionError(f"--tokenizer {tokenizer}: expected a list of words, found {type(found).__name__}")
-        parts.append(np.fromiter(map(numbering.__getitem__, map(_plain, found)), np.int32, len(found)))
-        lengths.append(len(found))
-    return np.concatenate(parts), np.array(lengths, dtype=np.int64)
-
-
-def _plain(word: str) -> str:
-    return word if word.isascii() else word.encode("utf-8", "replace").decode()
+        numbers = [numbering.setdefault(clean(word), len(numbering)) for word in found if word]
+        parts.append(np.array(numbers, dtype=np.int32))
+        lengths.append(len(numbers))
+    return Tokens(pa.array(numbering, pa.string()), np.concatenate(parts), np.cumsum(lengths, dtype=np.int64))
 
 
 @functools.cache

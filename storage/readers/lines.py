@@ -121,7 +121,7 @@ def gather_json(span: Span, options: ReadOptions, into: Gathering) -> Iterator[N
 
 def _parsed(line: bytes, options: ReadOptions, into: Gathering) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(line.decode("utf-8-sig"))  # told the encoding, it need not look for it
     except UnicodeDecodeError:
         if options.bad_bytes != "replace":
             raise

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import scipy.sparse
 import zarr
 
+from collapsar.pipeline import ingest
 from collapsar.pipeline.compared import row_of
 from collapsar.pipeline.config import read_config
 from collapsar.storage.arrays import DIGESTS, check_arrays, read_arrays, write_arrays
@@ -21,12 +23,12 @@ from collapsar.storage.checkpoint import Checkpoint
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CollapsarError
 from collapsar.storage.folder import Folder, created
-from collapsar.storage.ingest import ingest, ingest_vectors
+from collapsar.storage.ingest import ingest_vectors
 from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.model import RECORD as MODEL
 from collapsar.storage.model import StoredModel
 from collapsar.storage.parts import encode_columns
-from collapsar.storage.readers import ReadOptions, open_source, open_vectors
+from collapsar.storage.readers import ReadOptions, open_vectors
 from collapsar.storage.records import dump
 from collapsar.storage.run import Run
 from collapsar.storage.shard import decode, encode
@@ -42,11 +44,15 @@ GOOD = {
     "mtx": b"%%MatrixMarket matrix coordinate integer general\n% a comment\n2 3 3\n1 1 2\n1 3 1\n2 2 5\n",
     "text": b"apple bread apple cheese\n",
     "jsonl": b'{"id": "a", "text": "apple bread"}\n{"id": 2, "text": "cheese"}\n',
+    "csv": b'id,text,n\na,"apple, bread",1.5\nb,cheese,\n',
+    "mallet": b"a x apple bread\nb y cheese\n",
+    "svmlight": b"1 1:2 3:1 # a comment\n-1,2 2:5\n",
 }
 DENSE = np.array([[1.5, 2.0, 7.0], [-3.0, 4e2, 8.0]])
 VECTORS = {"vectors-csv": "x.csv", "vectors-labels": "x.csv", "vectors-npy": "x.npy", "vectors-npz": "x.npz"}
 ZARR = {"vectors-zarr": (3, "zarr.json"), "vectors-zarr-2": (2, ".zarray"), "vectors-chunk": (3, "c/0/0")}
 NAMES = {"uci": "docword.x.txt", "ldac": "x.ldac", "mtx": "x.mtx", "npz": "x.npz", "text": "x.txt", "jsonl": "x.jsonl"}
+NAMES |= {"csv": "x.csv", "mallet": "x.mallet", "svmlight": "x.svmlight", "parquet": "x.parquet"}
 MATRIX = scipy.sparse.csr_matrix(np.array([[2, 0, 1], [0, 5, 0]]))
 
 
@@ -99,6 +105,12 @@ def _vectors_said():
     return data
 
 
+def _parquet():
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": ["a", "b", "c"], "text": ["apple bread", "cheese", None]}), sink, row_group_size=2)
+    return sink.getvalue()
+
+
 def _shard():
     return encode(documents_of([{0: 2, 2: 1}, {1: 5}, {}]))
 
@@ -111,6 +123,7 @@ def seeds_of(name):
         return [gzip.compress(GOOD[name[:-3]], mtime=0)]
     return {
         "npz": lambda: [_npz(MATRIX), _npz(MATRIX.tocoo(), compressed=False), _npz(MATRIX.tocsc())],
+        "parquet": lambda: [_parquet()],
         "vectors-csv": lambda: [b"a,b\n1.5,2\n-3,4e2\n", b"1,2,0\n3,4,1\n"],
         "vectors-labels": lambda: [b"name,a,kind,b\np,1.5,x,2\nq,-3,,4e2\n"],
         "vectors-npy": lambda: [_npy(DENSE), _npy(DENSE.astype(np.float32).T.copy().T)],
@@ -176,9 +189,11 @@ def _source(name, data, place):
     path = place / (NAMES[kind] + (".gz" if packed else ""))
     path.write_bytes(data)
     (place / "words").write_bytes(WORDS)
-    options = ReadOptions(vocabulary=str(place / "words"), stop_words="none")
+    options = {"vocabulary": str(place / "words"), "stop_words": "none"} | (
+        {"covariates": ["n"]} if kind == "csv" else {}
+    )
     try:
-        ingest(open_source([str(path)], None, options), place / "corpus")
+        ingest(path, place / "corpus", scheduler="serial", **options)
     except CollapsarError:
         assert sorted(one.name for one in place.iterdir()) == sorted([path.name, "words"]), "it left something behind"
         raise
@@ -247,7 +262,7 @@ def _arrays(data, place):
 
 RECORD = ShardRecord(file="x", documents=3, pairs=3, tokens=8, sha256="0" * 64, ids_sha256="0" * 64)
 READERS = {
-    **{name: lambda data, place, name=name: _source(name, data, place) for name in (*GOOD, "npz")},
+    **{name: lambda data, place, name=name: _source(name, data, place) for name in (*GOOD, "npz", "parquet")},
     **{f"{name}-gz": lambda data, place, name=f"{name}-gz": _source(name, data, place) for name in ("uci", "jsonl")},
     **{name: lambda data, place, name=name: _dense(name, data, place) for name in (*VECTORS, *ZARR)},
     "vectors-shard": lambda data, place: decode_columns(data, RECORD, "x"),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.workers.kernels.compile import I8, OUT_I4, OUT_I8, U1, kernel
+from collapsar.workers.kernels.compile import I4, I8, OUT_I4, OUT_I8, U1, kernel
 
 Array = npt.NDArray[Any]
 
@@ -92,3 +92,34 @@ def number_runs(
                     table[slot] = number
         ends[document] = runs
     return distinct
+
+
+@kernel(I4, I8, I8, I4, OUT_I4, OUT_I8)
+def expand_runs(numbers: Array, ends: Array, starts: Array, words: Array, tokens: Array, lengths: Array) -> None:
+    """Put the words of each run in its place; twin: `naive.runs.expand_runs`.
+
+    Parameters
+    ----------
+    numbers : int32, shape (runs,)
+        The number of each run.
+    ends : int64, shape (documents,)
+        The number of runs up to each document's end.
+    starts : int64, shape (distinct runs + 1,)
+        Where the words of each distinct run begin.
+    words : int32
+        The words of the distinct runs, behind one another.
+    tokens : int32, shape (at least tokens,)
+        Filled with the documents' words.
+    lengths : int64, shape (documents,)
+        Filled with the number of each document's words.
+    """
+    place, run = 0, 0
+    for document in range(ends.size):
+        before = place
+        while run < ends[document]:
+            number = numbers[run]
+            for word in range(starts[number], starts[number + 1]):
+                tokens[place] = words[word]
+                place += 1
+            run += 1
+        lengths[document] = place - before

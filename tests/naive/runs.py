@@ -1,0 +1,16 @@
+"""Cutting text into runs, a run at a time."""
+
+import re
+
+
+def number_runs(texts, inside):
+    """The number of each run of each text, and the distinct runs in the order in which they first occur."""
+    pattern = re.compile(b"[" + b"".join(re.escape(bytes([byte])) for byte in range(256) if inside[byte]) + b"]+")
+    numbers = {}
+    found = [[numbers.setdefault(run, len(numbers)) for run in pattern.findall(text)] for text in texts]
+    return found, list(numbers)
+
+
+def expand_runs(found, words):
+    """The words of each text, given those of each distinct run."""
+    return [[word for number in text for word in words[number]] for text in found]
