@@ -216,6 +216,7 @@ class Ensemble:
             running = Running(request, teller, resumed=resumed, every=self._every, owned=owned, alone=False)
             manifest = request.corpus.manifest
             sizes = {"documents": manifest.documents, "tokens": manifest.tokens, "words": manifest.vocabulary.words}
+            sizes["holds"] = manifest.holds
             shards = len(manifest.shards)
             iterations = request.limits.planned(shards)
             begins = first("begin", family=request.family, **sizes, shards=shards, iterations=iterations)

@@ -10,17 +10,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from collapsar.pipeline.progress import counted, plain
+from collapsar.pipeline.saying import lasting
 
 FORESEEN = 0.02  # of all work: what must be done before the rest is foreseen
 PLAIN_SECONDS = 10.0  # between two plain lines
-
-
-def lasting(seconds: float) -> str:
-    """Return a time as people say it: ``40 s``, ``5 min``, ``2 h 05 min``."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 class GridView:

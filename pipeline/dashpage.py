@@ -1,0 +1,319 @@
+"""The page of runs on the Dask dashboard, in Bokeh: what it shows, and how it is kept up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from html import escape
+from typing import Any
+
+from bokeh.models import ColumnDataSource, CustomJSTickFormatter, Div, NumeralTickFormatter, Select
+from bokeh.plotting import figure
+from distributed.dashboard.components.scheduler import BOKEH_THEME, env
+
+from collapsar.pipeline.dashboard import runs_of
+from collapsar.pipeline.picturing import HELD, Course, Picture
+from collapsar.pipeline.saying import lasting, quantity
+from collapsar.storage.sizes import size
+
+EVERY = 500  # milliseconds between two looks
+HEIGHT, TOPICS, LABEL = 260, 15, 40
+SPENT = {"kernel": "#1f77b4", "reduce": "#2ca02c", "score": "#9467bd", "update": "#ff7f0e", "wait": "#bbbbbb"}
+TEMPLATE = """{% extends "base.html" %}
+{% block content %}
+<style>
+  .content { overflow: auto !important; height: auto !important; }
+  .collapsar { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 360px), 1fr)); gap: 12px;
+    padding: 12px; max-width: 1600px; margin: 0 auto; }
+  .collapsar > .wide { grid-column: 1 / -1; min-width: 0; }
+  .collapsar > div { min-width: 0; }
+</style>
+<div class="collapsar">
+  <div class="wide">{{ embed(roots.run) }}{{ embed(roots.figures) }}</div>
+  {% for name in plots_of_runs %}<div>{{ embed(roots[name]) }}</div>{% endfor %}
+  <div class="wide">{{ embed(roots.topics) }}</div>
+</div>
+{{ plot_script }}
+{% endblock %}
+"""
+
+
+class View:
+    """What one who looks at the page sees: the run that he chose, or the one told of last."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._runs = runs_of(scheduler)
+        self.chosen = ""
+
+    def picture(self) -> Picture | None:
+        """Return what is known of the run."""
+        pictures = self._runs.pictures()
+        if self.chosen in pictures:
+            return pictures[self.chosen]
+        return next(reversed(pictures.values()), None)
+
+    def names(self) -> list[str]:
+        """Return the folders of all runs, the one told of last first."""
+        return list(reversed(self._runs.pictures()))
+
+
+class Panel:
+    """A plot that is kept up to date by `update`."""
+
+    title = ""
+
+    def __init__(self, view: View, **options: Any) -> None:
+        self.view = view
+        self.root = figure(
+            title=self.title,
+            height=HEIGHT,
+            sizing_mode="stretch_width",
+            toolbar_location=None,
+            tools="",
+            **options,
+        )
+        self.root.min_border_right = 16
+
+    def update(self) -> None:
+        """Look at the run, and show it."""
+        picture = self.view.picture()
+        if picture is not None:
+            self.show(picture, picture.course)
+
+    def show(self, picture: Picture, course: Course) -> None:
+        """Show a run."""
+
+
+class ScorePanel(Panel):
+    """The held-out score or, where nothing is held out, the objective, by iteration."""
+
+    title = "Score over iterations"
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self.source = ColumnDataSource({"iteration": [], "value": []}, name="score")
+        self.root.line("iteration", "value", source=self.source, line_width=2)
+        self.root.scatter("iteration", "value", source=self.source, size=4)
+        self.root.xaxis.axis_label = "iteration"
+
+    def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
+        """Show a run."""
+        name = "score" if course.curves.get("score") else "objective"
+        points = course.curves[name].points if name in course.curves else []
+        unit = "nats a held-out token" if name == "score" else "objective, nats"
+        self.root.title.text = f"{name.title()} over iterations ({unit})"
+        self.source.data = {"iteration": [at for at, _ in points], "value": [value for _, value in points]}
+
+
+class SizesPanel(Panel):
+    """How large the largest topics are."""
+
+    title = "Size of topics (share of the tokens)"
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view, y_range=[])
+        self.source = ColumnDataSource({"topic": [], "share": []}, name="sizes")
+        self.root.hbar(y="topic", right="share", height=0.8, source=self.source)
+        self.root.xaxis.formatter = NumeralTickFormatter(format="0.[00]%")
+        self.root.x_range.start = 0
+
+    def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
+        """Show a run."""
+        sizes = course.event.get("sizes", [])[:TOPICS]
+        named = [_topic(course, int(one)) for one, _ in sizes]
+        if list(self.root.y_range.factors) != named[::-1]:
+            self.root.y_range.factors = named[::-1]
+        self.source.data = {"topic": named, "share": [share for _, share in sizes]}
+
+
+class SweepsPanel(Panel):
+    """What a sweep of a shard takes: least, quarters and most, by iteration."""
+
+    title = "Sweep of a shard (seconds: least, half, most)"
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        names = ("iteration", "least", "low", "half", "high", "most")
+        self.source = ColumnDataSource({name: [] for name in names}, name="sweeps")
+        self.root.varea("iteration", "least", "most", source=self.source, fill_alpha=0.2)
+        self.root.varea("iteration", "low", "high", source=self.source, fill_alpha=0.3)
+        self.root.line("iteration", "half", source=self.source, line_width=2)
+        self.root.xaxis.axis_label = "iteration"
+        self.root.y_range.start = 0
+
+    def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
+        """Show a run."""
+        points = course.curves["sweeps"].points if "sweeps" in course.curves else []
+        data = {"iteration": [at for at, _ in points]}
+        for place, name in enumerate(("least", "low", "half", "high", "most")):
+            data[name] = [values[place] for _, values in points]
+        self.source.data = data
+
+
+class SharesPanel(Panel):
+    """Where a worker's time goes: shares by iteration."""
+
+    title = "Where a worker's time goes"
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view, y_range=(0, 1))
+        self.source = ColumnDataSource({"iteration": [], **{name: [] for name in SPENT}}, name="shares")
+        self.root.varea_stack(
+            list(SPENT), x="iteration", color=list(SPENT.values()), legend_label=list(SPENT), source=self.source
+        )
+        self.root.yaxis.formatter = NumeralTickFormatter(format="0%")
+        self.root.xaxis.axis_label = "iteration"
+        self.root.add_layout(self.root.legend[0], "below")
+        self.root.legend.orientation = "horizontal"
+        self.root.legend.label_text_font_size = "9pt"
+        self.root.legend.spacing, self.root.legend.padding, self.root.legend.border_line_color = 4, 2, None
+
+    def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
+        """Show a run."""
+        points = course.curves["seconds"].points if "seconds" in course.curves else []
+        data: dict[str, list[float]] = {"iteration": [at for at, _ in points], **{name: [] for name in SPENT}}
+        for _, seconds in points:
+            whole = sum(seconds.values()) or 1.0
+            for name in SPENT:
+                data[name].append(seconds.get(name, 0.0) / whole)
+        self.source.data = data
+
+
+class MemoryPanel(Panel):
+    """What each worker process holds."""
+
+    title = "Memory a worker"
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view, y_range=[])
+        self.source = ColumnDataSource({"worker": [], "bytes": []}, name="memory")
+        self.root.hbar(y="worker", right="bytes", height=0.7, source=self.source)
+        self.root.xaxis.formatter = CustomJSTickFormatter(code="return (tick / 1e6).toFixed(0) + ' MB'")
+        self.root.x_range.start = 0
+
+    def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
+        """Show a run."""
+        names = [str(one["name"]) for one in picture.processes]
+        if list(self.root.y_range.factors) != names[::-1]:
+            self.root.y_range.factors = names[::-1]
+        self.source.data = {"worker": names, "bytes": [one["memory"] for one in picture.processes]}
+
+
+PANELS: dict[str, Callable[[View], Any]] = {
+    "score": ScorePanel,
+    "sizes": SizesPanel,
+    "sweeps": SweepsPanel,
+    "shares": SharesPanel,
+    "memory": MemoryPanel,
+}
+
+
+def _topic(course: Course, number: int) -> str:
+    words = " ".join(course.words.get(str(number), []))
+    text = f"{number} {words}".strip()
+    return text if len(text) <= LABEL else f"{text[: LABEL - 1]}…"
+
+
+def _figures(picture: Picture | None) -> str:
+    """Write the figures of a run as HTML."""
+    if picture is None:
+        return "<p>No run has been told of yet. This page shows fits as they come.</p>"
+    course, units = picture.course, HELD.get(str(picture.start.get("holds", "documents")), HELD["documents"])
+    event, left = course.event, course.left(picture.planned)
+    cells = {
+        "iteration": f"{course.iteration:,} of {picture.planned:,}",
+        "score": f"{course.curves['score'].last:.4f}" if "score" in course.curves else "",
+        "topics active": f"{event['active']:,}" if "active" in event else "",
+        f"{units[1]} a second": quantity(event["tokens_a_second"]) if "tokens_a_second" in event else "",
+        "elapsed": lasting(course.elapsed),
+        "left": "" if left is None or picture.ended else f"about {lasting(left)}",
+        "members": f"{len(picture.members_ended)} of {picture.restarts} at their end" if picture.restarts else "",
+        "state": f"ended ({picture.ended})" if picture.ended else "running",
+    }
+    shown = "".join(
+        f'<span style="display:inline-block;margin:2px 18px 2px 0"><small style="color:#555">{name}</small><br>'
+        f'<b id="collapsar-{name.replace(" ", "-")}">{escape(value)}</b></span>'
+        for name, value in cells.items()
+        if value
+    )
+    start = picture.start
+    sizes = ", ".join(f"{int(start.get(key, 0)):,} {unit}" for key, unit in zip(HELD["documents"], units, strict=True))
+    notices = "".join(f"<p>{escape(text)}</p>" for text in picture.notices)
+    return f"<div>{escape(picture.family)}: {escape(sizes)}</div><div>{shown}</div>{notices}"
+
+
+def _moving(picture: Picture | None) -> str:
+    """Write the topics that moved most, with their words, as HTML."""
+    if picture is None or not picture.course.event.get("moved"):
+        return ""
+    course = picture.course
+    lines = "".join(
+        f"<li>{'+' if change > 0 else '−'}{abs(change):.2%} &ensp;<b>{int(one)}</b> "
+        f"{escape(' '.join(course.words.get(str(int(one)), [])))}</li>"
+        for one, change in course.event["moved"]
+    )
+    memory = sum(one["memory"] for one in picture.processes)
+    held = f"<p>{len(picture.processes)} worker processes hold {size(memory)}.</p>" if memory else ""
+    return f"<b>Topics that move most</b><ul>{lines}</ul>{held}"
+
+
+def page(scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
+    """Make the page.
+
+    Parameters
+    ----------
+    scheduler : distributed.Scheduler
+        That has been told of runs.
+    extra : dict
+        What Dask's templates are filled with.
+    doc : bokeh.document.Document
+        To be filled.
+    """
+    view = View(scheduler)
+    panels = {name: make(view) for name, make in PANELS.items()}
+    select = Select(title="Run", options=[], name="run", sizing_mode="stretch_width", visible=False)
+    figures = Div(name="figures", sizing_mode="stretch_width")
+    topics = Div(name="topics", sizing_mode="stretch_width")
+    select.on_change("value", lambda _attr, _old, new: setattr(view, "chosen", new))
+
+    def update() -> None:
+        names = view.names()
+        if list(select.options) != names:
+            select.options, select.visible = names, bool(names)
+            if view.chosen not in names and names:
+                select.value = names[0]
+        picture = view.picture()
+        for div, text in ((figures, _figures(picture)), (topics, _moving(picture))):
+            if div.text != text:
+                div.text = text
+        for panel in panels.values():
+            panel.update()
+
+    update()
+    for name, panel in panels.items():
+        panel.root.name = name
+        doc.add_root(panel.root)
+    for root in (select, figures, topics):
+        doc.add_root(root)
+    doc.add_periodic_callback(update, EVERY)
+    doc.title, doc.theme = "Collapsar", BOKEH_THEME
+    doc.template = env.from_string(TEMPLATE)
+    doc.template_variables.update(extra, plots_of_runs=list(PANELS))
+
+
+def single(make: Callable[[View], Any], scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
+    """Make a page of one plot, for JupyterLab."""
+    panel = make(View(scheduler))
+    panel.root.sizing_mode = "stretch_both"
+    panel.update()
+    doc.add_root(panel.root)
+    doc.add_periodic_callback(panel.update, EVERY)
+    doc.theme = BOKEH_THEME
+    doc.template = env.get_template("simple.html")
+    doc.template_variables.update(extra)
+
+
+PAGES: dict[str, Callable[..., None]] = {
+    "/collapsar": page,
+    **{f"/individual-collapsar-{name}": partial(single, make) for name, make in PANELS.items()},
+}
