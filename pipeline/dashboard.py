@@ -90,7 +90,9 @@ def install(dask_scheduler: Any) -> None:
     # What is asked for the list of plots is the first application's, and what is in its navigation these variables.
     served[0]._applications.update(application._applications)
     variables["pages"].insert(0, "collapsar")
-    plots = [{"url": url.strip("/"), "name": url.strip("/").partition("-")[2].replace("-", " ").title()} for url in PAGES]
+    plots = [
+        {"url": url.strip("/"), "name": url.strip("/").partition("-")[2].replace("-", " ").title()} for url in PAGES
+    ]
     variables["plots"] += [plot for plot in plots if plot["name"]]
     variables["plots"].sort(key=lambda plot: str(plot["name"]))
 

@@ -14,13 +14,14 @@ from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 from collapsar.pipeline.dashboard import runs_of
 from collapsar.pipeline.picturing import HELD, Course, Picture
 from collapsar.pipeline.saying import lasting, quantity
-from collapsar.storage.sizes import size
 
 EVERY = 500  # milliseconds between two looks
-HEIGHT, TOPICS, LABEL = 260, 15, 40
+HEIGHT, TOPICS, LABEL = 280, 15, 44
+FEW, BAR = 6, 30  # workers of which each has a bar so high, in pixels
 SPENT = {"kernel": "#1f77b4", "reduce": "#2ca02c", "score": "#9467bd", "update": "#ff7f0e", "wait": "#bbbbbb"}
 TEMPLATE = """{% extends "base.html" %}
 {% block content %}
+{% from macros import embed %}
 <style>
   .content { overflow: auto !important; height: auto !important; }
   .collapsar { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 360px), 1fr)); gap: 12px;
@@ -31,7 +32,7 @@ TEMPLATE = """{% extends "base.html" %}
 <div class="collapsar">
   <div class="wide">{{ embed(roots.run) }}{{ embed(roots.figures) }}</div>
   {% for name in plots_of_runs %}<div>{{ embed(roots[name]) }}</div>{% endfor %}
-  <div class="wide">{{ embed(roots.topics) }}</div>
+  <div>{{ embed(roots.topics) }}</div>
 </div>
 {{ plot_script }}
 {% endblock %}
@@ -106,24 +107,29 @@ class ScorePanel(Panel):
 
 
 class SizesPanel(Panel):
-    """How large the largest topics are."""
+    """How large the largest topics are; their words lie over the bars, as a narrow window has no room beside them."""
 
     title = "Size of topics (share of the tokens)"
 
     def __init__(self, view: View) -> None:
         super().__init__(view, y_range=[])
-        self.source = ColumnDataSource({"topic": [], "share": []}, name="sizes")
-        self.root.hbar(y="topic", right="share", height=0.8, source=self.source)
+        self.source = ColumnDataSource({"topic": [], "share": [], "words": []}, name="sizes")
+        self.root.hbar(y="topic", right="share", height=0.9, source=self.source, color="#a6cbe8")
+        self.root.text(
+            x=0, y="topic", text="words", source=self.source, x_offset=4, text_baseline="middle", text_font_size="11px"
+        )
         self.root.xaxis.formatter = NumeralTickFormatter(format="0.[00]%")
+        self.root.xaxis.ticker.desired_num_ticks = 4
         self.root.x_range.start = 0
 
     def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
         """Show a run."""
         sizes = course.event.get("sizes", [])[:TOPICS]
-        named = [_topic(course, int(one)) for one, _ in sizes]
-        if list(self.root.y_range.factors) != named[::-1]:
-            self.root.y_range.factors = named[::-1]
-        self.source.data = {"topic": named, "share": [share for _, share in sizes]}
+        names = [str(int(one)) for one, _ in sizes]
+        if list(self.root.y_range.factors) != names[::-1]:
+            self.root.y_range.factors = names[::-1]
+        words = [_clipped(" ".join(course.words.get(name, []))) for name in names]
+        self.source.data = {"topic": names, "share": [share for _, share in sizes], "words": words}
 
 
 class SweepsPanel(Panel):
@@ -189,6 +195,7 @@ class MemoryPanel(Panel):
         self.source = ColumnDataSource({"worker": [], "bytes": []}, name="memory")
         self.root.hbar(y="worker", right="bytes", height=0.7, source=self.source)
         self.root.xaxis.formatter = CustomJSTickFormatter(code="return (tick / 1e6).toFixed(0) + ' MB'")
+        self.root.xaxis.ticker.desired_num_ticks = 4
         self.root.x_range.start = 0
 
     def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
@@ -196,6 +203,7 @@ class MemoryPanel(Panel):
         names = [str(one["name"]) for one in picture.processes]
         if list(self.root.y_range.factors) != names[::-1]:
             self.root.y_range.factors = names[::-1]
+            self.root.height = HEIGHT if len(names) > FEW else HEIGHT // 3 + BAR * len(names)
         self.source.data = {"worker": names, "bytes": [one["memory"] for one in picture.processes]}
 
 
@@ -208,9 +216,7 @@ PANELS: dict[str, Callable[[View], Any]] = {
 }
 
 
-def _topic(course: Course, number: int) -> str:
-    words = " ".join(course.words.get(str(number), []))
-    text = f"{number} {words}".strip()
+def _clipped(text: str) -> str:
     return text if len(text) <= LABEL else f"{text[: LABEL - 1]}…"
 
 
@@ -252,9 +258,7 @@ def _moving(picture: Picture | None) -> str:
         f"{escape(' '.join(course.words.get(str(int(one)), [])))}</li>"
         for one, change in course.event["moved"]
     )
-    memory = sum(one["memory"] for one in picture.processes)
-    held = f"<p>{len(picture.processes)} worker processes hold {size(memory)}.</p>" if memory else ""
-    return f"<b>Topics that move most</b><ul>{lines}</ul>{held}"
+    return f'<b>Topics that move most</b><ul style="padding-left:16px">{lines}</ul>'
 
 
 def page(scheduler: Any, extra: dict[str, Any], doc: Any) -> None:

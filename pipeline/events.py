@@ -52,8 +52,9 @@ def event_of(progress: Progress) -> dict[str, Any]:
         event["tokens"] = progress.tokens
         event["tokens_a_second"] = float(f"{progress.tokens / whole:.4g}")
     event.update(progress.topics)
+    seconds = {name: round(spent, 6) for name, spent in progress.seconds.items()}
     more = {"sweeps": progress.sweeps, "words": progress.words}
-    return {**event, "seconds": progress.seconds, **{name: value for name, value in more.items() if value}}
+    return {**event, "seconds": seconds, **{name: value for name, value in more.items() if value}}
 
 
 def first(name: str, **fields: Any) -> dict[str, Any]:

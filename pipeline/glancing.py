@@ -23,7 +23,8 @@ from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays
 from collapsar.workers.tasks import Block
 
-SIZES, MOVED, WORDS = 20, 5, 6  # topics whose sizes are told and that moved most, and words of each
+SIZES, MOVED = 20, 5  # topics whose sizes are told, and that moved most
+NAMED, WORDS = 40, 6  # topics whose words are looked for, besides those that moved, and words of each
 DIGITS, HELD = 5, 1e-6  # of shares that are told, and the share of the tokens from which on a topic counts as active
 FIRST, SECONDS = 2.0, 5.0  # before words are fetched for the first time, and between two times, at least
 COST, SHARE = 100.0, 0.02  # times that fetching took, and share of the run's time, that lie between at least
@@ -134,7 +135,7 @@ class Glance:
         self._vocabulary = vocabulary
         self._before: tuple[int, dict[int, float]] | None = None
         self._began = time.monotonic()
-        self._due = self._began + FIRST
+        self._due, self._cost = self._began + FIRST, 0.0
 
     def topics(self, problem: Problem, iteration: int, before: Arrays, after: Arrays) -> dict[str, Any]:
         """Say how large the topics are, and which moved most.
@@ -161,13 +162,33 @@ class Glance:
         now, active = sizes(problem.name, after)
         self._before = iteration, now
         moved = {one: now.get(one, 0.0) - old.get(one, 0.0) for one in {**now, **old}}
-        return {"active": active, "sizes": _listed(now, SIZES), "moved": _listed(moved, MOVED)}
+        return {"active": active, "sizes": _pairs(_listed(now, SIZES)), "moved": _pairs(_listed(moved, MOVED))}
 
-    def submit(self, problem: Problem, executor: Executor, state: State, topics: dict[str, Any]) -> list[Any]:
-        """Submit the search for the top words of the largest topics and of those that moved, where it is time to."""
-        if time.monotonic() < self._due or not topics:
+    def submit(
+        self, problem: Problem, executor: Executor, state: State, topics: dict[str, Any], *, last: bool
+    ) -> list[Any]:
+        """Submit the search for the top words of the largest topics and of those that moved, where it is time to.
+
+        Parameters
+        ----------
+        problem, executor, state
+            As the loop has them.
+        topics : dict
+            As `topics` gave them.
+        last : bool
+            Whether this is the last iteration, whose words are those that stay to be seen.
+
+        Returns
+        -------
+        list of futures
+            For `words`.
+        """
+        now = time.monotonic()
+        cheap = self._cost > 0.0 and COST * self._cost <= now - self._began
+        if not topics or (now < self._due and not (last and cheap)):
             return []
-        ids = list(dict.fromkeys(one for one, _ in [*topics["sizes"], *topics["moved"]]))
+        largest = [] if self._before is None else [one for one, _ in _listed(self._before[1], NAMED)]
+        ids = list(dict.fromkeys([*largest, *(one for one, _ in topics["moved"])]))
         homes = executor.homes
         return [
             executor.submit(
@@ -191,8 +212,8 @@ class Glance:
         """
         if not found:
             return {}
-        now, cost = time.monotonic(), sum(one.seconds for one in found)
-        self._due = now + max(SECONDS, COST * cost, SHARE * (now - self._began))
+        now, self._cost = time.monotonic(), sum(one.seconds for one in found)
+        self._due = now + max(SECONDS, COST * self._cost, SHARE * (now - self._began))
         words = np.concatenate([one.words for one in found], axis=1)
         values = np.concatenate([one.values for one in found], axis=1)
         told = {}
@@ -203,7 +224,11 @@ class Glance:
         return told
 
 
-def _listed(shares: dict[int, float], count: int) -> list[list[float]]:
+def _listed(shares: dict[int, float], count: int) -> list[tuple[int, float]]:
     """List the largest, rounded; those that round to nothing are left out."""
     order = sorted(shares, key=lambda one: (-abs(shares[one]), one))[:count]
-    return [[one, round(shares[one], DIGITS)] for one in order if round(abs(shares[one]), DIGITS) > 0.0]
+    return [(one, round(shares[one], DIGITS)) for one in order if round(abs(shares[one]), DIGITS) > 0.0]
+
+
+def _pairs(listed: Sequence[tuple[int, float]]) -> list[list[float]]:
+    return [list(pair) for pair in listed]  # as JSON has them

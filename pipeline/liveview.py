@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
+import threading
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -28,11 +27,12 @@ class LiveView:
         Of a terminal.
     picture : Picture
         Kept up to date by whoever hears of the run.
+    lock : threading.Lock
+        Held by who changes the picture.
     """
 
-    def __init__(self, console: Console, picture: Picture) -> None:
-        self._console, self._picture = console, picture
-        self._began = time.monotonic()
+    def __init__(self, console: Console, picture: Picture, lock: threading.Lock) -> None:
+        self._console, self._picture, self._lock = console, picture, lock
         self._live = Live(
             console=console, get_renderable=self._draw, refresh_per_second=A_SECOND, redirect_stdout=False
         )
@@ -43,7 +43,8 @@ class LiveView:
         self._live.stop()
 
     def _draw(self) -> RenderableType:
-        return drawn(self._picture, self._console.width, ascii_only=self._console.options.ascii_only)
+        with self._lock:
+            return drawn(self._picture, self._console.width, ascii_only=self._console.options.ascii_only)
 
 
 def drawn(picture: Picture, width: int, *, ascii_only: bool = False) -> RenderableType:
@@ -91,7 +92,8 @@ def _text(text: str) -> Text:
 def _bar(picture: Picture, course: Course, width: int) -> RenderableType:
     """Draw how far it is."""
     whole = max(picture.planned * max(picture.restarts, 1), 1)
-    made = sum(picture.planned if one.ended else one.iteration for one in picture.courses.values())
+    done = ("iterations", "tolerance") if picture.restarts else ()  # of members that ended before, nothing is left
+    made = sum(picture.planned if one.ended in done else one.iteration for one in picture.courses.values())
     left = course.left(picture.planned)
     row = Table.grid(padding=(0, 1, 0, 0))
     times = f"{lasting(course.elapsed)}" + (f", {lasting(left)} left" if left else "")
@@ -113,7 +115,9 @@ def _figures(picture: Picture, course: Course, width: int, *, ascii_only: bool) 
     if "tokens_a_second" in event:
         spent = event["seconds"]
         whole = sum(spent.values()) or 1.0
-        shares = ", ".join(f"{name} {spent[name] / whole:.0%}" for name in ("kernel", "reduce", "wait") if name in spent)
+        shares = ", ".join(
+            f"{name} {spent[name] / whole:.0%}" for name in ("kernel", "reduce", "wait") if name in spent
+        )
         found.append(("speed", f"{quantity(event['tokens_a_second'])} {units[1]}/s  ({shares})"))
     if "active" in event:
         found.append(("topics", f"{event['active']:,} active"))

@@ -160,7 +160,7 @@ class Loop:
         # The next sweeps go out before the score has come in, so that no worker waits for the driver.
         if state.iteration < self.limits.sweeps:
             self._ahead = submit_round(self.problem, self.executor, state)
-        words = self.submit_words(state, progress)
+        words = self.submit_words(state, progress, last=state.iteration >= self.limits.sweeps)
         found = self.executor.collect([*scoring, *words])
         progress = self.scored(progress, found[: len(scoring)], again=again, words=found[len(scoring) :])
         if progress.score is None and self._settled(state, progress):
@@ -186,22 +186,20 @@ class Loop:
     def _submit_scores(self, state: State) -> list[Any]:
         return submit_scores(self.problem, self.executor, state) if _due(state.iteration, self.limits) else []
 
-    def submit_words(self, state: State, progress: Progress) -> list[Any]:
+    def submit_words(self, state: State, progress: Progress, *, last: bool) -> list[Any]:
         """Submit the search for topics' words, where it is time to."""
         if self.glance is None:
             return []
-        return self.glance.submit(self.problem, self.executor, state, progress.topics)
+        return self.glance.submit(self.problem, self.executor, state, progress.topics, last=last)
 
-    def told(
-        self, state: State, before: Arrays, told: Delta, figures: dict[str, float], updating: float
-    ) -> Progress:
+    def told(self, state: State, before: Arrays, told: Delta, figures: dict[str, float], updating: float) -> Progress:
         """Return what an iteration told, before it is scored; `before` are the globals that it began from."""
         now, iteration = time.perf_counter(), state.iteration
         seconds = shares(told, self.executor.workers, 0.0, updating, 0.0)
         tokens = told.number("tokens")
         moved = told.number(self.problem.family.CHANGE) / max(tokens, 1.0) if iteration else None
         topics = {} if self.glance is None else self.glance.topics(self.problem, iteration, before, state.globals)
-        more = {"tokens": tokens * self.problem.local_sweeps, "sweeps": sweep_times(told), "topics": topics}
+        more: dict[str, Any] = {"tokens": tokens * self.problem.local_sweeps, "sweeps": sweep_times(told), "topics": topics}
         return Progress(iteration, now - self._began, moved, None, figures, seconds, **more)
 
     def scored(
@@ -276,7 +274,7 @@ def sweep_times(told: Delta) -> dict[str, Any]:
     slowest = sorted(named, key=lambda name: -named[name])[:SLOWEST]
     return {
         "shards": len(named),
-        "total": math.fsum(named.values()),
+        "total": round(math.fsum(named.values()), 6),
         "quartiles": [round(float(one), 6) for one in quartiles],
         "slowest": [[int(name.removeprefix(tasks.SHARD)), round(named[name], 6)] for name in slowest],
     }

@@ -174,7 +174,8 @@ class Picture:
 
     def _member(self, event: dict[str, Any]) -> None:
         self.members_ended.add(event["member"])
-        self.courses.setdefault(event["member"], Course()).ended = event["reason"]
+        course = self.courses.setdefault(event["member"], Course())
+        course.iteration, course.ended = event["iteration"], event["reason"]
 
     def _notice(self, event: dict[str, Any]) -> None:
         self.notices.append(f"{_named(event)}{event['text']}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -61,18 +62,23 @@ class RunView:
     stream : file, optional
         Where to write; standard error by default. If it is a terminal, a live view is drawn, else a line every two
         seconds.
+    behind : bool, optional
+        Whether events come some time after they were told, many at once: lines are then written by `pause` alone.
     """
 
-    def __init__(self, stream: IO[str] | None = None) -> None:
-        self._stream = stream or sys.stderr
+    def __init__(self, stream: IO[str] | None = None, *, behind: bool = False) -> None:
+        self._stream, self._behind = stream or sys.stderr, behind
         self._console = console_of(self._stream)
         self._picture = Picture()
+        self._lock = threading.Lock()  # a thread draws
         self._live: Any = None
         self._last = 0.0
+        self._unsaid: dict[str, Any] | None = None
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Show an event, if it is one to show."""
-        self._picture.add(event)
+        with self._lock:
+            self._picture.add(event)
         handler = getattr(self, f"_{event['event']}", None)
         if handler is not None:
             handler(event)
@@ -95,17 +101,29 @@ class RunView:
         if is_live(self._stream):
             from collapsar.pipeline.liveview import LiveView  # nobody else needs rich's tables
 
-            self._live = self._live or LiveView(self._console, self._picture)
+            self._live = self._live or LiveView(self._console, self._picture, self._lock)
 
     def _iteration(self, event: dict[str, Any]) -> None:
         if self._live is not None:
             return
         now, planned = time.monotonic(), self._picture.planned
         alone = not ("member" in event and self._picture.restarts)
-        if now - self._last >= PLAIN_SECONDS or (alone and event["iteration"] in (1, planned)):
-            self._last = now
-            text = f"iteration {event['iteration']}/{planned}  {event['elapsed']:.1f} s  {_figures(event)}{self._pace()}"
-            self._print(text if alone else f"{_named(event)}{text}")
+        ends = alone and event["iteration"] in (1, planned)
+        self._unsaid = event
+        if not self._behind and (now - self._last >= PLAIN_SECONDS or ends):
+            self._say(event)
+
+    def pause(self) -> None:
+        """Say how far it is, if there is something new to say; no event is at hand now."""
+        if self._unsaid is not None and self._live is None and time.monotonic() - self._last >= PLAIN_SECONDS:
+            self._say(self._unsaid)
+
+    def _say(self, event: dict[str, Any]) -> None:
+        """Write a line of an iteration."""
+        self._last, self._unsaid = time.monotonic(), None
+        planned, alone = self._picture.planned, not ("member" in event and self._picture.restarts)
+        text = f"iteration {event['iteration']}/{planned}  {event['elapsed']:.1f} s  {_figures(event)}{self._pace()}"
+        self._print(text if alone else f"{_named(event)}{text}")
 
     def _pace(self) -> str:
         """Say how fast it goes, and how long it may take yet."""
@@ -125,6 +143,10 @@ class RunView:
     def _notice(self, event: dict[str, Any]) -> None:
         self._print(f"{_named(event)}{event['text']}")
 
+    def notice(self, text: str) -> None:
+        """Say something that is no event of the run."""
+        self._print(text)
+
     def _keeping(self, event: dict[str, Any]) -> None:
         self.close()
         self._print(f"{_named(event)}keeping iteration {event['iteration']}; interrupt again to stop at once")
@@ -135,6 +157,8 @@ class RunView:
     def _end(self, event: dict[str, Any]) -> None:
         if "member" in event and self._picture.restarts:
             return
+        if self._unsaid is not None and self._live is None and self._behind:
+            self._say(self._unsaid)
         self.close()
         if "members" in event:
             text = f"{event['ended']} of {counted(event['members'], 'member')} at their end ({event['reason']})"
@@ -148,6 +172,27 @@ class RunView:
         if self._live is not None:
             self._live.close()
             self._live = None
+
+
+def shown(events: Sequence[dict[str, Any]], state: str, stream: IO[str]) -> None:
+    """Show how a run stands.
+
+    Parameters
+    ----------
+    events : sequence of dict
+        All that it has told.
+    state : str
+        In a few words.
+    stream : file
+        Where to write.
+    """
+    from collapsar.pipeline.liveview import drawn
+
+    picture, console = Picture(), console_of(stream)
+    for event in events:
+        picture.add(event)
+    console.print(drawn(picture, console.width, ascii_only=console.options.ascii_only))
+    console.print(plain(state), markup=False)
 
 
 @contextmanager

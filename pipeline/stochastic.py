@@ -118,7 +118,7 @@ class StochasticLoop(Loop):
             state = settled(self.problem, self.executor, state)
             scores = self.executor.collect(submit_scores(self.problem, self.executor, state))
             self.keeper.hold(Kept(state, progress, self.previous))
-        asked = self.submit_words(state, progress)
+        asked = self.submit_words(state, progress, last=state.iteration == self._last)
         words = self.executor.collect(asked) if asked else []
         self.state = state
         return self.scored(progress, scores, again=again, words=words)
