@@ -113,8 +113,8 @@ class DaskExecutor:
         if self._asked is None or self._asked.done():
             with contextlib.suppress(Exception):  # a scheduler that does not answer is met elsewhere
                 if self._asked is not None:
-                    self._active = [Activity(*one) for one in self._asked.result()]
-                self._asked = self._ask(self._client.run_on_scheduler(_activity, asynchronous=True))
+                    self._active = self._asked.result()
+                self._asked = self._ask(_activity(self._client.scheduler))
         return self._active
 
     def tell(self, message: dict[str, Any]) -> None:
@@ -290,12 +290,14 @@ def _signs(dask_scheduler: Any) -> tuple[int, dict[str, tuple[float, float, bool
     return dask_scheduler.transition_counter, found, len(getattr(dask_scheduler, "unrunnable", ()))
 
 
-def _activity(dask_scheduler: Any) -> list[tuple[str, int, tuple[str, ...]]]:
-    """Return each worker's address, the bytes of its process, and the first of its tasks; Dask hands us it."""
+async def _activity(scheduler: Any) -> list[Activity]:
+    """Ask for each worker's address, the bytes of its process, and the first of its tasks."""
+    identity, processing = await scheduler.identity(n_workers=-1), await scheduler.processing(workers=None)
     found = []
-    for address, worker in sorted(dask_scheduler.workers.items()):
-        tasks = [str(task.key).rsplit("-", 2)[0] for task in list(worker.processing)[: worker.nthreads]]
-        found.append((address.rpartition("//")[2], int((worker.metrics or {}).get("memory", 0)), tuple(tasks)))
+    for address, worker in sorted(identity["workers"].items()):
+        tasks = [str(key).rsplit("-", 2)[0] for key in processing.get(address, ())[: int(worker["nthreads"])]]
+        memory = int((worker.get("metrics") or {}).get("memory", 0))
+        found.append(Activity(address.rpartition("//")[2], memory, tuple(tasks)))
     return found
 
 

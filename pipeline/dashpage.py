@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
 from typing import Any
 
-from bokeh.models import ColumnDataSource, CustomJSTickFormatter, Div, NumeralTickFormatter, Select
+from bokeh.models import (
+    ColumnDataSource,
+    CustomJSTickFormatter,
+    Div,
+    FactorRange,
+    NumeralTickFormatter,
+    Range1d,
+    Select,
+)
 from bokeh.plotting import figure
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
@@ -65,13 +73,15 @@ class Panel:
 
     def __init__(self, view: View, **options: Any) -> None:
         self.view = view
+        # Ranges are set by hand: Bokeh complains in the console about those that it finds no data for.
+        ranges = {"x_range": Range1d(0.0, 1.0), "y_range": Range1d(0.0, 1.0), **options}
         self.root = figure(
             title=self.title,
             height=HEIGHT,
             sizing_mode="stretch_width",
             toolbar_location=None,
             tools="",
-            **options,
+            **ranges,
         )
         self.root.min_border_right = 16
 
@@ -85,6 +95,17 @@ class Panel:
         """Show a run."""
 
 
+def _span(over: Range1d, values: Sequence[float], *, zero: bool = False, margin: float = 0.05) -> None:
+    """Let a range hold all values, with a margin, from zero on if asked for."""
+    if not values:
+        return
+    low, high = 0.0 if zero else min(values), max(values)
+    room = (high - low or abs(high) or 1.0) * margin
+    start, end = (0.0 if zero else low - room), high + room
+    if (over.start, over.end) != (start, end):
+        over.update(start=start, end=end)
+
+
 class ScorePanel(Panel):
     """The held-out score or, where nothing is held out, the objective, by iteration."""
 
@@ -92,7 +113,7 @@ class ScorePanel(Panel):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        self.source = ColumnDataSource({"iteration": [], "value": []}, name="score")
+        self.source = ColumnDataSource({"iteration": [], "value": []}, name="score-data")
         self.root.line("iteration", "value", source=self.source, line_width=2)
         self.root.scatter("iteration", "value", source=self.source, size=4)
         self.root.xaxis.axis_label = "iteration"
@@ -103,7 +124,10 @@ class ScorePanel(Panel):
         points = course.curves[name].points if name in course.curves else []
         unit = "nats a held-out token" if name == "score" else "objective, nats"
         self.root.title.text = f"{name.title()} over iterations ({unit})"
-        self.source.data = {"iteration": [at for at, _ in points], "value": [value for _, value in points]}
+        data = {"iteration": [at for at, _ in points], "value": [value for _, value in points]}
+        _span(self.root.x_range, data["iteration"])
+        _span(self.root.y_range, data["value"])
+        self.source.data = data
 
 
 class SizesPanel(Panel):
@@ -112,15 +136,14 @@ class SizesPanel(Panel):
     title = "Size of topics (share of the tokens)"
 
     def __init__(self, view: View) -> None:
-        super().__init__(view, y_range=[])
-        self.source = ColumnDataSource({"topic": [], "share": [], "words": []}, name="sizes")
+        super().__init__(view, y_range=FactorRange(factors=[""]))
+        self.source = ColumnDataSource({"topic": [], "share": [], "words": []}, name="sizes-data")
         self.root.hbar(y="topic", right="share", height=0.9, source=self.source, color="#a6cbe8")
         self.root.text(
             x=0, y="topic", text="words", source=self.source, x_offset=4, text_baseline="middle", text_font_size="11px"
         )
         self.root.xaxis.formatter = NumeralTickFormatter(format="0.[00]%")
         self.root.xaxis.ticker.desired_num_ticks = 4
-        self.root.x_range.start = 0
 
     def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
         """Show a run."""
@@ -128,6 +151,7 @@ class SizesPanel(Panel):
         names = [str(int(one)) for one, _ in sizes]
         if list(self.root.y_range.factors) != names[::-1]:
             self.root.y_range.factors = names[::-1]
+        _span(self.root.x_range, [share for _, share in sizes], zero=True)
         words = [_clipped(" ".join(course.words.get(name, []))) for name in names]
         self.source.data = {"topic": names, "share": [share for _, share in sizes], "words": words}
 
@@ -140,12 +164,11 @@ class SweepsPanel(Panel):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         names = ("iteration", "least", "low", "half", "high", "most")
-        self.source = ColumnDataSource({name: [] for name in names}, name="sweeps")
+        self.source = ColumnDataSource({name: [] for name in names}, name="sweeps-data")
         self.root.varea("iteration", "least", "most", source=self.source, fill_alpha=0.2)
         self.root.varea("iteration", "low", "high", source=self.source, fill_alpha=0.3)
         self.root.line("iteration", "half", source=self.source, line_width=2)
         self.root.xaxis.axis_label = "iteration"
-        self.root.y_range.start = 0
 
     def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
         """Show a run."""
@@ -153,6 +176,8 @@ class SweepsPanel(Panel):
         data = {"iteration": [at for at, _ in points]}
         for place, name in enumerate(("least", "low", "half", "high", "most")):
             data[name] = [values[place] for _, values in points]
+        _span(self.root.x_range, data["iteration"])
+        _span(self.root.y_range, data["most"], zero=True)
         self.source.data = data
 
 
@@ -162,8 +187,8 @@ class SharesPanel(Panel):
     title = "Where a worker's time goes"
 
     def __init__(self, view: View) -> None:
-        super().__init__(view, y_range=(0, 1))
-        self.source = ColumnDataSource({"iteration": [], **{name: [] for name in SPENT}}, name="shares")
+        super().__init__(view)
+        self.source = ColumnDataSource({"iteration": [], **{name: [] for name in SPENT}}, name="shares-data")
         self.root.varea_stack(
             list(SPENT), x="iteration", color=list(SPENT.values()), legend_label=list(SPENT), source=self.source
         )
@@ -182,6 +207,7 @@ class SharesPanel(Panel):
             whole = sum(seconds.values()) or 1.0
             for name in SPENT:
                 data[name].append(seconds.get(name, 0.0) / whole)
+        _span(self.root.x_range, data["iteration"])
         self.source.data = data
 
 
@@ -191,12 +217,11 @@ class MemoryPanel(Panel):
     title = "Memory a worker"
 
     def __init__(self, view: View) -> None:
-        super().__init__(view, y_range=[])
-        self.source = ColumnDataSource({"worker": [], "bytes": []}, name="memory")
+        super().__init__(view, y_range=FactorRange(factors=[""]))
+        self.source = ColumnDataSource({"worker": [], "bytes": []}, name="memory-data")
         self.root.hbar(y="worker", right="bytes", height=0.7, source=self.source)
         self.root.xaxis.formatter = CustomJSTickFormatter(code="return (tick / 1e6).toFixed(0) + ' MB'")
         self.root.xaxis.ticker.desired_num_ticks = 4
-        self.root.x_range.start = 0
 
     def show(self, picture: Picture, course: Course) -> None:  # noqa: ARG002
         """Show a run."""
@@ -204,7 +229,9 @@ class MemoryPanel(Panel):
         if list(self.root.y_range.factors) != names[::-1]:
             self.root.y_range.factors = names[::-1]
             self.root.height = HEIGHT if len(names) > FEW else HEIGHT // 3 + BAR * len(names)
-        self.source.data = {"worker": names, "bytes": [one["memory"] for one in picture.processes]}
+        held = [one["memory"] for one in picture.processes]
+        _span(self.root.x_range, held, zero=True)
+        self.source.data = {"worker": names, "bytes": held}
 
 
 PANELS: dict[str, Callable[[View], Any]] = {

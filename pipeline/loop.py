@@ -199,7 +199,8 @@ class Loop:
         tokens = told.number("tokens")
         moved = told.number(self.problem.family.CHANGE) / max(tokens, 1.0) if iteration else None
         topics = {} if self.glance is None else self.glance.topics(self.problem, iteration, before, state.globals)
-        more: dict[str, Any] = {"tokens": tokens * self.problem.local_sweeps, "sweeps": sweep_times(told), "topics": topics}
+        more: dict[str, Any] = {"sweeps": sweep_times(told), "topics": topics}
+        more["tokens"] = tokens * self.problem.local_sweeps
         return Progress(iteration, now - self._began, moved, None, figures, seconds, **more)
 
     def scored(
