@@ -26,12 +26,18 @@ class Feed:
         The run's folder, by which its messages are known.
     before : callable
         Gives the events of a run that is taken up again.
+    every : float, optional
+        Seconds between two iterations that are sent.
     """
 
     def __init__(
-        self, tell: Callable[[dict[str, Any]], None], run: str, before: Callable[[], list[dict[str, Any]]]
+        self,
+        tell: Callable[[dict[str, Any]], None],
+        run: str,
+        before: Callable[[], list[dict[str, Any]]],
+        every: float = SECONDS,
     ) -> None:
-        self._tell, self._run, self._before = tell, run, before
+        self._tell, self._run, self._before, self._every = tell, run, before, every
         self._totals: dict[int | None, dict[str, float]] = {}
         self._last: dict[int | None, dict[str, Any]] = {}
         self._sent: dict[int | None, float] = {}
@@ -62,11 +68,12 @@ class Feed:
         kept = self._last.get(member, {})
         rare: dict[str, Any] = {name: kept[name] for name in ("words", "processes") if name in kept}
         self._last[member] = {**rare, **event}
-        if time.monotonic() - self._sent.get(member, 0.0) >= SECONDS:
+        if time.monotonic() - self._sent.get(member, 0.0) >= self._every:
             self._send(self._last[member])
 
     def _send(self, event: dict[str, Any]) -> None:
         member = event.get("member")
-        self._sent[member] = time.monotonic()
-        self._last.pop(member, None)
+        if event["event"] == "iteration":
+            self._sent[member] = time.monotonic()
+            self._last.pop(member, None)
         self._tell({"run": self._run, "event": event, "totals": self._totals.get(member, {})})
