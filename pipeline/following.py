@@ -101,6 +101,11 @@ class Following:
     def begun(self) -> bool:
         """Say whether there is a run.
 
+        Returns
+        -------
+        bool
+            Whether it has its record.
+
         Raises
         ------
         AbsentError

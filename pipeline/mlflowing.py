@@ -8,6 +8,7 @@ if it lies in a local folder. An ensemble is a run, its members are runs below i
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import time
 from pathlib import Path
@@ -42,7 +43,7 @@ class MLflow:
     def __init__(self, run: str | None = None, *, artifacts: bool = True) -> None:
         try:
             tracking = importlib.import_module("mlflow.tracking")
-            self._mlflow = importlib.import_module("mlflow")
+            self._entities: Any = importlib.import_module("mlflow.entities")
         except ImportError as error:
             raise OptionError(f"MLflow is not installed ({error}); try `pip install 'collapsar[mlflow]'`") from None
         self._client: Any = tracking.MlflowClient()
@@ -74,7 +75,8 @@ class MLflow:
         if member is not None and None in self._runs:
             tags["mlflow.parentRunId"] = self._runs[None]
         experiment = self._experiment()
-        name = None if self._folder is None else Path(self._folder).name + ("" if member is None else f"/{member:03d}")
+        name = os.environ.get("MLFLOW_RUN_NAME") or (None if self._folder is None else Path(self._folder).name)
+        name = name if member is None or name is None else f"{name}/{member:03d}"
         made = self._client.create_run(experiment, tags=tags, run_name=name)
         self._runs[member] = made.info.run_id
         for key, value in {**self._asked(), **event}.items():
@@ -82,9 +84,12 @@ class MLflow:
                 self._client.log_param(made.info.run_id, key, str(value)[:PARAMETER])
 
     def _experiment(self) -> str:
-        """Return the experiment that MLflow's settings name, made if it is not there."""
-        fluent = importlib.import_module("mlflow.tracking.fluent")
-        return str(fluent._get_experiment_id())
+        """Return the experiment that the environment names, made if it is not there; else MLflow's own default."""
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
+        if name is None:
+            return os.environ.get("MLFLOW_EXPERIMENT_ID", "0")
+        found = self._client.get_experiment_by_name(name)
+        return str(self._client.create_experiment(name) if found is None else found.experiment_id)
 
     def _asked(self) -> dict[str, Any]:
         """Return the options of the run, as its record has them."""
@@ -98,11 +103,11 @@ class MLflow:
         event = self._pending.pop(member, None)
         if event is None:
             return
-        entity, stamp = importlib.import_module("mlflow.entities"), int(time.time() * 1000)
+        stamp = int(time.time() * 1000)
         figures = {name: value for name, value in event.items() if name not in SKIPPED}
         figures.update({f"seconds_{name}": value for name, value in event.get("seconds", {}).items()})
         metrics = [
-            entity.Metric(name, float(value), stamp, int(event["iteration"]))
+            self._entities.Metric(name, float(value), stamp, int(event["iteration"]))
             for name, value in figures.items()
             if isinstance(value, (int, float)) and not isinstance(value, bool)
         ]

@@ -88,6 +88,12 @@ class Client:
         self.runs, self.metrics, self.artifacts = {}, [], []
         Client.made.append(self)
 
+    def get_experiment_by_name(self, name):
+        return None
+
+    def create_experiment(self, name):
+        return f"of {name}"
+
     def create_run(self, experiment, tags, run_name):
         name = f"id-{len(self.runs)}"
         self.runs[name] = {"experiment": experiment, "tags": dict(tags), "name": run_name, "parameters": {}}
@@ -117,10 +123,10 @@ class Client:
 def mlflow(monkeypatch):
     """A stand-in for MLflow."""
     Client.made.clear()
-    fluent = types.SimpleNamespace(_get_experiment_id=lambda: "7")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "topics")
     entities = types.SimpleNamespace(Metric=lambda key, value, timestamp, step: (key, value, step))
     modules = {"mlflow": types.ModuleType("mlflow"), "mlflow.entities": entities}
-    modules.update({"mlflow.tracking": types.SimpleNamespace(MlflowClient=Client), "mlflow.tracking.fluent": fluent})
+    modules["mlflow.tracking"] = types.SimpleNamespace(MlflowClient=Client)
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr("collapsar.pipeline.mlflowing.EVERY", 0.0)
@@ -135,6 +141,7 @@ def test_mlflow__gets_parameters_metrics_and_the_model(here, small, mlflow, rest
     assert [run["name"] for run in client.runs.values()] == ["run", "run/000", "run/001"][: restarts + 1]
     assert all(run["status"] == "FINISHED" for run in client.runs.values())
     assert all(run["parameters"]["family"] == "lda" for run in client.runs.values())
+    assert client.runs["id-0"]["experiment"] == "of topics"
     assert client.runs["id-0"]["parameters"]["topics"] == "3"
     assert client.runs["id-0"]["parameters"]["seed"] == "0"
     of_member = "id-1" if restarts else "id-0"
