@@ -27,7 +27,7 @@ SIZES, MOVED = 20, 5  # topics whose sizes are told, and that moved most
 NAMED, WORDS = 40, 6  # topics whose words are looked for, besides those that moved, and words of each
 DIGITS, HELD = 5, 1e-6  # of shares that are told, and the share of the tokens from which on a topic counts as active
 FIRST, SECONDS = 2.0, 5.0  # before words are fetched for the first time, and between two times, at least
-COST, SHARE = 100.0, 0.02  # times that fetching took, and share of the run's time, that lie between at least
+COST, SHARE = 200.0, 0.02  # times that fetching took, and share of the run's time, that lie between at least
 PIECE = 1 << 20  # cells of a block that are looked at together
 
 

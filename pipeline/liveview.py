@@ -14,12 +14,12 @@ from collapsar.pipeline.picturing import HELD, Course, Picture
 from collapsar.pipeline.saying import lasting, quantity, sparkline
 from collapsar.storage.sizes import size
 
-A_SECOND = 2  # times that it is drawn
+A_SECOND = 1  # times that it is drawn: a drawing takes 5 ms
 SPARK, BAR, WORKERS = 40, 40, 6
 
 
 class LiveView:
-    """Draws what is known of a run, twice a second.
+    """Draws what is known of a run, once a second.
 
     Parameters
     ----------
