@@ -54,7 +54,11 @@ def test_words__are_looked_for_rarely(small, tmp_path, monkeypatch):
 
     options = {"family": "lda", "topics": 3, "iterations": 30, "scheduler": "serial"}
     fit(small[0], tmp_path / "run", sinks=[later], **options)
-    told = [event["iteration"] for event in Run(tmp_path / "run").events() if "words" in event]
+    told = [
+        event["iteration"]
+        for event in Run(tmp_path / "run").events()
+        if event["event"] == "iteration" and "words" in event
+    ]
     assert told[0] <= 3
     assert all(after - before >= glancing.SECONDS for before, after in zip(told[:-1], told[1:-1], strict=False))
     assert told[-1] == 30  # the last ones stay to be seen
