@@ -18,7 +18,8 @@ import dask
 import distributed
 from dask.system import CPU_COUNT
 
-from collapsar.pipeline.executor import PATIENCE, TLS, Executor, Halt
+from collapsar.pipeline.dashboard import TOPIC, install
+from collapsar.pipeline.executor import PATIENCE, TLS, Activity, Executor, Halt
 from collapsar.pipeline.preload import PROMPT
 from collapsar.pipeline.watching import Watch, WorkerSign
 from collapsar.storage.errors import ClusterError, ClusterGoneError, CollapsarError, OptionError
@@ -69,6 +70,9 @@ class DaskExecutor:
         self._losses, self._seen = 0, threading.local()  # how often work was lost, and as far as a thread knows
         self._addresses: list[str] = []
         self._slots, self._memory = 0, 0.0
+        self._asked: Any = None  # what goes on in the workers
+        self._active: list[Activity] = []
+        self._page_of: Any = None  # the client whose scheduler has our page
         self._look()
 
     def _look(self) -> None:
@@ -103,6 +107,26 @@ class DaskExecutor:
     def moved(self) -> int:
         """Bytes that workers have sent one another so far; of those that are still there."""
         return sum(self.everywhere(_sent))
+
+    def activity(self) -> list[Activity]:
+        """Say what goes on in each worker process, as the scheduler said last; it is asked again meanwhile."""
+        if self._asked is None or self._asked.done():
+            with contextlib.suppress(Exception):  # a scheduler that does not answer is met elsewhere
+                if self._asked is not None:
+                    self._active = self._asked.result()
+                self._asked = self._ask(_activity(self._client.scheduler))
+        return self._active
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Show a message about a run on the dashboard's page, which is made where there is none yet."""
+        try:
+            if self._page_of is not self._client:
+                self._page_of = self._client
+                asked = self._ask(self._client.run_on_scheduler(install, asynchronous=True))
+                asked.result(timeout=LOOK)
+            self._ask(self._client.scheduler.log_event(topic=TOPIC, msg=message))
+        except Exception as error:  # whatever it is, a page is not worth a run
+            self._watch.notice(f"the dashboard shows nothing of the run ({_first_line(error)})")
 
     def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:
         """Submit a task; `home` is kept softly, so that a lost worker is no deadlock."""
@@ -264,6 +288,17 @@ def _signs(dask_scheduler: Any) -> tuple[int, dict[str, tuple[float, float, bool
         processor = float((worker.metrics or {}).get("cpu", 0.0))
         found[address] = (max(now - worker.last_seen, 0.0), processor, worker.status.name == "paused", tasks)
     return dask_scheduler.transition_counter, found, len(getattr(dask_scheduler, "unrunnable", ()))
+
+
+async def _activity(scheduler: Any) -> list[Activity]:
+    """Ask for each worker's address, the bytes of its process, and the first of its tasks."""
+    identity, processing = await scheduler.identity(n_workers=-1), await scheduler.processing(workers=None)
+    found = []
+    for address, worker in sorted(identity["workers"].items()):
+        tasks = [str(key).rsplit("-", 2)[0] for key in processing.get(address, ())[: int(worker["nthreads"])]]
+        memory = int((worker.get("metrics") or {}).get("memory", 0))
+        found.append(Activity(address.rpartition("//")[2], memory, tuple(tasks)))
+    return found
 
 
 async def _remove(address: str, dask_scheduler: Any) -> None:

@@ -215,7 +215,8 @@ class Ensemble:
             owned = _both(self._owned, lock)
             running = Running(request, teller, resumed=resumed, every=self._every, owned=owned, alone=False)
             manifest = request.corpus.manifest
-            sizes = {"documents": manifest.documents, "tokens": manifest.tokens, "words": manifest.vocabulary.words}
+            counts = {"documents": manifest.documents, "tokens": manifest.tokens, "words": manifest.vocabulary.words}
+            sizes: dict[str, Any] = {**counts, "holds": manifest.holds}
             shards = len(manifest.shards)
             iterations = request.limits.planned(shards)
             begins = first("begin", family=request.family, **sizes, shards=shards, iterations=iterations)

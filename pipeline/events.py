@@ -46,7 +46,15 @@ def event_of(progress: Progress) -> dict[str, Any]:
         event["score"] = progress.score
     if progress.change is not None:
         event["change"] = progress.change
-    return {**event, **progress.figures, "seconds": progress.seconds}
+    event.update(progress.figures)
+    whole = sum(progress.seconds.values())
+    if progress.iteration and progress.tokens and whole > 0.0:
+        event["tokens"] = progress.tokens
+        event["tokens_a_second"] = float(f"{progress.tokens / whole:.4g}")
+    event.update(progress.topics)
+    seconds = {name: round(spent, 6) for name, spent in progress.seconds.items()}
+    more = {"sweeps": progress.sweeps, "words": progress.words}
+    return {**event, "seconds": seconds, **{name: value for name, value in more.items() if value}}
 
 
 def first(name: str, **fields: Any) -> dict[str, Any]:

@@ -9,10 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import psutil
+
 from collapsar.storage.errors import AbsentError, ClusterError, OptionError
 
 PATIENCE = 300.0  # seconds without a sign of life after which a worker, or a cluster without workers, is given up
 SCHEDULERS = "threads, local, serial or an address such as tcp://host:8786"
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What goes on in a worker process: its name, the bytes that it holds, and the tasks that it is at."""
+
+    name: str
+    memory: int
+    doing: tuple[str, ...]
 
 
 class Executor(Protocol):
@@ -42,6 +53,12 @@ class Executor(Protocol):
 
     def moved(self) -> int:
         """Bytes that have moved between places so far."""
+
+    def activity(self) -> list[Activity]:
+        """Say what goes on in each worker process, as far as that is known without waiting."""
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Show a message about a run on the page of `dashboard`, where there is one; nothing is waited for."""
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once in each worker process there is, and wait."""
@@ -140,6 +157,13 @@ class SerialExecutor:
     def moved(self) -> int:
         """Nothing moves."""
         return 0
+
+    def activity(self) -> list[Activity]:
+        """Say what this process holds."""
+        return [Activity("driver", psutil.Process().memory_info().rss, ())]
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """There is no page."""
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once."""

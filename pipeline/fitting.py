@@ -13,6 +13,7 @@ from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
 from collapsar.pipeline.ensemble import Ensemble, finished_members
 from collapsar.pipeline.events import Sink, first, has_iterations
 from collapsar.pipeline.executor import PATIENCE, TLS, Executor
+from collapsar.pipeline.feeding import Feed
 from collapsar.pipeline.loading import Loaded, aligned
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.placing import Where, freed_memory, place_there, scratch_folder
@@ -209,6 +210,7 @@ class _Fit:
                 "dashboard": executor.dashboard,
                 "start_seconds": time.perf_counter() - began,
             }
+            self._teller.listen(Feed(executor.tell, self._target.folder.address, self._told_before))
             opening = [first("cluster", **cluster)]
             self._teller.say(opening[0])
             planned = planned or self._plan(executor)
@@ -274,12 +276,17 @@ class _Fit:
             family=self._request.family,
             documents=manifest.documents,
             tokens=manifest.tokens,
+            holds=manifest.holds,
             words=manifest.vocabulary.words,
             shards=len(manifest.shards),
             iterations=self._request.limits.planned(len(manifest.shards)),
             planned=planned.record(),
             **restarts,
         )
+
+    def _told_before(self) -> list[dict[str, Any]]:
+        """Return what was told of the run before it was taken up again."""
+        return self._target.events() if self._resumed and not self._request.restarts else []
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:

@@ -6,21 +6,13 @@ import sys
 import time
 from typing import IO, Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from collapsar.pipeline.progress import counted, plain
+from collapsar.pipeline.progress import console_of, counted, plain
+from collapsar.pipeline.saying import lasting
 
 FORESEEN = 0.02  # of all work: what must be done before the rest is foreseen
 PLAIN_SECONDS = 10.0  # between two plain lines
-
-
-def lasting(seconds: float) -> str:
-    """Return a time as people say it: ``40 s``, ``5 min``, ``2 h 05 min``."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 class GridView:
@@ -33,7 +25,7 @@ class GridView:
     """
 
     def __init__(self, stream: IO[str] | None = None) -> None:
-        self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        self._console = console_of(stream or sys.stderr)
         self._bar: Progress | None = None
         self._task: Any = None
         self._cells = self._done = self._peers = 0

@@ -9,20 +9,29 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from collapsar.pipeline.checkpointing import Keeper, NoKeeper
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.glancing import Glance, Words
 from collapsar.pipeline.rounds import Round, iterate, submit_round
 from collapsar.pipeline.state import Kept, Problem, Progress, State
 from collapsar.storage.errors import ClusterError, OptionError
 from collapsar.workers import tasks
 from collapsar.workers.delta import Arrays, Delta
 
+SLOWEST = 3  # shards whose seconds are told by themselves
 LOSSES = 3  # of work that cannot be done again, in a row, before the loop gives up
 
 
 def run(
-    problem: Problem, executor: Executor, globals: Arrays, limits: Limits, keeper: Keeper | None = None
+    problem: Problem,
+    executor: Executor,
+    globals: Arrays,
+    limits: Limits,
+    keeper: Keeper | None = None,
+    glance: Glance | None = None,
 ) -> Iterator[tuple[State, Progress]]:
     """Run the iterations, giving the state after each; the caller may stop at any.
 
@@ -39,6 +48,8 @@ def run(
     keeper : Keeper, optional
         Keeps states, and gives one back at the beginning and when work is lost that Dask cannot do again. The iteration
         of a state that it gives back is told again.
+    glance : Glance, optional
+        Looks at the topics; without it, nothing is told of them.
 
     Returns
     -------
@@ -50,7 +61,7 @@ def run(
     ClusterError
         Work was lost three times in a row without an iteration between.
     """
-    return Loop(problem, executor, globals, limits, keeper or NoKeeper()).run()
+    return Loop(problem, executor, globals, limits, keeper or NoKeeper(), glance).run()
 
 
 class Loop:
@@ -58,12 +69,21 @@ class Loop:
 
     Parameters
     ----------
-    problem, executor, globals, limits, keeper
+    problem, executor, globals, limits, keeper, glance
         As for `run`.
     """
 
-    def __init__(self, problem: Problem, executor: Executor, globals: Arrays, limits: Limits, keeper: Keeper) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        executor: Executor,
+        globals: Arrays,
+        limits: Limits,
+        keeper: Keeper,
+        glance: Glance | None = None,
+    ) -> None:
         self.problem, self.executor, self.limits, self.keeper = problem, executor, limits, keeper
+        self.glance = glance
         self._globals = globals
         self._began = self._clock = time.perf_counter()
         self.state: State | None = None
@@ -130,16 +150,19 @@ class Loop:
         state, progress, again = self.taken()
         if progress is None:
             ahead, self._ahead = self._ahead, None
+            before = state.globals
             state, told, figures, updating = iterate(self.problem, self.executor, state, ahead)
             scoring = self._submit_scores(state)
-            progress = self.told(state, told, figures, updating)
+            progress = self.told(state, before, told, figures, updating)
             state = self.keeper.keep(Kept(state, progress, self.previous))
         else:
             scoring = self._submit_scores(state)
         # The next sweeps go out before the score has come in, so that no worker waits for the driver.
         if state.iteration < self.limits.sweeps:
             self._ahead = submit_round(self.problem, self.executor, state)
-        progress = self.scored(progress, self.executor.collect(scoring), again=again)
+        words = self.submit_words(state, progress, last=state.iteration >= self.limits.sweeps)
+        found = self.executor.collect([*scoring, *words])
+        progress = self.scored(progress, found[: len(scoring)], again=again, words=found[len(scoring) :])
         if progress.score is None and self._settled(state, progress):
             # The last iteration is always scored.
             scores = self.executor.collect(submit_scores(self.problem, self.executor, state))
@@ -163,22 +186,40 @@ class Loop:
     def _submit_scores(self, state: State) -> list[Any]:
         return submit_scores(self.problem, self.executor, state) if _due(state.iteration, self.limits) else []
 
-    def told(self, state: State, told: Delta, figures: dict[str, float], updating: float) -> Progress:
-        """Return what an iteration told, before it is scored."""
-        now = time.perf_counter()
-        seconds = shares(told, self.executor.workers, 0.0, updating, 0.0)
-        moved = told.number(self.problem.family.CHANGE) / max(told.number("tokens"), 1.0)
-        return Progress(state.iteration, now - self._began, moved if state.iteration else None, None, figures, seconds)
+    def submit_words(self, state: State, progress: Progress, *, last: bool) -> list[Any]:
+        """Submit the search for topics' words, where it is time to."""
+        if self.glance is None:
+            return []
+        return self.glance.submit(self.problem, self.executor, state, progress.topics, last=last)
 
-    def scored(self, progress: Progress, scores: Sequence[tasks.Score], *, again: bool) -> Progress:
-        """Add an iteration's score, and the time that it took in all."""
+    def told(self, state: State, before: Arrays, told: Delta, figures: dict[str, float], updating: float) -> Progress:
+        """Return what an iteration told, before it is scored; `before` are the globals that it began from."""
+        now, iteration = time.perf_counter(), state.iteration
+        seconds = shares(told, self.executor.workers, 0.0, updating, 0.0)
+        tokens = told.number("tokens")
+        moved = told.number(self.problem.family.CHANGE) / max(tokens, 1.0) if iteration else None
+        topics = {} if self.glance is None else self.glance.topics(self.problem, iteration, before, state.globals)
+        more: dict[str, Any] = {"sweeps": sweep_times(told), "topics": topics}
+        more["tokens"] = tokens * self.problem.local_sweeps
+        return Progress(iteration, now - self._began, moved, None, figures, seconds, **more)
+
+    def scored(
+        self,
+        progress: Progress,
+        scores: Sequence[tasks.Score],
+        *,
+        again: bool,
+        words: Sequence[Words] = (),
+    ) -> Progress:
+        """Add an iteration's score, its topics' words, and the time that it took in all."""
         now = time.perf_counter()
         seconds = {**progress.seconds, "score": sum(one.seconds for one in scores) / self.executor.workers}
         spent = sum(seconds.values()) - seconds.get("wait", 0.0)
         seconds["wait"] = max(now - self._clock - spent, 0.0)
         self._clock = now
         elapsed = progress.elapsed if again else now - self._began
-        return replace(progress, elapsed=elapsed, score=mean_score(scores), seconds=seconds)
+        named = {} if self.glance is None else self.glance.words(words)
+        return replace(progress, elapsed=elapsed, score=mean_score(scores), seconds=seconds, words=named)
 
 
 def blank_state(problem: Problem, executor: Executor, globals: Arrays) -> State:
@@ -223,6 +264,21 @@ def shares(told: Delta, workers: int, whole: float, updating: float, scoring: fl
     spent = {name: told.seconds.get(name, 0.0) / workers for name in ("kernel", "reduce")}
     spent.update(update=updating, score=scoring / workers)
     return {**spent, "wait": max(whole - sum(spent.values()), 0.0)}
+
+
+def sweep_times(told: Delta) -> dict[str, Any]:
+    """Return what single shards took; see `Progress`. Nothing where that was not told."""
+    named = {name: spent for name, spent in told.seconds.items() if name.startswith(tasks.SHARD)}
+    if not named:
+        return {}
+    quartiles = np.quantile(list(named.values()), [0.0, 0.25, 0.5, 0.75, 1.0])
+    slowest = sorted(named, key=lambda name: -named[name])[:SLOWEST]
+    return {
+        "shards": len(named),
+        "total": round(math.fsum(named.values()), 6),
+        "quartiles": [round(float(one), 6) for one in quartiles],
+        "slowest": [[int(name.removeprefix(tasks.SHARD)), round(named[name], 6)] for name in slowest],
+    }
 
 
 def require_whole(state: State) -> None:

@@ -1,16 +1,19 @@
-"""Telling a person how a run goes: a live bar in a terminal, plain lines elsewhere."""
+"""Telling a person how a run goes: a live view in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from collapsar.pipeline.picturing import HELD, Picture
+from collapsar.pipeline.saying import lasting, quantity
 from collapsar.storage.progress import silent
 
 PLAIN_SECONDS = 2.0  # between two plain lines
@@ -24,6 +27,18 @@ def counted(number: int, what: str) -> str:
 def plain(text: str) -> str:
     """Return a text without what would steer a terminal: words and labels are anybody's."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
+def is_live(stream: IO[str]) -> bool:
+    """Say whether a stream is a terminal that can be drawn on; whatever the environment forces, a file is none."""
+    return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
+
+
+def console_of(stream: IO[str]) -> Console:
+    """Make a console that writes control characters to terminals alone."""
+    live = is_live(stream)
+    more: dict[str, Any] = {} if live else {"color_system": None, "width": 200}
+    return Console(file=stream, highlight=False, soft_wrap=True, force_terminal=live, force_interactive=live, **more)
 
 
 def _figures(event: dict[str, Any]) -> str:
@@ -45,112 +60,139 @@ class RunView:
     Parameters
     ----------
     stream : file, optional
-        Where to write; standard error by default. A bar is drawn if it is a terminal, else a line every two seconds.
+        Where to write; standard error by default. If it is a terminal, a live view is drawn, else a line every two
+        seconds.
+    behind : bool, optional
+        Whether events come some time after they were told, many at once: lines are then written by `pause` alone.
     """
 
-    def __init__(self, stream: IO[str] | None = None) -> None:
-        self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
-        self._bar: Progress | None = None
-        self._task: Any = None
-        self._total = 0
+    def __init__(self, stream: IO[str] | None = None, *, behind: bool = False) -> None:
+        self._stream, self._behind = stream or sys.stderr, behind
+        self._console = console_of(self._stream)
+        self._picture = Picture()
+        self._lock = threading.Lock()  # a thread draws
+        self._live: Any = None
         self._last = 0.0
-        self._restarts = 0
-        self._ended = 0
-        self._members: dict[int, int] = {}  # those in flight, and how far they are
+        self._unsaid: dict[str, Any] | None = None
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Show an event, if it is one to show."""
+        with self._lock:
+            self._picture.add(event)
         handler = getattr(self, f"_{event['event']}", None)
         if handler is not None:
             handler(event)
 
+    def _print(self, text: str) -> None:
+        self._console.print(plain(text), markup=False)
+
     def _cluster(self, event: dict[str, Any]) -> None:
         where = f", dashboard {event['dashboard']}" if event["dashboard"] else ""
-        self._console.print(f"{event['scheduler']}: {event['workers']} at a time{where}", markup=False)
+        self._print(f"{event['scheduler']}: {event['workers']} at a time{where}")
 
     def _compile(self, event: dict[str, Any]) -> None:
         if event["compile_seconds"] > 1:
-            self._console.print(f"kernels compiled or loaded in {event['compile_seconds']:.1f} s", markup=False)
+            self._print(f"kernels compiled or loaded in {event['compile_seconds']:.1f} s")
 
     def _start(self, event: dict[str, Any]) -> None:
-        self._total, self._restarts = event["iterations"], event.get("restarts", 0)
-        self._console.print(
-            f"{event['family']}: {event['documents']:,} documents, {event['tokens']:,} tokens, "
-            f"{event['words']:,} words, {counted(event['shards'], 'shard')}",
-            markup=False,
-        )
-        if self._console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=False)
-            self._task = self._bar.add_task("sweeping", total=self._total * max(self._restarts, 1))
-            self._bar.start()
+        units = HELD[event.get("holds", "documents")]
+        sizes = [f"{event[name]:,} {unit}" for name, unit in zip(HELD["documents"], units, strict=True)]
+        self._print(f"{event['family']}: {', '.join(sizes)}, {counted(event['shards'], 'shard')}")
+        if is_live(self._stream):
+            from collapsar.pipeline.liveview import LiveView  # nobody else needs rich's tables
+
+            self._live = self._live or LiveView(self._console, self._picture, self._lock)
 
     def _iteration(self, event: dict[str, Any]) -> None:
-        if "member" in event and self._restarts:
-            self._member_iteration(event)
+        if self._live is not None:
             return
-        if self._bar is not None:
-            self._bar.update(self._task, completed=event["iteration"], description=_figures(event) or "sweeping")
-            return
-        now = time.monotonic()
-        if now - self._last >= PLAIN_SECONDS or event["iteration"] in (1, self._total):
-            self._last = now
-            text = f"iteration {event['iteration']}/{self._total}  {event['elapsed']:.1f} s  {_figures(event)}"
-            self._console.print(text, markup=False)
+        now, planned = time.monotonic(), self._picture.planned
+        alone = not ("member" in event and self._picture.restarts)
+        ends = alone and event["iteration"] in (1, planned)
+        self._unsaid = event
+        if not self._behind and (now - self._last >= PLAIN_SECONDS or ends):
+            self._say(event)
 
-    def _member_iteration(self, event: dict[str, Any]) -> None:
-        self._members[event["member"]] = event["iteration"]
-        if self._bar is not None:
-            done = self._ended * self._total + sum(self._members.values())
-            self._bar.update(self._task, completed=done, description=self._flight())
-            return
-        now = time.monotonic()
-        if now - self._last >= PLAIN_SECONDS:
-            self._last = now
-            text = f"iteration {event['iteration']}/{self._total}  {event['elapsed']:.1f} s  {_figures(event)}"
-            self._console.print(f"member {event['member']}: {text}", markup=False)
+    def pause(self) -> None:
+        """Say how far it is, if there is something new to say; no event is at hand now."""
+        if self._unsaid is not None and self._live is None and time.monotonic() - self._last >= PLAIN_SECONDS:
+            self._say(self._unsaid)
 
-    def _flight(self) -> str:
-        """Say which members are done, and which are in flight."""
-        flight = ", ".join(str(number) for number in sorted(self._members))
-        return f"{self._ended} of {counted(self._restarts, 'member')} done" + (
-            f", in flight {flight}" if flight else ""
-        )
+    def _say(self, event: dict[str, Any]) -> None:
+        """Write a line of an iteration."""
+        self._last, self._unsaid = time.monotonic(), None
+        planned, alone = self._picture.planned, not ("member" in event and self._picture.restarts)
+        text = f"iteration {event['iteration']}/{planned}  {event['elapsed']:.1f} s  {_figures(event)}{self._pace()}"
+        self._print(text if alone else f"{_named(event)}{text}")
+
+    def _pace(self) -> str:
+        """Say how fast it goes, and how long it may take yet."""
+        course, units = self._picture.course, HELD[self._picture.start.get("holds", "documents")]
+        left = course.left(self._picture.planned)
+        found = []
+        if "tokens_a_second" in course.event:
+            found.append(f"{quantity(course.event['tokens_a_second'])} {units[1]}/s")
+        if left:
+            found.append(f"{lasting(left)} left")
+        return "".join(f"  {text}" for text in found)
 
     def _member(self, event: dict[str, Any]) -> None:
-        self._members.pop(event["member"], None)
-        self._ended += 1
         text = f"member {event['member']}: {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s"
-        self._console.print(f"{text}  {_figures(event)}  ({self._flight()})", markup=False)
+        self._print(f"{text}  {_figures(event)}  ({self._picture.flight()})")
 
     def _notice(self, event: dict[str, Any]) -> None:
-        self._console.print(f"{_named(event)}{event['text']}", markup=False)
+        self._print(f"{_named(event)}{event['text']}")
+
+    def notice(self, text: str) -> None:
+        """Say something that is no event of the run."""
+        self._print(text)
 
     def _keeping(self, event: dict[str, Any]) -> None:
         self.close()
-        text = f"{_named(event)}keeping iteration {event['iteration']}; interrupt again to stop at once"
-        self._console.print(text, markup=False)
+        self._print(f"{_named(event)}keeping iteration {event['iteration']}; interrupt again to stop at once")
 
     def _back(self, event: dict[str, Any]) -> None:
-        text = f"{_named(event)}work was lost ({event['reason']}); going on from iteration {event['iteration']}"
-        self._console.print(text, markup=False)
+        self._print(f"{_named(event)}work was lost ({event['reason']}); going on from iteration {event['iteration']}")
 
     def _end(self, event: dict[str, Any]) -> None:
-        if "member" in event:
+        if "member" in event and self._picture.restarts:
             return
+        if self._unsaid is not None and self._live is None and self._behind:
+            self._say(self._unsaid)
         self.close()
         if "members" in event:
             text = f"{event['ended']} of {counted(event['members'], 'member')} at their end ({event['reason']})"
-            self._console.print(text, markup=False)
-            return
-        text = f"ended after {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s ({event['reason']})"
-        self._console.print(text, markup=False)
+        else:
+            text = f"ended after {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s"
+            text = f"{text} ({event['reason']})"
+        self._print(text)
 
     def close(self) -> None:
         """Stop drawing; nothing happens if nothing is drawn."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        if self._live is not None:
+            self._live.close()
+            self._live = None
+
+
+def shown(events: Sequence[dict[str, Any]], state: str, stream: IO[str]) -> None:
+    """Show how a run stands.
+
+    Parameters
+    ----------
+    events : sequence of dict
+        All that it has told.
+    state : str
+        In a few words.
+    stream : file
+        Where to write.
+    """
+    from collapsar.pipeline.liveview import drawn
+
+    picture, console = Picture(), console_of(stream)
+    for event in events:
+        picture.add(event)
+    console.print(drawn(picture, console.width, ascii_only=console.options.ascii_only))
+    console.print(plain(state), markup=False)
 
 
 @contextmanager
@@ -169,9 +211,8 @@ def counting(what: str, unit: str = "documents") -> Iterator[Any]:
     callable
         To be told the number of documents so far.
     """
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not is_live(sys.stderr):
         yield silent
         return
-    with console.status(what) as status:
+    with console_of(sys.stderr).status(what) as status:
         yield lambda number: status.update(f"{what}: {number:,} {unit}")

@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from typing import Any
 from collapsar.pipeline.checkpointing import CheckpointKeeper
 from collapsar.pipeline.events import Sink, event_of, first, tell, usage
 from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.glancing import Glance
 from collapsar.pipeline.keeping import keep_model
 from collapsar.pipeline.loop import run
 from collapsar.pipeline.opening import Model
@@ -24,6 +26,8 @@ from collapsar.storage.errors import ClusterError, CollapsarError, DamagedError,
 from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.run import Run
 from collapsar.workers.delta import Arrays
+
+LOOK, PROCESSES = 2.0, 32  # seconds between two looks at the worker processes, and how many are told of
 
 
 class Teller:
@@ -44,8 +48,12 @@ class Teller:
     def __init__(
         self, target: Run, sinks: Sequence[Sink], *, begun: bool, more: Mapping[str, Any] | None = None
     ) -> None:
-        self.target, self._sinks, self.begun, self._more = target, sinks, begun, dict(more or {})
+        self.target, self._sinks, self.begun, self._more = target, [*sinks], begun, dict(more or {})
         self._lock = threading.Lock()  # members tell the same folder side by side
+
+    def listen(self, sink: Sink) -> None:
+        """Let one more listen."""
+        self._sinks.append(sink)
 
     def say(self, event: dict[str, Any]) -> None:
         """Tell those who listen."""
@@ -114,6 +122,7 @@ class Running:
         self._resumed, self._every, self._owned = resumed, every, owned
         self._sampled = request.sampled
         self._elapsed = 0.0
+        self._looked = time.monotonic()
 
     def begin(self, opening: Sequence[dict[str, Any]], *, silent: int = 0) -> None:
         """Tell how it begins; the events of a run that goes on from a checkpoint stay as they were.
@@ -185,18 +194,29 @@ class Running:
         try:
             schedule = run_stochastic if self._request.stochastic else run
             begins = True
-            for found in schedule(problem, executor, globals_, self._request.limits, keeper):
+            glance = Glance(self._request.corpus.vocabulary.words)
+            for found in schedule(problem, executor, globals_, self._request.limits, keeper, glance):
                 progress = found[1]
                 if begins or progress.lost:
                     self._cut_samples(progress.iteration)
                 self._sample(problem, executor, *found)
                 del found  # or the state would be held until the next is there
-                self._teller.tell(event_of(progress))
+                self._teller.tell({**event_of(progress), **self._processes(executor)})
                 self._elapsed, begins = progress.elapsed, False
             return self._finish(problem, executor, keeper)
         except (KeyboardInterrupt, Exception) as stopped:  # whatever it was, what is fitted so far shall not be lost
             self._stop(keeper, stopped)
             raise
+
+    def _processes(self, executor: Executor) -> dict[str, Any]:
+        """Say, every so often, what the worker processes hold and do."""
+        now = time.monotonic()
+        if now - self._looked < LOOK:
+            return {}
+        self._looked = now
+        found = sorted(executor.activity(), key=lambda one: -one.memory)[:PROCESSES]
+        told = [{"name": one.name, "memory": one.memory, "doing": list(one.doing)} for one in found]
+        return {"processes": sorted(told, key=lambda one: str(one["name"]))} if told else {}
 
     def _cut_samples(self, iteration: int) -> None:
         """Remove the samples that come after an iteration: they will be made again."""

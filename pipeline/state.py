@@ -109,6 +109,15 @@ class Progress:
         the driver's ``update``, and ``wait`` for the rest.
     lost : str
         Why the loop went back to this iteration; empty as a rule.
+    tokens : float
+        Tokens swept.
+    sweeps : dict
+        Seconds that the shards took: how many there were (``shards``), their sum (``total``), least, quarters and most
+        (``quartiles``), and the slowest, a list of [shard, seconds].
+    topics : dict
+        How large the topics are and which moved; see `collapsar.pipeline.glancing`.
+    words : dict
+        Top words of topics, by id, where it was time to look for them.
     """
 
     iteration: int
@@ -118,10 +127,14 @@ class Progress:
     figures: dict[str, float]
     seconds: dict[str, float]
     lost: str = ""
+    tokens: float = 0.0
+    sweeps: dict[str, Any] = field(default_factory=dict)
+    topics: dict[str, Any] = field(default_factory=dict)
+    words: dict[str, list[str]] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """Return what a checkpoint remembers of it."""
-        return {name: value for name, value in asdict(self).items() if name not in ("score", "lost")}
+        return {name: value for name, value in asdict(self).items() if name not in ("score", "lost", "words")}
 
 
 @dataclass(frozen=True)

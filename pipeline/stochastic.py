@@ -15,6 +15,7 @@ from typing import Any
 from collapsar.pipeline.checkpointing import Keeper, NoKeeper
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.glancing import Glance
 from collapsar.pipeline.loop import Loop, submit_scores
 from collapsar.pipeline.rounds import require_finite
 from collapsar.pipeline.state import Kept, Problem, Progress, State
@@ -47,13 +48,18 @@ def minibatches(problem: Problem, size: int, number: int) -> list[list[int]]:
 
 
 def run_stochastic(
-    problem: Problem, executor: Executor, globals: Arrays, limits: Limits, keeper: Keeper | None = None
+    problem: Problem,
+    executor: Executor,
+    globals: Arrays,
+    limits: Limits,
+    keeper: Keeper | None = None,
+    glance: Glance | None = None,
 ) -> Iterator[tuple[State, Progress]]:
     """Run the iterations, a minibatch each, giving the state after each; see `collapsar.pipeline.loop.run`.
 
     Parameters
     ----------
-    problem, executor, globals, limits, keeper
+    problem, executor, globals, limits, keeper, glance
         As for `collapsar.pipeline.loop.run`.
 
     Returns
@@ -61,7 +67,7 @@ def run_stochastic(
     iterator of (State, Progress)
         After each iteration: the state, to go on from or to keep as a model, and what to tell.
     """
-    return StochasticLoop(problem, executor, globals, limits, keeper or NoKeeper()).run()
+    return StochasticLoop(problem, executor, globals, limits, keeper or NoKeeper(), glance).run()
 
 
 class StochasticLoop(Loop):
@@ -69,12 +75,20 @@ class StochasticLoop(Loop):
 
     Parameters
     ----------
-    problem, executor, globals, limits, keeper
+    problem, executor, globals, limits, keeper, glance
         As for `collapsar.pipeline.loop.run`.
     """
 
-    def __init__(self, problem: Problem, executor: Executor, globals: Arrays, limits: Limits, keeper: Keeper) -> None:
-        super().__init__(problem, executor, globals, limits, keeper)
+    def __init__(
+        self,
+        problem: Problem,
+        executor: Executor,
+        globals: Arrays,
+        limits: Limits,
+        keeper: Keeper,
+        glance: Glance | None = None,
+    ) -> None:
+        super().__init__(problem, executor, globals, limits, keeper, glance)
         passes = [minibatches(problem, limits.batch_shards, number) for number in range(limits.passes)]
         self._plan = [one for part in passes for one in part]
         self._ends = set(accumulate(len(part) for part in passes))
@@ -92,8 +106,9 @@ class StochasticLoop(Loop):
         """Step on the next minibatch, and score what has come of it where that is due."""
         state, progress, again = self.taken()
         if progress is None:
+            before = state.globals
             state, told, updating = step(self.problem, self.executor, state, self._plan[state.iteration])
-            progress = self.told(state, told, self.problem.family.figures(state.globals), updating)
+            progress = self.told(state, before, told, self.problem.family.figures(state.globals), updating)
             moved = told.number(self.problem.family.CHANGE) / max(float(state.globals["corpus_tokens"]), 1.0)
             progress = replace(progress, change=moved)
             state = self.keeper.keep(Kept(state, progress, self.previous))
@@ -103,8 +118,10 @@ class StochasticLoop(Loop):
             state = settled(self.problem, self.executor, state)
             scores = self.executor.collect(submit_scores(self.problem, self.executor, state))
             self.keeper.hold(Kept(state, progress, self.previous))
+        asked = self.submit_words(state, progress, last=state.iteration == self._last)
+        words = self.executor.collect(asked) if asked else []
         self.state = state
-        return self.scored(progress, scores, again=again)
+        return self.scored(progress, scores, again=again, words=words)
 
 
 def step(problem: Problem, executor: Executor, state: State, chosen: list[int]) -> tuple[State, Any, float]:

@@ -8,7 +8,9 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from collapsar.pipeline.executor import Halt
+import psutil
+
+from collapsar.pipeline.executor import Activity, Halt
 from collapsar.storage.errors import ClusterError
 
 LONG = 300.0  # seconds without the end of a task, after which that is said
@@ -81,8 +83,10 @@ class ThreadExecutor:
         self._change = threading.Condition()
         self._ready: list[tuple[int, weakref.ref[_Task]]] = []
         self._submitted, self._closed, self._ended = 0, False, False
+        self._doing = [""] * threads
         self._threads = [
-            threading.Thread(target=self._work, name=f"collapsar-{number}", daemon=True) for number in range(threads)
+            threading.Thread(target=self._work, args=(number,), name=f"collapsar-{number}", daemon=True)
+            for number in range(threads)
         ]
         for thread in self._threads:
             thread.start()
@@ -115,9 +119,11 @@ class ThreadExecutor:
                 self._change.wait()
         return None
 
-    def _work(self) -> None:
+    def _work(self, number: int) -> None:
         while (task := self._take()) is not None:
+            self._doing[number] = getattr(task.function, "__name__", "")
             task.run()
+            self._doing[number] = ""
             with self._change:
                 task.done = True
                 self._done += 1
@@ -154,6 +160,14 @@ class ThreadExecutor:
     def moved(self) -> int:
         """Nothing moves within a process."""
         return 0
+
+    def activity(self) -> list[Activity]:
+        """Say what this process holds, and what its threads are at."""
+        doing = tuple(one for one in self._doing if one)
+        return [Activity("driver", psutil.Process().memory_info().rss, doing)]
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """There is no page."""
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once: there is one process."""

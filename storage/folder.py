@@ -104,6 +104,40 @@ class Folder:
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise AbsentError(f"{self.url}/{name}: no such file") from None
 
+    def read_from(self, name: str, start: int) -> tuple[bytes, int]:
+        """Return the bytes of a file from a place on, and its size.
+
+        Parameters
+        ----------
+        name : str
+            The file's name inside the folder.
+        start : int
+            The place, in bytes.
+
+        Returns
+        -------
+        data : bytes
+            Empty where the file is not longer.
+        size : int
+            0 where there is no such file.
+
+        Raises
+        ------
+        StoreError
+            The store fails.
+        """
+        path = self._at(name)
+        self._refresh()
+
+        def read() -> tuple[bytes, int]:
+            size = int(self._fs.size(path) or 0)
+            return (cast(bytes, self._fs.cat_file(path, start=start, end=size)) if size > start else b""), size
+
+        try:
+            return self._do(name, read)
+        except (FileNotFoundError, NotADirectoryError):
+            return b"", 0
+
     def write(self, name: str, data: bytes | memoryview) -> str:
         """Write a file whole: a reader sees the old bytes or the new ones, never a part.
 

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,28 @@ def this_machine() -> str:
             place = Path(path)
             parts.append(str(place.readlink()) if place.is_symlink() else place.read_text(encoding="ascii").strip())
     return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who holds a lock.
+
+    Attributes
+    ----------
+    machine : str
+        Its name.
+    process : int
+        Its number there.
+    seen : float
+        Seconds since the lock was renewed.
+    lives : bool
+        Whether it is believed to live: on this machine by looking, elsewhere so long as its lease runs.
+    """
+
+    machine: str
+    process: int
+    seen: float
+    lives: bool
 
 
 class RunLock:
@@ -96,6 +119,18 @@ class RunLock:
                 "work on the run now"
             )
 
+    def owner(self) -> Owner | None:
+        """Look who holds the lock, without taking it; None where nobody does."""
+        try:
+            records = self._others()
+        except LockedError:  # its file is damaged, or just being written
+            return None
+        if not records:
+            return None
+        record = records[max(records)]
+        age = max(time.time() - float(record["renewed"]), 0.0)
+        return Owner(record["machine"].split()[0], int(record["process"]), age, _owner_lives(record))
+
     def release(self) -> None:
         """Let others have it."""
         self._released.set()
@@ -154,17 +189,21 @@ class RunLock:
 
     def _require_dead(self, record: dict[str, Any]) -> None:
         """Raise `LockedError` unless the owner is dead for sure, or silent for longer than its lease."""
-        age = time.time() - float(record["renewed"])
-        if record["machine"] == this_machine():
-            if not _lives(int(record["process"]), float(record["began"])):
-                return
-        elif age > float(record["lease"]):
+        if not _owner_lives(record):
             return
+        age = time.time() - float(record["renewed"])
         where = record["machine"].split()[0]
         raise LockedError(
             f"{self._place}: process {record['process']} on {where} works on it (seen {max(age, 0.0):.0f} s ago); wait "
             "for it, or stop it"
         )
+
+
+def _owner_lives(record: dict[str, Any]) -> bool:
+    """Say whether an owner may live: it is dead for sure, or silent for longer than its lease, or it does."""
+    if record["machine"] == this_machine():
+        return _lives(int(record["process"]), float(record["began"]))
+    return time.time() - float(record["renewed"]) <= float(record["lease"])
 
 
 def _lives(process: int, began: float) -> bool:

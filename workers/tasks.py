@@ -20,6 +20,7 @@ from collapsar.workers.shelf import Shelf, shelve
 from collapsar.workers.streams import Stream
 
 NEARLY_ALL = 0.9  # of the vocabulary's words
+SHARD = "shard "  # begins the names under which deltas tell the seconds of single shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def start(
     known: Known | None = None,
 ) -> Swept:
     """Make a shard's first local state, from another run if one is named; on disk, if there is a folder for it."""
-    shard, stream = opened(shard), stream.at(place=shard.number)
+    began, shard, stream = time.perf_counter(), opened(shard), stream.at(place=shard.number)
     rows = gather(blocks, shard.words)
     sweeps = load_sweeps(family)
     kept = known.local() if known is not None and hasattr(sweeps, "take") else None
@@ -148,7 +149,7 @@ def start(
     else:
         warm = None if known is None else known.arrays(shard, stream.at(purpose="warm"))
         local, delta = sweeps.start(shard, rows, globals, stream, warm)
-    return Swept(local if scratch is None else shelve(local, scratch), delta)
+    return Swept(local if scratch is None else shelve(local, scratch), _timed(delta, shard, began))
 
 
 def sweep(
@@ -162,7 +163,7 @@ def sweep(
     times: int = 1,
 ) -> Swept:
     """Pass over a shard, from the local state of its previous sweep; `times` over, before others hear of it."""
-    shard, sweeps = opened(shard), load_sweeps(family)
+    began, shard, sweeps = time.perf_counter(), opened(shard), load_sweeps(family)
     local = before.local if scratch is None else shelve(before.local, scratch)
     rows, stream = gather(blocks, shard.words), stream.at(place=shard.number)
     local, last = sweeps.sweep(shard, local, rows, globals, stream)
@@ -171,13 +172,14 @@ def sweep(
         rows, globals = sweeps.advance(rows, last, globals)  # by the last sweep alone: they have the others' changes
         local, last = sweeps.sweep(shard, local, rows, globals, stream.at(purpose=f"again {number}"))
         delta = delta.then(last)
-    return Swept(local if scratch is None else shelve(local, scratch), delta)
+    return Swept(local if scratch is None else shelve(local, scratch), _timed(delta, shard, began))
 
 
 def step(family: str, shard: AnyShard | ShardOnDisk, blocks: Sequence[Block], globals: Arrays, stream: Stream) -> Delta:
     """Step on a shard, in the stochastic schedule."""
-    shard = opened(shard)
-    return load_sweeps(family).step(shard, gather(blocks, shard.words), globals, stream.at(place=shard.number))
+    began, shard = time.perf_counter(), opened(shard)
+    delta = load_sweeps(family).step(shard, gather(blocks, shard.words), globals, stream.at(place=shard.number))
+    return _timed(delta, shard, began)
 
 
 def rest(delta: Delta) -> Delta:
@@ -307,6 +309,12 @@ def counted(block: Block) -> Block:
 def tell(block: Block) -> Delta:
     """Take from a block what folding it told: small."""
     return block.told
+
+
+def _timed(delta: Delta, shard: AnyShard, began: float) -> Delta:
+    """Note how long a shard took: one entry a shard, so that sums keep them apart."""
+    seconds = {**delta.seconds, f"{SHARD}{shard.number}": time.perf_counter() - began}
+    return Delta(delta.parts, delta.ids, seconds)
 
 
 def _spent(delta: Delta, began: float) -> dict[str, float]:

@@ -11,6 +11,7 @@ and its topics are printed with the packages that use them most.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 HELP = "ingest, fit and print topics of text that is on this machine"
@@ -25,14 +26,13 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the demonstration and print its table."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     from collapsar.pipeline.demonstration import demonstrate
-    from collapsar.pipeline.progress import RunView, plain
+    from collapsar.pipeline.progress import RunView, console_of, plain
 
-    console = Console()
+    console = console_of(sys.stdout)
     print("reading docstrings of the standard library and of the packages installed here", flush=True)
     view = RunView()
     try:
@@ -47,5 +47,5 @@ def run(arguments: argparse.Namespace) -> None:
         words = escape(plain(" ".join(word for word, _ in use.topic.words)))
         packages = escape(plain(", ".join(f"{name} {share:.0%}" for name, share in use.labels)))
         table.add_row(str(use.topic.id), f"{use.topic.share:.1%}", words, packages)
-    Console(width=width).print(table)
+    console.print(table)
     print(f"all of it lies in {arguments.folder}; try `collapsar info {arguments.folder}/run`")

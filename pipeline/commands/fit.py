@@ -16,10 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from collapsar.pipeline.commands.options import (
+    add_callbacks,
     add_family,
     add_json,
     add_memory,
     add_scheduler,
+    callbacks_of,
     gather,
     gather_again,
     print_json,
@@ -96,6 +98,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     )
     parser.set_defaults(usage=parser.error)
     parser.set_defaults(scheduler=None)  # so that a configuration file can name it
+    add_callbacks(parser)
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     add_json(parser)
 
@@ -172,6 +175,7 @@ def run(arguments: argparse.Namespace) -> None:
     view = RunView()
     events: list[dict[str, Any]] = []
     sinks: list[Callable[[dict[str, Any]], None]] = [events.append, *([] if arguments.quiet else [view])]
+    sinks += callbacks_of(arguments, place, view.notice)
     try:
         if arguments.resume is None:
             fit(arguments.corpus, place, family=str(family), sinks=sinks, **options)

@@ -24,6 +24,7 @@ COMMANDS = (
     "split",
     "estimate",
     "fit",
+    "watch",
     "compare",
     "topics",
     "evaluate",
@@ -154,6 +155,7 @@ def _interrupted(number: int, frame: object) -> None:  # noqa: ARG001
     """SIGTERM ends a command as Ctrl-C does; the second time, at once: nothing on disk is ever half replaced."""
     _interrupts.append(number)
     if len(_interrupts) > 1:
-        os.write(2, b"collapsar: stopped at once\n")
+        shown = b"\x1b[?25h" if os.isatty(2) else b""  # a live view has hidden the cursor
+        os.write(2, shown + b"collapsar: stopped at once\n")
         os._exit(130)
     raise KeyboardInterrupt

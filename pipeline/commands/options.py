@@ -7,12 +7,13 @@ import contextlib
 import json
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from collapsar.pipeline.config import RUN_NAMES, parse_setting, read_config
 from collapsar.pipeline.contract import family_names, load_family
+from collapsar.pipeline.events import Sink
 from collapsar.pipeline.executor import PATIENCE, TLS
 from collapsar.pipeline.progress import counted
 from collapsar.storage.errors import CollapsarError, OptionError, suggestion
@@ -129,6 +130,50 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--scratch", metavar="FOLDER", help="where they lie, on each machine (default: the system's temporary folder)"
     )
+
+
+def add_callbacks(parser: argparse.ArgumentParser) -> None:
+    """Add ``--callback``."""
+    parser.add_argument(
+        "--callback",
+        action="append",
+        default=[],
+        metavar="MODULE:NAME",
+        help="call this function, or what this class makes, with each event, a dict; may be given again; an error in "
+        "it is told and does not end the run. collapsar.pipeline.mlflowing:MLflow logs to MLflow (extra: mlflow)",
+    )
+
+
+def callbacks_of(arguments: argparse.Namespace, run: str, notice: Callable[[str], None]) -> list[Sink]:
+    """Import the callbacks that were named, and tell them what run they will hear of.
+
+    Parameters
+    ----------
+    arguments : argparse.Namespace
+        Of a parser with `add_callbacks`.
+    run : str
+        The run's folder.
+    notice : callable
+        Told in a line what one of them raised.
+
+    Returns
+    -------
+    list of callable
+        Sinks for `fit`.
+
+    Raises
+    ------
+    OptionError
+        One cannot be imported.
+    """
+    if not arguments.callback:
+        return []
+    from collapsar.pipeline.callbacks import guarded
+
+    found = guarded(arguments.callback, notice)
+    for sink in found:
+        sink({"event": "run", "iteration": 0, "elapsed": 0.0, "run": run})
+    return found
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -192,6 +192,12 @@ class SimulatedExecutor:
     def moved(self):
         return 0
 
+    def activity(self):
+        return []
+
+    def tell(self, message):
+        pass
+
     def everywhere(self, function, *args):
         return [function(*args)]
 

@@ -1,0 +1,134 @@
+"""The dashboard's page, plots and metrics on a scheduler that runs already; in a browser: tests/pages."""
+
+import json
+import re
+import urllib.request
+from pathlib import Path
+
+import distributed
+import pytest
+
+from collapsar.pipeline.dashboard import RUNS, TOPIC, Runs, install, runs_of
+from collapsar.pipeline.feeding import Feed
+from collapsar.pipeline.metrics import RunMetrics
+from tests.pipeline.test_progress import iteration, start
+
+BOARD = Path(__file__).parents[2] / "deploy/grafana/dashboards/collapsar.json"
+SWEEPS = {"shards": 2, "total": 0.5, "quartiles": [0.1, 0.2, 0.25, 0.3, 0.4], "slowest": [[1, 0.4]]}
+LAST = {
+    "score": -5.5,
+    "active": 3,
+    "tokens": 200.0,
+    "tokens_a_second": 400.0,
+    "sizes": [[2, 0.75]],
+    "moved": [[2, 0.25]],
+    "words": {"2": ["<b>gene", "dna"]},
+    "sweeps": SWEEPS,
+    "processes": [{"name": "one:1", "memory": 5_000_000, "doing": ["sweep"]}],
+}
+
+
+def told(feed):
+    feed({"event": "cluster", "scheduler": "tcp", "workers": 1, "dashboard": None})
+    feed(start(holds="documents"))
+    feed(iteration(1, score=-6.0, sweeps=SWEEPS))
+    feed(iteration(2, **LAST))
+
+
+@pytest.fixture(scope="module")
+def served():
+    """A scheduler without workers that was given the page as it ran; where it is served."""
+    cluster = distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0")
+    with cluster, distributed.Client(cluster) as client:
+        for _ in range(2):
+            client.run_on_scheduler(install)
+        told(Feed(lambda message: client.log_event(TOPIC, message), "/runs/one", list, 0.0))
+        client.log_event(TOPIC, "nonsense")
+        yield f"http://127.0.0.1:{cluster.scheduler.http_server.port}", cluster.scheduler
+
+
+def read(url):
+    return urllib.request.urlopen(url, timeout=30).read().decode()
+
+
+def test_the_page__is_there_and_in_the_navigation_of_all_others(served):
+    url, scheduler = served
+    for page in ("collapsar", "status"):
+        assert len(re.findall(r'href="[./]*collapsar"', read(f"{url}/{page}"))) == 1
+    page = read(f"{url}/collapsar")
+    assert not [one for one in re.findall(r'(?:src|href)="(https?:[^"]*)"', page) if "dask.org" not in one]
+    listed = json.loads(read(f"{url}/individual-plots.json"))
+    assert sum(name.startswith("Individual Collapsar") for name in listed) == 5
+    for path in listed.values():
+        if "collapsar" in path:
+            assert "<html" in read(f"{url}{path}")
+
+
+def test_metrics__are_beside_those_of_dask(served):
+    text = read(f"{served[0]}/metrics")
+    run = 'member="",run="/runs/one"'
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("collapsar"))
+    assert "dask_scheduler_workers" in text
+    assert found[f"collapsar_score{{{run}}}"] == "-5.5"
+    assert found[f"collapsar_iteration{{{run}}}"] == "2.0"
+    assert found[f"collapsar_tokens_total{{{run}}}"] == "200.0"
+    assert found[f"collapsar_kernel_seconds_total{{{run}}}"] == "1.0"
+    assert found[f"collapsar_sweep_seconds_count{{{run}}}"] == "4.0"
+    assert found['collapsar_sweep_seconds{member="",quantile="0.5",run="/runs/one"}'] == "0.25"
+    assert found['collapsar_worker_memory_bytes{run="/runs/one",worker="one:1"}'] == "5e+06"
+    assert found['collapsar_run_active{run="/runs/one"}'] == "1.0"
+
+
+def test_runs__are_remembered_as_far_as_there_is_room(served):
+    runs = Runs()
+    for number in range(RUNS + 3):
+        told(Feed(lambda message: runs.log_event(TOPIC, message), f"/runs/{number}", list, 0.0))
+    assert list(runs.pictures()) == [f"/runs/{number}" for number in range(3, RUNS + 3)]
+    told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/5", list, 0.0))
+    assert list(runs.pictures())[-1] == "/runs/5"
+    assert runs.pictures()["/runs/5"].course.iteration == 2
+    assert runs_of(served[1]) is served[1].plugins["collapsar-runs"]
+
+
+def test_panels__show_what_was_told(served):
+    from collapsar.pipeline import dashpage
+
+    view = dashpage.View(served[1])
+    panels = {name: make(view) for name, make in dashpage.PANELS.items()}
+    for panel in panels.values():
+        panel.update()
+    shown = {name: panel.source.data for name, panel in panels.items()}
+    assert shown["score"] == {"iteration": [1, 2], "value": [-6.0, -5.5]}
+    assert shown["sizes"] == {"topic": ["2"], "share": [0.75], "words": ["<b>gene dna"]}
+    assert shown["sweeps"]["half"] == [0.25, 0.25]
+    assert shown["shares"]["kernel"] == [1.0, 1.0]
+    assert shown["memory"]["bytes"] == [5_000_000]
+    assert "2 of 8" in dashpage._figures(view.picture())
+    assert "&lt;b&gt;gene" in dashpage._moving(view.picture())
+
+
+def test_the_board__asks_for_metrics_that_there_are():
+    """Each name in its queries is one of ours or of Dask's."""
+    board = json.loads(BOARD.read_text())
+    asked = {
+        name
+        for panel in board["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"collapsar_\w+", target["expr"])
+    }
+    runs = Runs()
+    told(Feed(lambda message: runs.log_event(TOPIC, message), "one", list, 0.0))
+    metrics = RunMetrics()
+    metrics.sources.add(runs)
+    given = {sample.name for metric in metrics.collect() for sample in metric.samples}
+    unasked = {"collapsar_objective", "collapsar_change"}  # there is none of these in what was told
+    assert asked - unasked <= given
+    places = [panel["gridPos"] for panel in board["panels"]]
+    cells = [
+        (x, y)
+        for one in places
+        for x in range(one["x"], one["x"] + one["w"])
+        for y in range(one["y"], one["y"] + one["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])

@@ -1,0 +1,190 @@
+"""What a person sees of a fit: a live view in a terminal, plain lines elsewhere, and nothing else."""
+
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsar.pipeline import fit
+from collapsar.pipeline.feeding import Feed
+from collapsar.pipeline.picturing import POINTS, Curve, Picture
+from collapsar.pipeline.progress import RunView, counting
+from collapsar.pipeline.saying import quantity, sparkline
+
+OPTIONS = {"family": "lda", "topics": 3, "scheduler": "serial"}
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def iteration(number, **more):
+    return {"event": "iteration", "iteration": number, "elapsed": 0.5 * number, "seconds": {"kernel": 0.5}, **more}
+
+
+def start(**more):
+    sizes = {"documents": 10, "tokens": 200, "words": 20, "shards": 2}
+    return {"event": "start", "family": "lda", "iterations": 8, **sizes, **more}
+
+
+TOLD = [
+    {"event": "cluster", "scheduler": "threads", "workers": 2, "dashboard": None},
+    start(),
+    *(iteration(n, score=-9.0 + n, active=3, moved=[[2, 0.25]], tokens_a_second=2.5e6) for n in (1, 2)),
+    iteration(
+        3,
+        score=-5.0,
+        active=3,
+        moved=[[2, 0.25]],
+        words={"2": ["gene\x1b[31m", "dna"]},
+        processes=[{"name": "driver", "memory": 5_000_000, "doing": ["sweep"]}],
+    ),
+]
+
+
+def test_a_file__gets_plain_lines(small, monkeypatch):
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "CLICOLOR_FORCE"):
+        monkeypatch.setenv(name, "1")
+    stream = io.StringIO()
+    view = RunView(stream)
+    for event in TOLD:
+        view(event)
+    view.close()
+    assert "\x1b" not in stream.getvalue()
+    assert stream.getvalue().splitlines()[:2] == [
+        "threads: 2 at a time",
+        "lda: 10 documents, 200 tokens, 20 words, 2 shards",
+    ]
+    assert "iteration 1/8  0.5 s  score -8.0000  2.5M tokens/s" in stream.getvalue()
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    with counting("reading") as tell:
+        tell(5)
+
+
+def test_a_dumb_terminal__gets_plain_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal()
+    view = RunView(stream)
+    for event in TOLD:
+        view(event)
+    view.close()
+    assert "\x1b" not in stream.getvalue()
+    assert "iteration 1/8" in stream.getvalue()
+
+
+@pytest.mark.parametrize("width", ["100", "40"])
+@pytest.mark.parametrize("colours", [True, False])
+def test_a_terminal__is_drawn_on_and_left_clean(monkeypatch, width, colours):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", width)
+    if not colours:
+        monkeypatch.setenv("NO_COLOR", "1")
+    stream = Terminal()
+    view = RunView(stream)
+    for event in TOLD:
+        view(event)
+    view.close()
+    view.close()
+    text = stream.getvalue()
+    assert "3/8" in text
+    assert "-5.0000" in text
+    assert "\x1b[31m" not in text  # words are anybody's
+    assert "gene" in text
+    frame = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.rpartition("\x1b[?25l")[2]).splitlines()
+    assert max(map(len, frame)) <= int(width)  # what has no room is cut
+    assert "driver" in text
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is shown again
+    assert ("\x1b[38;5" in text) == colours
+
+
+def test_vectors__have_values_and_columns():
+    stream = io.StringIO()
+    view = RunView(stream)
+    view(start(holds="vectors", family="hca"))
+    view(iteration(1, tokens_a_second=1000.0))
+    assert "hca: 10 vectors, 200 values, 20 columns, 2 shards" in stream.getvalue()
+    assert "1k values/s" in stream.getvalue()
+
+
+def test_events_that_come_late__are_summed_up():
+    stream = io.StringIO()
+    view = RunView(stream, behind=True)
+    for event in TOLD:
+        view(event)
+    assert "iteration" not in stream.getvalue()
+    view.pause()
+    view.pause()
+    assert stream.getvalue().count("iteration 3/8") == 1
+    view({"event": "end", "iteration": 8, "elapsed": 4.0, "reason": "iterations"})
+    assert stream.getvalue().splitlines()[-1] == "ended after 8 iterations, 4.0 s (iterations)"
+
+
+def test_events__say_what_they_are_of(small, tmp_path):
+    told = []
+    fit(small[0], tmp_path / "run", iterations=3, sinks=[told.append], **OPTIONS)
+    picture = Picture()
+    for event in told:
+        picture.add(event)
+    assert picture.start["holds"] == "documents"
+    assert (picture.course.iteration, picture.planned, picture.ended) == (3, 3, "iterations")
+    assert picture.course.left(3) is None
+    tokens = [event["tokens"] for event in told if event["event"] == "iteration"]
+    assert set(tokens) == {picture.start["tokens"]}
+
+
+def test_time_left__goes_by_the_pace_of_late():
+    picture = Picture()
+    for event in (start(), *(iteration(n) for n in (1, 2, 3))):
+        picture.add(event)
+    assert picture.course.left(8) == pytest.approx(2.5)
+    picture.add({**iteration(2), "elapsed": 9.0})  # it went back
+    assert picture.course.left(8) == pytest.approx(6 * 8.5)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=3000))
+def test_curves__keep_the_last_and_stay_small(gaps):
+    curve, at = Curve(), 0
+    for gap in gaps:
+        at += gap
+        curve.add(at, -at)
+    assert curve.points[-1] == (at, -at)
+    assert curve.last == -at
+    assert len(curve.points) <= POINTS
+    assert curve.points == sorted(set(curve.points))
+    curve.add(3, 0.0)
+    assert all(iteration <= 3 for iteration, _ in curve.points)
+
+
+@given(st.lists(st.floats(-1e9, 1e9), max_size=50), st.integers(0, 20))
+def test_sparklines__fit_and_span_what_they_show(values, width):
+    text = sparkline(values, width)
+    assert len(text) == min(width, len(values))
+    if len(values) <= width and len(set(values)) > 1:
+        assert {"▁", "█"} <= set(text)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0"), (950, "950"), (12345, "12.3k"), (999_950, "1M"), (4.5e6, "4.5M"), (2e9, "2G")]
+)
+def test_quantities__have_three_digits(number, text):
+    assert quantity(number) == text
+
+
+def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
+    clock, sent = [10.0], []
+    monkeypatch.setattr("collapsar.pipeline.feeding.time.monotonic", lambda: clock[0])
+    feed = Feed(sent.append, "run", lambda: [iteration(1), {"event": "start"}])
+    feed(start())
+    assert [one["event"]["event"] for one in sent] == ["start", "iteration"]  # what was told before comes after
+    for number in range(2, 12):
+        clock[0] += 0.1
+        feed(iteration(number, sweeps={"shards": 2, "total": 0.25}))
+    feed({"event": "end", "reason": "iterations"})
+    told = [one["event"]["iteration"] for one in sent if one["event"]["event"] == "iteration"]
+    assert told[-1] == 11
+    assert len(told) < 8
+    assert sent[-1]["totals"]["kernel"] == pytest.approx(5.0)
+    assert sent[-1]["totals"]["sweeps"] == 20
