@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
+PAGES_READY := $(VENV)/.pages-ready
 WORKERS ?= 2
 PAIRS ?= 200000
 TOPICS ?= 128
@@ -14,12 +15,13 @@ FUZZ ?= 100000
 READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
 	model arrays config
 
-.PHONY: demo test lint types contracts check bench chaos fuzz clean help
+.PHONY: demo test lint types contracts check pages bench chaos fuzz clean help
 
 help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, print topics"
 	@echo "make test       all tests, also with the compiler off"
 	@echo "make lint types contracts    the other checks; .ci/run makes them all"
+	@echo "make pages      the pages that people look at, in headless Chromium (Debian's is installed where it can be)"
 	@echo "make chaos      HISTORIES=$(HISTORIES) simulated clusters and KILLS=$(KILLS) kills of real processes: no run may be lost"
 	@echo "make fuzz       every reader, FUZZ=$(FUZZ) inputs each"
 	@echo "make bench      the kernels' speed, and fits beside other libraries: a table and a plot in build/bench;"
@@ -55,6 +57,14 @@ contracts: $(READY)
 	$(BIN)/lint-imports
 
 check: lint types contracts test
+
+$(PAGES_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[pages]'
+	@touch $@
+
+# Screenshots are in build/pages.
+pages: $(PAGES_READY)
+	$(BIN)/python -m tests.pages
 
 $(BENCH_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
