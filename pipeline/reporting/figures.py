@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 360.0, 210.0  # of a chart, in its own units, which are about pixels
-LEFT, RIGHT, TOP, BOTTOM = 58.0, 12.0, 10.0, 28.0
+LEFT, RIGHT, TOP, BOTTOM = 72.0, 12.0, 10.0, 28.0
 MOST_POINTS = 400
 LATE = 0.1  # share of the iterations whose values lie before what is shown: they would press all else together
 MINUS, THIN = "\N{MINUS SIGN}", "\N{NARROW NO-BREAK SPACE}"
@@ -144,14 +144,20 @@ def chart(name: str, title: str, unit: str, series: Sequence[tuple[str, Points]]
         )
         lines.append(Line(member, path, len(spots), points[-1][1]))
     marks = ticks(low, high)
-    digits = _digits(marks)
     values = [value for _, points in series for _, value in points[-1:]]
     ends = f"{number(values[0])}" if len(values) == 1 else f"{number(min(values))} to {number(max(values))}"
     caption = f"{ends} after iteration {last:,.0f}"
-    up = [(place(first, mark)[1], f"{mark:,.{digits}f}".replace("-", MINUS)) for mark in marks]
+    up = [(place(first, mark)[1], text) for mark, text in zip(marks, _texts(marks), strict=True)]
     whole = sorted({float(round(mark)) for mark in ticks(first, last, 5)})
     across = [(place(mark, low)[0], f"{mark:,.0f}") for mark in whole if first <= mark <= last]
     return Chart(name, title, unit, caption, lines, across, up)
+
+
+def _texts(marks: Sequence[float]) -> list[str]:
+    """Write marks with the decimals by which all differ; large ones in millions."""
+    unit, name = (1e6, " M") if max(map(abs, marks), default=0.0) >= 1e6 else (1.0, "")
+    digits = _digits([mark / unit for mark in marks])
+    return [f"{mark / unit:,.{digits}f}{name}".replace("-", MINUS) for mark in marks]
 
 
 def _digits(marks: Sequence[float]) -> int:

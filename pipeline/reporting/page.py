@@ -184,6 +184,12 @@ def _what(material: Material) -> dict[str, str]:
     return {"topics": several, "topic": one, "documents": "documents", "tokens": "tokens", "words": "words"}
 
 
+def _names(topic: Topic, count: int) -> list[str]:
+    """Return its first words as a page shows them."""
+    signs = ["\N{MINUS SIGN}" if p < 0.0 else "" for _, p in topic.words[:count]]
+    return [sign + plain(word) for sign, (word, _) in zip(signs, topic.words[:count], strict=True)]
+
+
 def _rounded(value: float, digits: int = 4) -> float:
     return float(f"{value:.{digits}g}")
 
@@ -204,7 +210,7 @@ def _data(material: Material) -> dict[str, Any]:
         else:
             one = material.pools[number]
             pairs = zip(one.words.tolist(), one.probability.tolist(), strict=True)
-            pool = [[place(names[word]), _rounded(p)] for word, p in pairs]
+            pool = [[place(names[word]), _rounded(p, 6)] for word, p in pairs]
         found = told.get(topic.id)
         examples = () if found is None else found.examples
         topics.append(
@@ -216,7 +222,7 @@ def _data(material: Material) -> dict[str, Any]:
                 "stability": None if topic.stability is None else round(topic.stability, 3),
                 "most": None if found is None else found.documents,
                 "words": pool,
-                "top": [place(word) for word in topic.names[:NAMED]],
+                "top": [place(word) for word in _names(topic, NAMED)],
                 "examples": [
                     [one.document, _rounded(one.share), [place(names[w]) for w in one.words]] for one in examples
                 ],
@@ -243,7 +249,7 @@ def _overall(material: Material, words: Mapping[str, int]) -> list[float]:
     for word, count in zip(material.model.vocabulary.words, tokens.tolist(), strict=True):
         if (name := plain(word)) in words:
             by_name[name] = by_name.get(name, 0.0) + count / total
-    return [_rounded(by_name.get(word, 0.0)) for word in words]
+    return [_rounded(by_name.get(word, 0.0), 6) for word in words]
 
 
 def _document(one: Any) -> dict[str, Any]:
@@ -322,7 +328,7 @@ def _rows(material: Material) -> list[dict[str, Any]]:
             "level": topic.level or 0,
             "most": told.get(topic.id),
             "stability": topic.stability,
-            "words": [plain(word) for word in topic.names[:TABLE_WORDS]],
+            "words": _names(topic, TABLE_WORDS),
         }
         for topic in material.topics
     ]
@@ -347,7 +353,7 @@ def _circles(topics: Sequence[Topic], found: TopicMap) -> list[dict[str, Any]]:
                 "y": round(PLANE[1] / 2 - scale * (float(found.y[number]) - middle[1]), 1),
                 "r": round(r, 1),
                 "share": topics[number].share,
-                "words": " ".join(plain(word) for word in topics[number].names[:NAMED]),
+                "words": " ".join(_names(topics[number], NAMED)),
             }
         )
     return circles
@@ -409,7 +415,7 @@ def _facts(material: Material, constant: Mapping[str, float]) -> list[tuple[str,
     groups = [
         ("Fit", _said(made)),
         ("Options", _said(model.options.items())),
-        ("Hyperparameters that were held", [(name, figures.number(value)) for name, value in sorted(constant.items())]),
+        ("Figures that did not change", [(name, figures.number(value)) for name, value in sorted(constant.items())]),
         ("Limits", _said((record.get("limits") or {}).items())),
         ("Versions", _said((record.get("versions") or {"collapsar": version("collapsar")}).items())),
     ]
