@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from collapsar.pipeline.describing import Topic
-from collapsar.pipeline.treeplot import FONT, INSET, LINE, STEP, Card, cards_of, layout, parents_of
+from collapsar.pipeline.treeplot import FONT, INSET, LINE, SMALL, STEP, Card, cards_of, layout, parents_of
 
 MOST = 120  # nodes that are drawn: the largest, with those above them
 WORDS = 5
-SCALE = 1.7  # pixels a point
+SCALE = 1.3  # pixels a point
 # Widths of letters, of the font's size, in the widest font that is likely (DejaVu Sans); of others by their kind.
 WIDTHS = {
     **dict.fromkeys("ilj.,' |!I:;", 0.36),
@@ -45,6 +45,8 @@ class TreeView:
     height: float
     left_out: int
     scale: float = SCALE
+    font: float = FONT
+    small: float = SMALL
 
 
 def measure(text: str, size: float) -> float:
