@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collapsar.pipeline.describing import Topic
 
 # All lengths are points.
-FONT, SMALL, TITLE = 10.5, 8.5, 14.0  # in a browser 14, 11 and 19 pixels
+FONT, SMALL, TITLE = 10.0, 9.0, 14.0  # in a browser 13.3, 12 and 18.7 pixels
 LINE = 1.25  # height of a line, of its font's
-INNER, LEAF = 158.0, 275.0  # widths at which the words of nodes with and without children go to the next line
+INNER, LEAF = 150.0, 262.0  # widths at which the words of nodes with and without children go to the next line
 INSET = 5.0  # from a card's edge to its text
 WIDER, TALL = (1.0, 1.4, 2.0), 1.5  # by how much they grow where a tree is higher than so many times its width
 GAP, GROUP = 4.5, 5.0  # below each card, and once more below the children of a node
