@@ -13,7 +13,7 @@ HISTORIES ?= 10000
 KILLS ?= 100
 FUZZ ?= 100000
 READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
-	model arrays config
+	model summary arrays config
 
 .PHONY: demo test lint types contracts check pages bench chaos fuzz clean help
 

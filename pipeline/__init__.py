@@ -2,8 +2,8 @@
 
 The public surface is small: `ingest`, `append`, `split`, `simulate`, `estimate`, `fit`, `compare`, `topics`,
 `evaluate`, `infer`, `info` and `verify` do what the commands of the same names do, `resume` what ``fit --resume`` does,
-`coherence` what ``evaluate --coherence`` does; `batch` makes all of it a job, with `versions` and `rollback`; `Model`
-opens what `fit` made.
+`coherence` what ``evaluate --coherence`` does; `report`, `plot` and `export` show what was fitted; `batch` makes all of
+it a job, with `versions` and `rollback`; `Model` opens what `fit` made.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from collapsar.pipeline.describing import Topic, topics
     from collapsar.pipeline.evaluation import Evaluation, Reconstruction, evaluate
     from collapsar.pipeline.executor import TLS
+    from collapsar.pipeline.exporting import Exported, export
     from collapsar.pipeline.fitting import fit, resume
     from collapsar.pipeline.inference import infer
     from collapsar.pipeline.inspection import info
     from collapsar.pipeline.intake import ingest, split
     from collapsar.pipeline.opening import Model
     from collapsar.pipeline.planning import Plan, estimate
+    from collapsar.pipeline.reporting.page import Report, report
+    from collapsar.pipeline.runplots import plot
     from collapsar.pipeline.simulation import simulate
     from collapsar.pipeline.verifying import Findings, verify
     from collapsar.storage.corpus import Corpus
@@ -38,9 +41,11 @@ _HOMES = {
     "Comparison": "collapsar.pipeline.comparing",
     "Corpus": "collapsar.storage.corpus",
     "Evaluation": "collapsar.pipeline.evaluation",
+    "Exported": "collapsar.pipeline.exporting",
     "Findings": "collapsar.pipeline.verifying",
     "Model": "collapsar.pipeline.opening",
     "Reconstruction": "collapsar.pipeline.evaluation",
+    "Report": "collapsar.pipeline.reporting.page",
     "Topic": "collapsar.pipeline.describing",
     "Plan": "collapsar.pipeline.planning",
     "TLS": "collapsar.pipeline.executor",
@@ -49,10 +54,13 @@ _HOMES = {
     "compare": "collapsar.pipeline.comparing",
     "estimate": "collapsar.pipeline.planning",
     "evaluate": "collapsar.pipeline.evaluation",
+    "export": "collapsar.pipeline.exporting",
     "fit": "collapsar.pipeline.fitting",
     "infer": "collapsar.pipeline.inference",
     "info": "collapsar.pipeline.inspection",
     "ingest": "collapsar.pipeline.intake",
+    "plot": "collapsar.pipeline.runplots",
+    "report": "collapsar.pipeline.reporting.page",
     "resume": "collapsar.pipeline.fitting",
     "simulate": "collapsar.pipeline.simulation",
     "split": "collapsar.pipeline.intake",
@@ -66,11 +74,13 @@ __all__ = [
     "Comparison",
     "Corpus",
     "Evaluation",
+    "Exported",
     "Findings",
     "Model",
     "Outcome",
     "Plan",
     "Reconstruction",
+    "Report",
     "Topic",
     "append",
     "batch",
@@ -78,10 +88,13 @@ __all__ = [
     "compare",
     "estimate",
     "evaluate",
+    "export",
     "fit",
     "infer",
     "info",
     "ingest",
+    "plot",
+    "report",
     "resume",
     "rollback",
     "simulate",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from collapsar.pipeline.contract import FamilyConfig
 from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.opening import Model
 from collapsar.pipeline.state import Problem, State
+from collapsar.pipeline.summarising import summary_of
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import ClusterError
+from collapsar.storage.errors import ClusterError, CollapsarError
 from collapsar.storage.folder import Folder, replaced
 from collapsar.storage.model import ModelRecord, ModelWriter, ShardDocuments
+from collapsar.storage.summary import write_summary
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays
@@ -21,7 +26,13 @@ def documents_of(corpus: Corpus) -> list[ShardDocuments]:
 
 
 def keep_model(
-    place: Folder, corpus: Corpus, config: FamilyConfig, problem: Problem, executor: Executor, state: State
+    place: Folder,
+    corpus: Corpus,
+    config: FamilyConfig,
+    problem: Problem,
+    executor: Executor,
+    state: State,
+    notice: Callable[[str], None] | None = None,
 ) -> None:
     """Write a state as a finished model: it is there whole or not at all, in place of an older one.
 
@@ -39,6 +50,8 @@ def keep_model(
         Whose workers hold the state.
     state : State
         What to keep.
+    notice : callable, optional
+        If it is given, the model gets a summary of its documents; it is told why, where that cannot be made.
 
     Raises
     ------
@@ -71,6 +84,18 @@ def keep_model(
             parts=parts,
         )
         writer.finish(record, corpus.vocabulary)
+        if notice is not None:
+            _keep_summary(folder, corpus, executor, notice)
+
+
+def _keep_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Callable[[str], None]) -> None:
+    """Write the summary of a model's documents beside it; a model is worth keeping without it."""
+    try:
+        write_summary(folder, summary_of(Model(folder.url), corpus, executor))
+    except ClusterError:
+        raise
+    except CollapsarError as error:
+        notice(f"the model has no summary of its documents: {error}")
 
 
 def write_block(writer: ModelWriter, number: int, family: str, block: tasks.Block, globals: Arrays) -> tuple[str, str]:

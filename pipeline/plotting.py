@@ -105,13 +105,13 @@ def _styles(rows: Rows) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _panels(count: int, title: str) -> tuple[Any, list[Any]]:
-    """Make a figure of so many panels, without a window; what is left over of the last row stays empty."""
+def new_panels(count: int, title: str, *, legend: bool = True) -> tuple[Any, list[Any]]:
+    """Make a figure of so many panels, without a window, and with room for a legend; the last row may stay empty."""
     from matplotlib.figure import Figure
 
     across = min(count, ACROSS)
     down = -(-count // across)
-    figure = Figure(figsize=(PANEL[0] * across + 2.6, PANEL[1] * down + 0.5), layout="constrained")
+    figure = Figure(figsize=(PANEL[0] * across + 2.6 * legend, PANEL[1] * down + 0.5), layout="constrained")
     figure.suptitle(title, x=0.01, ha="left")
     axes = list(figure.subplots(down, across, squeeze=False).flat)
     for extra in axes[count:]:
@@ -132,7 +132,7 @@ def _by_topics(rows: Rows, name: str, what: str, title: str) -> Any:
     shown = [row for row in rows if row[name] is not None]
     if not shown:
         return None
-    figure, (axes,) = _panels(1, title)
+    figure, (axes,) = new_panels(1, title)
     _draw_by_topics(axes, shown, _styles(rows), name, what)
     _legend(figure, [axes])
     return figure
@@ -183,7 +183,7 @@ def _courses(rows: Rows, series: Rows, across: str, what: str) -> Any:
     """Draw the score against steps or seconds: a panel a number of topics, families that find it in each."""
     counts: list[Any] = sorted({row["topics"] for row in rows if row["topics"] is not None}) or [None]
     styles, lowest, highest = _styles(rows), [], []
-    figure, panels = _panels(len(counts), f"Held-out score by {across}")
+    figure, panels = new_panels(len(counts), f"Held-out score by {across}")
     for axes, count in zip(panels, counts, strict=True):
         for row in rows:
             if row["topics"] not in (count, None):
@@ -225,16 +225,17 @@ def _objective_by_topics(rows: Rows) -> Any:
     told, styles = {family: own for family, own in _told(rows).items() if family in given}, _styles(rows)
     if not told:
         return None
-    figure, panels = _panels(len(told), "Objective by number of topics (each family has its own)")
+    figure, panels = new_panels(len(told), "Objective by number of topics (each family has its own)")
     for axes, (family, own) in zip(panels, told.items(), strict=True):
         _draw_by_topics(axes, own, styles, "objective", "objective (nats)")
         axes.set_title(family)
-        _thousands(axes)
+        thousands(axes)
     _legend(figure, panels)
     return figure
 
 
-def _thousands(axes: Any) -> None:
+def thousands(axes: Any) -> None:
+    """Write the numbers of the vertical axis with their thousands apart."""
     from matplotlib.ticker import FuncFormatter
 
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}".replace("-", "\N{MINUS SIGN}")))
@@ -244,11 +245,11 @@ def _objective_by_iterations(rows: Rows, series: Rows) -> Any:
     told = _told(rows)
     if not told:
         return None
-    figure, panels = _panels(len(told), "Objective by iterations (each family has its own)")
+    figure, panels = new_panels(len(told), "Objective by iterations (each family has its own)")
     for axes, (family, own) in zip(panels, told.items(), strict=True):
         _draw_each(axes, own, series, "objective", "objective (nats)")
         axes.set_title(family)
-        _thousands(axes)
+        thousands(axes)
     return figure
 
 
@@ -289,7 +290,7 @@ def _topics_by_iterations(rows: Rows, series: Rows) -> Any:
             told.setdefault(row["family"], []).append(row)
     if not told:
         return None
-    figure, panels = _panels(len(told), "Topics that hold 99% of the tokens, by iterations")
+    figure, panels = new_panels(len(told), "Topics that hold 99% of the tokens, by iterations")
     for axes, (family, own) in zip(panels, told.items(), strict=True):
         _draw_each(axes, own, series, "topics_99", "topics")
         axes.set_title(family)

@@ -238,7 +238,8 @@ class Running:
             raise RuntimeError("the loop gave no state")
         keeper.finish()
         state = settled(problem, executor, keeper.last.state)
-        keep_model(self._target.model, self._request.corpus, self._request.config, problem, executor, state)
+        parts = (self._target.model, self._request.corpus, self._request.config, problem, executor, state)
+        keep_model(*parts, self._teller.notice)
         early = state.iteration < self._request.limits.planned(len(problem.shards))
         end = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": DONE[early]}
         self._teller.tell({**end, **(usage(executor, state.iteration) if self._alone else {})})

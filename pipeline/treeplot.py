@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from collapsar.pipeline.describing import Topic
 
 # All lengths are points.
-FONT, SMALL, TITLE = 8.0, 6.5, 11.0
+FONT, SMALL, TITLE = 10.0, 9.0, 14.0  # in a browser 13.3, 12 and 18.7 pixels
 LINE = 1.25  # height of a line, of its font's
-INNER, LEAF = 120.0, 210.0  # widths at which the words of nodes with and without children go to the next line
-INSET = 4.0  # from a card's edge to its text
+INNER, LEAF = 150.0, 262.0  # widths at which the words of nodes with and without children go to the next line
+INSET = 5.0  # from a card's edge to its text
 WIDER, TALL = (1.0, 1.4, 2.0), 1.5  # by how much they grow where a tree is higher than so many times its width
-GAP, GROUP = 3.5, 4.0  # below each card, and once more below the children of a node
-FINE = 4.0  # steps in which lines are made shorter, to be as long as one another
-STEP = 30.0  # from a column to the next
-MARGIN = 14.0
-NARROW = 340.0  # what a picture is wide at least, for its caption
+GAP, GROUP = 4.5, 5.0  # below each card, and once more below the children of a node
+FINE = 5.0  # steps in which lines are made shorter, to be as long as one another
+STEP = 36.0  # from a column to the next
+MARGIN = 18.0
+NARROW = 440.0  # what a picture is wide at least, for its caption
 ROOMY = 1.04  # other fonts than the one that was measured may be a little wider
 MOST = 60_000  # pixels that a PNG may be high or wide
 STYLE = {  # an SVG names all the fonts, of which a reader takes the first that it has

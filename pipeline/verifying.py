@@ -30,6 +30,8 @@ from collapsar.storage.progress import Counting, silent
 from collapsar.storage.run import CHECKPOINTS, EVENTS, MEMBERS, Run
 from collapsar.storage.run import RECORD as RUN_RECORD
 from collapsar.storage.shard import Shard
+from collapsar.storage.summary import RECORD as SUMMARY_RECORD
+from collapsar.storage.summary import read_summary
 from collapsar.storage.vectors import AnyShard
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
@@ -230,6 +232,15 @@ def _model(folder: Folder, found: Findings) -> Iterator[str]:
         faults = check_arrays(folder / place, digest)
         whole = whole and not faults
         yield from faults or [""]
+    if model.folder.exists(SUMMARY_RECORD):
+        try:
+            yield (
+                ""
+                if read_summary(model.folder, model.record)
+                else f"{folder.url}/{SUMMARY_RECORD}: the file is missing"
+            )
+        except CollapsarError as error:
+            yield str(error)
     if whole:
         try:
             yield from _invariants(model, found)

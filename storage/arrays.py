@@ -171,7 +171,7 @@ def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool =
     store = DigestStore(folder, {}, read_only=False)
     group = zarr.open_group(store, mode="w", zarr_format=3)
     numbers: dict[str, list[str]] = {}
-    for name, values in arrays.items():
+    for name, values in sorted(arrays.items()):  # in an order that no executor changes: the file's bytes follow from it
         if not values.shape:
             numbers.setdefault(values.dtype.str[1:], []).append(name)
     packed = {f"{NUMBERS}{kind}": np.array([arrays[name][...] for name in names]) for kind, names in numbers.items()}

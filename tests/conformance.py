@@ -24,6 +24,8 @@ from collapsar.pipeline.state import Problem
 from collapsar.storage.errors import ClusterError, OptionError
 from collapsar.storage.run import Run
 from collapsar.storage.shard import Shard
+from collapsar.storage.summary import RECORD as SUMMARY
+from collapsar.storage.summary import read_summary
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Delta
@@ -95,7 +97,8 @@ def bits(model, shards):
     """All of a model's arrays, as bytes."""
     parts = [model.globals, *(model.rows(block) for block in range(len(model.blocks)))]
     parts += [model.documents(shard) for shard in range(shards)]
-    return [(name, part[name].tobytes()) for part in parts for name in sorted(part)]
+    summary = model.folder.read(SUMMARY) if model.folder.exists(SUMMARY) else b""
+    return [(name, part[name].tobytes()) for part in parts for name in sorted(part)] + [(SUMMARY, summary)]
 
 
 def scores_of(run):
@@ -131,6 +134,21 @@ class Conformance:
     def document_counts(self, local, topics):
         """A shard's counts by document and topic as its local state has them, without background."""
         return document_counts(local, topics)
+
+    def require_summary(self, model, listed, table):
+        """The summary's examples are the documents with the largest proportions, of those that are not empty."""
+        summary = read_summary(model.folder, model.record)
+        assert {one.id for one in listed} <= {one.id for one in summary.topics}
+        assert summary.documents == 60 - 4  # of the small corpus, four are empty
+        empty = {str(number + 1) for number in range(60) if number % 17 == 5}
+        columns = (table.column(name).to_pylist() for name in ("id", "topics", "proportions"))
+        rows = {key: dict(zip(ids, shares, strict=True)) for key, ids, shares in zip(*columns, strict=True)}
+        for topic in summary.topics:
+            shares = sorted((row.get(topic.id, 0.0) for key, row in rows.items() if key not in empty), reverse=True)
+            found = [(summary.examples[one.document].id, one.share) for one in topic.examples]
+            expected = [share for share in shares[:3] if share >= 0.01 + 1e-6]
+            assert np.allclose([share for _, share in found][: len(expected)], expected, atol=1e-6)
+            assert all(math.isclose(rows[key][topic.id], share, abs_tol=1e-6) for key, share in found)
 
     def require_order(self, listed, model):
         """Topics are listed by falling share; nodes of a tree depth-first."""
@@ -351,6 +369,8 @@ class Conformance:
             table = pq.read_table(tmp_path / name)
             sums = np.array([sum(row) for row in table.column("proportions").to_pylist()])
             assert table.column("id").to_pylist() == [str(n + 1) for n in range(60)]
+            if name == "seen":
+                self.require_summary(Model(tmp_path / "run"), listed, table)
             assert (sums <= 1 + 1e-5).all()
             assert (sums > 0.3).all()
 

@@ -73,6 +73,10 @@ def predict(heldout, local, rows, globals):
     return {"error": ((heldout.values - rows["word_mean"]) ** 2).sum(axis=1)}
 
 
+def lengths(local):
+    return {"document_tokens": np.ones(len(local["document_topic"]))}
+
+
 def infer(local, globals):
     return {"document_topic": local["document_topic"]}
 
@@ -94,6 +98,9 @@ driver.Config, driver.update = Config, _update
 driver.initialise = lambda summary, config, stream: {"documents": np.array(float(summary.documents))}
 driver.footprint = lambda summary, config: contract.Footprint(16.0, 8.0, 8.0, 16.0, 0.0, 16.0, 0.0)
 driver.objective = lambda globals, delta: {"objective": -delta.number("left")}
+driver.describe = lambda block, globals, count: contract.Description(
+    np.zeros(1, dtype=np.int64), np.ones(1), np.zeros((1, 1), dtype=np.int64), block["word_mean"][None, :1], signed=True
+)
 driver.figures = lambda globals: {"documents": float(globals["documents"])}
 
 

@@ -33,7 +33,9 @@ def run(*words, **kwargs):
 def test_wheel__installed_elsewhere_ingests_the_demo(tmp_path):
     source = tmp_path / "source"
     rooms = [path for room in ("pipeline", "workers", "storage") for path in (ROOT / room).rglob("*")]
-    wanted = [path for path in rooms if path.suffix == ".py" or path.name == "py.typed"]
+    wanted = [
+        path for path in rooms if path.suffix == ".py" or path.name == "py.typed" or path.parent.name == "templates"
+    ]
     for path in [*wanted, ROOT / "pyproject.toml", ROOT / "README.md", ROOT / "LICENSE"]:
         copy = source / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)

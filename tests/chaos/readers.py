@@ -29,9 +29,10 @@ from collapsar.storage.model import RECORD as MODEL
 from collapsar.storage.model import StoredModel
 from collapsar.storage.parts import encode_columns
 from collapsar.storage.readers import ReadOptions, open_vectors
-from collapsar.storage.records import dump
+from collapsar.storage.records import dump, read_record
 from collapsar.storage.run import Run
 from collapsar.storage.shard import decode, encode
+from collapsar.storage.summary import parse_summary
 from collapsar.storage.vectors import Vectors, decode_columns
 from collapsar.storage.vocabulary import parse_vocabulary, read_words
 from collapsar.storage.writer import VectorWriter
@@ -144,6 +145,7 @@ def seeds_of(name):
             dump({"format": "collapsar-comparison-cell", "version": 2, "row": {"score": -7.5}})
         ],
         "model": lambda: [_model()],
+        "summary": lambda: [_summary()],
         "arrays": lambda: [json.dumps({"a": [1.5, 2.5]}).encode()],
         "config": lambda: [b'family = "lda"\ntopics = 3\niterations = 5\n'],
     }[name]()
@@ -155,6 +157,15 @@ def _table():
     folder = Folder("memory://seed-vocabulary")
     Vocabulary(["a", "b"], np.array([1, 2]), np.array([2, 3])).write(folder)
     return folder.read("vocabulary.parquet")
+
+
+def _summary():
+    example = {"id": "a", "title": None, "tokens": 3.0, "proportions": [[0, 0.75]]}
+    topic = {"id": 0, "documents": 1, "examples": [{"document": 0, "share": 0.75, "words": [1]}]}
+    value = {"value": "x", "documents": 1, "proportions": [[0, 0.75]]}
+    field = {"field": "f", "values": [value], "left_out": 0}
+    rest = {"examples": [example], "topics": [topic], "fields": [field]}
+    return dump({"format": "collapsar-summary", "version": 2, "model": "0", "documents": 1, **rest})
 
 
 def _manifest():
@@ -276,9 +287,15 @@ READERS = {
     "comparison-cell": lambda data, place: row_of(_cell(data, place), "lda-40"),
     "checkpoint": lambda data, place: Checkpoint(_put(CHECKPOINT, data, place)).record(),
     "model": lambda data, place: StoredModel(_put(MODEL, data, place).path),
+    "summary": lambda data, place: _read_summary(data, place),
     "arrays": _arrays,
     "config": lambda data, place: _config(data, place),
 }
+
+
+def _read_summary(data, place):
+    folder = _put("summary.json", data, place)
+    parse_summary(read_record(folder, "summary.json", "collapsar-summary", 2, oldest=2), "x")
 
 
 def _config(data, place):

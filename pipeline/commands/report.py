@@ -1,0 +1,47 @@
+"""Write a page that shows a run: its topics and their map, example documents, labels, and the course of the fit.
+
+    collapsar report RUN OUT.html
+
+The page is one file, which asks for nothing from anywhere: open it in a browser, send it, keep it.
+It is made from the run alone; the corpus may be gone. A run of an older release has no summary of
+its documents: that is then made from the corpus, if it is still there, and else left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from collapsar.pipeline.commands.options import add_scheduler, tls_of
+
+HELP = "write a page that shows a run: topics, examples, labels, the course of the fit"
+
+
+def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
+    """Add the command's options."""
+    parser.add_argument("run", metavar="RUN", help="a run, finished or not, or a model")
+    parser.add_argument("out", metavar="OUT.html", help="file to write")
+    parser.add_argument(
+        "--corpus", metavar="CORPUS", help="where the training corpus lies by now, if the run has no summary of it"
+    )
+    add_scheduler(parser, "threads")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write the page, and say what it shows."""
+    from collapsar.pipeline.progress import counting, plain
+    from collapsar.pipeline.reporting.page import report
+
+    with counting("reading") as progress:
+        found = report(
+            arguments.run,
+            arguments.out,
+            corpus=arguments.corpus,
+            scheduler=arguments.scheduler,
+            workers=arguments.workers,
+            tls=tls_of(arguments),
+            progress=progress,
+        )
+    print(f"{arguments.out}: {found.topics:,} topics, {found.examples:,} example documents")
+    for note in found.notes:
+        print(plain(note))

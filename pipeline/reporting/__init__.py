@@ -1,0 +1,1 @@
+"""Reports that people read: one page a run, which needs nothing but itself."""

@@ -1,0 +1,432 @@
+"""The report of a run: one page that holds all it needs, and asks for nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.describing import Topic
+from collapsar.pipeline.evaluation import HELDOUT
+from collapsar.pipeline.executor import TLS
+from collapsar.pipeline.progress import plain
+from collapsar.pipeline.reporting import figures
+from collapsar.pipeline.reporting.courses import charts_of
+from collapsar.pipeline.reporting.gathering import Material, Where, gather
+from collapsar.pipeline.reporting.topicmap import WEIGHTS, TopicMap
+from collapsar.pipeline.reporting.treeview import view
+from collapsar.storage.errors import OccupiedError
+from collapsar.storage.folder import File
+from collapsar.storage.progress import Counting, silent
+
+TEMPLATES = Path(__file__).parent / "templates"
+PLANE = (640.0, 500.0)  # of the map, in its own units
+MARGIN, MOST_RADIUS, LEAST_RADIUS, CROWD = 46.0, 42.0, 3.5, 220.0
+NAMED = 3  # words that stand for a topic
+TABLE_WORDS = 8
+FIRST_VALUES = 20  # of a field, that are shown at once
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a report shows.
+
+    Attributes
+    ----------
+    topics : int
+        Topics, or nodes of a tree.
+    examples : int
+        Example documents.
+    notes : list of str
+        What it lacks, and why.
+    """
+
+    topics: int
+    examples: int
+    notes: list[str]
+
+
+def report(
+    run: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    corpus: str | os.PathLike[str] | None = None,
+    scheduler: str = "threads",
+    workers: int | None = None,
+    tls: TLS | None = None,
+    progress: Counting = silent,
+) -> Report:
+    """Write a page that shows a run: its topics, their map, example documents, labels, and the course of the fit.
+
+    It is made from the run alone: fits keep a summary of their documents beside the model. Where there is none, it is
+    made from the corpus that the run was fitted to, if that is still there.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run, finished or not, or of a model.
+    out : str or path-like
+        HTML file to write, local or an fsspec URL.
+    corpus : str or path-like, optional
+        Where the training corpus lies by now; it is looked at only if there is no summary.
+    scheduler, workers, tls : optional
+        Who looks at it then, as for `fit`.
+    progress : callable, optional
+        Told the number of shards read so far.
+
+    Returns
+    -------
+    Report
+        What it shows.
+
+    Raises
+    ------
+    AbsentError
+        There is no model.
+    OccupiedError
+        The file exists.
+    MismatchError
+        The corpus that is named is another.
+    """
+    target = File(out)
+    if target.exists():
+        raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
+    material = gather(run, Where(corpus, scheduler, workers, tls, progress))
+    with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
+        part = Path(place) / "report.html"
+        part.write_text(rendered(material), encoding="utf-8", errors="replace")
+        target.put(part)
+    examples = 0 if material.summary is None else len(material.summary.examples)
+    return Report(len(material.topics), examples, material.notes)
+
+
+def rendered(material: Material) -> str:
+    """Return the page's text; all that comes from a corpus is escaped."""
+    charts, constant = charts_of(material.members, material.figures)
+    style, script = (
+        (TEMPLATES / name).read_text(encoding="utf-8").replace("</", "<\\/") for name in ("report.css", "report.js")
+    )
+    context = {
+        "material": material,
+        "title": plain(material.name),
+        "style": Markup(style),  # noqa: S704 - ours, as the next
+        "script": Markup(script),  # noqa: S704
+        "policy": _policy(style, script),
+        "data": _json(_data(material)),
+        "what": _what(material),
+        "cards": _cards(material),
+        "rows": _rows(material),
+        "plane": PLANE,
+        "circles": [] if material.map is None else _circles(material.topics, material.map),
+        "charts": charts,
+        "tree": view(material.topics) if material.tree else None,
+        "stable": _stable(material),
+        "members": _members(material),
+        "facts": _facts(material, constant),
+        "score": HELDOUT,
+        "first_values": FIRST_VALUES,
+    }
+    return _environment().get_template("report.html.j2").render(context)
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters.update(number=figures.number, percent=figures.percent, duration=figures.duration, plain=plain)
+    found.globals.update(WIDTH=figures.WIDTH, HEIGHT=figures.HEIGHT, LEFT=figures.LEFT, RIGHT=figures.RIGHT)
+    found.globals.update(TOP=figures.TOP, BOTTOM=figures.BOTTOM)
+    return found
+
+
+def _policy(style: str, script: str) -> str:
+    """Return the page's Content-Security-Policy: this style and this script, and nothing else from anywhere."""
+    hashes = {
+        name: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for name, text in (("style", style), ("script", script))
+    }
+    own = "; ".join(f"{name}-src 'sha256-{digest}'" for name, digest in hashes.items())
+    return f"default-src 'none'; {own}; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def _json(data: Mapping[str, Any]) -> Markup:
+    """Write JSON that no text in it can end."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)  # noqa: S704 - it has none of the letters that mean something in HTML
+
+
+def _what(material: Material) -> dict[str, str]:
+    """Return the words for what is shown."""
+    if material.signed:
+        return {"topics": "nodes", "topic": "Node", "documents": "vectors", "tokens": "vectors", "words": "columns"}
+    one, several = ("Node", "nodes") if material.tree else ("Topic", "topics")
+    return {"topics": several, "topic": one, "documents": "documents", "tokens": "tokens", "words": "words"}
+
+
+def _names(topic: Topic, count: int) -> list[str]:
+    """Return its first words as a page shows them."""
+    signs = ["\N{MINUS SIGN}" if p < 0.0 else "" for _, p in topic.words[:count]]
+    return [sign + plain(word) for sign, (word, _) in zip(signs, topic.words[:count], strict=True)]
+
+
+def _rounded(value: float, digits: int = 4) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def _data(material: Material) -> dict[str, Any]:
+    """Return what the page's script shows when it is asked for; texts without letters that steer."""
+    words: dict[str, int] = {}
+    summary, names = material.summary, material.model.vocabulary.words
+    told = {} if summary is None else {one.id: one for one in summary.topics}
+
+    def place(word: str) -> int:
+        return words.setdefault(plain(word), len(words))
+
+    topics = []
+    for number, topic in enumerate(material.topics):
+        if material.signed:
+            pool = [[place(word), _rounded(value)] for word, value in topic.words]
+        else:
+            one = material.pools[number]
+            pairs = zip(one.words.tolist(), one.probability.tolist(), strict=True)
+            pool = [[place(names[word]), _rounded(p, 6)] for word, p in pairs]
+        found = told.get(topic.id)
+        examples = () if found is None else found.examples
+        topics.append(
+            {
+                "id": topic.id,
+                "share": _rounded(topic.share),
+                "below": None if topic.below is None else _rounded(topic.below),
+                "parent": topic.parent,
+                "stability": None if topic.stability is None else round(topic.stability, 3),
+                "most": None if found is None else found.documents,
+                "words": pool,
+                "top": [place(word) for word in _names(topic, NAMED)],
+                "examples": [
+                    [one.document, _rounded(one.share), [place(names[w]) for w in one.words]] for one in examples
+                ],
+            }
+        )
+    return {
+        "topics": topics,
+        "words": list(words),
+        "overall": [] if material.signed else _overall(material, words),
+        "tokens": float(material.model.vocabulary.tokens.sum()),
+        "weights": list(WEIGHTS),
+        "signed": material.signed,
+        "documents": [] if summary is None else [_document(one) for one in summary.examples],
+        "fields": [] if summary is None else _fields(material),
+        "what": _what(material),
+    }
+
+
+def _overall(material: Material, words: Mapping[str, int]) -> list[float]:
+    """Return each word's share of all tokens, in the order of `words`."""
+    tokens = material.model.vocabulary.tokens
+    total = max(float(tokens.sum()), 1.0)
+    by_name: dict[str, float] = {}
+    for word, count in zip(material.model.vocabulary.words, tokens.tolist(), strict=True):
+        if (name := plain(word)) in words:
+            by_name[name] = by_name.get(name, 0.0) + count / total
+    return [_rounded(by_name.get(word, 0.0), 6) for word in words]
+
+
+def _document(one: Any) -> dict[str, Any]:
+    return {
+        "id": plain(one.id),
+        "title": None if one.title is None else plain(one.title),
+        "tokens": round(one.tokens),
+        "topics": [[topic, round(share, 4)] for topic, share in one.proportions],
+    }
+
+
+def _fields(material: Material) -> list[dict[str, Any]]:
+    if material.summary is None:
+        return []
+    return [
+        {
+            "field": plain(one.field),
+            "values": [
+                {
+                    "value": plain(value.value),
+                    "documents": value.documents,
+                    "topics": [[topic, round(share, 4)] for topic, share in value.proportions],
+                }
+                for value in one.values
+            ],
+            "left": one.left_out,
+        }
+        for one in material.summary.fields
+    ]
+
+
+def _cards(material: Material) -> list[tuple[str, str, str]]:
+    """Return the figures at the top: name, value, and what it is."""
+    what, events = _what(material), _last(material, "iteration")
+    shards = material.model.record.shards
+    documents = sum(shard.documents for shard in shards)
+    tokens = int(material.model.vocabulary.tokens.sum())
+    found = [(what["topics"].capitalize(), f"{len(material.topics):,}", "")]
+    if documents:
+        found.append((what["documents"].capitalize(), f"{documents:,}", ""))
+    if not material.signed:
+        found.append(("Tokens", f"{tokens:,}", ""))
+    found.append((what["words"].capitalize(), f"{material.model.record.vocabulary.words:,}", "in the vocabulary"))
+    found.append(("Iterations", f"{material.model.record.iterations:,}", ""))
+    scores = [float(one["score"]) for one in events if "score" in one]
+    if scores:
+        text = figures.number(scores[0]) if len(scores) == 1 else figures.number(float(np.mean(scores)))
+        each = "" if len(scores) == 1 else ", mean of the members"
+        found.append(("Held-out score", text, f"nats a token{each}"))
+    times = [float(one["elapsed"]) for one in events if "elapsed" in one]
+    if times:
+        found.append(("Time", figures.duration(max(times)), "in the loop"))
+    return found
+
+
+def _last(material: Material, kind: str) -> list[Mapping[str, Any]]:
+    """Return the last event of a kind of each fit."""
+    found = []
+    for _, events in material.members:
+        last = next((one for one in reversed(events) if one["event"] == kind), None)
+        if last is not None:
+            found.append(last)
+    return found
+
+
+def _rows(material: Material) -> list[dict[str, Any]]:
+    """Return the rows of the table of topics."""
+    most = max((topic.share for topic in material.topics), default=0.0) or 1.0
+    told = {} if material.summary is None else {one.id: one.documents for one in material.summary.topics}
+    return [
+        {
+            "id": topic.id,
+            "share": topic.share,
+            "bar": 100 * topic.share / most,
+            "below": topic.below,
+            "level": topic.level or 0,
+            "most": told.get(topic.id),
+            "stability": topic.stability,
+            "words": _names(topic, TABLE_WORDS),
+        }
+        for topic in material.topics
+    ]
+
+
+def _circles(topics: Sequence[Topic], found: TopicMap) -> list[dict[str, Any]]:
+    """Place the map's circles, the largest first, so that small ones lie above; areas are shares."""
+    shares = [max(topic.share, 0.0) for topic in topics]
+    most = max(shares, default=0.0) or 1.0
+    wide, tall = PLANE[0] - 2 * MARGIN, PLANE[1] - 2 * MARGIN
+    spread = [float(np.ptp(values)) if values.size else 0.0 for values in (found.x, found.y)]
+    scale = min((room / one for room, one in zip((wide, tall), spread, strict=True) if one > 0), default=1.0)
+    middle = [float(values.max() + values.min()) / 2 if values.size else 0.0 for values in (found.x, found.y)]
+    radius = min(MOST_RADIUS, CROWD / math.sqrt(max(len(topics), 1)))
+    circles = []
+    for number in sorted(range(len(topics)), key=lambda one: -shares[one]):
+        r = max(radius * math.sqrt(shares[number] / most), LEAST_RADIUS)
+        circles.append(
+            {
+                "id": topics[number].id,
+                "x": round(PLANE[0] / 2 + scale * (float(found.x[number]) - middle[0]), 1),
+                "y": round(PLANE[1] / 2 - scale * (float(found.y[number]) - middle[1]), 1),
+                "r": round(r, 1),
+                "share": topics[number].share,
+                "words": " ".join(_names(topics[number], NAMED)),
+            }
+        )
+    return circles
+
+
+def _stable(material: Material) -> dict[str, Any] | None:
+    """Return how many topics are how stable."""
+    values = [topic.stability for topic in material.topics if topic.stability is not None]
+    if not values:
+        return None
+    counts, _ = np.histogram(values, bins=10, range=(0.0, 1.0))
+    bars = [(number / 10, int(count), 100.0 * count / max(int(counts.max()), 1)) for number, count in enumerate(counts)]
+    fits = len(material.members) if len(material.members) > 1 else material.samples
+    return {
+        "bars": bars,
+        "mean": float(np.mean(values)),
+        "stable": sum(one >= 0.7 for one in values),
+        "of": len(values),
+        "fits": fits,
+    }
+
+
+def _members(material: Material) -> list[dict[str, Any]]:
+    """Return a row for each member of an ensemble."""
+    if len(material.members) < 2:
+        return []
+    found = []
+    for name, events in material.members:
+        last: Mapping[str, Any] = next((one for one in reversed(events) if one["event"] == "iteration"), {})
+        begun: Mapping[str, Any] = next((one for one in events if "seed" in one), {})
+        found.append(
+            {
+                "name": name,
+                "seed": begun.get("seed"),
+                **{key: last.get(key) for key in ("iteration", "score", "objective", "elapsed")},
+            }
+        )
+    return found
+
+
+def _facts(material: Material, constant: Mapping[str, float]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return how the model was made, in groups of names and values."""
+    record, model = material.record, material.model.record
+    family = load_family(model.family)
+    corpus = record.get("corpus") or {}
+    made = [
+        ("family", f"{model.family}: {family.Config.model_config.get('title') or ''}".rstrip(": ")),
+        ("run", material.name),
+        *((name, str(record[name])) for name in ("seed", "restarts", "keep") if name in record),
+        *((("samples", str(material.samples)),) if material.samples else ()),
+        ("corpus", str(corpus.get("url", ""))),
+        ("digest of the corpus", model.corpus),
+    ]
+    held = record.get("heldout")
+    if held:
+        made.append(("held-out corpus", str(held.get("url", ""))))
+    if record.get("warm"):
+        made.append(("begins from", str(record["warm"].get("url", ""))))
+    groups = [
+        ("Fit", _said(made)),
+        ("Options", _said(model.options.items())),
+        ("Figures that did not change", [(name, figures.number(value)) for name, value in sorted(constant.items())]),
+        ("Limits", _said((record.get("limits") or {}).items())),
+        ("Versions", _said((record.get("versions") or {"collapsar": version("collapsar")}).items())),
+    ]
+    return [(name, rows) for name, rows in groups if rows]
+
+
+def _said(pairs: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
+    found = []
+    for name, value in pairs:
+        if value is None or value == "":
+            continue
+        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        found.append((plain(str(name).replace("_", " ")), plain(text)))
+    return found

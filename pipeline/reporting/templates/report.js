@@ -1,0 +1,211 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const kind = data.what.topic.toLowerCase();
+  const byId = new Map(data.topics.map((topic) => [topic.id, topic]));
+  const panel = document.getElementById("panel");
+  const SHOWN = 12, PAGE = 25;
+  let chosen = null, weight = data.weights.includes(0.6) ? 0.6 : 1;
+
+  const percent = (share, digits = 1) =>
+    share > 0 && share < 0.001 ? "<0.1%" : (100 * share).toFixed(digits) + "%";
+  const name = (topic) => topic.top.map((word) => data.words[word]).join(" ");
+
+  // All text goes in as text, never as markup.
+  function make(tag, attributes = {}, ...children) {
+    const svg = ["svg", "rect", "title"].includes(tag);
+    const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.append(...children);
+    return element;
+  }
+  const link = (topic) =>
+    make("a", { href: `#${kind}-${topic.id}`, "data-topic": topic.id }, `${topic.id} ${name(topic)}`);
+  const bar = (...parts) => {
+    const svg = make("svg", { class: "bar", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
+    for (const [width, style] of parts) svg.append(make("rect", { width: width.toFixed(2), height: 10, class: style }));
+    return svg;
+  };
+  const row = (cells, tag = "td") => make("tr", {}, ...cells.map(([text, style]) => {
+    const cell = make(tag, tag === "th" ? { scope: "col" } : {}, text);
+    if (style) cell.className = style;
+    return cell;
+  }));
+
+  // Sievert and Shirley (2014): lambda log p(w|k) + (1 - lambda) log p(w|k) / p(w).
+  function ranked(topic) {
+    const relevance = ([word, p]) => Math.log(p) - (1 - weight) * Math.log(data.overall[word]);
+    return topic.words.filter(([word, p]) => p > 0 && data.overall[word] > 0)
+      .sort((one, other) => relevance(other) - relevance(one)).slice(0, SHOWN);
+  }
+
+  function wordTable(topic) {
+    const table = make("table", { class: "relevant" });
+    const head = make("thead"), body = make("tbody");
+    table.append(head, body);
+    if (data.signed) {
+      head.append(row([["Column"], ["Loading", "n"], ["", "barred"]], "th"));
+      const most = Math.max(...topic.words.map(([, value]) => Math.abs(value)));
+      for (const [word, value] of topic.words)
+        body.append(row([[data.words[word]], [value.toPrecision(3).replace("-", "\u2212"), "n"],
+          [bar([100 * Math.abs(value) / most, value < 0 ? "all" : ""]), "barred"]]));
+      return table;
+    }
+    head.append(row([["Word"], [`In the ${kind}`, "n"], ["Times overall", "n"], ["", "barred"]], "th"));
+    const found = ranked(topic);
+    const most = Math.max(...found.map(([word, p]) => Math.max(data.overall[word], p * topic.share)));
+    for (const [word, p] of found) {
+      const lift = p / data.overall[word];
+      body.append(row([[data.words[word]], [percent(p, 2), "n"], [lift.toFixed(lift < 10 ? 1 : 0), "n"],
+        [bar([100 * data.overall[word] / most, "all"], [100 * Math.min(p * topic.share, data.overall[word]) / most, ""]), "barred"]]));
+    }
+    return table;
+  }
+
+  function exampleList(topic) {
+    const list = make("ul", { class: "examples" });
+    for (const [place, share, words] of topic.examples) {
+      const found = data.documents[place];
+      const item = make("li", {}, make("p", {}, found.title || found.id));
+      const strip = make("svg", { class: "strip", viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img" });
+      strip.setAttribute("aria-label", "Proportions: " + found.topics.map(([id, p]) => `${id} ${percent(p)}`).join(", "));
+      let left = 0;
+      for (const [id, p] of found.topics) {
+        const part = make("rect", { x: (100 * left).toFixed(2), width: (100 * p).toFixed(2), height: 10 });
+        if (id === topic.id) part.setAttribute("class", "own");
+        if (byId.has(id)) part.append(make("title", {}, `${id} ${name(byId.get(id))}: ${percent(p)}`));
+        strip.append(part);
+        left += p;
+      }
+      item.append(strip);
+      const length = data.signed ? "" : `, ${found.tokens.toLocaleString("en")} tokens`;
+      item.append(make("p", { class: "meta" }, `${found.title ? found.id + ": " : ""}${percent(share)} of it${length}` +
+        (words.length ? `; here by: ${words.map((word) => data.words[word]).join(", ")}` : "")));
+      const others = make("ul", { class: "chips" });
+      for (const [id, p] of found.topics.filter(([id]) => id !== topic.id && byId.has(id)).slice(0, 3))
+        others.append(make("li", {}, link(byId.get(id)), ` ${percent(p)}`));
+      if (others.children.length) item.append(others);
+      list.append(item);
+    }
+    return list;
+  }
+
+  function labelLists(topic) {
+    const found = [];
+    for (const field of data.fields) {
+      const values = field.values.map((one) => [one, (one.topics.find(([id]) => id === topic.id) || [0, 0])[1]])
+        .filter(([, share]) => share > 0).sort((one, other) => other[1] - one[1]).slice(0, 5);
+      if (!values.length) continue;
+      found.push(make("h4", {}, `Most of it by ${field.field}`), make("ul", { class: "chips" },
+        ...values.map(([one, share]) => make("li", {}, `${one.value} ${percent(share)}`))));
+    }
+    return found;
+  }
+
+  function show(topic) {
+    const place = data.topics.indexOf(topic);
+    const facts = [`${percent(topic.share)} of the ${data.what.tokens}`];
+    if (topic.below !== null) facts.push(`${percent(topic.below)} with those below`);
+    if (topic.most !== null && !data.signed) facts.push(`the largest in ${topic.most.toLocaleString("en")} of the ${data.what.documents}`);
+    if (topic.stability !== null) facts.push(`stability ${topic.stability.toFixed(2)}`);
+    const turn = make("div", { class: "turn" });
+    for (const [text, label, step] of [["\u2190", "The one before", -1], ["\u2192", "The next", 1]]) {
+      const button = make("button", { type: "button", "aria-label": label }, text);
+      const other = data.topics[place + step];
+      button.disabled = !other;
+      button.addEventListener("click", () => { choose(other); panel.querySelectorAll("button")[step < 0 ? 0 : 1].focus(); });
+      turn.append(button);
+    }
+    const parts = [turn, make("h3", {}, `${data.what.topic} ${topic.id}: ${name(topic)}`), make("p", { class: "aside" }, facts.join(", "))];
+    let table = wordTable(topic);
+    if (!data.signed) {
+      const slider = make("input", { type: "range", id: "weight", min: 0, max: 1, step: 0.2, value: weight });
+      const said = make("output", { for: "weight" }, weight.toFixed(1));
+      slider.addEventListener("input", () => {
+        weight = Number(slider.value);
+        said.textContent = weight.toFixed(1);
+        const again = wordTable(topic);
+        table.replaceWith(again);
+        table = again;
+      });
+      parts.push(make("div", { class: "slide" }, make("label", { for: "weight" }, "Relevance \u03bb"), slider, said,
+        make("small", {}, "1: most probable; 0: most its own")));
+    }
+    const held = make("div", { class: "wide" }, table);
+    parts.push(held);
+    if (!data.signed) parts.push(make("p", { class: "aside" }, "Times overall: how much more probable a word is here than in all. Bars: its tokens here (dark) and in all (pale)."));
+    if (topic.examples.length)
+      parts.push(make("h4", {}, `Example ${data.what.documents}`), exampleList(topic));
+    parts.push(...labelLists(topic));
+    panel.replaceChildren(...parts);
+  }
+
+  function choose(topic) {
+    if (!topic) return;
+    chosen = topic;
+    document.querySelectorAll(".chosen").forEach((one) => one.classList.remove("chosen"));
+    for (const one of document.querySelectorAll(`svg [data-topic="${topic.id}"]`)) {
+      one.classList.add("chosen");
+      if (one.closest(".map")) one.parentNode.append(one);
+    }
+    const found = document.getElementById(`${kind}-${topic.id}`);
+    if (found) found.classList.add("chosen");
+    show(topic);
+  }
+
+  // Links to a topic show it, wherever they stand; the address names it, so that it can be passed on.
+  document.addEventListener("click", (event) => {
+    const target = event.target.closest("[data-topic]");
+    if (!target) return;
+    event.preventDefault();
+    history.replaceState(null, "", `#${kind}-${target.getAttribute("data-topic")}`);
+    choose(byId.get(Number(target.getAttribute("data-topic"))));
+    if (!target.closest("#explore")) document.getElementById("panel").scrollIntoView({ block: "nearest" });
+  });
+  function fromAddress() {
+    const id = location.hash.startsWith(`#${kind}-`) ? Number(location.hash.slice(kind.length + 2)) : null;
+    if (byId.has(id)) choose(byId.get(id));
+    return byId.has(id);
+  }
+  window.addEventListener("hashchange", fromAddress);
+
+  // The table: pages of rows, and those that have a word.
+  const rows = [...document.querySelectorAll("#table tbody tr")];
+  const texts = rows.map((one) => one.textContent.toLowerCase());
+  const find = document.getElementById("find"), back = document.getElementById("back"), next = document.getElementById("next");
+  let page = 0;
+  function turnTo(number) {
+    const wanted = find.value.trim().toLowerCase();
+    const shown = rows.filter((_, place) => !wanted || texts[place].includes(wanted));
+    const last = Math.max(Math.ceil(shown.length / PAGE) - 1, 0);
+    page = Math.min(Math.max(number, 0), last);
+    for (const one of rows) one.hidden = true;
+    for (const one of shown.slice(page * PAGE, (page + 1) * PAGE)) one.hidden = false;
+    document.getElementById("found").textContent = `${shown.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")}`;
+    document.getElementById("page").textContent = `Page ${page + 1} of ${last + 1}`;
+    document.getElementById("pages").hidden = last === 0;
+    back.disabled = page === 0;
+    next.disabled = page === last;
+  }
+  if (rows.length > PAGE) {
+    document.getElementById("controls").hidden = false;
+    find.addEventListener("input", () => turnTo(0));
+    back.addEventListener("click", () => turnTo(page - 1));
+    next.addEventListener("click", () => turnTo(page + 1));
+    turnTo(0);
+  }
+
+  // A tree begins with its root, which lies half-way down.
+  const frame = document.querySelector(".frame"), root = frame && frame.querySelector("a");
+  if (root) {
+    const box = root.getBoundingClientRect(), around = frame.getBoundingClientRect();
+    frame.scrollTop += (box.top + box.bottom) / 2 - (around.top + around.bottom) / 2;
+  }
+
+  for (const one of document.querySelectorAll("[data-name]")) {
+    const topic = byId.get(Number(one.dataset.name));
+    if (topic) one.textContent = `${topic.id} ${name(topic)}`;
+  }
+  if (!fromAddress() && data.topics.length)
+    choose(data.topics.reduce((one, other) => (other.share > one.share ? other : one)));
+})();

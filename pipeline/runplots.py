@@ -1,0 +1,161 @@
+"""Plots of a run, where matplotlib is installed: the course of its fit, its topics' sizes and their map."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.describing import Topic, topics
+from collapsar.pipeline.opening import Model
+from collapsar.pipeline.plotting import COLOURS, LATE, SALT, can_draw, new_panels, saved, thousands
+from collapsar.pipeline.progress import plain
+from collapsar.pipeline.reporting.courses import NUMBERS, Series, series_of, title_of
+from collapsar.pipeline.reporting.gathering import events_of
+from collapsar.pipeline.reporting.topicmap import topic_map
+from collapsar.storage.errors import AbsentError, MissingError, OccupiedError, OptionError
+from collapsar.storage.folder import File, Folder
+
+WHAT = ("score", "objective", "topics", "parameters", "sizes", "map")
+KINDS = ("png", "svg")
+NAMED = 25  # topics of a map whose ids are written
+
+
+def plot(run: str | os.PathLike[str], out: str | os.PathLike[str], *, what: Sequence[str] | None = None) -> list[str]:
+    """Draw a run.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run, finished or not, or of a model.
+    out : str or path-like
+        PNG or SVG file to write, by its ending.
+    what : sequence of {"score", "objective", "topics", "parameters", "sizes", "map"}, optional
+        What to draw, a panel each (of parameters, a panel each); by default all that there is.
+
+    Returns
+    -------
+    list of str
+        What was drawn.
+
+    Raises
+    ------
+    OptionError
+        The file's ending is neither, or there is nothing to draw of that kind.
+    MissingError
+        matplotlib is not installed.
+    OccupiedError
+        The file exists.
+    AbsentError
+        The run has nothing to draw.
+    """
+    kind = os.fspath(out).rpartition(".")[2].lower()
+    if kind not in KINDS:
+        raise OptionError(f"{os.fspath(out)}: expected a name that ends in .png or .svg")
+    for name in what or ():
+        if name not in WHAT:
+            raise OptionError(f"--what: expected {', '.join(WHAT)}, found {name!r}")
+    if not can_draw():
+        raise MissingError("plots need matplotlib, which is not there; pip install 'collapsar[plots]'")
+    target = File(out)
+    if target.exists():
+        raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
+    drawing = _panels(run, tuple(dict.fromkeys(what or WHAT)))
+    missing = [name for name in what or () if name not in {one for one, _, _ in drawing}]
+    if missing:
+        raise OptionError(f"--what {missing[0]}: there is none to draw of {os.fspath(run)}")
+    if not drawing:
+        raise AbsentError(f"{os.fspath(run)}: it has nothing to draw")
+    data = _drawn(drawing, Folder(run).address.rpartition("/")[2], kind)
+    with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
+        part = Path(place) / "plot"
+        part.write_bytes(data)
+        target.put(part)
+    return list(dict.fromkeys(name for name, _, _ in drawing))
+
+
+Panel = tuple[str, str, Callable[[Any], None]]
+
+
+def _panels(run: str | os.PathLike[str], what: Sequence[str]) -> list[Panel]:
+    """Return what there is to draw: its kind, its title, and what draws it."""
+    members, model = events_of(run), Model(run)
+    figures = load_family(model.record.family).figures(model.globals)
+    parameters = [name for name in figures if name not in NUMBERS]
+    named = {"score": ["score"], "objective": ["objective"], "topics": list(NUMBERS), "parameters": parameters}
+    found: list[Panel] = []
+    for kind in what:
+        for name in named.get(kind, []):
+            series = series_of(members, name)
+            if len({value for _, points in series for _, value in points}) > 1:
+                found.append((kind, title_of(name)[0], _course(series, title_of(name)[1])))
+    if not {"sizes", "map"} & set(what):
+        return found
+    shown = topics(run, 1)
+    if "sizes" in what and shown:
+        found.append(("sizes", "Sizes", lambda axes: _sizes(axes, shown)))
+    if "map" in what and shown and not any(topic.signed for topic in shown):
+        found.append(("map", "Map (Hellinger distances)", lambda axes: _map(axes, model, shown)))
+    return found
+
+
+def _drawn(drawing: Sequence[Panel], title: str, kind: str) -> bytes:
+    from matplotlib import rc_context
+
+    style = {"font.size": 10, "axes.grid": True, "grid.alpha": 0.3, "svg.fonttype": "none"}
+    with rc_context({**SALT, **style}):
+        figure, axes = new_panels(len(drawing), "", legend=False)
+        figure.suptitle(plain(title), x=0.01, ha="left", parse_math=False)
+        for one, (_, name, draw) in zip(axes, drawing, strict=True):
+            one.set_title(plain(name), parse_math=False)
+            draw(one)
+        return saved(figure, kind)
+
+
+def _course(series: Series, unit: str) -> Callable[[Any], None]:
+    def draw(axes: Any) -> None:
+        late: list[float] = []
+        for number, (name, points) in enumerate(series):
+            x, y = zip(*points, strict=True)
+            axes.plot(x, y, color=COLOURS[number % len(COLOURS)], linewidth=1.6, label=f"member {name}")
+            late += y[int(len(y) * LATE) :]
+        low, high = min(late), max(late)
+        room = 0.05 * (high - low) or 0.01
+        axes.set_ylim(low - room, high + room)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set_xlabel("iteration")
+        axes.set_ylabel(unit)
+        if max(abs(low), abs(high)) >= 10_000:
+            thousands(axes)
+        else:
+            axes.ticklabel_format(axis="y", useOffset=False, style="plain")
+        if 1 < len(series) <= len(COLOURS):
+            axes.legend(frameon=False, fontsize=8)
+
+    return draw
+
+
+def _sizes(axes: Any, shown: Sequence[Topic]) -> None:
+    shares = sorted((100 * topic.share for topic in shown), reverse=True)
+    axes.bar(range(1, len(shares) + 1), shares, width=1.0 if len(shares) > 40 else 0.8, color=COLOURS[0])
+    axes.set_xlabel(f"{'nodes' if shown[0].level is not None else 'topics'}, the largest first")
+    axes.set_ylabel("share (%)")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _map(axes: Any, model: Model, shown: Sequence[Topic]) -> None:
+    found = topic_map(model, np.array([topic.id for topic in shown], dtype=np.int64))
+    share = np.array([max(topic.share, 0.0) for topic in shown])
+    sizes = np.maximum(900.0 * min(1.0, 25.0 / max(share.size, 1)) * share / max(float(share.max()), 1e-300), 6.0)
+    order = np.argsort(-share, kind="stable")
+    axes.scatter(found.x[order], found.y[order], sizes[order], color=COLOURS[0], alpha=0.4, edgecolors=COLOURS[0])
+    for row in order[:NAMED].tolist():
+        axes.annotate(str(shown[row].id), (found.x[row], found.y[row]), ha="center", va="center", fontsize=7)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.margins(0.12)
+    axes.set_xlabel(f"shows {found.shown:.0%} of the scatter")

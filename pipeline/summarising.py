@@ -1,0 +1,241 @@
+"""Summaries of the documents that a model was fitted to: made beside the shards, merged in their order, kept with it.
+
+A first pass finds each topic's best examples and adds up labels, shard by shard; a second reads the few documents that
+were chosen; a third looks up the probabilities of their words, a task a block of the vocabulary. So no worker holds
+more than a shard's proportions or one block, and the driver holds the examples alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.opening import Model
+from collapsar.storage.corpus import Corpus, ShardReference
+from collapsar.storage.errors import MismatchError
+from collapsar.storage.manifest import VECTORS
+from collapsar.storage.progress import Counting, silent
+from collapsar.storage.shard import merge_segments
+from collapsar.storage.summary import (
+    Example,
+    ExampleDocument,
+    FieldSummary,
+    LabelSummary,
+    SummaryRecord,
+    TopicSummary,
+    digest_of_model,
+)
+from collapsar.workers.contract import load_sweeps
+from collapsar.workers.summaries import SHOWN, Candidates, Labelled, ShardSummary, explained, summarise
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+EXAMPLES = 3  # documents of a topic
+WORDS = 6  # of a document and topic
+READ_WORDS = 200  # of a document, its most frequent, among which these are looked for
+VALUES = 100  # of a field
+LEAST = 0.01  # smaller proportions are not told
+TITLE = 200  # letters
+LABELS = "labels"
+
+
+def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Counting = silent) -> SummaryRecord:
+    """Summarise the training documents of a model.
+
+    Parameters
+    ----------
+    model : Model
+        Fitted, with its documents' local states.
+    corpus : Corpus
+        What it was fitted to.
+    executor : Executor
+        Whose workers read the shards.
+    progress : callable, optional
+        Told the number of shards read so far.
+
+    Returns
+    -------
+    SummaryRecord
+        The same for any number of workers.
+
+    Raises
+    ------
+    MismatchError
+        It is another corpus.
+    DamagedError, AbsentError
+        A file of either is damaged or missing.
+    """
+    if corpus.manifest.digest != model.record.corpus:
+        raise MismatchError(f"{corpus.url}: it is not the corpus that the model was fitted to")
+    url, labelled = model.folder.address, LABELS in corpus.manifest.fields
+    total: ShardSummary | None = None
+    each = _each(executor, corpus.references, lambda reference: (_summarise, url, reference, labelled))
+    for read, one in enumerate(each, start=1):
+        total = one if total is None else _added(total, one)
+        progress(read)
+    if total is None:
+        total = summarise(np.zeros((0, 0)), np.zeros(0), 0, None, EXAMPLES)
+    ids, chosen = _shown(model), total.candidates
+    chosen = chosen.take(np.flatnonzero(np.isin(chosen.topic, ids)))
+    examples, words = _examples(model, corpus, executor, chosen, signed=corpus.holds == VECTORS)
+    place = {key: number for number, key in enumerate(examples)}
+    topics = []
+    for topic in ids.tolist():
+        own = np.flatnonzero(chosen.topic == topic)
+        keys = [(int(chosen.shard[one]), int(chosen.row[one])) for one in own]
+        given = tuple(
+            Example(document=place[key], share=float(chosen.share[one]), words=words.get((*key, topic), ()))
+            for one, key in zip(own, keys, strict=True)
+        )
+        held = int(total.largest[topic]) if topic < total.largest.size else 0
+        topics.append(TopicSummary(id=topic, documents=held, examples=given))
+    return SummaryRecord(
+        model=digest_of_model(model.record),
+        documents=total.documents,
+        topics=tuple(topics),
+        examples=tuple(examples.values()),
+        fields=tuple(_field(name, one) for name, one in sorted(total.fields.items())),
+    )
+
+
+def _each(
+    executor: Executor, references: Sequence[ShardReference], task: Callable[[ShardReference], tuple[Any, ...]]
+) -> Any:
+    """Run a task for each shard, a bounded number at a time, and give the results in order."""
+    window = 2 * executor.workers
+    for first in range(0, len(references), window):
+        submitted = [executor.submit(*task(one)) for one in references[first : first + window]]
+        yield from executor.collect(submitted)
+
+
+def _summarise(url: str, reference: ShardReference, labelled: bool) -> ShardSummary:
+    model = Model(url)
+    sweeps, local = load_sweeps(model.record.family), model.documents(reference.number)
+    theta = np.asarray(sweeps.infer(local, model.globals)["document_topic"], dtype=np.float64)
+    tokens = np.asarray(sweeps.lengths(local)["document_tokens"], dtype=np.float64)
+    labels = reference.documents().extras.get(LABELS) if labelled else None
+    return summarise(theta, tokens, reference.number, labels, EXAMPLES)
+
+
+def _added(one: ShardSummary, other: ShardSummary) -> ShardSummary:
+    """Merge what is told of the shards so far with the next one's."""
+    topics = max(one.largest.size, other.largest.size)
+    largest = np.zeros(topics, dtype=np.int64)
+    for part in (one, other):
+        largest[: part.largest.size] += part.largest
+    fields = dict(one.fields)
+    for name, labelled in other.fields.items():
+        fields[name] = fields[name] + labelled if name in fields else labelled
+    candidates = Candidates.join([one.candidates, other.candidates]).best(EXAMPLES)
+    return ShardSummary(one.documents + other.documents, largest, candidates, fields)
+
+
+def _shown(model: Model) -> Ints:
+    """Return the ids of the topics that are shown, ascending: those with tokens, and in a tree all nodes."""
+    row = {name: values[:1] for name, values in model.rows(0).items()}
+    found = load_family(model.record.family).describe(row, model.globals, 1)
+    held = found.share > 0.0 if found.parent is None and found.share.any() else np.ones(found.ids.size, dtype=bool)
+    return np.sort(found.ids[held])
+
+
+def _field(name: str, found: Labelled) -> FieldSummary:
+    if found.values is None:
+        return FieldSummary(field=name, values=(), left_out=None)
+    order = np.argsort(-found.documents, kind="stable")[:VALUES]  # values ascend, so that these are settled
+    values = []
+    for row in order.tolist():
+        mean = found.sums[row] / found.documents[row]
+        values.append(
+            LabelSummary(
+                value=found.values[row], documents=int(found.documents[row]), proportions=_proportions(None, mean)
+            )
+        )
+    return FieldSummary(field=name, values=tuple(values), left_out=len(found.values) - len(values))
+
+
+def _proportions(topics: Ints | None, shares: Floats) -> tuple[tuple[int, float], ...]:
+    """Pair ids with shares, falling, without small ones; by default the ids are the places."""
+    order = np.argsort(-shares, kind="stable")
+    ids = order if topics is None else topics[order]
+    found = zip(ids.tolist(), shares[order].tolist(), strict=True)
+    return tuple((topic, round(share, 6)) for topic, share in found if share >= LEAST)
+
+
+def _examples(
+    model: Model, corpus: Corpus, executor: Executor, chosen: Candidates, *, signed: bool
+) -> tuple[dict[tuple[int, int], ExampleDocument], dict[tuple[int, int, int], tuple[int, ...]]]:
+    """Read the documents that were chosen, by shard and row; and the words that each topic explains most of in them."""
+    _, first = np.unique(np.stack([chosen.shard, chosen.row]), axis=1, return_index=True)
+    once = chosen.take(first)  # by shard and row
+    needed = [corpus.references[number] for number in np.unique(once.shard).tolist()]
+    read: list[tuple[str, str | None, Ints, Ints]] = []
+    for found in _each(executor, needed, lambda one: (_read, one, once.row[once.shard == one.number])):
+        read += found
+    documents = {}
+    for number, (name, title, _, _) in enumerate(read):
+        shown = _proportions(once.topics[number], once.shares[number])
+        key = (int(once.shard[number]), int(once.row[number]))
+        documents[key] = ExampleDocument(
+            id=name, title=title, tokens=round(float(once.tokens[number]), 3), proportions=shown
+        )
+    wanted: dict[tuple[int, int], list[int]] = {}
+    for topic, shard, row in zip(chosen.topic.tolist(), chosen.shard.tolist(), chosen.row.tolist(), strict=True):
+        wanted.setdefault((shard, row), []).append(topic)
+    if signed:
+        return documents, {}
+    looked = _probabilities(model, executor, [words for _, _, words, _ in read], once.topics)
+    explaining = {}
+    for number, (_, _, words, counts) in enumerate(read):
+        key = (int(once.shard[number]), int(once.row[number]))
+        parts = (looked[number], once.shares[number], once.topics[number])
+        found = explained(counts.astype(np.float64), *parts, wanted[key], WORDS)
+        explaining.update({(*key, topic): tuple(words[places].tolist()) for topic, places in found.items()})
+    return documents, explaining
+
+
+def _read(reference: ShardReference, rows: Ints) -> list[tuple[str, str | None, Ints, Ints]]:
+    """Read the id, the title and the most frequent words with their counts of some documents of a shard."""
+    documents = merge_segments(reference.documents())
+    titles = documents.extras.get("title")
+    found = []
+    for row in rows.tolist():
+        low, high = int(documents.offsets[row]), int(documents.offsets[row + 1])
+        words, counts = documents.words[low:high].astype(np.int64), documents.counts[low:high].astype(np.int64)
+        most = np.sort(np.argsort(-counts, kind="stable")[:READ_WORDS])
+        title = None if titles is None else titles[row].as_py()
+        found.append((documents.ids[row].as_py(), title and title[:TITLE], words[most], counts[most]))
+    return found
+
+
+def _probabilities(model: Model, executor: Executor, words: Sequence[Ints], topics: Ints) -> list[Floats]:
+    """Look up the probabilities of the documents' words under their topics: an array a document."""
+    found = [np.zeros((one.size, SHOWN)) for one in words]
+    address = model.folder.address
+    submitted = []
+    for number, (low, high) in enumerate(model.blocks):
+        inside = [one[(one >= low) & (one < high)] - low for one in words]
+        submitted.append(executor.submit(_look_up, address, number, inside, topics))
+    for (low, high), parts in zip(model.blocks, executor.collect(submitted), strict=True):
+        for own, one, part in zip(words, found, parts, strict=True):
+            one[(own >= low) & (own < high)] = part
+    return found
+
+
+def _look_up(url: str, number: int, words: Sequence[Ints], topics: Ints) -> list[Floats]:
+    model = Model(url)
+    needed = np.unique(np.concatenate([*words, np.zeros(0, dtype=np.int64)]))
+    if not needed.size:
+        return [np.zeros((0, SHOWN)) for _ in words]
+    rows = {name: values[needed] for name, values in model.rows(number).items()}
+    table = load_sweeps(model.record.family).probabilities(rows, model.globals)["word_topic"]
+    places = [np.searchsorted(needed, one) for one in words]
+    return [
+        np.asarray(table[place[:, None], row[None, :]], dtype=np.float64)
+        for place, row in zip(places, topics, strict=True)
+    ]

@@ -1,0 +1,157 @@
+"""Summaries of a model's training documents: `summary.json`, beside `model.json`, which needs no corpus to be read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from collapsar.storage.errors import DamagedError
+from collapsar.storage.folder import Folder
+from collapsar.storage.model import ModelRecord
+from collapsar.storage.records import digest_of, dump, read_record
+
+RECORD = "summary.json"
+KIND = "collapsar-summary"
+VERSION = 2  # records of version 1 have no digest
+
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ExampleDocument(_Part):
+    """A training document that is an example of some topic.
+
+    ``proportions`` are its largest (topic's id, share), falling; ``title`` is None where the corpus has none.
+    """
+
+    id: str
+    title: str | None
+    tokens: Share
+    proportions: tuple[tuple[Count, Share], ...]
+
+
+class Example(_Part):
+    """A document as an example of a topic.
+
+    ``document`` is a place among the summary's ``examples``, ``words`` the ids of the words of it that the topic
+    explains most of, falling.
+    """
+
+    document: Count
+    share: Share
+    words: tuple[Count, ...]
+
+
+class TopicSummary(_Part):
+    """A topic among the training documents: in how many it has the largest share, and those where that is largest."""
+
+    id: Count
+    documents: Count
+    examples: tuple[Example, ...]
+
+
+class LabelSummary(_Part):
+    """The documents of a label's value: how many, and their mean proportions, (topic's id, share), falling."""
+
+    value: str
+    documents: Count
+    proportions: tuple[tuple[Count, Share], ...]
+
+
+class FieldSummary(_Part):
+    """A field of labels: its values in the most documents, and how many others it has.
+
+    ``left_out`` is None where there are so many values that they were not counted.
+    """
+
+    field: str
+    values: tuple[LabelSummary, ...]
+    left_out: Count | None
+
+
+class SummaryRecord(_Part):
+    """What `summary.json` says; ``model`` is the digest of what `model.json` says."""
+
+    format: str = KIND
+    version: int = VERSION
+    model: str
+    documents: Count
+    topics: tuple[TopicSummary, ...]
+    examples: tuple[ExampleDocument, ...]
+    fields: tuple[FieldSummary, ...]
+
+
+def digest_of_model(record: ModelRecord) -> str:
+    """Return the digest by which a summary names its model."""
+    return digest_of(record.model_dump(mode="json", exclude={"vocabulary"}))
+
+
+def write_summary(folder: Folder, record: SummaryRecord) -> None:
+    """Write a summary into a model's folder."""
+    folder.write(RECORD, dump(record.model_dump(mode="json")))
+
+
+def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
+    """Read the summary in a model's folder.
+
+    Parameters
+    ----------
+    folder : Folder
+        The model's folder.
+    record : ModelRecord
+        What the model says of itself.
+
+    Returns
+    -------
+    SummaryRecord or None
+        None where there is none.
+
+    Raises
+    ------
+    DamagedError
+        It does not hold what its format asks for, or is another model's.
+    """
+    if not folder.exists(RECORD):
+        return None
+    path = f"{folder.url}/{RECORD}"
+    found = parse_summary(read_record(folder, RECORD, KIND, VERSION, oldest=2), path)
+    if found.model != digest_of_model(record):
+        raise DamagedError(path, "it is the summary of another model")
+    return found
+
+
+def parse_summary(record: dict[str, Any], path: str) -> SummaryRecord:
+    """Check what a summary says, which may be anybody's.
+
+    Parameters
+    ----------
+    record : dict
+        The file's content, without its digest.
+    path : str
+        The file's name, for errors.
+
+    Returns
+    -------
+    SummaryRecord
+        The summary.
+
+    Raises
+    ------
+    DamagedError
+        It does not hold what its format asks for.
+    """
+    try:
+        found = SummaryRecord.model_validate(record)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DamagedError(path, first["msg"], f"field '{where}'") from None
+    if any(one.document >= len(found.examples) for topic in found.topics for one in topic.examples):
+        raise DamagedError(path, f"expected documents below {len(found.examples)}", "field 'topics'")
+    return found

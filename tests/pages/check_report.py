@@ -1,0 +1,225 @@
+"""The report of a run in Chromium: its figures are those of the run, it asks for nothing, and it can be read."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from collapsar.pipeline import Model, fit, report, topics
+from collapsar.storage.folder import Folder, created
+from collapsar.storage.run import Run
+from collapsar.storage.shard import LABELS, Documents
+from collapsar.storage.summary import read_summary
+from collapsar.storage.writer import CorpusWriter
+
+HOSTILE = [
+    "<script>window.hit=1</script>",
+    "</script><img src=x onerror=window.hit=1>",
+    '" onload="window.hit=1',
+    "{{ 7 * 7 }}",
+    "&amp;",
+    "\u2028\x1b[31m",
+    "很长的词",
+    "a" * 80,
+]
+WIDTHS = (1280, 400)
+
+
+def hostile_corpus(place, *, seed, documents=90, words=40, topics=6):
+    """Documents whose words, titles and labels try to be more than text."""
+    generator = np.random.default_rng(seed)
+    phi = np.random.default_rng(5).dirichlet(np.full(words, 0.08), size=topics)
+    rows = [generator.multinomial(40, generator.dirichlet(np.full(topics, 0.2)) @ phi) for _ in range(documents)]
+    vocabulary = [*HOSTILE, *(f"word{number}" for number in range(words - len(HOSTILE)))]
+    pairs = [np.flatnonzero(row) for row in rows]
+    labels = [
+        [{"field": "kind", "value": HOSTILE[n % 3]}, {"field": "year", "value": str(1990 + n % 4)}]
+        for n in range(documents)
+    ]
+    found = Documents(
+        pa.array([f"<b>{number}</b>" for number in range(documents)]),
+        np.concatenate([[0], np.cumsum([one.size for one in pairs])]).astype(np.int64),
+        np.concatenate(pairs).astype(np.int32),
+        np.concatenate([row[one] for row, one in zip(rows, pairs, strict=True)]).astype(np.int32),
+        {"title": pa.array([HOSTILE[n % len(HOSTILE)] for n in range(documents)]), "labels": pa.array(labels, LABELS)},
+    )
+    with created(Folder(place)) as folder:
+        writer = CorpusWriter(folder, words, 1000)
+        writer.add(found)
+        writer.finish(vocabulary)
+    return str(place)
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    place = tmp_path_factory.mktemp("report")
+    return hostile_corpus(place / "train", seed=1), hostile_corpus(place / "heldout", seed=2), place
+
+
+@pytest.fixture(scope="module")
+def reported(corpora):
+    """An ensemble of three fits, and its report."""
+    train, heldout, place = corpora
+    options = {"topics": 6, "order": 2, "learn": ["alpha"], "iterations": 12}
+    fit(train, place / "run", family="lda", heldout=heldout, restarts=3, **options)
+    report(place / "run", place / "run.html")
+    return place / "run", place / "run.html"
+
+
+@pytest.fixture(scope="module")
+def tree(corpora):
+    """A tree, and its report."""
+    train, heldout, place = corpora
+    fit(train, place / "tree", family="gibbs-ncrp", heldout=heldout, iterations=10)
+    report(place / "tree", place / "tree.html")
+    return place / "tree", place / "tree.html"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("which", ["reported", "tree"])
+def test_report__is_clean_and_readable(visits, request, which, width, dark):
+    _, page = request.getfixturevalue(which)
+    seen = visits(page, width=width, dark=dark)
+    seen.picture(f"report-{which}-{width}{'-dark' if dark else ''}")
+    seen.require_clean()
+    assert len(seen.requests) == 1
+    assert seen.overflow() == []
+    assert min(size for size, _ in seen.sizes()) >= 11
+    assert seen.page.evaluate("window.hit") is None
+    assert seen.page.evaluate("getComputedStyle(document.body).fontSize") == "16px"
+    ink, paper = seen.page.evaluate(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    )
+    assert contrast(ink, paper) > 7
+
+
+def contrast(one, other):
+    """The contrast of two colours, rgb(...), as WCAG has it."""
+    lights = []
+    for colour in (one, other):
+        parts = [int(part) / 255 for part in colour[4:-1].split(",")]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+def test_topics__are_the_models(visits, reported):
+    run, page = reported
+    seen, found = visits(page), topics(run, 8)
+    rows = seen.page.locator("#table tbody tr")
+    assert rows.count() == len(found) == seen.page.locator(".map circle").count()
+    for row, topic in zip(rows.all(), found, strict=True):
+        cells = row.locator("th, td").all_inner_texts()
+        assert cells[:2] == [str(topic.id), f"{topic.share:.1%}"]
+        assert cells[3] == f"{topic.stability:.2f}"
+        expected = " ".join(word for word, _ in topic.words).replace("\u2028\x1b", "\ufffd\ufffd")
+        assert " ".join(cells[4].split()) == " ".join(expected.split())
+
+
+def test_charts__show_the_events(visits, reported):
+    run, page = reported
+    seen, members = visits(page), [Run(run).in_member(number) for number in range(3)]
+    told = [[event for event in one.events() if event["event"] == "iteration"] for one in members]
+    for name in ("score", "objective", "alpha"):
+        chart = seen.page.locator(f"#chart-{name}")
+        assert [
+            int(one) for one in chart.locator("path").evaluate_all("all => all.map(one => one.dataset.points)")
+        ] == [12] * 3
+        last = [events[-1][name] for events in told]
+        shown = chart.locator(".last").inner_text().replace("\N{MINUS SIGN}", "-").replace(",", "").split()
+        assert [float(shown[0]), float(shown[2]), shown[-1]] == [
+            pytest.approx(min(last), rel=1e-3),
+            pytest.approx(max(last), rel=1e-3),
+            "12",
+        ]
+    table = seen.page.locator("#stability table tbody tr")
+    assert [row.locator("td").first.inner_text() for row in table.all()] == [
+        str(one.record()["seed"]) for one in members
+    ]
+
+
+def test_panel__follows_choices_and_the_slider(visits, reported):
+    run, page = reported
+    seen, found, model = visits(page), topics(run, 40), Model(run)
+    summary = read_summary(model.folder, model.record)
+    seen.page.locator("#table tbody a").nth(2).click()
+    panel = seen.page.locator("#panel")
+    assert panel.locator("h3").inner_text().startswith(f"Topic {found[2].id}:")
+    assert seen.page.evaluate("location.hash") == f"#topic-{found[2].id}"
+    for weight in (0.0, 0.6, 1.0):
+        seen.page.locator("#weight").evaluate(
+            "(one, value) => { one.value = value; one.dispatchEvent(new Event('input')); }", weight
+        )
+        shown = panel.locator("table.relevant tbody tr td:first-child").all_inner_texts()
+        assert [" ".join(word.split()) for word in shown] == relevant(model, found[2], weight)[: len(shown)]
+        assert len(shown) >= 5
+    examples = next(one for one in summary.topics if one.id == found[2].id).examples
+    titles = panel.locator(".examples > li > p:first-child").all_inner_texts()
+    expected = [summary.examples[one.document] for one in examples]
+    assert [one.split() for one in titles] == [plain(one.title or one.id).split() for one in expected]
+    panel.locator("button").nth(1).click()
+    assert panel.locator("h3").inner_text().startswith(f"Topic {found[3].id}:")
+    seen.require_clean()
+
+
+def plain(text):
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
+def relevant(model, topic, weight):
+    """Words of a topic by falling relevance, from all probabilities."""
+    overall = model.vocabulary.tokens / model.vocabulary.tokens.sum()
+    names = model.vocabulary.words
+    used = {word for word, count in zip(names, overall, strict=True) if count}
+    kept = [
+        (weight * np.log(p) + (1 - weight) * np.log(p / overall[names.index(word)]), word)
+        for word, p in topic.words
+        if word in used and p * topic.share * model.vocabulary.tokens.sum() >= 0.5
+    ]
+    return [" ".join(plain(word).split()) for _, word in sorted(kept, key=lambda one: -one[0])]
+
+
+def test_labels__are_mean_proportions(visits, reported):
+    run, page = reported
+    seen, model = visits(page), Model(run)
+    summary = read_summary(model.folder, model.record)
+    year = next(field for field in summary.fields if field.field == "year")
+    rows = seen.page.locator("#labels table").nth(1).locator("tbody tr")
+    assert rows.count() == len(year.values) == 4
+    for row, value in zip(rows.all(), year.values, strict=True):
+        assert row.locator("th").inner_text() == value.value
+        assert row.locator("td").first.inner_text() == str(value.documents)
+        assert f"{value.proportions[0][1]:.1%}" in row.locator("li").first.inner_text()
+
+
+def test_tree__is_drawn_whole(visits, tree):
+    run, page = tree
+    seen, found = visits(page), topics(run, 5)
+    drawn = seen.page.locator("svg.tree a").evaluate_all("all => all.map(one => Number(one.dataset.topic))")
+    assert drawn == [one.id for one in found]
+    inside = """all => all.every(one => {
+        const card = one.querySelector('.card').getBBox();
+        return [...one.querySelectorAll('text')].every(text => text.getBBox().x + text.getBBox().width <= card.x + card.width + 1);
+    })"""
+    assert seen.page.locator("svg.tree a").evaluate_all(inside)
+
+
+def test_pages__of_many_topics_are_turned_and_searched(visits, corpora):
+    train, _, place = corpora
+    if not (place / "many.html").exists():
+        fit(train, place / "many", family="lda", topics=60, iterations=2)
+        report(place / "many", place / "many.html")
+    seen = visits(place / "many.html")
+    shown = seen.page.locator("#table tbody tr:visible")
+    assert shown.count() == 25
+    seen.page.locator("#next").click()
+    assert seen.page.locator("#page").inner_text().startswith("Page 2 of")
+    seen.page.locator("#find").fill("word7")
+    texts = shown.all_inner_texts()
+    assert texts
+    assert all("word7" in text for text in texts)
+    data = json.loads(seen.page.locator("#data").text_content())
+    assert len(data["topics"]) == len(topics(place / "many", 1))
+    seen.require_clean()
