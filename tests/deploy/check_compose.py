@@ -1,10 +1,12 @@
 """compose.yaml, Prometheus and Grafana: schemas, and that they name one another rightly."""
 
+import json
+import re
 import subprocess
 
 import pytest
 
-from tests.deploy.reading import BIN, DEPLOY, document, tool
+from tests.deploy.reading import BIN, DEPLOY, ROOT, document, tool
 
 COMPOSE = DEPLOY / "compose.yaml"
 SERVICES = document(COMPOSE)["services"]
@@ -67,3 +69,27 @@ def test_grafana__is_given_the_boards_and_the_source():
     assert source["url"] == "http://prometheus:9090"
     assert f"./grafana/dashboards:{provider['options']['path']}:ro" in SERVICES["grafana"]["volumes"]
     assert "./grafana/provisioning:/etc/grafana/provisioning:ro" in SERVICES["grafana"]["volumes"]
+
+
+def expressions(tree):
+    """The queries of a board, wherever they stand."""
+    if isinstance(tree, dict):
+        for name, value in tree.items():
+            if name in ("expr", "definition") and isinstance(value, str):
+                yield value
+            yield from expressions(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from expressions(value)
+
+
+def test_boards__name_metrics_that_there_are():
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "pipeline").rglob("*.py")]
+    told = {name for text in sources for name in re.findall(r'"(?:collapsar_)?([a-z][a-z_]*)"', text)}
+    for path in (DEPLOY / "grafana" / "dashboards").glob("*.json"):
+        board = json.loads(path.read_text(encoding="utf-8"))
+        named = {name for one in expressions(board) for name in re.findall(r"\bcollapsar_(\w+)", one)}
+        plain = {re.sub(r"_(total|sum|count|created)$", "", name) for name in named}
+        assert board["uid"] == "collapsar"
+        assert plain
+        assert plain <= told, plain - told
