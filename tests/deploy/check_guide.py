@@ -34,7 +34,7 @@ def test_sgml__becomes_json_lines(tmp_path):
         (tmp_path / name).write_text(SGML.format(number=number, date=date), encoding="latin-1")
     (tmp_path / "README.txt").write_text("none")
     with tarfile.open(tmp_path / "archive.tar.gz", "w:gz") as archive:
-        for path in sorted(tmp_path.glob("*.sgm")) + [tmp_path / "README.txt"]:
+        for path in (*sorted(tmp_path.glob("*.sgm")), tmp_path / "README.txt"):
             archive.add(path, path.name)
     subprocess.run([sys.executable, "sgml.py", "archive.tar.gz"], cwd=tmp_path, check=True)
     lines = [json.loads((tmp_path / f"news-{day}.jsonl").read_text()) for day in (1, 2)]
