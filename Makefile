@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 PAGES_READY := $(VENV)/.pages-ready
+DEPLOY_READY := $(VENV)/.deploy-ready
 WORKERS ?= 2
 PAIRS ?= 200000
 TOPICS ?= 128
@@ -15,13 +16,14 @@ FUZZ ?= 100000
 READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
 	model summary arrays config
 
-.PHONY: demo test lint types contracts check pages bench chaos fuzz clean help
+.PHONY: demo test lint types contracts check pages deploy-check bench chaos fuzz clean help
 
 help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, print topics"
 	@echo "make test       all tests, also with the compiler off"
 	@echo "make lint types contracts    the other checks; .ci/run makes them all"
 	@echo "make pages      the pages that people look at, in headless Chromium (Debian's is installed where it can be)"
+	@echo "make deploy-check    what lies in deploy/, as far as it can be checked without a cluster"
 	@echo "make chaos      HISTORIES=$(HISTORIES) simulated clusters and KILLS=$(KILLS) kills of real processes: no run may be lost"
 	@echo "make fuzz       every reader, FUZZ=$(FUZZ) inputs each"
 	@echo "make bench      the kernels' speed, and fits beside other libraries: a table and a plot in build/bench;"
@@ -65,6 +67,15 @@ $(PAGES_READY): $(READY)
 # Screenshots are in build/pages.
 pages: $(PAGES_READY)
 	$(BIN)/python -m tests.pages
+
+# dask-kubernetes brings the schemas of its kinds; what it would install to run is of no use here.
+$(DEPLOY_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[deploy]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps dask-kubernetes
+	@touch $@
+
+deploy-check: $(DEPLOY_READY)
+	$(BIN)/python -m tests.deploy -n $(WORKERS)
 
 $(BENCH_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'

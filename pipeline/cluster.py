@@ -218,7 +218,7 @@ class DaskExecutor:
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once in each worker process."""
         with _cluster_errors():
-            asked = self._ask(self._client.run(function, *args, asynchronous=True))
+            asked = self._ask(self._client.run(_aside, function, args, asynchronous=True))
             return list(asked.result(timeout=max(self._watch.patience, EVERYWHERE)).values())
 
     def halt(self) -> None:
@@ -305,6 +305,12 @@ async def _remove(address: str, dask_scheduler: Any) -> None:
     named = inspect.signature(dask_scheduler.remove_worker).parameters
     said = {"expected" if "expected" in named else "safe": True}  # no task is to blame; other releases say it otherwise
     await dask_scheduler.remove_worker(address, stimulus_id="collapsar-given-up", **said)
+
+
+async def _aside(function: Callable[..., Any], args: Sequence[Any], dask_worker: Any) -> Any:
+    """Run a function beside a worker's event loop, which has to answer meanwhile: a silent worker is given up."""
+    hands = {"dask_worker": dask_worker} if "dask_worker" in inspect.signature(function).parameters else {}
+    return await asyncio.to_thread(function, *args, **hands)
 
 
 def _sent(dask_worker: Any) -> int:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -50,6 +51,20 @@ def test_a_killed_worker__changes_no_bit(small, tmp_path):
         )  # fmt: skip
     assert killed
     np.testing.assert_array_equal(rows(model), expected)
+
+
+def _beside_the_loop():
+    return threading.current_thread() is not threading.main_thread()
+
+
+def test_workers__answer_while_each_does_something(clusters):
+    """A worker that compiled in its event loop would say nothing meanwhile, and be given up."""
+    executor = open_executor(clusters(2))
+    try:
+        assert executor.everywhere(_beside_the_loop) == [True, True]
+        assert executor.moved() >= 0  # who asks for the worker is handed it
+    finally:
+        executor.close()
 
 
 def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):

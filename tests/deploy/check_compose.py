@@ -1,0 +1,95 @@
+"""compose.yaml, Prometheus and Grafana: schemas, and that they name one another rightly."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from tests.deploy.reading import BIN, DEPLOY, ROOT, document, tool
+
+COMPOSE = DEPLOY / "compose.yaml"
+SERVICES = document(COMPOSE)["services"]
+
+
+def test_compose__fits_its_schema():
+    words = [str(BIN / "check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_compose__is_read_by_docker():
+    docker = tool("docker")
+    if subprocess.run([docker, "compose", "version"], capture_output=True).returncode:
+        pytest.skip("not run: docker compose absent")
+    done = subprocess.run(
+        [docker, "compose", "--file", str(COMPOSE), "config", "--quiet"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_compose__mounts_files_that_are_there():
+    for service in SERVICES.values():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            if source.startswith("./"):
+                assert (DEPLOY / source).exists(), source
+    assert (DEPLOY / SERVICES["scheduler"]["build"]["dockerfile"].removeprefix("deploy/")).exists()
+
+
+def test_ports__are_open_to_this_machine_only():
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_prometheus__asks_services_that_are_there():
+    jobs = document(DEPLOY / "prometheus.yaml")["scrape_configs"]
+    asked = {target for job in jobs for part in job.get("static_configs", []) for target in part["targets"]}
+    asked |= {
+        f"{name}:{part['port']}" for job in jobs for part in job.get("dns_sd_configs", []) for name in part["names"]
+    }
+    listens = {
+        f"{name}:{one['environment']['HEALTH_PORT']}" for name, one in SERVICES.items() if "HEALTH_PORT" in str(one)
+    }
+    assert asked == listens
+
+
+def test_prometheus__is_read_by_promtool():
+    done = subprocess.run(
+        [tool("promtool"), "check", "config", str(DEPLOY / "prometheus.yaml")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_grafana__is_given_the_boards_and_the_source():
+    provisioning = DEPLOY / "grafana" / "provisioning"
+    (source,) = document(provisioning / "datasources" / "prometheus.yaml")["datasources"]
+    (provider,) = document(provisioning / "dashboards" / "collapsar.yaml")["providers"]
+    assert source["url"] == "http://prometheus:9090"
+    assert f"./grafana/dashboards:{provider['options']['path']}:ro" in SERVICES["grafana"]["volumes"]
+    assert "./grafana/provisioning:/etc/grafana/provisioning:ro" in SERVICES["grafana"]["volumes"]
+
+
+def expressions(tree):
+    """The queries of a board, wherever they stand."""
+    if isinstance(tree, dict):
+        for name, value in tree.items():
+            if name in ("expr", "definition") and isinstance(value, str):
+                yield value
+            yield from expressions(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from expressions(value)
+
+
+def test_boards__name_metrics_that_there_are():
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "pipeline").rglob("*.py")]
+    told = {name for text in sources for name in re.findall(r'"(?:collapsar_)?([a-z][a-z_]*)"', text)}
+    for path in (DEPLOY / "grafana" / "dashboards").glob("*.json"):
+        board = json.loads(path.read_text(encoding="utf-8"))
+        named = {name for one in expressions(board) for name in re.findall(r"\bcollapsar_(\w+)", one)}
+        plain = {re.sub(r"_(total|sum|count|created)$", "", name) for name in named}
+        assert board["uid"] == "collapsar"
+        assert plain
+        assert plain <= told, plain - told

@@ -1,0 +1,101 @@
+"""Kubernetes manifests: against the schemas of their kinds, the operator's among them, and one another."""
+
+import functools
+import importlib.metadata
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.deploy.reading import DEPLOY, documents
+
+FOLDER = DEPLOY / "kubernetes"
+OPERATOR = "dask_kubernetes/operator/deployment/helm/dask-kubernetes-operator/crds"
+VERSION = "1.34"
+PATHS = sorted(FOLDER.glob("*.yaml"))
+MANIFESTS = [pytest.param(one, id=f"{path.stem}-{one['kind']}") for path in PATHS for one in documents(path)]
+
+
+def strict(schema):
+    """The schema with unknown fields refused, as `kubectl` does; and its integers that may be text."""
+    if isinstance(schema, list):
+        return [strict(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: strict(value) for name, value in schema.items()}
+    if isinstance(made.get("properties"), dict) and "additionalProperties" not in made:
+        made["additionalProperties"] = False
+    if made.pop("x-kubernetes-int-or-string", False):
+        made["type"] = ["integer", "string"]
+    return made
+
+
+@functools.cache
+def validators():
+    """The operator's kinds and who checks them, from the package dask-kubernetes, which is not imported."""
+    package, found = importlib.metadata.distribution("dask-kubernetes"), {}
+    for name in ("daskcluster", "daskjob"):
+        text = package.locate_file(f"{OPERATOR}/{name}.yaml").read_text(encoding="utf-8")
+        for one in yaml.load_all(text, yaml.CSafeLoader):
+            for version in one["spec"]["versions"]:
+                schema = strict(version["schema"]["openAPIV3Schema"])
+                schema["properties"] |= {"apiVersion": {}, "kind": {}, "metadata": {"type": "object"}}
+                of_kind = f"{one['spec']['group']}/{version['name']}", one["spec"]["names"]["kind"]
+                found[of_kind] = jsonschema.Draft7Validator(schema)
+    return found
+
+
+def pods(tree):
+    """The specifications of pods in a manifest, wherever they stand."""
+    if isinstance(tree, dict):
+        if "containers" in tree:
+            yield tree
+        for value in tree.values():
+            yield from pods(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from pods(value)
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS)
+def test_manifests__fit_the_schema_of_their_kind(manifest):
+    validator = validators().get((manifest["apiVersion"], manifest["kind"]))
+    if validator is None:
+        kubernetes_validate.validate(manifest, VERSION, strict=True)
+    else:
+        validator.validate(manifest)
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS)
+def test_faults__are_found(manifest):
+    wrong = {**manifest, "spec": {**manifest["spec"], "no-such-field": 1}}
+    with pytest.raises((jsonschema.ValidationError, kubernetes_validate.ValidationError), match="no-such-field"):
+        test_manifests__fit_the_schema_of_their_kind(wrong)
+
+
+def test_kinds__are_all_there():
+    kinds = {param.values[0]["kind"] for param in MANIFESTS}
+    assert kinds == {"PersistentVolumeClaim", "NetworkPolicy", "DaskCluster", "DaskJob", "CronJob"}
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS)
+def test_pods__run_as_no_root_and_mount_what_is_there(manifest):
+    for pod in pods(manifest):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        volumes = {one["name"] for one in pod["volumes"]}
+        for container in pod["containers"]:
+            assert {one["name"] for one in container["volumeMounts"]} == volumes
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert container["args"][0] in ("dask", "collapsar")
+        claims = {one["persistentVolumeClaim"]["claimName"] for one in pod["volumes"] if "persistentVolumeClaim" in one}
+        assert claims <= {"collapsar-data"}
+
+
+def test_cluster_and_job__have_the_same_pods():
+    (cluster,), (job,) = documents(FOLDER / "cluster.yaml"), documents(FOLDER / "job.yaml")
+    of_job = job["spec"]["cluster"]["spec"]
+    assert of_job["worker"] == cluster["spec"]["worker"]
+    assert of_job["scheduler"]["spec"] == cluster["spec"]["scheduler"]["spec"]
+    for one, part in ((cluster, cluster["spec"]), (job, of_job)):
+        assert part["scheduler"]["service"]["selector"]["dask.org/cluster-name"] == one["metadata"]["name"]

@@ -1,0 +1,38 @@
+"""deploy/dask.yaml: it says what the clusters of our own are set to, in names that Dask knows."""
+
+from pathlib import Path
+
+import dask
+import distributed
+import yaml
+
+from collapsar.pipeline.cluster import _SETTINGS
+from tests.deploy.reading import DEPLOY, document, keys
+
+OWN = {"distributed.scheduler.preload"}  # what clusters of our own get otherwise
+
+
+def given():
+    return document(DEPLOY / "dask.yaml")
+
+
+def test_settings__are_those_of_our_own_clusters():
+    said = {name: dask.config.get(name, config=given()) for name in keys(given())}
+    assert {name: value for name, value in said.items() if name not in OWN} == _SETTINGS
+    assert said["distributed.scheduler.preload"] == ["collapsar.pipeline.dashboard"]
+
+
+def test_settings__are_names_that_dask_knows():
+    known = set()
+    for package in (dask, distributed):
+        for path in Path(package.__file__).parent.glob("*.yaml"):
+            if "schema" not in path.name:
+                known |= set(keys(yaml.safe_load(path.read_text(encoding="utf-8")) or {}))
+    assert set(keys(given())) <= known
+
+
+def test_settings__each_tell_why():
+    lines = (DEPLOY / "dask.yaml").read_text(encoding="utf-8").splitlines()
+    for name in ("work-stealing", "worker-ttl", "target", "pause", "terminate", "connect", "limit"):
+        (place,) = [number for number, line in enumerate(lines) if line.strip().startswith(f"{name}:")]
+        assert lines[place - 1].strip().startswith("# "), name
