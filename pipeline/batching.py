@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from collapsar.pipeline.bench import PUBLISHED, Bench
 from collapsar.pipeline.cycle import STEPS, Cycle
 from collapsar.pipeline.events import Sink
 from collapsar.pipeline.jobs import read_job
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.supplying import settle_pending, take_in
+from collapsar.pipeline.workbench import PUBLISHED, Bench
 from collapsar.storage.errors import AbsentError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lock import RunLock

@@ -6,12 +6,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from collapsar.pipeline.bench import CYCLES, Bench, clean_hidden
 from collapsar.pipeline.completing import complete
 from collapsar.pipeline.fitting import fit, resume
 from collapsar.pipeline.inference import infer
 from collapsar.pipeline.intake import split
 from collapsar.pipeline.opening import Model
+from collapsar.pipeline.workbench import CYCLES, Bench, clean_hidden
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError
 from collapsar.storage.folder import File, Folder

@@ -6,9 +6,9 @@ import inspect
 import json
 from typing import Any
 
-from collapsar.pipeline.bench import Bench, clean_hidden
 from collapsar.pipeline.intake import ingest
 from collapsar.pipeline.journal import find_sources
+from collapsar.pipeline.workbench import Bench, clean_hidden
 from collapsar.storage.errors import AbsentError
 from collapsar.storage.manifest import Manifest
 

@@ -13,14 +13,16 @@ import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
 from collapsar.pipeline import chains, gaussian, nested, planted, pooling, splitting, tallies
+from collapsar.pipeline.beginning import Begun
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.gaussian import Components, Prior, Sums
+from collapsar.pipeline.judging import Judge
 from collapsar.pipeline.nested import Moves
 from collapsar.storage.vectors import Vectors
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hca import CLUSTERS, SEEDING, TREE, loadings
 from collapsar.workers.streams import Stream
-from collapsar.workers.tree import FREE, ROOT, Tree, ahead, swept
+from collapsar.workers.tree import Tree, ahead, swept
 
 CHANGE = "moved"
 SCHEDULES = ("batch",)
@@ -33,7 +35,6 @@ FACTORED = 5  # sweeps with q(x | c) before the factorised form begins
 CHAINED = 18  # sweeps of chains, before these are joined to a tree
 POOLING = 6  # sweeps between two looks for chains that span the same
 EVERY = 3  # iterations between two looks for nodes that are better merged
-LOOSE = 0.01  # variance of the factors that begin, without which those of one path would be one direction
 SHRINKING = 0.35  # nodes of a level for each of the level below
 MOVES = "grown", "pruned", "merged"
 
@@ -283,8 +284,8 @@ def _parted(
     if min(ends[split[:2]]) < 1.0:
         return None
     if tree.columns.size >= config.max_nodes:
-        sums, kept = told.whole.moved(moves), [int(one) for one in split[:2]]
-        pair = _best_pair(Moves(moves.tree), sums, told.found, ends, config, kept)[0]
+        sums, kept = told.whole.moved(moves), (int(split[0]), int(split[1]))
+        pair = _judge(sums, told.found, config).best_pair(Moves(moves.tree), ends, kept)[0]
         if pair is None:
             return None
         moves = moves.merged([pair[:2]], pair[2])
@@ -346,53 +347,19 @@ def _ahead(
 
 
 def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, stream: Stream) -> Arrays:
-    """Make a tree of clusters: leaves and groups by Ward's linkage of their means, factors of plus and minus one.
-
-    A leaf's factor is one for all its vectors, so that it begins at their mean; those of the nodes above are drawn a
-    cluster, so that nodes on a path part.
-    """
-    counts, columns = delta["cluster_counts"], globals["node_parent"].size
+    """Make a tree of clusters, or a chain for each group of them under a root that no vector has."""
+    counts, chained = delta["cluster_counts"], bool(globals["chained"])
     clusters = np.flatnonzero(counts > 0)
     labels = chains.levels(delta["products"], counts, clusters, config.sizes())
-    chained = bool(globals["chained"])
-    if chained:  # for each leaf, under a root that no vector has
+    if chained:
         labels[1:] = [labels[-1]] * config.depth
-    depth = len(labels)
-    parents = np.full(columns, FREE, dtype=np.int64)
-    parents[0] = ROOT
-    nodes = [{0: 0}]
-    free = iter(range(1, columns))
-    for level in range(1, depth):
-        nodes.append({})
-        for place, label in enumerate(labels[level]):
-            if label not in nodes[level]:
-                nodes[level][label] = next(free)
-                parents[nodes[level][label]] = nodes[level - 1][labels[level - 1][place]]
-    factors = np.where(stream.generator().random((clusters.size, depth)) < 0.5, -1.0, 1.0)
-    factors[:, -1] = 1.0
-    weights = np.zeros((columns + 1, columns + 1))  # of clusters in nodes
-    sources: dict[int, list[tuple[int, float]]] = {}
-    for place, cluster in enumerate(clusters):
-        for level in range(int(chained), depth):
-            node = nodes[level][labels[level][place]]
-            sources.setdefault(node, []).append((int(cluster), factors[place, level]))
-            weights[cluster, node] = factors[place, level]
-    weights[-1, -1] = 1.0
-    sizes = np.append(counts, delta.number("documents"))
-    second = np.einsum("ci,cj->ij", weights[:-1] * counts[:, np.newaxis], weights[:-1])
-    mean = np.einsum("ci,c->i", weights[:-1], counts)
-    second += LOOSE * np.diag(np.diag(second))
-    second[-1], second[:, -1] = mean, mean
-    second[-1, -1] = sizes[-1]
-    products = np.einsum("ci,cj->ij", weights, np.einsum("cd,dj->cj", delta["products"], weights))
-    sums = Sums(second, products, delta.number("square"), 0.0, sizes[-1], float(globals["vocabulary"]))
-    tree = Tree(parents, depth)
-    ends = np.zeros(columns)
-    for place, cluster in enumerate(clusters):
-        ends[nodes[-1][labels[-1][place]]] += counts[cluster]
+    columns, words = int(globals["node_parent"].size), float(globals["vocabulary"])
+    begun = Begun(labels, columns, clusters, stream, chained=chained)
+    documents, square = delta.number("documents"), delta.number("square")
+    sums = begun.sums(counts, delta["products"], square, documents, words)
     found = gaussian.fitted(sums, config.prior(), gaussian.first_tau(sums, config.prior()))
-    after = {**globals, "stage": np.array(TREE), **_ahead(Moves(tree), sums, found, ends, config)}
-    return {**after, **Moves(tree, sources).table()}
+    ahead_ = _ahead(Moves(begun.tree), sums, found, begun.ends(counts), config)
+    return {**globals, "stage": np.array(TREE), **ahead_, **Moves(begun.tree, begun.sources).table()}
 
 
 def _moves(
@@ -411,39 +378,12 @@ def _moves(
         moves = moves.merged(nested.alike_paths(tree, delta["alike"], config.merge))
     moves = moves.pruned(moves.summed(passes), config.prune)
     if compare and config.compare and not moves.sources and tree.columns.size > 1:
-        moves = _compared(moves, sums, found, delta["ends"], config)
+        return _judge(sums, found, config).compared(moves, delta["ends"])
     return moves
 
 
-def _value(tried: Moves, sums: Sums, ends: npt.NDArray[np.float64], tau: float, config: Config) -> float:
-    """Return what of the bound a tree decides, given q(c) and q(x) as they are brought to it."""
-    sticks = nested.sticks(tried.tree, tried.tree.gathered(ends), ends, config.gamma)
-    value = gaussian.evidence(sums.moved(tried), tried.tree.columns, config.prior(), tau)
-    return value + nested.sticks_bound(tried.tree, sticks, ends, config.gamma)
-
-
-def _compared(moves: Moves, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config) -> Moves:
-    """Merge the pair of siblings, if there is one, whose merging raises the bound most."""
-    pair, reached = _best_pair(moves, sums, found, ends, config, [])
-    if pair is None or not reached > _value(moves, sums, moves.summed(ends), found.tau, config):
-        return moves
-    return moves.merged([pair[:2]], pair[2])
-
-
-def _best_pair(
-    moves: Moves, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config, kept: list[int]
-) -> tuple[tuple[int, int, float] | None, float]:
-    """Return the siblings, but for those to be kept, that are best merged, with a sign, and what the bound is then."""
-    best, most = None, -np.inf
-    for node in moves.tree.columns[1:]:
-        for other in moves.tree.children(moves.tree.parents[node]):
-            if other > node and node not in kept and other not in kept:
-                sign = -1.0 if found.gram[node, other] < 0.0 else 1.0
-                tried = moves.merged([(int(node), int(other))], sign)
-                reached = _value(tried, sums, tried.summed(ends), found.tau, config)
-                if reached > most:
-                    best, most = (int(node), int(other), sign), reached
-    return best, most
+def _judge(sums: Sums, found: Components, config: Config) -> Judge:
+    return Judge(sums, found, config.prior(), config.gamma)
 
 
 def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
