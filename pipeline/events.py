@@ -53,7 +53,7 @@ def event_of(progress: Progress) -> dict[str, Any]:
         event["tokens_a_second"] = float(f"{progress.tokens / whole:.4g}")
     event.update(progress.topics)
     seconds = {name: round(spent, 6) for name, spent in progress.seconds.items()}
-    more = {"sweeps": progress.sweeps, "words": progress.words}
+    more = {"sweeps": progress.sweeps, "top_words": progress.words}
     return {**event, "seconds": seconds, **{name: value for name, value in more.items() if value}}
 
 

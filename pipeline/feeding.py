@@ -66,7 +66,7 @@ class Feed:
         for name, value in more.items():
             totals[name] = totals.get(name, 0.0) + value
         kept = self._last.get(member, {})
-        rare: dict[str, Any] = {name: kept[name] for name in ("words", "processes") if name in kept}
+        rare: dict[str, Any] = {name: kept[name] for name in ("top_words", "processes") if name in kept}
         self._last[member] = {**rare, **event}
         if time.monotonic() - self._sent.get(member, 0.0) >= self._every:
             self._send(self._last[member])

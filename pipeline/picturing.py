@@ -75,7 +75,7 @@ class Course:
         self.curve("seconds").add(self.iteration, event.get("seconds", {}))
         if "sweeps" in event:
             self.curve("sweeps").add(self.iteration, event["sweeps"]["quartiles"])
-        self.words.update(event.get("words", {}))
+        self.words.update(event.get("top_words", {}))
         while self._marks and self._marks[-1][0] >= self.iteration:
             self._marks.pop()
         self._marks.append((self.iteration, self.elapsed))

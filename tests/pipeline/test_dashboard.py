@@ -22,7 +22,7 @@ LAST = {
     "tokens_a_second": 400.0,
     "sizes": [[2, 0.75]],
     "moved": [[2, 0.25]],
-    "words": {"2": ["<b>gene", "dna"]},
+    "top_words": {"2": ["<b>gene", "dna"]},
     "sweeps": SWEEPS,
     "processes": [{"name": "one:1", "memory": 5_000_000, "doing": ["sweep"]}],
 }

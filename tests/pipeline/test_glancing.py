@@ -36,7 +36,7 @@ def test_events__tell_the_topics_that_the_model_has(small, tmp_path, often, fami
     assert len(sizes) == min(glancing.SIZES, sum(round(share, 5) > 0.0 for share in shares))
     for number, share in last["sizes"]:
         assert found[number].share == pytest.approx(share, abs=1e-5)
-        assert last["words"][str(number)] == found[number].names
+        assert last["top_words"][str(number)] == found[number].names
     before = dict(map(tuple, told[-2]["sizes"]))
     for number, change in last["moved"]:
         if number in before and number in found:
@@ -57,7 +57,7 @@ def test_words__are_looked_for_rarely(small, tmp_path, monkeypatch):
     told = [
         event["iteration"]
         for event in Run(tmp_path / "run").events()
-        if event["event"] == "iteration" and "words" in event
+        if event["event"] == "iteration" and "top_words" in event
     ]
     assert told[0] <= 3
     assert all(after - before >= glancing.SECONDS for before, after in zip(told[:-1], told[1:-1], strict=False))
