@@ -3,8 +3,8 @@
 Kernels are declared with the types of their arguments and compiled when first called, or all at once by `warm`.
 Inputs are declared read-only, so a kernel that would change one does not compile, and arrays that arrive read-only
 from another worker fit. Machine code is kept on disk in a folder named by a digest of all kernel sources: numba itself
-looks only at the file that a kernel stands in and would go on using machine code whose helpers have changed. A lock on
-that folder guards numba's file cache, which is unsafe when several processes fill it together.
+looks only at the file that a kernel stands in and would go on using machine code whose helpers have changed. A lock for
+each kernel guards numba's file cache, which is unsafe when several processes fill it together.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import functools
 import hashlib
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -51,6 +52,7 @@ OUT_U1, OUT_U2 = made(numba.uint8, 1), made(numba.uint16, 1)
 OUT_F8, OUT_F8_2, OUT_F8_3 = made(numba.float64, 1), made(numba.float64, 2), made(numba.float64, 3)
 
 _registered: list[Kernel[..., Any]] = []
+_compiling = threading.RLock()  # numba's folder is one for all threads
 
 
 class Kernel(Generic[P, R]):
@@ -83,17 +85,23 @@ class Kernel(Generic[P, R]):
 
     def compile(self) -> Callable[P, R]:
         """Compile, or load the machine code of an earlier process."""
-        if self._compiled is None:
-            options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "nsz", "contract", "arcp"}}
-            options["error_model"] = "numpy"
-            with ExitStack() as stack:
-                folder = cache_folder()
-                if folder is not None:
-                    stack.enter_context(FileLock(folder / "lock"))
-                    previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)
-                    stack.callback(setattr, config, "CACHE_DIR", previous)
-                self._compiled = numba.njit([self._types], cache=folder is not None, **options)(self.python)
+        with _compiling:
+            if self._compiled is None:
+                self._compiled = self._made()
         return self._compiled
+
+    def _made(self) -> Callable[P, R]:
+        options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "nsz", "contract", "arcp"}}
+        options["error_model"] = "numpy"
+        with ExitStack() as stack:
+            folder = cache_folder()
+            if folder is not None:  # processes compile different kernels side by side
+                name = f"{self.python.__module__.rpartition('.')[2]}.{self.python.__name__}"
+                stack.enter_context(FileLock(folder / f"{name}.lock"))
+                previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)
+                stack.callback(setattr, config, "CACHE_DIR", previous)
+            found: Callable[P, R] = numba.njit([self._types], cache=folder is not None, **options)(self.python)
+        return found
 
 
 def kernel(*types: Any) -> Callable[[Callable[P, R]], Kernel[P, R]]:
