@@ -363,3 +363,19 @@ def test_help__names_all_keys_and_codes(capsys):
     text = capsys.readouterr().out
     for part in ("worse_by (0.01)", "another process works on the job", "[cluster]", "exit codes"):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('min_documents = "3"', "'min_documents': expected a valid integer, found '3'"),
+        ('stop_words = ["de", "fr"]', "'stop_words': expected a valid string, found"),
+        ("label = 3", "'labels': expected a list of strings, found 3"),
+        ("tls = 1", "unknown key 'tls'"),
+    ],
+)
+def test_a_key_of_ingest_of_another_kind__is_refused_before_anything_is_made(job, capsys, said, told):
+    job.write_text(JOB.replace("shard_tokens = 600", said))
+    assert main(["batch", str(job)]) == 1
+    assert told in capsys.readouterr().err
+    assert not (job.parent / "job").exists()
