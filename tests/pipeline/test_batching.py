@@ -14,7 +14,7 @@ from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.completing import complete
 from collapsar.pipeline.evaluation import evaluate
 from collapsar.pipeline.journal import Journal, find_sources
-from collapsar.storage.errors import AbsentError, DamagedError, LockedError
+from collapsar.storage.errors import AbsentError, DamagedError, InputError, LockedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lock import RunLock
 from collapsar.storage.published import Versions
@@ -379,3 +379,13 @@ def test_a_key_of_ingest_of_another_kind__is_refused_before_anything_is_made(job
     assert main(["batch", str(job)]) == 1
     assert told in capsys.readouterr().err
     assert not (job.parent / "job").exists()
+
+
+def test_a_job_of_too_few_words_to_hold_any_out__goes_on_when_there_are_more(job):
+    job.write_text(JOB.replace("iterations = 30", "iterations = 2"))
+    (job.parent / "day-1.jsonl").write_text('{"id": "x", "text": "sailor"}\n')
+    with pytest.raises(InputError, match="empty"):
+        batch(job)
+    job.write_text(job.read_text().replace("shard_tokens = 600", "grow = true"))
+    write_day(job.parent, 2)
+    assert batch(job).documents == 41
