@@ -143,6 +143,7 @@ def append_told(
     history, scheduler, stops = settled(history, asked.scheduler, asked.workers)
     with RunLock(opened.folder / LOCK) as lock, _scratch(opened.folder) as scratch:
         opened = Corpus(corpus)
+        kept = read_history(opened.folder) or kept  # what another addition has told meanwhile
         executor = open_executor(scheduler, asked.workers, tls=asked.tls)
         try:
             adding = _Adding(executor, opened, scratch, history, stops, asked)

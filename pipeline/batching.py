@@ -174,7 +174,7 @@ class _Batch:
         """Finish what was begun, take in what is new, and make a version of it."""
         bench, journal, worked = self._bench, self._journal, False
         settle_pending(bench)
-        if journal.number and not journal.outcome and bench.plan() == journal.plan:
+        if journal.done and not journal.outcome and bench.plan() == journal.plan:
             worked = self._make()  # of the corpus that it was begun with
         take_in(bench)
         plan = bench.plan()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,7 +20,16 @@ from collapsar.storage.readers import ReadOptions
 
 TOLERANCE = 0.01  # share of the tokens that an iteration moves, under which a fit ends
 WARM_SHARE = 0.4  # of the iterations, which a fit that begins from the version before may take at most
-BY_ITSELF = ("sources", "corpus", "progress", "reading", "scheduler", "workers")  # of ingest: what the job says
+BY_ITSELF = (
+    "sources",
+    "corpus",
+    "progress",
+    "reading",
+    "scheduler",
+    "workers",
+    "tls",
+    "return",
+)  # of ingest: what the job says
 NO_LIMITS = ("samples", "sample_every")  # one model is published, not several
 SEVERAL = {"label": "labels", "covariate": "covariates"}
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -198,16 +204,17 @@ class Job(_Table):
         }
 
 
-def _reading_names() -> set[str]:
+def _reading_kinds() -> dict[str, Any]:
+    """Return what `ingest` can be told, with the type of each."""
     from collapsar.pipeline.intake import ingest
 
-    named = {name for name in inspect.signature(ingest).parameters if name not in BY_ITSELF}
-    return named | {field.name for field in fields(ReadOptions)}
+    told = {name: kind for name, kind in get_type_hints(ingest).items() if name not in BY_ITSELF}
+    return {**told, **get_type_hints(ReadOptions)}
 
 
 def _reading_name(name: str) -> str:
     """Return the name by which `ingest` knows what the command calls ``--text``, ``--id`` or ``--label``."""
-    names = _reading_names()
+    names = _reading_kinds()
     return next((one for one in (name, f"{name}_field", SEVERAL.get(name, name)) if one in names), name)
 
 
@@ -303,12 +310,11 @@ def _require_known(job: Job) -> None:
         raise OptionError(f"[fit]: a batch takes families of documents; '{job.fit.family}' takes {family.CORPUS}")
     if not job.ingest.sources:
         raise OptionError("[ingest]: 'sources' names no file")
-    names = _reading_names()
+    names = _reading_kinds()
     for name, value in job.reading.items():
         if name not in names:
             raise OptionError(f"[ingest]: unknown key '{name}'{suggestion(name, {*names, *IngestTable.model_fields})}")
-        if isinstance(value, Mapping):
-            raise OptionError(f"[ingest]: '{name}': expected no table")
+        _require_kind(name, value, names[name])
     loop = [name for name in LIMIT_NAMES if name not in NO_LIMITS]
     config = family.Config
     for name in job.fit.more:
@@ -318,6 +324,19 @@ def _require_known(job: Job) -> None:
     limits = Limits(**job.limits)
     require_schedule(job.fit.family, limits.schedule)
     _ = job.config, job.tls
+
+
+def _require_kind(name: str, value: Any, kind: Any) -> None:
+    """Refuse what `ingest` cannot take under a name; of a list of strings, one may stand by itself."""
+    given = value
+    if name in SEVERAL.values() and isinstance(value, (str, list)):
+        given = (value,) if isinstance(value, str) else tuple(value)
+    try:
+        pydantic.TypeAdapter(kind).validate_python(given, strict=True)
+    except pydantic.ValidationError as error:
+        text = str(error.errors()[0]["msg"]).replace("Input should be", "expected")
+        text = text.replace("a valid tuple", "a list of strings")
+        raise OptionError(f"[ingest]: '{name}': {text}, found {value!r}") from None
 
 
 def _placed(job: Job, base: Path) -> Job:

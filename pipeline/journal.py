@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -100,6 +101,8 @@ class Journal:
 def find_sources(patterns: Iterable[str], known: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Find the files that patterns name, with size and digest; those that are known by size and time are not read.
 
+    Names that begin with a dot are left out, but of files that are named themselves.
+
     Parameters
     ----------
     patterns : iterable of str
@@ -110,7 +113,7 @@ def find_sources(patterns: Iterable[str], known: Mapping[str, Mapping[str, Any]]
     Returns
     -------
     dict
-        In the order of the patterns, of one by name.
+        In the order of the patterns, of one by name; ``below`` is a file's path below its folder or pattern.
 
     Raises
     ------
@@ -125,9 +128,16 @@ def find_sources(patterns: Iterable[str], known: Mapping[str, Mapping[str, Any]]
         if not wild and not fs.exists(path):
             raise AbsentError(f"{pattern}: no such file or folder")
         for name in names:
-            for file in sorted(fs.find(name)) if fs.isdir(name) else [name]:
+            folder = fs.isdir(name)
+            root = re.split(r"[*?[]", path)[0] if wild else f"{name}/" if folder else name
+            root = root.rpartition("/")[0]
+            for file in sorted(fs.find(name)) if folder else [name]:
+                below = file[len(root) :].lstrip("/")
+                if (wild or folder) and any(part.startswith(".") for part in below.split("/")):
+                    continue
                 url = file if fs.protocol in ("file", ("file", "local")) else fs.unstrip_protocol(file)
-                found.setdefault(url, _described(fs, file, known.get(url)))
+                if url not in found:
+                    found[url] = {**_described(fs, file, known.get(url)), "below": below}
     return found
 
 

@@ -9,8 +9,10 @@ from typing import Any
 from collapsar.pipeline.intake import ingest
 from collapsar.pipeline.journal import find_sources
 from collapsar.pipeline.workbench import Bench, clean_hidden
-from collapsar.storage.errors import AbsentError
+from collapsar.storage.errors import AbsentError, InputError
 from collapsar.storage.manifest import Manifest
+from collapsar.storage.readers import kind_of_name
+from collapsar.storage.readers.blocks import BELOW
 
 
 def settle_pending(bench: Bench) -> None:
@@ -30,7 +32,8 @@ def take_in(bench: Bench) -> None:
     Parameters
     ----------
     bench : Bench
-        The job. Files that were read and have changed or gone since are warned of; the corpus keeps what it has.
+        The job. Files that were read and have changed or gone since are warned of; the corpus keeps what it has. Empty
+        files are not taken note of: they are read once something has been written to them.
 
     Raises
     ------
@@ -44,7 +47,9 @@ def take_in(bench: Bench) -> None:
     if corpus is None:
         journal.sources = {}
     _follow(journal.sources, found)
-    fresh = {path: one for path, one in found.items() if path not in journal.sources}
+    fresh = {path: one for path, one in found.items() if path not in journal.sources and one["size"]}
+    if corpus is None and not fresh:
+        raise InputError(next(iter(found)), "expected documents, the file is empty")
     _compare(bench, found)
     if not fresh:
         bench.write()
@@ -55,7 +60,7 @@ def take_in(bench: Bench) -> None:
     bench.write()
     step = "ingest" if corpus is None else "append"
     bench.say(step, done=False)
-    (_ingest if corpus is None else _append)(bench, list(fresh))
+    (_ingest if corpus is None else _append)(bench, _paths(bench, fresh))
     bench.say(step, done=True)
     journal.sources.update(fresh)
     journal.pending = None
@@ -63,13 +68,16 @@ def take_in(bench: Bench) -> None:
 
 
 def _follow(sources: dict[str, dict[str, Any]], found: dict[str, dict[str, Any]]) -> None:
-    """Give files that were read and have been moved or copied their new names: what they hold is in the corpus."""
+    """Give files that were read and have been moved or copied their new names: what they hold is in the corpus.
+
+    Where another file has taken the old name, as when files are rotated, that one is new.
+    """
     known = {one["sha256"]: path for path, one in sources.items()}
     for path, one in found.items():
         before = known.get(one["sha256"])
         if before is not None and path not in sources:
             sources[path] = one
-            if before not in found:
+            if before not in found or found[before]["sha256"] != one["sha256"]:
                 sources.pop(before, None)
 
 
@@ -86,6 +94,13 @@ def _compare(bench: Bench, found: dict[str, dict[str, Any]]) -> None:
             sources[path] = now
     if sources and bench.journal.reading != _plain(bench.job.reading):
         bench.warn("[ingest]: has changed; new files are read as the first ones were")
+
+
+def _paths(bench: Bench, files: dict[str, dict[str, Any]]) -> list[str]:
+    """Name files to their reader; those that are a text each are called by their paths below the source."""
+    if (bench.job.reading.get("format") or kind_of_name(next(iter(files)))) != "text":
+        return list(files)
+    return [f"{path.removesuffix(one['below'])[:-1]}{BELOW}{one['below']}" for path, one in files.items()]
 
 
 def _plain(reading: dict[str, Any]) -> dict[str, Any]:

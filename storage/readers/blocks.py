@@ -22,6 +22,7 @@ BLOCK = 1 << 24  # bytes
 PACKED = (".gz", ".bz2", ".xz", ".lzma", ".zip", ".zst")
 GROWTH = 4  # what text of a byte of a compressed file is taken to be
 SPLITTABLE = ("jsonl", "mallet")  # a line a document, without quotes around lines' ends
+BELOW = "/./"  # in a file's path, before what it is called
 _MAGIC = "*?["
 
 
@@ -68,7 +69,8 @@ def find_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> list
     Parameters
     ----------
     sources : sequence of str
-        Files, folders and globs, local or fsspec URLs. Names that begin with a dot are left out.
+        Files, folders and globs, local or fsspec URLs. Names that begin with a dot are left out. A file that is named
+        ``texts/./a/1.txt`` is called ``a/1.txt``, as below the folder ``texts``.
     kind : str or None
         The format; of a folder only files that are named as such are taken, where there are any. None for all.
     ending_of : callable
@@ -93,13 +95,15 @@ def find_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> list
 
 
 def _files_of(source: str, number: int) -> Iterator[Span]:
+    called = source.rpartition(BELOW)[2] if BELOW in source else source.rstrip("/").rpartition("/")[2]
+    source = source.replace(BELOW, "/")
     fs, path = url_to_fs(source)
     if not isinstance(fs, LocalFileSystem):
         fs.invalidate_cache()
     exists = patiently(source, lambda: bool(fs.exists(path)))
     if exists and not patiently(source, lambda: bool(fs.isdir(path))):
         size = patiently(source, lambda: fs.size(path))
-        yield Span(source, source.rstrip("/").rsplit("/", 1)[-1], int(size or 0), number, constants=_constants(source))
+        yield Span(source, called, int(size or 0), number, constants=_constants(source))
         return
     if not exists and not any(letter in source for letter in _MAGIC):
         raise AbsentError(f"{source}: no such file or folder")

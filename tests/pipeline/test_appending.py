@@ -4,7 +4,7 @@ import shutil
 import numpy as np
 import pytest
 
-from collapsar.pipeline import append, ingest
+from collapsar.pipeline import append, appending, ingest
 from collapsar.pipeline.commands.main import main
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, LockedError, MismatchError, OptionError
@@ -125,6 +125,20 @@ def test_append__that_is_cut_short_leaves_the_corpus_as_it_was(place, where, mon
 def test_append__takes_one_at_a_time(place):
     with RunLock(Folder(place / "c") / "lock"), pytest.raises(LockedError, match="works on it"):
         append(place / "c", place / "new.jsonl")
+
+
+def test_append__keeps_what_an_addition_has_told_that_ended_as_this_one_began(place, monkeypatch):
+    put_lines(place / "more.jsonl", [{"id": "m1", "text": "aa bb cc"}])
+    lock = appending.RunLock
+
+    def locked_late(folder):
+        monkeypatch.setattr(appending, "RunLock", lock)
+        append(place / "c", place / "more.jsonl")
+        return lock(folder)
+
+    monkeypatch.setattr(appending, "RunLock", locked_late)
+    append(place / "c", place / "new.jsonl")
+    assert [one.documents for one in read_history(Folder(place / "c")).appended] == [1, 3]
 
 
 def test_append__reads_other_formats_as_far_as_the_fields_agree(place):

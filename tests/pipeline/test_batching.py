@@ -14,7 +14,7 @@ from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.completing import complete
 from collapsar.pipeline.evaluation import evaluate
 from collapsar.pipeline.journal import Journal, find_sources
-from collapsar.storage.errors import AbsentError, DamagedError, LockedError
+from collapsar.storage.errors import AbsentError, DamagedError, InputError, LockedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lock import RunLock
 from collapsar.storage.published import Versions
@@ -363,3 +363,66 @@ def test_help__names_all_keys_and_codes(capsys):
     text = capsys.readouterr().out
     for part in ("worse_by (0.01)", "another process works on the job", "[cluster]", "exit codes"):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('min_documents = "3"', "'min_documents': expected a valid integer, found '3'"),
+        ('stop_words = ["de", "fr"]', "'stop_words': expected a valid string, found"),
+        ("label = 3", "'labels': expected a list of strings, found 3"),
+        ("tls = 1", "unknown key 'tls'"),
+    ],
+)
+def test_a_key_of_ingest_of_another_kind__is_refused_before_anything_is_made(job, capsys, said, told):
+    job.write_text(JOB.replace("shard_tokens = 600", said))
+    assert main(["batch", str(job)]) == 1
+    assert told in capsys.readouterr().err
+    assert not (job.parent / "job").exists()
+
+
+def test_folders_of_texts__keep_their_names_and_leave_out_hidden_files(job):
+    texts = job.parent / "texts"
+    for name in ("a/1.txt", "b/1.txt", "b/.2.txt.swp", ".DS_Store"):
+        (texts / name).parent.mkdir(parents=True, exist_ok=True)
+        (texts / name).write_text("sailor baker taxing " * 30)
+    job.write_text(JOB.replace("day-*.jsonl", "texts").replace("iterations = 30", "iterations = 2"))
+    assert batch(job).documents == 2
+    (texts / "c").mkdir()
+    (texts / "c/1.txt").write_text("sailor " * 40)
+    assert batch(job).documents == 3
+    files = sorted((job.parent / "job/corpus/documents").iterdir())
+    assert [name for file in files for name in pq.read_table(file)["id"].to_pylist()] == [
+        "a/1.txt",
+        "b/1.txt",
+        "c/1.txt",
+    ]
+
+
+def test_an_empty_file__is_read_once_it_holds_something_and_so_is_one_that_takes_the_name_of_another(job):
+    job.write_text(JOB.replace("iterations = 30", "iterations = 2"))
+    folder = job.parent
+    content = (folder / "day-1.jsonl").read_bytes()
+    (folder / "day-1.jsonl").write_bytes(b"")
+    with pytest.raises(InputError, match="the file is empty"):
+        batch(job)
+    (folder / "day-1.jsonl").write_bytes(content)
+    (folder / "day-2.jsonl").write_bytes(b"")
+    assert batch(job).documents == 40
+    write_day(folder, 2, documents=10)
+    assert batch(job).documents == 50
+    (folder / "day-2.jsonl").rename(folder / "day-3.jsonl")
+    write_day(folder, 4, documents=5)
+    (folder / "day-4.jsonl").rename(folder / "day-2.jsonl")
+    found = batch(job)
+    assert (found.documents, found.warnings) == (55, ())
+
+
+def test_a_job_of_too_few_words_to_hold_any_out__goes_on_when_there_are_more(job):
+    job.write_text(JOB.replace("iterations = 30", "iterations = 2"))
+    (job.parent / "day-1.jsonl").write_text('{"id": "x", "text": "sailor"}\n')
+    with pytest.raises(InputError, match="empty"):
+        batch(job)
+    job.write_text(job.read_text().replace("shard_tokens = 600", "grow = true"))
+    write_day(job.parent, 2)
+    assert batch(job).documents == 41
