@@ -24,7 +24,8 @@ class Runs(distributed.SchedulerPlugin):  # type: ignore[misc]
     name = NAME
 
     def __init__(self) -> None:
-        self._pictures: OrderedDict[str, Picture] = OrderedDict()
+        self._pictures: dict[str, Picture] = {}  # as they began: runs side by side keep their order
+        self._told: OrderedDict[str, None] = OrderedDict()  # the one told of last at the end
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Take a message of a driver; see `collapsar.pipeline.feeding`."""
@@ -32,10 +33,12 @@ class Runs(distributed.SchedulerPlugin):  # type: ignore[misc]
             return
         run, event = str(msg["run"]), msg["event"]
         if run not in self._pictures or event["event"] == "cluster":  # a fit begins, or is taken up again
+            self._pictures.pop(run, None)
             self._pictures[run] = Picture()
-        self._pictures.move_to_end(run)
-        while len(self._pictures) > RUNS:
-            self._pictures.popitem(last=False)
+        self._told[run] = None
+        self._told.move_to_end(run)
+        while len(self._told) > RUNS:
+            self._pictures.pop(self._told.popitem(last=False)[0])
         picture = self._pictures[run]
         picture.add(event)
         member = event.get("member") if picture.restarts else None
@@ -43,7 +46,7 @@ class Runs(distributed.SchedulerPlugin):  # type: ignore[misc]
             picture.courses[member].totals = dict(msg["totals"])
 
     def pictures(self) -> dict[str, Picture]:
-        """Return what is known of each run by its folder, the one told of last at the end."""
+        """Return what is known of each run by its folder, the one that began last at the end."""
         return dict(self._pictures)
 
 

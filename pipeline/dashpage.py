@@ -48,7 +48,7 @@ TEMPLATE = """{% extends "base.html" %}
 
 
 class View:
-    """What one who looks at the page sees: the run that he chose, or the one told of last."""
+    """What one who looks at the page sees: the run that he chose, or the one that began last."""
 
     def __init__(self, scheduler: Any) -> None:
         self._runs = runs_of(scheduler)
@@ -62,7 +62,7 @@ class View:
         return next(reversed(pictures.values()), None)
 
     def names(self) -> list[str]:
-        """Return the folders of all runs, the one told of last first."""
+        """Return the folders of all runs, the one that began last first."""
         return list(reversed(self._runs.pictures()))
 
 

@@ -131,8 +131,8 @@ class Following:
                 self._members.setdefault(number, Tail(self._run.member(number)))
             if kind == "member":
                 self._ended_members.add(event["member"])
-        last = [event for event in events if event["event"] == "end"]
-        return [*(one for one in events if one not in last), *self._of_members(), *last], again
+        place = len(events) - 1 if self.ended and events and events[-1]["event"] == "end" else len(events)
+        return [*events[:place], *self._of_members(), *events[place:]], again
 
     def _of_members(self) -> list[dict[str, Any]]:
         """Read what members tell in files of their own: those on their way, and once those at their end."""

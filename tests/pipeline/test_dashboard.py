@@ -132,3 +132,15 @@ def test_the_board__asks_for_metrics_that_there_are():
     ]
     assert len(cells) == len(set(cells))
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_runs__side_by_side_keep_their_order():
+    runs = Runs()
+    feeds = [Feed(lambda message: runs.log_event(TOPIC, message), name, list, 0.0) for name in ("/runs/a", "/runs/b")]
+    for feed in feeds:
+        told(feed)
+    for number in (3, 4):
+        for feed in feeds[::-1]:
+            feed(iteration(number, **LAST))
+        assert list(runs.pictures()) == ["/runs/a", "/runs/b"]
+    assert [one.course.iteration for one in runs.pictures().values()] == [4, 4]

@@ -175,3 +175,12 @@ def test_watch__prints_plain_lines(small, tmp_path, capsys, monkeypatch):
     assert main(["watch", str(tmp_path / "none"), "--once"]) == 1
     with pytest.raises(SystemExit):
         main(["watch", str(tmp_path / "run"), "--every", "0"])
+
+
+def test_look__keeps_the_order_of_a_run_that_was_resumed(tmp_path):
+    begun, ended = {"event": "start"}, {"event": "end", "reason": "interrupt"}
+    told = [begun, iteration(1), ended, begun, iteration(2)]
+    (tmp_path / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in told))
+    seen = Following(tmp_path)
+    assert seen.look() == (told, False)
+    assert seen.ended == ""
