@@ -50,7 +50,7 @@ def problems(draw):
         "next_spread": spread,
     }
     end_log = generator.normal(scale=2.0, size=tree.columns.size) - 3.0
-    paths = hca._paths(tree)
+    paths = hca._paths(tree, chained=False)
     twin = naive.Paths(loadings[tree.columns], spread[tree.columns], loadings[-1], paths, end_log, tau, variance)
     return tree, values, globals_, twin
 
