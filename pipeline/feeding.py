@@ -41,21 +41,30 @@ class Feed:
         self._totals: dict[int | None, dict[str, float]] = {}
         self._last: dict[int | None, dict[str, Any]] = {}
         self._sent: dict[int | None, float] = {}
-        self._lock = threading.Lock()  # members tell side by side
+        self._lock, self._sending = threading.RLock(), False  # members tell side by side
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Send an event, unless one like it has just been sent."""
         with self._lock:
-            if event["event"] == "iteration":
-                self._iteration(event)
+            if self._sending:  # that a message does not arrive is told too, by whoever sends it
                 return
-            for last in list(self._last.values()):
-                self._send(last)
-            self._send(event)
-            if event["event"] == "start":
-                told = [one for one in self._before() if one["event"] == "iteration"]
-                for one in told[:: max(-(-len(told) // POINTS), 1)]:
-                    self._send(one)
+            self._sending = True
+            try:
+                self._feed(event)
+            finally:
+                self._sending = False
+
+    def _feed(self, event: dict[str, Any]) -> None:
+        if event["event"] == "iteration":
+            self._iteration(event)
+            return
+        for last in list(self._last.values()):
+            self._send(last)
+        self._send(event)
+        if event["event"] == "start":
+            told = [one for one in self._before() if one["event"] == "iteration"]
+            for one in told[:: max(-(-len(told) // POINTS), 1)]:
+                self._send(one)
 
     def _iteration(self, event: dict[str, Any]) -> None:
         member = event.get("member")
@@ -67,7 +76,10 @@ class Feed:
             totals[name] = totals.get(name, 0.0) + value
         kept = self._last.get(member, {})
         rare: dict[str, Any] = {name: kept[name] for name in ("top_words", "processes") if name in kept}
-        self._last[member] = {**rare, **event}
+        after = {**rare, **event}
+        if "top_words" in after:  # each event has those of a few topics
+            after["top_words"] = {**rare.get("top_words", {}), **event.get("top_words", {})}
+        self._last[member] = after
         if time.monotonic() - self._sent.get(member, 0.0) >= self._every:
             self._send(self._last[member])
 

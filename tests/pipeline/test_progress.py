@@ -188,3 +188,17 @@ def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
     assert len(told) < 8
     assert sent[-1]["totals"]["kernel"] == pytest.approx(5.0)
     assert sent[-1]["totals"]["sweeps"] == 20
+
+
+def test_feed__lets_a_message_that_does_not_arrive_be_told_of():
+    """Who sends it tells all who listen, the feed among them."""
+    asked = []
+
+    def lost(message):
+        asked.append(message["event"]["event"])
+        feed({"event": "notice", "iteration": 0, "elapsed": 0.0, "text": "lost"})
+
+    feed = Feed(lost, "run", list)
+    feed({"event": "start", "iteration": 0, "elapsed": 0.0})
+    feed({"event": "end", "iteration": 0, "elapsed": 0.0})
+    assert asked == ["start", "end"]
