@@ -55,6 +55,7 @@ class ZarrFile:
         with _fault(path):
             self._array = self._opened(options.values)
             _require_plain(path, self._array)
+            _require_there(path, self._array)
         self.layout = layout_of(options, (), width_of(path, self._array.shape, self._array.dtype), path)
         self.fields = tuple(field for field, _ in self.layout.labels)
 
@@ -113,9 +114,20 @@ def _require_plain(path: str, array: Any) -> None:
         raise InputError(path, f"expected chunks of one value or more, found {array.chunks}")
     if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
         raise InputError(path, f"expected chunks of at most {size(MOST_CHUNK_BYTES)}")
-    # A chunk that is missing stands for zeros, so that an empty folder could be any number of vectors.
-    if array.nchunks > FEW_CHUNKS and array.nchunks > MISSING * (array.nchunks_initialized + FEW_CHUNKS):
-        raise InputError(path, f"expected most of its {array.nchunks} chunks, found {array.nchunks_initialized}")
+
+
+def _require_there(path: str, array: Any) -> None:
+    """Refuse an array most of whose chunks are missing: these stand for zeros, so that an empty folder could be any."""
+    expected = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True))
+    if expected <= FEW_CHUNKS:
+        return
+    # Files are counted, as Zarr would look for each chunk by itself, for minutes where millions are promised.
+    folder = Folder(path) / array.path if array.path else Folder(path)
+    names = (name.rsplit("/", 1)[-1] for name in folder.files())
+    each = math.prod(array.shards) // math.prod(array.chunks) if array.shards else 1
+    found = each * sum(not name.startswith(".") and name != "zarr.json" for name in names)
+    if expected > MISSING * (found + FEW_CHUNKS):
+        raise InputError(path, f"expected most of its {expected} chunks, found {found}")
 
 
 def _is_plain(codec: Any) -> bool:
