@@ -39,7 +39,7 @@ TOLD = [
         score=-5.0,
         active=3,
         moved=[[2, 0.25]],
-        words={"2": ["gene\x1b[31m", "dna"]},
+        top_words={"2": ["gene\x1b[31m", "dna"]},
         processes=[{"name": "driver", "memory": 5_000_000, "doing": ["sweep"]}],
     ),
 ]
