@@ -21,7 +21,7 @@ from collapsar.storage.patience import patiently
 BLOCK = 1 << 24  # bytes
 PACKED = (".gz", ".bz2", ".xz", ".lzma", ".zip", ".zst")
 GROWTH = 4  # what text of a byte of a compressed file is taken to be
-SPLITTABLE = ("jsonl", "mallet")  # a line a document, without quotes around lines' ends
+SPLITTABLE = ("jsonl", "mallet")  # at any byte: a line is a document, and no quotes are around lines' ends
 BELOW = "/./"  # in a file's path, before what it is called
 _MAGIC = "*?["
 
@@ -183,6 +183,10 @@ def _spans_of(file: Span, kind: str, block: int) -> Iterator[Span]:
         from collapsar.storage.readers.tables import row_groups
 
         yield from row_groups(file, block)
+    elif kind == "csv" and not file.packed and file.size > block:
+        from collapsar.storage.readers.tables import row_spans
+
+        yield from row_spans(file, block)
     elif kind in SPLITTABLE and not file.packed and file.size > block:
         for first in range(0, file.size, block):
             yield replace(file, first=first, last=min(first + block, file.size))

@@ -39,7 +39,7 @@ def lines_of(span: Span, options: ReadOptions) -> Iterator[tuple[bytes, Callable
     def numbered(number: int) -> Callable[[], str]:
         def where() -> str:
             if not before:
-                before.append(_lines_before(span, options))
+                before.append(lines_before(span, span.first - 1, options) + 1 if span.first else 0)
             return f"line {before[0] + number}"
 
         return where
@@ -71,16 +71,29 @@ def _pieces(handle: IO[bytes], span: Span) -> Iterator[bytes]:
         yield piece
 
 
-def _lines_before(span: Span, options: ReadOptions) -> int:
-    """Count the lines that begin before a span."""
-    if not span.first:
-        return 0
-    count, left = 0, span.first - 1
+def lines_before(span: Span, place: int, options: ReadOptions) -> int:
+    """Count the lines of a file that end before a byte.
+
+    Parameters
+    ----------
+    span : Span
+        The file, or some of it.
+    place : int
+        The byte.
+    options : ReadOptions
+        How much may come out of a compressed file.
+
+    Returns
+    -------
+    int
+        How many.
+    """
+    count, left = 0, place
     with open_input(span.path, options.max_decompressed) as handle:
         while left > 0 and (piece := handle.read(min(PIECE, left))):
             count += piece.count(b"\n")
             left -= len(piece)
-    return count + 1
+    return count
 
 
 def gather_json(span: Span, options: ReadOptions, into: Gathering) -> Iterator[None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import IO, Any
 
@@ -16,10 +17,13 @@ from collapsar.storage.errors import InputError
 from collapsar.storage.parts import FAULTS
 from collapsar.storage.readers.blocks import Span
 from collapsar.storage.readers.fields import Fields, Gathering, named
+from collapsar.storage.readers.lines import lines_before
 from collapsar.storage.readers.source import ReadOptions, open_input, reading
 
 ROWS = 1024  # of Parquet that are read at once
 _TABS = (".tsv", ".tab")
+_BOM = b"\xef\xbb\xbf"
+LONGEST = 1 << 28  # bytes of a row that a file is cut behind
 
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
@@ -45,24 +49,22 @@ def gather_table(span: Span, options: ReadOptions, into: Gathering) -> Iterator[
         A row has another number of values than the header, a quote is not closed, or a column is not there.
     """
     lenient = options.bad_bytes == "replace"
+    header = _header(span, options)
+    constants = {field: value for field, value in span.constants if field not in header}
+    require_columns(span.path, [*header, *constants], Fields.of(options))
     with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
-        text = io.TextIOWrapper(handle, "utf-8-sig", "replace" if lenient else "strict", newline="")
-        rows = csv.reader(text, delimiter="\t" if _is_tabbed(span.path) else ",", strict=True)
+        part = handle if span.last is None else _Part(handle, span.first, span.last)
+        rows = _rows(part, span, "replace" if lenient else "strict")
+        before: list[int] = []  # lines before the span, counted when somebody asks
 
         def where() -> str:
-            return f"line {rows.line_num}"
+            if not before:
+                before.append(lines_before(span, span.first, options))
+            return f"line {before[0] + rows.line_num}"
 
-        header = _next(rows, span.path)
-        if header is None:
-            raise InputError(span.path, "expected a header, the file is empty")
-        header = [name.strip() for name in header]
-        again = next((name for number, name in enumerate(header) if name in header[:number]), None)
-        if again is not None:
-            raise InputError(span.path, f"the column {again!r} is there twice", "line 1")
-        constants = {field: value for field, value in span.constants if field not in header}
-        fields = Fields.of(options)
-        require_columns(span.path, [*header, *constants], fields)
-        while (row := _next(rows, span.path)) is not None:
+        if span.last is None:
+            next(rows)  # the header
+        while (row := _next(rows, span, where)) is not None:
             if not row:
                 continue
             if len(row) != len(header):
@@ -75,20 +77,103 @@ def gather_table(span: Span, options: ReadOptions, into: Gathering) -> Iterator[
             yield
 
 
-def _is_tabbed(path: str) -> bool:
-    name = path.lower()
-    return any(ending in name.rsplit("/", 1)[-1] for ending in _TABS)
+def _header(span: Span, options: ReadOptions) -> list[str]:
+    """Read the names of a table's columns."""
+    with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
+        rows = _rows(handle, span, "replace" if options.bad_bytes == "replace" else "strict")
+        header = _next(rows, span, lambda: "line 1")
+    if header is None:
+        raise InputError(span.path, "expected a header, the file is empty")
+    header = [name.strip() for name in header]
+    again = next((name for number, name in enumerate(header) if name in header[:number]), None)
+    if again is not None:
+        raise InputError(span.path, f"the column {again!r} is there twice", "line 1")
+    return header
 
 
-def _next(rows: Any, path: str) -> list[str] | None:
+def _rows(handle: IO[bytes], span: Span, errors: str) -> Any:
+    text = io.TextIOWrapper(handle, "utf-8-sig", errors, newline="")
+    return csv.reader(text, delimiter=_delimiter(span), strict=True)
+
+
+def _delimiter(span: Span) -> str:
+    name = span.path.lower()
+    return "\t" if any(ending in name.rsplit("/", 1)[-1] for ending in _TABS) else ","
+
+
+def _next(rows: Any, span: Span, where: Callable[[], str]) -> list[str] | None:
     try:
         return next(rows, None)
     except csv.Error as error:
-        raise InputError(path, f"expected comma-separated values ({error})", f"line {rows.line_num}") from None
+        raise InputError(span.path, f"expected comma-separated values ({error})", where()) from None
     except UnicodeDecodeError as error:
         raise InputError(
-            path, f"expected UTF-8 text ({error.reason}); --bad-bytes replace goes on", f"after line {rows.line_num}"
+            span.path, f"expected UTF-8 text ({error.reason}); --bad-bytes replace goes on", f"after {where()}"
         ) from None
+
+
+class _Part(io.RawIOBase):
+    """Some bytes of a file, as a file that stays open when this is closed."""
+
+    def __init__(self, handle: IO[bytes], first: int, last: int) -> None:
+        self._handle, self._left = handle, last - first
+        handle.seek(first)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self._handle.read(min(len(buffer), self._left))
+        self._left -= len(data)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def row_spans(file: Span, block: int) -> Iterator[Span]:
+    """Cut a table of comma-separated values between rows, wherever its quotes are.
+
+    Where quotes stand wrongly it may be cut within a row, and then is not cut any more: who reads the rows finds it.
+
+    Parameters
+    ----------
+    file : Span
+        A whole file, not compressed.
+    block : int
+        Bytes of a part, about.
+
+    Yields
+    ------
+    Span
+        Some of the rows below the header; the whole file where it has no more than a part.
+    """
+    delimiter = _delimiter(file).encode()
+    rows, row = _pattern(delimiter, b"*+"), _pattern(delimiter, b"")
+    with reading(file.path), open_input(file.path) as handle:
+        waiting = handle.read(block)
+        header = row.match(waiting, len(_BOM) if waiting.startswith(_BOM) else 0)
+        if header is None:
+            yield file
+            return
+        first, waiting = header.end(), waiting[header.end() :]
+        while len(waiting) <= LONGEST:
+            found = rows.match(waiting).end()  # type: ignore[union-attr]
+            if found:
+                yield replace(file, first=first, last=first + found)
+                first, waiting = first + found, waiting[found:]
+            piece = handle.read(max(block - len(waiting), len(waiting)))
+            if not piece:
+                break
+            waiting += piece
+    if first < file.size:
+        yield replace(file, first=first, last=file.size)
+
+
+def _pattern(delimiter: bytes, times: bytes) -> re.Pattern[bytes]:
+    """Match whole rows from the beginning of one; nothing is tried twice, so that it takes a time that is linear."""
+    quoted = rb'"[^"]*+(?:""[^"]*+)*+"[^%b\r\n]*+' % delimiter
+    plain = rb'[^"%b\r\n][^%b\r\n]*+' % (delimiter, delimiter)
+    value = rb"(?:%b|%b|)" % (quoted, plain)
+    return re.compile(rb"(?:%b(?:%b%b)*+(?:\r\n?|\n))%b" % (value, delimiter, value, times))
 
 
 def is_numbered(names: list[str], fields: Fields) -> bool:
@@ -144,8 +229,7 @@ def columns_of(span: Span, kind: str, options: ReadOptions) -> list[str]:
     with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
         if kind == "parquet":
             return [*_opened(handle, span).schema_arrow.names, *further]
-        text = io.TextIOWrapper(handle, "utf-8-sig", "replace", newline="")
-        header = _next(csv.reader(text, delimiter="\t" if _is_tabbed(span.path) else ",", strict=True), span.path)
+        header = _next(_rows(handle, span, "replace"), span, lambda: "line 1")
         return [*(name.strip() for name in header or ()), *further]
 
 

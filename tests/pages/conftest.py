@@ -4,12 +4,14 @@ import contextlib
 
 import pytest
 
-from tests.pages.browser import chromium, visit
+# Playwright is not among what `make test` installs, which passes here on its way: it is imported when it is used.
 
 
 @pytest.fixture(scope="session")
 def browser():
     """Chromium, started once."""
+    from tests.pages.browser import chromium
+
     with chromium() as started:
         yield started
 
@@ -17,5 +19,7 @@ def browser():
 @pytest.fixture
 def visits(browser):
     """Open pages, as `visit` does, that are closed at the test's end."""
+    from tests.pages.browser import visit
+
     with contextlib.ExitStack() as stack:
         yield lambda *args, **options: stack.enter_context(visit(browser, *args, **options))

@@ -1,5 +1,7 @@
 """Glances at the topics while a fit goes on: sizes, what moved, and words, for all families."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -45,22 +47,30 @@ def test_events__tell_the_topics_that_the_model_has(small, tmp_path, often, fami
     assert last["sweeps"]["shards"] == (3 if vectors else 5)
 
 
-def test_words__are_looked_for_rarely(small, tmp_path, monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr(glancing.time, "monotonic", lambda: clock[0])
+@pytest.mark.parametrize(("took", "often"), [(0.001, glancing.SECONDS), (0.05, 10.0), (1.0, None)])
+def test_words__are_looked_for_rarely(small, tmp_path, monkeypatch, took, often):
+    """Two times lie apart as long as is asked for, and as what they take allows for."""
+    clock, counter = [100.0], itertools.count(0.0, took)
+
+    class Time:
+        monotonic = staticmethod(lambda: clock[0])
+        perf_counter = staticmethod(lambda: next(counter))
+
+    monkeypatch.setattr(glancing, "time", Time)
 
     def later(event):
         clock[0] += 1.0
 
     options = {"family": "lda", "topics": 3, "iterations": 30, "scheduler": "serial"}
     fit(small[0], tmp_path / "run", sinks=[later], **options)
-    told = [
-        event["iteration"]
-        for event in Run(tmp_path / "run").events()
-        if event["event"] == "iteration" and "top_words" in event
-    ]
+    events = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
+    told = [event["iteration"] for event in events if "top_words" in event]
     assert told[0] <= 3
-    assert all(after - before >= glancing.SECONDS for before, after in zip(told[:-1], told[1:-1], strict=False))
+    if often is None:
+        assert len(told) == 1  # the last ones too would take more than the run has time for
+        return
+    assert len(told) > 2
+    assert all(after - before >= often for before, after in zip(told[:-1], told[1:-1], strict=False))
     assert told[-1] == 30  # the last ones stay to be seen
 
 

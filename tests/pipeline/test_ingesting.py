@@ -1,6 +1,7 @@
 import bz2
 import csv
 import gzip
+import io
 import json
 import lzma
 from collections import Counter
@@ -24,7 +25,9 @@ from collapsar.storage.errors import AbsentError, InputError, OccupiedError, Opt
 from collapsar.storage.folder import Folder
 from collapsar.storage.history import read_history
 from collapsar.storage.ingest import ingest as ingest_in_turn
-from collapsar.storage.readers import blocks, fields, guess_format, lines, open_source
+from collapsar.storage.readers import blocks, fields, guess_format, lines, open_source, tables
+from collapsar.storage.readers.blocks import Span
+from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.readers.text import WORD
 
 ROWS = [
@@ -104,6 +107,57 @@ def test_texts__are_the_same_corpus_however_they_are_cut_and_read(tmp_path_facto
         assert (place / "serial/ingest.json").read_bytes() == (place / "threads/ingest.json").read_bytes()
 
     same()
+
+
+CELLS = st.sampled_from(["aa", 'say "bb"', "cc\ndd", "ee\r\nff", "gg, hh", '5" ii', "", '"', "\n", "jj"])
+
+
+def written(table, quoting, line_end, bom):
+    """Comma-separated values of an id and a text; values with quotes within are not put into quotes where not asked."""
+    text = io.StringIO(newline="")
+    csv.writer(text, quoting=quoting, lineterminator=line_end).writerows([("id", "text"), *table])
+    return (b"\xef\xbb\xbf" if bom else b"") + text.getvalue().encode()
+
+
+@given(
+    st.lists(CELLS, max_size=30), st.integers(1, 60), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    st.sampled_from(["\n", "\r\n", "\r"]), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_rows__are_whole_wherever_a_table_is_cut(tmp_path_factory, texts, block, quoting, line_end, bom, stray):
+    path = tmp_path_factory.mktemp("cut") / "x.csv"
+    quoting = csv.QUOTE_ALL if line_end == "\r" else quoting  # else the writer has no quotes around another line end
+    data = written(enumerate(texts), quoting, line_end, bom)
+    data += f'{len(texts)},a 5" disk{line_end}'.encode() * stray  # a quote within a value that has none around it
+    path.write_bytes(data)
+    whole = Span(str(path), "x.csv", len(data))
+    expected, found = [], []
+    rows = list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline="")))
+
+    class Told:
+        def add(self, path, record, where):
+            found.append((record["text"], where()))
+
+    list(tables.gather_table(whole, ReadOptions(), Told()))
+    expected, found = found, []
+    assert [text for text, _ in expected] == [row["text"] for row in rows]
+    spans = list(tables.row_spans(whole, block))
+    for span in spans:
+        list(tables.gather_table(span, ReadOptions(), Told()))
+    if line_end == "\r":
+        expected, found = [[text for text, _ in one] for one in (expected, found)]
+    assert found == expected
+    if spans != [whole]:
+        assert [span.first for span in spans[1:]] == [span.last for span in spans[:-1]]
+        assert max([span.last - span.first for span in spans], default=0) <= block + 40
+
+
+def test_a_quote_that_is_not_closed__is_told_of_and_the_rest_is_one_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "LONGEST", 100)
+    monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (20,))
+    (tmp_path / "x.csv").write_text("id,text\n" + "1,aa\n" * 5 + '7,"bb\n' + "1,aa\n" * 99)
+    assert len(list(blocks.cut_blocks([Span(str(tmp_path / "x.csv"), "x.csv", 541)], "csv"))) == 3
+    with pytest.raises(InputError, match="line 106: expected comma-separated values"):
+        ingest(tmp_path / "x.csv", tmp_path / "c", scheduler="serial")
 
 
 def test_texts__are_the_same_corpus_by_processes(tmp_path, clusters, monkeypatch):
@@ -292,6 +346,10 @@ def test_line_numbers__are_those_of_the_file_in_later_blocks(tmp_path, monkeypat
         (tmp_path / "x.jsonl").write_text("\n".join([*good[:bad], "{", *good[bad + 1 :]]))
         with pytest.raises(InputError, match=f"line {bad + 1}: "):
             ingest(tmp_path / "x.jsonl", tmp_path / "c", scheduler="serial")
+        rows = [f"{n},aa bb" for n in range(30)]
+        (tmp_path / "x.csv").write_text("\n".join(["id,text", *rows[:bad], "1,2,3", *rows[bad + 1 :]]))
+        with pytest.raises(InputError, match=f"line {bad + 2}: "):
+            ingest(tmp_path / "x.csv", tmp_path / "c", scheduler="serial")
 
 
 @pytest.mark.parametrize(
