@@ -29,7 +29,7 @@ from collapsar.storage.history import History, Report, read_history
 from collapsar.storage.lock import RunLock
 from collapsar.storage.manifest import DOCUMENTS, Manifest
 from collapsar.storage.progress import Counting, silent
-from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source
+from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source, settled_base
 from collapsar.storage.readers.batches import FIXED
 from collapsar.storage.readers.source import distinct
 from collapsar.storage.vocabulary import Vocabulary
@@ -185,7 +185,7 @@ def _history_of(corpus: Corpus, kept: History, paths: list[str], asked: Addition
             max_decompressed=options.max_decompressed,
         )
     elif kept.kind in FIXED and kind != kept.kind:
-        options = replace(options, labels=())
+        options = replace(options, labels=(), index_base=None)
     return replace(kept, kind=kind, options=options)
 
 
@@ -287,8 +287,9 @@ class _Adding:
         notes: list[Note] = []
         tables: list[pa.Table] = []
         documents = skipped = 0
+        options = settled_base(paths, self._history.kind, self._history.options)
         for path, stem in zip(paths, distinct(paths), strict=True):
-            source = open_source([path], self._history.kind, self._history.options)
+            source = open_source([path], self._history.kind, options)
             spelled = pa.array(source.words(), pa.string())
             for part in source.documents():
                 ids = pc.binary_join_element_wise(stem, part.ids, "/")

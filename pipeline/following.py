@@ -172,7 +172,7 @@ def follow(
     view : callable
         Makes who is told all events; another is made when the run went back or was begun anew.
     patience : float
-        Seconds without anyone who works on the run after which it is given up.
+        Seconds without anyone who works on the run, or without a run, after which it is given up.
     every : float, optional
         Seconds between two looks.
     say : callable, optional
@@ -186,7 +186,7 @@ def follow(
     Raises
     ------
     AbsentError
-        The folder is none of a run, or nobody works on it, and it has not come to its end.
+        There is no run, or nobody works on it, and it has not come to its end.
     CollapsarError
         The events cannot be read.
     """
@@ -196,10 +196,14 @@ def follow(
     while True:
         if not following.begun():
             if not waiting:
-                say(f"{following.url}: there is no run yet; waiting for it")
-            waiting, alone = True, time.monotonic()
+                say(f"{following.url}: there is no run yet; waiting for it ({patience:.0f} s at most)")
+            if time.monotonic() - alone > patience:
+                raise AbsentError(f"{following.url}: there is no run, and none has begun for {patience:.0f} s")
+            waiting = True
             time.sleep(every)
             continue
+        if waiting:
+            waiting, alone = False, time.monotonic()
         events, again = following.look()
         sink = view() if again else sink
         for event in events:

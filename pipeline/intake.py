@@ -18,7 +18,7 @@ from collapsar.storage.ingest import ingest as ingest_source
 from collapsar.storage.ingest import ingest_vectors
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.progress import Counting, silent
-from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source, open_vectors
+from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source, open_vectors, settled_base
 from collapsar.storage.split import Held, split_corpus, split_whole
 
 
@@ -78,8 +78,9 @@ def ingest(
     **reading
         ``vocabulary``, ``id_field``, ``text_field``, ``title_field``, ``date_field``, ``labels``, ``covariates``,
         ``stop_words``, ``tokenizer`` and ``bad_bytes``, and ``max_decompressed``, the bytes that may come
-        out of each compressed file (by default 200 times its size, and at least 256 MB); of vectors ``labels``,
-        ``values`` and ``header`` (see `collapsar.storage.readers.ReadOptions`).
+        out of each compressed file (by default 200 times its size, and at least 256 MB); of SVMlight ``index_base``,
+        the first index, 0 or 1 (by default 0 where a file has it, for those that are added later too); of vectors
+        ``labels``, ``values`` and ``header`` (see `collapsar.storage.readers.ReadOptions`).
 
     Returns
     -------
@@ -101,6 +102,7 @@ def ingest(
     if kind == "vectors":
         ensure_free(Folder(corpus))
         return ingest_vectors(open_vectors(paths, options), corpus, shard_tokens=shard_tokens, progress=progress)
+    options = settled_base(paths, kind, options)
     history = History(kind, options, cuts, phrasing=phrasing)
     if kind in TEXTS:
         return ingest_texts(
@@ -139,6 +141,8 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
         "--max-words": cuts.max_words,
     }
     vectors: dict[str, object] = {"--values": options.values, "--header": options.header}
+    if options.index_base is not None and kind != "svmlight":
+        raise OptionError(f"--index-base: is of svmlight alone, found the format {kind}")
     if kind == "vectors":
         wrong, of = {**texts, **words}, "documents; vectors have no words"
     elif kind in TEXTS:

@@ -17,6 +17,7 @@ from collapsar.pipeline.executor import TLS
 from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.readers import ReadOptions
+from collapsar.storage.sizes import parse_size
 
 TOLERANCE = 0.01  # share of the tokens that an iteration moves, under which a fit ends
 WARM_SHARE = 0.4  # of the iterations, which a fit that begins from the version before may take at most
@@ -32,6 +33,7 @@ BY_ITSELF = (
 )  # of ingest: what the job says
 NO_LIMITS = ("samples", "sample_every")  # one model is published, not several
 SEVERAL = {"label": "labels", "covariate": "covariates"}
+SIZE = "max_decompressed"  # may be told as ``20GB``
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -177,7 +179,10 @@ class Job(_Table):
     @property
     def reading(self) -> dict[str, Any]:
         """What `ingest` is told of the sources, by its own names."""
-        return {_reading_name(name): value for name, value in self.ingest.more.items()}
+        found = {_reading_name(name): value for name, value in self.ingest.more.items()}
+        if isinstance(found.get(SIZE), str):
+            found[SIZE] = parse_size(found[SIZE], f"[ingest]: '{SIZE}'")
+        return found
 
     @property
     def tls(self) -> TLS | None:

@@ -83,19 +83,21 @@ def keep_model(
             shards=tuple(documents_of(corpus)),
             parts=parts,
         )
-        writer.finish(record, corpus.vocabulary)
-        if notice is not None:
-            _keep_summary(folder, corpus, executor, notice)
+        record = writer.finish(record, corpus.vocabulary)
+        if notice is not None and _keep_summary(folder, corpus, executor, notice):
+            writer.write_record(record.model_copy(update={"summarised": True}))
 
 
-def _keep_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Callable[[str], None]) -> None:
-    """Write the summary of a model's documents beside it; a model is worth keeping without it."""
+def _keep_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Callable[[str], None]) -> bool:
+    """Write the summary of a model's documents beside it, or say why not: a model is worth keeping without it."""
     try:
         write_summary(folder, summary_of(Model(folder.url), corpus, executor))
     except ClusterError:
         raise
     except CollapsarError as error:
         notice(f"the model has no summary of its documents: {error}")
+        return False
+    return True
 
 
 def write_block(writer: ModelWriter, number: int, family: str, block: tasks.Block, globals: Arrays) -> tuple[str, str]:

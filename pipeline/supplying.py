@@ -43,7 +43,7 @@ def take_in(bench: Bench) -> None:
     journal, corpus = bench.journal, bench.corpus
     found = find_sources(bench.job.ingest.sources, journal.sources)
     if not found:
-        raise AbsentError(f"{', '.join(bench.job.ingest.sources)}: no such file")
+        raise AbsentError(f"{', '.join(bench.job.ingest.sources)}: there is no file yet")
     if corpus is None:
         journal.sources = {}
     _follow(journal.sources, found)

@@ -232,7 +232,7 @@ def _model(folder: Folder, found: Findings) -> Iterator[str]:
         faults = check_arrays(folder / place, digest)
         whole = whole and not faults
         yield from faults or [""]
-    if model.folder.exists(SUMMARY_RECORD):
+    if model.record.summarised or model.folder.exists(SUMMARY_RECORD):
         try:
             yield (
                 ""

@@ -15,7 +15,7 @@ from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.records import dump, read_record
 
 FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 2
-_READING = ("id_field", "text_field", "title_field", "date_field", "stop_words", "tokenizer", "bad_bytes")
+_READING = ("id_field", "text_field", "title_field", "date_field", "stop_words", "tokenizer", "bad_bytes", "index_base")
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class ModelRecord(BaseModel):
 
     ``blocks`` are the first words of the blocks of the vocabulary and, last, its size; ``shards`` the
     documents of each training shard, none for a model that was not fitted but drawn; ``parts`` the digests of groups
-    of arrays, such as ``globals`` and ``rows/00000``.
+    of arrays, such as ``globals`` and ``rows/00000``; ``summarised`` says that there is a summary of its documents.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,6 +55,7 @@ class ModelRecord(BaseModel):
     blocks: tuple[Count, ...]
     shards: tuple[ShardDocuments, ...]
     parts: dict[str, Digest]
+    summarised: bool = False
 
 
 class ModelWriter:
@@ -84,10 +85,14 @@ class ModelWriter:
     def _write(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
         return name, write_arrays(self.folder / name, arrays)
 
-    def finish(self, record: ModelRecord, vocabulary: Vocabulary) -> None:
-        """Write the vocabulary and the record, from which readers start."""
-        written = vocabulary.write(self.folder)
-        self.folder.write(RECORD, dump(record.model_copy(update={"vocabulary": written}).model_dump()))
+    def finish(self, record: ModelRecord, vocabulary: Vocabulary) -> ModelRecord:
+        """Write the vocabulary and the record, from which readers start; return the record as it was written."""
+        return self.write_record(record.model_copy(update={"vocabulary": vocabulary.write(self.folder)}))
+
+    def write_record(self, record: ModelRecord) -> ModelRecord:
+        """Write the record alone, over the one that is there, and return it."""
+        self.folder.write(RECORD, dump(record.model_dump()))
+        return record
 
 
 def kept_of(local: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:

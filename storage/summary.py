@@ -89,7 +89,7 @@ class SummaryRecord(_Part):
 
 def digest_of_model(record: ModelRecord) -> str:
     """Return the digest by which a summary names its model."""
-    return digest_of(record.model_dump(mode="json", exclude={"vocabulary"}))
+    return digest_of(record.model_dump(mode="json", exclude={"vocabulary", "summarised"}))
 
 
 def write_summary(folder: Folder, record: SummaryRecord) -> None:

@@ -74,6 +74,12 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     parser.add_argument(
         "--max-words", type=int, metavar="N", help="keep only the N words in most documents (ties: tokens, spelling)"
     )
+    parser.add_argument(
+        "--index-base",
+        type=int,
+        choices=(0, 1),
+        help="the first index of svmlight (default: 0 where a file has it, else 1)",
+    )
     _add_fields(parser)
     _add_words(parser)
     vectors = parser.add_argument_group("vectors")
@@ -176,6 +182,7 @@ def run(arguments: argparse.Namespace) -> None:
             labels=arguments.label,
             values=arguments.values,
             header=arguments.header,
+            index_base=arguments.index_base,
             max_decompressed=None if limit is None else parse_size(limit, "--max-decompressed"),
             progress=progress,
         )

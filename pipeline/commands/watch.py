@@ -2,7 +2,7 @@
 
 The folder is local or a URL that fsspec knows. The run may not have begun yet, may be
 interrupted and resumed meanwhile, or may have ended. The exit code is 0 once the run ends,
-however it does, and 1 if nobody works on it for --patience seconds.
+however it does, and 1 if there is none, or nobody works on it, for --patience seconds.
 
 In a terminal, what is shown changes in place; else there is a line every two seconds.
 """
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         type=_positive,
         default=PATIENCE,
         metavar="S",
-        help=f"seconds without anyone who works on the run after which it is given up (default: {PATIENCE:.0f})",
+        help=f"seconds without a run, or anyone who works on it, after which it is given up (default: {PATIENCE:.0f})",
     )
     add_json(parser)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsar.storage.folder import Folder
@@ -14,7 +15,7 @@ from collapsar.storage.readers.dense import DenseFile, DenseSource
 from collapsar.storage.readers.ldac import LDACSource
 from collapsar.storage.readers.matrix import MatrixSource
 from collapsar.storage.readers.source import ReadOptions, Source, distinct, open_input, reading
-from collapsar.storage.readers.svmlight import SVMlightSource
+from collapsar.storage.readers.svmlight import SVMlightSource, index_base
 from collapsar.storage.readers.table import HEADERS, TableFile
 from collapsar.storage.readers.text import TextSource, texts_of_files, texts_of_lines
 from collapsar.storage.readers.uci import UCISource
@@ -93,6 +94,7 @@ __all__ = [
     "kind_of_name",
     "open_source",
     "open_vectors",
+    "settled_base",
 ]
 
 
@@ -138,6 +140,35 @@ def guess_format(path: str) -> str:
     raise OptionError(f"{path}: the name does not tell its format; say --format {'|'.join(FORMATS)}")
 
 
+def settled_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:
+    """Settle from where the indices of files of one format count, for all of them and for those that are added later.
+
+    Parameters
+    ----------
+    paths : list of str
+        The files.
+    kind : str
+        Their format.
+    options : ReadOptions
+        What is said of them.
+
+    Returns
+    -------
+    ReadOptions
+        With the first index, where the format has one.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read.
+    OptionError
+        The first index is said to be neither 0 nor 1.
+    """
+    if options.index_base not in (None, 0, 1):
+        raise OptionError(f"--index-base: expected 0 or 1, found {options.index_base}")
+    return replace(options, index_base=index_base(paths, options)) if kind == "svmlight" else options
+
+
 def open_source(paths: list[str], kind: str | None = None, options: ReadOptions | None = None) -> Source:
     """Open files or folders of one format.
 
@@ -166,6 +197,7 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
     """
     options = options or ReadOptions()
     kind = kind or guess_format(paths[0])
+    options = settled_base(paths, kind, options)
     if kind == "text":
         return TextSource(paths, options, texts_of_files)
     if kind == "jsonl":

@@ -66,6 +66,8 @@ class ReadOptions:
         Of vectors: ``yes`` or ``no``; by default what the first line looks like.
     max_decompressed : int or None
         Bytes that may come out of each compressed file; see `open_input`.
+    index_base : int or None
+        Of SVMlight: the first index, 0 or 1; by default 0 where a file has it.
     """
 
     vocabulary: str | None = None
@@ -81,6 +83,7 @@ class ReadOptions:
     values: str | None = None
     header: str | None = None
     max_decompressed: int | None = None
+    index_base: int | None = None
 
 
 def open_input(path: str, limit: int | None = None) -> IO[bytes]:

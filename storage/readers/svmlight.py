@@ -1,12 +1,12 @@
 """SVMlight, and libsvm's likes: a line a document, ``LABEL[,LABEL ...] INDEX:COUNT INDEX:COUNT ... # comment``.
 
-Indices count from 1, or from 0 where a file has the index 0. A ``qid`` is left out.
+Indices count from 1, or from 0 where any of the files that are read together has the index 0. A ``qid`` is left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,35 @@ FIELD = "label"
 _ZERO = re.compile(rb"\s0+:")
 
 
+def index_base(paths: Sequence[str], options: ReadOptions) -> int:
+    """Find out from where files count their indices, which are of one vocabulary.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        The files.
+    options : ReadOptions
+        What was said of it, if anything, and how much may come out of a compressed file.
+
+    Returns
+    -------
+    int
+        0 or 1.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read.
+    """
+    if options.index_base is not None:
+        return options.index_base
+    for path in paths:
+        with reading(path), open_input(path, options.max_decompressed) as handle:
+            if any(_ZERO.search(line.partition(b"#")[0]) for line in handle):
+                return 0
+    return 1
+
+
 class SVMlightSource:
     """One file of SVMlight's format, plain or compressed.
 
@@ -29,7 +58,7 @@ class SVMlightSource:
     path : str
         The file.
     options : ReadOptions
-        Its ``vocabulary`` defaults to ``vocab.txt`` beside the file.
+        Its ``vocabulary`` defaults to ``vocab.txt`` beside the file, its ``index_base`` to what the file says.
 
     Raises
     ------
@@ -39,8 +68,7 @@ class SVMlightSource:
 
     def __init__(self, path: str, options: ReadOptions) -> None:
         self.name, self._limit = path, options.max_decompressed
-        with reading(path), open_input(path, self._limit) as handle:
-            self._first = 0 if any(_ZERO.search(line.partition(b"#")[0]) for line in handle) else 1
+        self._first = index_base([path], options)
         self._words = vocabulary_beside(path, ["vocab.txt"], options)
 
     def words(self) -> list[str]:

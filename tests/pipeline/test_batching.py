@@ -357,6 +357,13 @@ def test_a_job__names_what_the_environment_has(job, monkeypatch):
     assert asked.limits_when(False) == {"tolerance": 0.01, "iterations": 30}
 
 
+def test_sizes__are_said_as_on_the_command_line(job):
+    job.write_text(JOB.replace("shard_tokens = 600", 'max_decompressed = "1.5GB"'))
+    from collapsar.pipeline.jobs import read_job
+
+    assert read_job(job).reading == {"max_decompressed": 1_500_000_000}
+
+
 def test_help__names_all_keys_and_codes(capsys):
     with pytest.raises(SystemExit):
         main(["batch", "--help"])
@@ -372,6 +379,7 @@ def test_help__names_all_keys_and_codes(capsys):
         ('stop_words = ["de", "fr"]', "'stop_words': expected a valid string, found"),
         ("label = 3", "'labels': expected a list of strings, found 3"),
         ("tls = 1", "unknown key 'tls'"),
+        ('max_decompressed = "20 apples"', "'max_decompressed'"),
     ],
 )
 def test_a_key_of_ingest_of_another_kind__is_refused_before_anything_is_made(job, capsys, said, told):

@@ -115,6 +115,14 @@ def test_follow__waits_for_a_run_and_sees_it_to_its_end(tmp_path):
     assert views[-1].pauses
 
 
+def test_a_run_that_never_comes__is_waited_for_as_long_as_is_said(tmp_path):
+    said = []
+    with pytest.raises(AbsentError, match="there is no run, and none has begun for 0 s"):
+        follow(str(tmp_path / "nothing"), Seen, patience=0.1, every=0.01, say=said.append)
+    assert len(said) == 1
+    assert said[0].endswith("there is no run yet; waiting for it (0 s at most)")
+
+
 @pytest.mark.parametrize("url", ["memory://followed", None])
 def test_follow__sees_ensembles_and_runs_elsewhere(small, tmp_path, url):
     url = url or str(tmp_path / "run")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.feature_extraction.text import CountVectorizer
 
-from collapsar.pipeline import ingest
+from collapsar.pipeline import append, ingest
 from collapsar.pipeline.commands.main import main
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.cuts import Cuts
@@ -290,6 +290,24 @@ def test_svmlight__is_read_as_scikit_learn_reads_it(tmp_path, zero_based):
     assert [one[0]["value"] for one in columns_of(tmp_path / "c")["labels"]] == [f"{label:g}" for label in labels]
 
 
+def test_svmlight__counts_indices_alike_in_all_files_and_in_those_that_come_later(tmp_path):
+    """A file without the first word says nothing by itself of where its indices begin."""
+    for name, text in (("a", "1 1:2\n"), ("b", "1 0:1\n"), ("later", "1 2:1\n"), ("from-one", "1 1:1\n")):
+        (tmp_path / f"{name}.svmlight").write_text(text)
+    (tmp_path / "vocab.txt").write_text("aa\nbb\ncc\n")
+    ingest([tmp_path / "a.svmlight", tmp_path / "b.svmlight"], tmp_path / "c")
+    assert list(bags_of(tmp_path / "c").values()) == [{"bb": 2}, {"aa": 1}]
+    assert read_history(Folder(tmp_path / "c")).options.index_base == 0
+    append(tmp_path / "c", tmp_path / "later.svmlight")
+    assert list(bags_of(tmp_path / "c").values())[-1] == {"cc": 1}
+    said = ["ingest", str(tmp_path / "from-one.svmlight"), str(tmp_path / "d")]
+    assert main([*said, "--index-base", "0"]) == 0
+    assert list(bags_of(tmp_path / "d").values()) == [{"bb": 1}]
+    ingest(tmp_path / "from-one.svmlight", tmp_path / "e")
+    with pytest.raises(InputError, match="expected an index from 1 to 3, found '0:1'"):
+        append(tmp_path / "e", tmp_path / "b.svmlight")
+
+
 def test_report__tells_what_was_dropped_and_holds_no_place(tmp_path, capsys):
     (tmp_path / "x.jsonl").write_bytes(
         b'{"id": 1, "text": "the apple \xff apple"}\n{"id": 2, "text": null}\n{"id": 3, "text": "bread und apple"}\n'
@@ -361,6 +379,8 @@ def test_line_numbers__are_those_of_the_file_in_later_blocks(tmp_path, monkeypat
         ("jsonl", {"max_words": 0}, "--max-words: expected 1 or more, found 0"),
         ("jsonl", {"covariates": ["title"]}, "--covariate title: has a meaning of its own"),
         ("jsonl", {"labels": ["a=x", "a=y"]}, "--label a: is said twice"),
+        ("jsonl", {"index_base": 0}, "--index-base: is of svmlight alone, found the format jsonl"),
+        ("svmlight", {"index_base": 2}, "--index-base: expected 0 or 1, found 2"),
         ("jsonl", {"scheduler": "thread"}, "--scheduler: expected threads"),
         ("text", {"id_field": "key"}, "--id: documents of the format text have no fields to name"),
         ("jsonl", {"values": "x"}, "--values: is of vectors alone"),

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from collapsar.pipeline import Corpus, Model, fit
+from collapsar.pipeline import Corpus, Model, fit, verify
 from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.executor import open_executor
 from collapsar.pipeline.summarising import summary_of
@@ -43,6 +43,8 @@ def test_summary__of_another_model_or_damaged_is_refused(run, tmp_path, capsys):
     assert RECORD in capsys.readouterr().err
     path.unlink()
     assert read_summary(model.folder, model.record) is None
+    assert main(["verify", str(tmp_path / "run")]) == 1
+    assert f"{RECORD}: the file is missing" in capsys.readouterr().err
 
 
 def test_a_fit__whose_summary_cannot_be_made_keeps_its_model(small, tmp_path, monkeypatch):
@@ -57,3 +59,4 @@ def test_a_fit__whose_summary_cannot_be_made_keeps_its_model(small, tmp_path, mo
     assert read_summary(model.folder, model.record) is None
     assert any("no summary of its documents: the corpus is gone" in one.get("text", "") for one in told)
     assert told[-1]["event"] == "end"
+    assert not verify(tmp_path / "run").broken
