@@ -6,6 +6,7 @@ beginning with ``dask scheduler --preload collapsar.pipeline.dashboard``.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from typing import Any
 
@@ -25,7 +26,7 @@ class Runs(distributed.SchedulerPlugin):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self._pictures: dict[str, Picture] = {}  # as they began: runs side by side keep their order
-        self._told: OrderedDict[str, None] = OrderedDict()  # the one told of last at the end
+        self._told: OrderedDict[str, float] = OrderedDict()  # when; the one told of last at the end
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Take a message of a driver; see `collapsar.pipeline.feeding`."""
@@ -35,7 +36,7 @@ class Runs(distributed.SchedulerPlugin):  # type: ignore[misc]
         if run not in self._pictures or event["event"] == "cluster":  # a fit begins, or is taken up again
             self._pictures.pop(run, None)
             self._pictures[run] = Picture()
-        self._told[run] = None
+        self._told[run] = time.monotonic()
         self._told.move_to_end(run)
         while len(self._told) > RUNS:
             self._pictures.pop(self._told.popitem(last=False)[0])
@@ -44,6 +45,10 @@ class Runs(distributed.SchedulerPlugin):  # type: ignore[misc]
         member = event.get("member") if picture.restarts else None
         if member in picture.courses:
             picture.courses[member].totals = dict(msg["totals"])
+
+    def quiet(self, run: str) -> float:
+        """Return the seconds since a run was told of."""
+        return time.monotonic() - self._told.get(run, time.monotonic())
 
     def pictures(self) -> dict[str, Picture]:
         """Return what is known of each run by its folder, the one that began last at the end."""

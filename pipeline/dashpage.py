@@ -25,6 +25,7 @@ from collapsar.pipeline.saying import lasting, quantity
 
 EVERY = 500  # milliseconds between two looks
 HEIGHT, TOPICS, LABEL = 280, 15, 44
+QUIET, SLOW = 30.0, 5.0  # seconds, and times what an iteration takes, without a word after which that is said
 FEW, BAR = 6, 30  # workers of which each has a bar so high, in pixels
 SPENT = {"kernel": "#1f77b4", "reduce": "#2ca02c", "score": "#9467bd", "update": "#ff7f0e", "wait": "#bbbbbb"}
 TEMPLATE = """{% extends "base.html" %}
@@ -38,7 +39,7 @@ TEMPLATE = """{% extends "base.html" %}
   .collapsar > div { min-width: 0; }
 </style>
 <div class="collapsar">
-  <div class="wide">{{ embed(roots.run) }}{{ embed(roots.figures) }}</div>
+  <div class="wide">{{ embed(roots.run) }}{{ embed(roots.member) }}{{ embed(roots.figures) }}</div>
   {% for name in plots_of_runs %}<div>{{ embed(roots[name]) }}</div>{% endfor %}
   <div>{{ embed(roots.topics) }}</div>
 </div>
@@ -48,18 +49,45 @@ TEMPLATE = """{% extends "base.html" %}
 
 
 class View:
-    """What one who looks at the page sees: the run that he chose, or the one that began last."""
+    """What one who looks at the page sees: the run that he chose, or whichever began last; and of it a member.
+
+    Attributes
+    ----------
+    chosen : str
+        The run's folder; empty for the one that began last.
+    member : int or None
+        The member, of an ensemble; None for the one that was told of last.
+    """
 
     def __init__(self, scheduler: Any) -> None:
         self._runs = runs_of(scheduler)
         self.chosen = ""
+        self.member: int | None = None
+
+    @property
+    def run(self) -> str:
+        """The folder of the run that is shown; empty where there is none."""
+        pictures = self._runs.pictures()
+        return self.chosen if self.chosen in pictures else next(reversed(pictures), "")
+
+    def choose(self, run: str = "", member: str = "") -> None:
+        """Choose a run, and a member of it."""
+        self.chosen, self.member = run, int(member) if member else None
+
+    def course(self, picture: Picture) -> Course:
+        """Return the course of the member that is looked at."""
+        return picture.courses.get(self.member, picture.course) if picture.restarts else picture.course
+
+    def state(self, picture: Picture) -> str:
+        """Say whether the run goes on, as far as one who hears of it can know."""
+        if picture.ended:
+            return f"ended ({picture.ended})"
+        quiet = self._runs.quiet(self.run)
+        return f"no word for {lasting(quiet)}" if quiet > max(QUIET, SLOW * picture.course.pace()) else "running"
 
     def picture(self) -> Picture | None:
         """Return what is known of the run."""
-        pictures = self._runs.pictures()
-        if self.chosen in pictures:
-            return pictures[self.chosen]
-        return next(reversed(pictures.values()), None)
+        return self._runs.pictures().get(self.run)
 
     def names(self) -> list[str]:
         """Return the folders of all runs, the one that began last first."""
@@ -89,7 +117,7 @@ class Panel:
         """Look at the run, and show it."""
         picture = self.view.picture()
         if picture is not None:
-            self.show(picture, picture.course)
+            self.show(picture, self.view.course(picture))
 
     def show(self, picture: Picture, course: Course) -> None:
         """Show a run."""
@@ -247,11 +275,12 @@ def _clipped(text: str) -> str:
     return text if len(text) <= LABEL else f"{text[: LABEL - 1]}…"
 
 
-def _figures(picture: Picture | None) -> str:
+def _figures(view: View) -> str:
     """Write the figures of a run as HTML."""
+    picture = view.picture()
     if picture is None:
         return "<p>No run has been told of yet. This page shows fits as they come.</p>"
-    course, units = picture.course, HELD.get(str(picture.start.get("holds", "documents")), HELD["documents"])
+    course, units = view.course(picture), HELD.get(str(picture.start.get("holds", "documents")), HELD["documents"])
     event, left = course.event, course.left(picture.planned)
     cells = {
         "iteration": f"{course.iteration:,} of {picture.planned:,}",
@@ -261,7 +290,7 @@ def _figures(picture: Picture | None) -> str:
         "elapsed": lasting(course.elapsed),
         "left": "" if left is None or picture.ended else f"about {lasting(left)}",
         "members": f"{len(picture.members_ended)} of {picture.restarts} at their end" if picture.restarts else "",
-        "state": f"ended ({picture.ended})" if picture.ended else "running",
+        "state": view.state(picture),
     }
     shown = "".join(
         f'<span style="display:inline-block;margin:2px 18px 2px 0"><small style="color:#555">{name}</small><br>'
@@ -275,17 +304,49 @@ def _figures(picture: Picture | None) -> str:
     return f"<div>{escape(picture.family)}: {escape(sizes)}</div><div>{shown}</div>{notices}"
 
 
-def _moving(picture: Picture | None) -> str:
+def _moving(view: View) -> str:
     """Write the topics that moved most, with their words, as HTML."""
-    if picture is None or not picture.course.event.get("moved"):
+    picture = view.picture()
+    course = Course() if picture is None else view.course(picture)
+    if not course.event.get("moved"):
         return ""
-    course = picture.course
     lines = "".join(
         f"<li>{'+' if change > 0 else '−'}{abs(change):.2%} &ensp;<b>{int(one)}</b> "
         f"{escape(' '.join(course.words.get(str(int(one)), [])))}</li>"
         for one, change in course.event["moved"]
     )
     return f'<b>Topics that move most</b><ul style="padding-left:16px">{lines}</ul>'
+
+
+class Selects:
+    """What the page is chosen with: a run, by itself whichever began last, and a member of an ensemble."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.run = Select(title="Run", options=[], name="run", sizing_mode="stretch_width", visible=False)
+        self.member = Select(title="Member", options=[], name="member", sizing_mode="stretch_width", visible=False)
+        self.run.on_change("value", lambda _attr, _old, new: self._chose(new))
+        self.member.on_change("value", lambda _attr, _old, new: view.choose(view.chosen, new))
+
+    def _chose(self, run: str) -> None:
+        self._view.choose(run)
+        self.member.value = ""
+        self.update()
+
+    def update(self) -> None:
+        """Offer what there is."""
+        names, picture = self._view.names(), self._view.picture()
+        self._offer(self.run, [("", f"the newest: {names[0]}"), *((name, name) for name in names)] if names else [])
+        members = range(picture.restarts) if picture is not None else ()
+        told = [("", "the one told of last"), *((str(one), str(one)) for one in members)]
+        self._offer(self.member, told if len(told) > 1 else [])
+
+    @staticmethod
+    def _offer(select: Select, options: list[tuple[str, str]]) -> None:
+        if list(select.options) != options:
+            select.options, select.visible = options, bool(options)
+        if select.value not in dict(options):
+            select.value = ""
 
 
 def page(scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
@@ -302,19 +363,13 @@ def page(scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
     """
     view = View(scheduler)
     panels = {name: make(view) for name, make in PANELS.items()}
-    select = Select(title="Run", options=[], name="run", sizing_mode="stretch_width", visible=False)
+    selects = Selects(view)
     figures = Div(name="figures", sizing_mode="stretch_width")
     topics = Div(name="topics", sizing_mode="stretch_width")
-    select.on_change("value", lambda _attr, _old, new: setattr(view, "chosen", new))
 
     def update() -> None:
-        names = view.names()
-        if list(select.options) != names:
-            select.options, select.visible = names, bool(names)
-            if view.chosen not in names and names:
-                select.value = names[0]
-        picture = view.picture()
-        for div, text in ((figures, _figures(picture)), (topics, _moving(picture))):
+        selects.update()
+        for div, text in ((figures, _figures(view)), (topics, _moving(view))):
             if div.text != text:
                 div.text = text
         for panel in panels.values():
@@ -324,7 +379,7 @@ def page(scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
     for name, panel in panels.items():
         panel.root.name = name
         doc.add_root(panel.root)
-    for root in (select, figures, topics):
+    for root in (selects.run, selects.member, figures, topics):
         doc.add_root(root)
     doc.add_periodic_callback(update, EVERY)
     doc.title, doc.theme = "Collapsar", BOKEH_THEME

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 SECONDS = 0.25  # between two iterations that are sent: the scheduler has other things to do
 POINTS = 300  # iterations of a run that is taken up again that are sent at first
 SPENT = ("kernel", "reduce", "update", "score", "wait")
+
+
+def thinned(told: Sequence[dict[str, Any]], points: int = POINTS) -> list[dict[str, Any]]:
+    """Leave out iterations, evenly, of those that were scored and of the others by themselves.
+
+    Parameters
+    ----------
+    told : sequence of dict
+        Iterations.
+    points : int, optional
+        How many of either may stay.
+
+    Returns
+    -------
+    list of dict
+        Those that stay, the first and the last among them.
+    """
+    scored = [number for number, one in enumerate(told) if one.get("score") is not None]
+    stay: set[int] = set()
+    for places in (scored, list(range(len(told)))):
+        stay.update(places[:: max(-(-len(places) // points), 1)], places[-1:])
+    return [told[number] for number in sorted(stay)]
 
 
 class Feed:
@@ -62,8 +84,7 @@ class Feed:
             self._send(last)
         self._send(event)
         if event["event"] == "start":
-            told = [one for one in self._before() if one["event"] == "iteration"]
-            for one in told[:: max(-(-len(told) // POINTS), 1)]:
+            for one in thinned([one for one in self._before() if one["event"] == "iteration"]):
                 self._send(one)
 
     def _iteration(self, event: dict[str, Any]) -> None:

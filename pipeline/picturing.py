@@ -84,12 +84,18 @@ class Course:
         """Return a curve; an empty one where there is none yet."""
         return self.curves.setdefault(name, Curve())
 
+    def pace(self) -> float:
+        """Return the seconds that an iteration took of late; 0 before two."""
+        if len(self._marks) < 2:
+            return 0.0
+        (first, began), (last, now) = self._marks[0], self._marks[-1]
+        return max(now - began, 0.0) / (last - first)
+
     def left(self, planned: int) -> float | None:
         """Return the seconds until the last of the planned iterations, by the pace of late; None before two."""
         if len(self._marks) < 2 or self.ended:
             return None
-        (first, began), (last, now) = self._marks[0], self._marks[-1]
-        return (planned - self.iteration) * max(now - began, 0.0) / (last - first)
+        return (planned - self.iteration) * self.pace()
 
 
 class Picture:

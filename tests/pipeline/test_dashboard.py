@@ -103,8 +103,8 @@ def test_panels__show_what_was_told(served):
     assert shown["sweeps"]["half"] == [0.25, 0.25]
     assert shown["shares"]["kernel"] == [1.0, 1.0]
     assert shown["memory"]["bytes"] == [5_000_000]
-    assert "2 of 8" in dashpage._figures(view.picture())
-    assert "&lt;b&gt;gene" in dashpage._moving(view.picture())
+    assert "2 of 8" in dashpage._figures(view)
+    assert "&lt;b&gt;gene" in dashpage._moving(view)
 
 
 def test_the_board__asks_for_metrics_that_there_are():
@@ -144,3 +144,48 @@ def test_runs__side_by_side_keep_their_order():
             feed(iteration(number, **LAST))
         assert list(runs.pictures()) == ["/runs/a", "/runs/b"]
     assert [one.course.iteration for one in runs.pictures().values()] == [4, 4]
+
+
+def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member(served, monkeypatch):
+    from collapsar.pipeline import dashpage
+
+    runs = Runs()
+    monkeypatch.setattr(dashpage, "runs_of", lambda scheduler: runs)
+    view = dashpage.View(None)
+    selects = dashpage.Selects(view)
+    selects.update()
+    assert not selects.run.visible
+    assert "No run" in dashpage._figures(view)
+    feed = Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0)
+    told(feed)
+    told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/b", list, 0.0))
+    selects.update()
+    assert view.run == "/runs/b"
+    assert [value for value, _ in selects.run.options] == ["", "/runs/b", "/runs/a"]
+    selects.run.value = "/runs/a"
+    assert view.run == "/runs/a"
+    selects.run.value = ""
+    feed({"event": "cluster", "scheduler": "tcp", "workers": 1, "dashboard": None})  # taken up again
+    feed(start(holds="documents", restarts=2))
+    assert view.run == "/runs/a"
+    for member, score in ((0, -5.0), (1, -6.0)):
+        feed({"event": "begin", "member": member, **start()} | {"event": "begin"})
+        feed(iteration(1, member=member, score=score))
+    selects.update()
+    assert selects.member.visible
+    assert "-6.0000" in dashpage._figures(view)
+    selects.member.value = "0"
+    assert "-5.0000" in dashpage._figures(view)
+
+
+def test_a_run_whose_driver_is_gone__is_not_said_to_go_on(monkeypatch):
+    from collapsar.pipeline import dashboard, dashpage
+
+    runs, clock = Runs(), [100.0]
+    monkeypatch.setattr(dashpage, "runs_of", lambda scheduler: runs)
+    monkeypatch.setattr(dashboard, "time", type("Time", (), {"monotonic": staticmethod(lambda: clock[0])}))
+    told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0))
+    view = dashpage.View(None)
+    assert view.state(view.picture()) == "running"
+    clock[0] += 3600.0
+    assert view.state(view.picture()) == "no word for 60 min"

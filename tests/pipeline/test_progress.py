@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsar.pipeline import fit
-from collapsar.pipeline.feeding import Feed
+from collapsar.pipeline.feeding import Feed, thinned
 from collapsar.pipeline.picturing import POINTS, Curve, Picture
 from collapsar.pipeline.progress import RunView, counting
 from collapsar.pipeline.saying import quantity, sparkline
@@ -188,6 +188,20 @@ def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
     assert len(told) < 8
     assert sent[-1]["totals"]["kernel"] == pytest.approx(5.0)
     assert sent[-1]["totals"]["sweeps"] == 20
+
+
+@given(st.integers(0, 400), st.integers(1, 30), st.integers(1, 60))
+def test_what_was_told_before__is_thinned_but_scores_stay(count, every, points):
+    told = [iteration(number, **({"score": -6.0} if number % every == 0 else {})) for number in range(1, count + 1)]
+    found = thinned(told, points)
+    numbers = [one["iteration"] for one in found]
+    assert numbers == sorted(set(numbers))
+    assert len(found) <= 2 * points + 2
+    assert numbers[:1] + numbers[-1:] == ([1, count] if count else [])
+    scored = [one["iteration"] for one in found if "score" in one]
+    if count // every:
+        assert scored[-1] == count // every * every
+        assert len(scored) >= min(count // every, points / 2)
 
 
 def test_feed__lets_a_message_that_does_not_arrive_be_told_of():
