@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import zarr.errors
 
 from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError
 from collapsar.storage.folder import Folder
+from collapsar.storage.plain import SAID, PlainArray, Rows, described_group, plain_array, plain_group, write_array
 from collapsar.storage.records import checked, dump, parse_record
 
 CHUNK_BYTES = 16 << 20
@@ -28,21 +29,6 @@ VERSION = 2
 # What Zarr raises for what is no array, or a damaged one.
 FAULTS = (OSError, ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
 _CODECS = (zarr.codecs.BytesCodec, zarr.codecs.ZstdCodec)  # plain numbers, and their compression
-
-
-class Rows(Protocol):
-    """An array, or what stands for one that lies elsewhere and gives its rows piece by piece."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Its type."""
-
-    def __getitem__(self, rows: Any, /) -> Any:
-        """Return rows, given a slice; the whole, given an ellipsis."""
 
 
 class DigestStore(zarr.abc.store.Store):
@@ -69,11 +55,11 @@ class DigestStore(zarr.abc.store.Store):
         super().__init__(read_only=read_only)
         self.folder, self.files = folder, files
         # What Zarr says of arrays is small, and is read and written at once.
-        self._said = {key: self.read(key) for key in files if _is_said(key)}
+        self.said = {key: self.read(key) for key in files if _is_said(key)}
 
     def finish(self) -> None:
         """Write what Zarr says of the arrays."""
-        for key, data in sorted(self._said.items()):
+        for key, data in sorted(self.said.items()):
             self.files[key] = self.folder.write(key, data)
 
     def __eq__(self, other: object) -> bool:
@@ -97,7 +83,7 @@ class DigestStore(zarr.abc.store.Store):
             return None
         if byte_range is not None:
             raise NotImplementedError("digests are of whole files")
-        data = self._said[key] if _is_said(key) else await asyncio.to_thread(self.read, key)
+        data = self.said[key] if _is_said(key) else await asyncio.to_thread(self.read, key)
         return prototype.buffer.from_bytes(data)
 
     async def get_partial_values(self, prototype: Any, key_ranges: Iterable[tuple[str, Any]]) -> list[Any]:
@@ -112,14 +98,14 @@ class DigestStore(zarr.abc.store.Store):
         """Write a file."""
         data = memoryview(value.as_numpy_array()).cast("B")
         if _is_said(key):
-            self._said[key], self.files[key] = bytes(data), ""
+            self.said[key], self.files[key] = bytes(data), ""
             return
         self.files[key] = await asyncio.to_thread(self.folder.write, key, data)
 
     async def delete(self, key: str) -> None:
         """Forget a file."""
         self.files.pop(key, None)
-        self._said.pop(key, None)
+        self.said.pop(key, None)
 
     async def list(self) -> AsyncIterator[str]:
         """Name all files."""
@@ -168,24 +154,20 @@ def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool =
     StoreError
         The disk is full, or the store fails.
     """
-    store = DigestStore(folder, {}, read_only=False)
-    group = zarr.open_group(store, mode="w", zarr_format=3)
+    files: dict[str, str] = {}
+
+    def put(key: str, data: Any) -> None:
+        files[key] = folder.write(key, data)
+
     numbers: dict[str, list[str]] = {}
     for name, values in sorted(arrays.items()):  # in an order that no executor changes: the file's bytes follow from it
         if not values.shape:
             numbers.setdefault(values.dtype.str[1:], []).append(name)
     packed = {f"{NUMBERS}{kind}": np.array([arrays[name][...] for name in names]) for kind, names in numbers.items()}
-    if numbers:
-        group.attrs[NUMBERS] = numbers
     for name, values in {**packed, **{name: values for name, values in arrays.items() if values.shape}}.items():
-        options: dict[str, Any] = {} if compress else {"compressors": None}
-        chunks = _chunks(values.shape, values.dtype)
-        options["config"] = {"write_empty_chunks": True}  # a chunk that is missing is a damage, not zeros
-        array = group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=chunks, **options)
-        for piece in _pieces(values.shape, chunks):
-            array[piece] = np.asarray(values[piece], order="C")
-    store.finish()
-    return folder.write(DIGESTS, dump({"format": KIND, "version": VERSION, "files": store.files}))
+        write_array(put, name, values, _chunks(values.shape, values.dtype), compress=compress)
+    put(SAID, described_group({NUMBERS: numbers} if numbers else {}))
+    return folder.write(DIGESTS, dump({"format": KIND, "version": VERSION, "files": files}))
 
 
 def _chunks(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...]:
@@ -247,9 +229,8 @@ def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRo
         It is not such a group.
     """
     store = _opened(folder, digest)
-    with damage(folder):
-        group = zarr.open_group(store, mode="r", zarr_format=3)
-        found, named = dict(group.arrays()), group.attrs.get(NUMBERS, {})
+    found, attributes = _plain_arrays(store) or _zarr_arrays(store)
+    named = attributes.get(NUMBERS, {})
     for name, array in found.items():
         _require_whole(store, name, array)
     opened = {name: StoredRows(folder, array) for name, array in found.items()}
@@ -261,6 +242,29 @@ def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRo
         values = rows[...]
         numbers.update({one: StoredRows(folder, values[place]) for place, one in enumerate(names)})
     return {**opened, **numbers}
+
+
+def _plain_arrays(store: DigestStore) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Open arrays that are as we write them, and the group's attributes; None where any is not."""
+    attributes = plain_group(store.said.get(SAID, b""))
+    found = {
+        key.removesuffix(f"/{SAID}"): plain_array(store.read, key.removesuffix(f"/{SAID}"), said)
+        for key, said in store.said.items()
+        if key != SAID
+    }
+    if attributes is None or not all(isinstance(one, PlainArray) and "/" not in name for name, one in found.items()):
+        return None
+    return found, attributes
+
+
+def _zarr_arrays(store: DigestStore) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Open arrays as whatever has written them says, and the group's attributes."""
+    with damage(store.folder):
+        group = zarr.open_group(store, mode="r", zarr_format=3)
+        found, attributes = dict(group.arrays()), dict(group.attrs)
+    for name, array in found.items():
+        require_plain(f"{store.folder.url}/{name}", array)
+    return found, attributes
 
 
 def _names(folder: Folder, named: Any, kind: str) -> list[str]:
@@ -339,7 +343,8 @@ def require_plain(path: str, array: Any) -> None:
 def _require_whole(store: DigestStore, name: str, array: Any) -> None:
     """Refuse an array of which chunks are missing."""
     path = f"{store.folder.url}/{name}"
-    require_plain(path, array)
+    if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
+        raise DamagedError(path, f"expected chunks of at most {MOST_CHUNK_BYTES} bytes")
     wanted = math.prod(-(-size // chunk) for size, chunk in zip(array.shape, array.chunks, strict=True))
     found = sum(key.startswith(f"{name}/c") for key in store.files)
     if found != wanted:
@@ -353,7 +358,7 @@ class StoredRows:
     ----------
     folder : Folder
         The group's folder.
-    array : zarr.Array or numpy scalar
+    array : PlainArray, zarr.Array or numpy scalar
         The array, or a single number.
     """
 
