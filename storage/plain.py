@@ -49,6 +49,7 @@ def _example(dtype: str, ndim: int, compress: bool) -> str:
     return str(files[SAID].to_bytes().decode())
 
 
+@functools.lru_cache(maxsize=1024)
 def described(shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, ...], *, compress: bool) -> bytes:
     """Write what Zarr says of an array.
 
