@@ -7,7 +7,6 @@ from tests.chaos.kills import main
 pytestmark = pytest.mark.xdist_group("kills")
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_run_under_fire__ends_with_the_same_bits(seed, capsys):
-    assert main(["3", str(seed)]) == 0
+def test_a_run_under_fire__ends_with_the_same_bits(capsys):
+    assert main(["3", "1"]) == 0
     assert "3 killed" in capsys.readouterr().out

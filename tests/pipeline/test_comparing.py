@@ -32,6 +32,8 @@ from collapsar.storage.lock import RunLock
 from collapsar.storage.run import Run
 from tests.conftest import planted_rows, write_corpus
 
+pytestmark = pytest.mark.xdist_group("comparing")  # what it compares is fitted once
+
 GRID = {"families": ("lda", "gibbs-lda"), "topics": (2, 3), "restarts": 2, "iterations": 4, "seed": 3}
 WITH_BETA = {"lda": {"beta": 3.0}, "gibbs-lda": {"beta": 3.0}}
 TIMES = ("seconds", "cell_seconds")

@@ -167,7 +167,7 @@ def test_counts__are_conserved_by_any_number_of_shards(tmp_path, shards):
 def test_counts_and_variances_of_the_second_order__equal_a_recount(planted):
     options = {**OPTIONS, "order": 2, "responsibilities": "active", "most_active": 5}
     problem, states = lived(planted[0], options)
-    for state in states:
+    for state in [*states[::4], states[-1]]:
         check_counts(problem, state)
         rows = state.blocks[0].value.rows
         shape = counted(rows).shape
@@ -309,7 +309,7 @@ def stopped(planted, out, number):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(planted[0], out, heldout=planted[1], sinks=[sink], checkpoint_every=1, scheduler="serial", **FIT)
+        fit(planted[0], out, heldout=planted[1], sinks=[sink], scheduler="serial", **FIT)
     return out
 
 

@@ -23,7 +23,9 @@ def run(small, tmp_path_factory):
 
 def test_summary__is_made_again_from_the_corpus_alike(small, run):
     model = Model(run)
-    again = summary_of(model, Corpus(small[0]), open_executor("threads", 2))
+    executor = open_executor("threads", 2)
+    again = summary_of(model, Corpus(small[0]), executor)
+    executor.close()
     assert again == read_summary(model.folder, model.record)
     with pytest.raises(MismatchError, match="not the corpus that the model was fitted to"):
         summary_of(model, Corpus(small[1]), open_executor("serial"))
