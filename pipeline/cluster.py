@@ -24,7 +24,7 @@ from collapsar.pipeline.preload import PROMPT
 from collapsar.pipeline.watching import Watch, WorkerSign
 from collapsar.storage.errors import ClusterError, ClusterGoneError, CollapsarError, OptionError
 
-WAIT_SECONDS = 30  # for workers to arrive
+SOON = 5.0  # seconds in which workers arrive that nobody needs to be told of
 TICK, LOOK = 0.5, 10.0  # seconds between two looks at a result, and between two at the cluster
 EVERYWHERE = 600.0  # seconds for what all workers do, such as compiling
 
@@ -62,7 +62,7 @@ class DaskExecutor:
         self, client: Any, cluster: Any = None, watch: Watch | None = None, reach: Callable[[], Any] | None = None
     ) -> None:
         self._client, self._cluster, self._reach = client, cluster, reach
-        self._watch = watch or Watch(PATIENCE, lambda text: None)  # noqa: ARG005
+        self._watch = watch or _silent()
         self._token = uuid.uuid4().hex[:8]
         self._submitted, self._halt = 0, Halt()
         self._numbering, self._looking, self._recovering = (threading.Lock() for _ in range(3))
@@ -434,19 +434,30 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
     except (OSError, ValueError, TimeoutError, RuntimeError) as error:
         raise ClusterError(f"{address}: the scheduler cannot be reached ({_first_line(error)})") from None
     try:
-        client.wait_for_workers(workers, timeout=WAIT_SECONDS)
-    except (TimeoutError, OSError):
-        found = len(client.scheduler_info(n_workers=-1)["workers"])
-        client.close(timeout=5)
-        raise ClusterError(
-            f"{address}: the scheduler has {found} of {workers} workers after {WAIT_SECONDS} s; start more with "
-            f"`dask worker {address}`"
-        ) from None
-    try:
+        _wait_for_workers(client, workers, watch or _silent())
         return DaskExecutor(client, None, watch, reach)
-    except CollapsarError:
+    except (CollapsarError, KeyboardInterrupt):
         client.close(timeout=5)
         raise
+
+
+def _silent() -> Watch:
+    return Watch(PATIENCE, lambda text: None)  # noqa: ARG005
+
+
+def _wait_for_workers(client: Any, workers: int, watch: Watch) -> None:
+    """Wait for workers, which a cluster that has just been asked for starts one after another."""
+    address, missing = client.scheduler.address, ""
+    for seconds in (min(SOON, watch.patience), max(watch.patience - SOON, 0.001)):
+        try:
+            client.wait_for_workers(workers, timeout=seconds)
+            return
+        except (TimeoutError, OSError):
+            found, told = len(client.scheduler_info(n_workers=-1)["workers"]), missing
+            missing = f"{address}: the scheduler has {found} of {workers} workers"
+            if not told:
+                watch.notice(f"{missing}; waiting for more ({watch.patience:.0f} s at most)")
+    raise ClusterError(f"{missing} after {watch.patience:g} s; start more with `dask worker {address}`")
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -187,6 +188,9 @@ def check_scheduler(scheduler: str, workers: int | None) -> None:
         raise OptionError(f"--scheduler: expected {SCHEDULERS}, found {scheduler!r}")
 
 
+_warned = logging.getLogger("collapsar").warning
+
+
 def open_executor(
     scheduler: str = "threads",
     workers: int | None = None,
@@ -194,7 +198,7 @@ def open_executor(
     *,
     tls: TLS | None = None,
     patience: float = PATIENCE,
-    notice: Callable[[str], None] = lambda text: None,  # noqa: ARG005
+    notice: Callable[[str], None] = _warned,
 ) -> Executor:
     """Start or reach what runs the tasks.
 
@@ -211,9 +215,10 @@ def open_executor(
     tls : TLS, optional
         Certificates for a cluster whose messages are encrypted.
     patience : float, optional
-        Seconds after which a worker that shows no sign of life, or a cluster without workers, is given up.
+        Seconds after which a worker that shows no sign of life, or a cluster without workers, is given up, also where
+        they are waited for at first.
     notice : callable, optional
-        Told in a line what befalls the cluster.
+        Told in a line what befalls the cluster; by default the logger ``collapsar`` is.
 
     Returns
     -------

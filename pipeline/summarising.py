@@ -8,7 +8,6 @@ more than a shard's proportions or one block, and the driver holds the examples 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -74,9 +73,9 @@ def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Count
     """
     if corpus.manifest.digest != model.record.corpus:
         raise MismatchError(f"{corpus.url}: it is not the corpus that the model was fitted to")
-    where, labelled = _where(model), LABELS in corpus.manifest.fields
+    _, labelled = model.globals, LABELS in corpus.manifest.fields  # read once, and sent along with the model
     total: ShardSummary | None = None
-    each = _each(executor, corpus.references, lambda reference: (_summarise, where, reference, labelled))
+    each = _each(executor, corpus.references, lambda reference: (_summarise, model, reference, labelled))
     for read, one in enumerate(each, start=1):
         total = one if total is None else _added(total, one)
         progress(read)
@@ -115,22 +114,7 @@ def _each(
         yield from executor.collect(submitted)
 
 
-def _where(model: Model) -> tuple[str, str]:
-    """Say what the tasks open, and what they must find there."""
-    return model.folder.address, digest_of_model(model.record)
-
-
-@lru_cache(maxsize=1)
-def _opened(url: str, digest: str) -> Model:
-    """Open the model, and read its globals, once for all tasks of a worker."""
-    model = Model(url)
-    if digest_of_model(model.record) != digest:
-        raise MismatchError(f"{url}: the model was replaced while it was summarised")
-    return model
-
-
-def _summarise(where: tuple[str, str], reference: ShardReference, labelled: bool) -> ShardSummary:
-    model = _opened(*where)
+def _summarise(model: Model, reference: ShardReference, labelled: bool) -> ShardSummary:
     sweeps, local = load_sweeps(model.record.family), model.documents(reference.number)
     theta = np.asarray(sweeps.infer(local, model.globals)["document_topic"], dtype=np.float64)
     tokens = np.asarray(sweeps.lengths(local)["document_tokens"], dtype=np.float64)
@@ -231,19 +215,17 @@ def _read(reference: ShardReference, rows: Ints) -> list[tuple[str, str | None, 
 def _probabilities(model: Model, executor: Executor, words: Sequence[Ints], topics: Ints) -> list[Floats]:
     """Look up the probabilities of the documents' words under their topics: an array a document."""
     found = [np.zeros((one.size, SHOWN)) for one in words]
-    where = _where(model)
     submitted = []
     for number, (low, high) in enumerate(model.blocks):
         inside = [one[(one >= low) & (one < high)] - low for one in words]
-        submitted.append(executor.submit(_look_up, where, number, inside, topics))
+        submitted.append(executor.submit(_look_up, model, number, inside, topics))
     for (low, high), parts in zip(model.blocks, executor.collect(submitted), strict=True):
         for own, one, part in zip(words, found, parts, strict=True):
             one[(own >= low) & (own < high)] = part
     return found
 
 
-def _look_up(where: tuple[str, str], number: int, words: Sequence[Ints], topics: Ints) -> list[Floats]:
-    model = _opened(*where)
+def _look_up(model: Model, number: int, words: Sequence[Ints], topics: Ints) -> list[Floats]:
     needed = np.unique(np.concatenate([*words, np.zeros(0, dtype=np.int64)]))
     if not needed.size:
         return [np.zeros((0, SHOWN)) for _ in words]

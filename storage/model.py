@@ -58,6 +58,9 @@ class ModelRecord(BaseModel):
     summarised: bool = False
 
 
+HEAVY = ("vocabulary",)  # of a model that has been read; it is read again where it is asked for
+
+
 class ModelWriter:
     """Writes the parts of a model, each by whoever holds it, and the record last.
 
@@ -138,6 +141,10 @@ class StoredModel:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.folder.url!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes along to a worker: of what has been read only the globals, which are small."""
+        return {name: value for name, value in self.__dict__.items() if name not in HEAVY}
 
     @cached_property
     def globals(self) -> dict[str, npt.NDArray[Any]]:

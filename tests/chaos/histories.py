@@ -24,7 +24,6 @@ from tests.chaos.simulated import SimulatedExecutor
 from tests.conformance import TIMES, bits
 from tests.conftest import planted_rows, write_corpus
 
-glancing.FIRST = float("inf")  # what is looked for where there is time to does not follow from a seed
 fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
 
 RUN = "faulty://run"
@@ -79,7 +78,7 @@ def options_of(fate):
 def calm(base, options):
     """What a fit comes to when nothing happens."""
     reset(base)
-    with mock.patch("collapsar.pipeline.placing.open_executor", return_value=SerialExecutor()):
+    with unglanced(), mock.patch("collapsar.pipeline.placing.open_executor", return_value=SerialExecutor()):
         fit("faulty://corpus/train", RUN, heldout="faulty://corpus/heldout", scheduler="serial", **options)
     return ended()
 
@@ -91,11 +90,16 @@ def reset(base):
     FaultyFileSystem.pseudo_dirs[:] = [""]
 
 
+def unglanced():
+    """Look for no words: what is looked for where there is time to does not follow from a seed."""
+    return mock.patch.object(glancing, "FIRST", float("inf"))
+
+
 @contextlib.contextmanager
 def unhurried():
     """No pauses between tries; and a driver that is gone is dead, though its process is this one."""
     hurried = mock.patch.object(patience, "pause")
-    with hurried, mock.patch.object(lock, "_lives", return_value=False):
+    with unglanced(), hurried, mock.patch.object(lock, "_lives", return_value=False):
         yield
 
 

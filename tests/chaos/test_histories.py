@@ -1,4 +1,4 @@
-"""A few hundred histories of the simulated cluster; `make chaos` lives through ten thousand."""
+"""Two hundred histories of the simulated cluster; `make chaos` lives through ten thousand."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from tests.chaos.fate import Fate
 from tests.chaos.histories import check, prepare
 from tests.chaos.simulated import MOST, SimulatedExecutor
 
-CHUNK, CHUNKS = 25, 12
+CHUNK, CHUNKS = 25, 8
 KNOWN = {}
 
 

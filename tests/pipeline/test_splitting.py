@@ -5,9 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from collapsar.pipeline import simulate, splitting
+from collapsar.pipeline import Corpus, fit, resume, simulate, splitting
 from collapsar.workers.tree import FREE, Tree
-from tests.conformance import states
+from tests.conformance import bits, states
+from tests.pipeline.test_resume import stop_at
 
 QUIET = {"compare": False, "merge": 1.0, "prune": 0.0}
 TREE = Tree(np.array([-1, 0, 0, FREE, FREE]), 2)
@@ -60,6 +61,25 @@ def test_splits_in_vain__leave_all_bits_as_they_were(planted, form, monkeypatch)
     rows = [state.blocks[0].value.rows["word_node"] for state in (found[-1][0], plain[-1][0])]
     nodes = np.append(np.flatnonzero(plain[-1][0].globals["node_parent"] != FREE), rows[0].shape[1] - 1)
     np.testing.assert_array_equal(rows[0][:, nodes], rows[1][:, nodes])
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_run_that_stops_in_the_midst_of_a_trial__is_resumed_to_the_same_bits(planted, tmp_path, monkeypatch, kept):
+    """Whether the split stays, or all that went before has to come back."""
+    if not kept:
+        monkeypatch.setattr(splitting, "surpassed", lambda globals, bound: False)
+    options = {"depth": 3, "max_nodes": 13}
+    found, _ = told_of(planted, 24, **options)
+    on_trial = [state.iteration for state, _ in found if int(state.globals["trial_left"])]
+    restoring = [state.iteration for state, _ in found if int(state.globals["restoring"])]
+    assert on_trial
+    assert bool(restoring) or kept
+    given = {"family": "hca", "iterations": 24, "scheduler": "serial", **options}
+    whole, shards = fit(planted, tmp_path / "whole", **given), len(Corpus(planted).manifest.shards)
+    for number in {on_trial[0], on_trial[-1], *restoring[:1]}:
+        with pytest.raises(KeyboardInterrupt):
+            fit(planted, tmp_path / str(number), sinks=[stop_at(number)], **given)
+        assert bits(resume(tmp_path / str(number), scheduler="serial"), shards) == bits(whole, shards)
 
 
 def globals_of(tried=(0, 0, 0, 0, 0)):
