@@ -7,6 +7,7 @@ BENCH_READY := $(VENV)/.bench-ready
 PAGES_READY := $(VENV)/.pages-ready
 DEPLOY_READY := $(VENV)/.deploy-ready
 WORKERS ?= 2
+PROCESSES ?= 3
 PAIRS ?= 200000
 TOPICS ?= 128
 
@@ -38,10 +39,11 @@ demo: $(READY)
 	rm -rf build/demo
 	$(BIN)/collapsar demo build/demo
 
-# Kernels run twice: compiled, and as plain Python, where an index out of range is an error.
+# Kernels run twice: compiled, and as plain Python, where an index out of range is an error. Some tests wait for what they
+# have stopped or killed, so there is a process more than processors.
 test: $(READY)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(WORKERS) -m kernels tests
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup tests
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m kernels tests
 
 lint: $(READY)
 	$(BIN)/ruff check .

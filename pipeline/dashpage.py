@@ -51,6 +51,11 @@ TEMPLATE = """{% extends "base.html" %}
 class View:
     """What one who looks at the page sees: the run that he chose, or whichever began last; and of it a member.
 
+    Parameters
+    ----------
+    scheduler : distributed.Scheduler
+        That has been told of runs.
+
     Attributes
     ----------
     chosen : str

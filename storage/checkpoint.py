@@ -14,9 +14,10 @@ import numpy.typing as npt
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from collapsar.storage.arrays import Rows, StoredRows, check_arrays, open_arrays, read_arrays, write_arrays
+from collapsar.storage.arrays import StoredRows, check_arrays, open_arrays, read_arrays, write_arrays
 from collapsar.storage.errors import AbsentError, DamagedError, StoreError
 from collapsar.storage.folder import Folder
+from collapsar.storage.plain import Rows
 from collapsar.storage.records import dump, read_record
 
 LATEST, RECORD = "latest.json", "checkpoint.json"

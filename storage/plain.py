@@ -55,10 +55,12 @@ def described(shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, .
 
     Parameters
     ----------
-    shape, chunks : tuple of int
-        Of the array, and of each of its chunks.
+    shape : tuple of int
+        Of the array.
     dtype : numpy.dtype
-        Of numbers.
+        Of its numbers.
+    chunks : tuple of int
+        Of each of its chunks.
     compress : bool
         Whether chunks are compressed.
 
@@ -109,7 +111,7 @@ def write_array(
         piece = np.asarray(values[number * chunks[0] : (number + 1) * chunks[0]], dtype=little, order="C")
         if len(piece) < chunks[0]:  # the last chunk is as large as all others
             piece = np.concatenate([piece, np.zeros((chunks[0] - len(piece), *piece.shape[1:]), dtype=little)])
-        data = piece.reshape(-1).view(np.uint8)
+        data: Any = piece.reshape(-1).view(np.uint8)
         put(_key(name, number, len(chunks)), memoryview(data) if codec is None else codec.encode(data))
     put(f"{name}/{SAID}", described(values.shape, little, chunks, compress=compress))
 

@@ -99,8 +99,8 @@ def clusters():
 def pytest_generate_tests(metafunc):
     """Repeat a family's conformance tests with all options of its matrix, or with all that it takes steps with.
 
-    What is asked of executors is asked of all of them with the first options, and of two with the others. What has
-    little to do with a family's options is asked with every other of them, where there are more than `FEW`.
+    What is asked of executors is asked of all of them with the first options, and of one of two, in turn, with the
+    others. What has little to do with a family's options is asked with every other of them, where there are more than `FEW`.
     """
     for argument, source in (("options", "matrix"), ("steps", "stochastic")):
         if argument in metafunc.fixturenames and hasattr(metafunc.cls, source):
@@ -111,6 +111,7 @@ def pytest_generate_tests(metafunc):
             if "where" not in metafunc.fixturenames:
                 metafunc.parametrize(argument, rows, ids=names)
                 continue
-            cases = [(row, where) for row in rows for where in (EXECUTORS if row is rows[0] else TWO_EXECUTORS)]
+            others = [(row, TWO_EXECUTORS[number % 2]) for number, row in enumerate(rows[1:])]
+            cases = [*((row, where) for row in rows[:1] for where in EXECUTORS), *others]
             ids = [f"{names[rows.index(row)]}-{where[0]}-{where[1]}" for row, where in cases]
             metafunc.parametrize((argument, "where"), cases, ids=ids)

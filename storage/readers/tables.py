@@ -53,7 +53,7 @@ def gather_table(span: Span, options: ReadOptions, into: Gathering) -> Iterator[
     constants = {field: value for field, value in span.constants if field not in header}
     require_columns(span.path, [*header, *constants], Fields.of(options))
     with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
-        part = handle if span.last is None else _Part(handle, span.first, span.last)
+        part: Any = handle if span.last is None else _Part(handle, span.first, span.last)
         rows = _rows(part, span, "replace" if lenient else "strict")
         before: list[int] = []  # lines before the span, counted when somebody asks
 
@@ -91,7 +91,7 @@ def _header(span: Span, options: ReadOptions) -> list[str]:
     return header
 
 
-def _rows(handle: IO[bytes], span: Span, errors: str) -> Any:
+def _rows(handle: Any, span: Span, errors: str) -> Any:
     text = io.TextIOWrapper(handle, "utf-8-sig", errors, newline="")
     return csv.reader(text, delimiter=_delimiter(span), strict=True)
 

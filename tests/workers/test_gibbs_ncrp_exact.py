@@ -119,7 +119,7 @@ def test_ncrp__samples_from_the_posterior(rows, depth):
     alpha, eta, gamma = (1.0, 0.5, 2.0, 0.7)[:depth], (0.3, 0.6, 0.2, 0.4)[:depth], 0.8
     chain = Chain(1, shard, depth=depth, alpha=alpha, eta=eta, gamma=gamma, learn=())
     samples = []
-    for number in range(9000):
+    for number in range(5000):
         chain.step(shard)
         if number >= 20 and number % 3 == 0:
             samples.append(chain.state)
@@ -180,12 +180,12 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution():
     noise, depth, means = np.random.default_rng(5), 3, {"eta": 0.8, "alpha": 2.0, "gamma": 1.0}
     owner = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
     straight, turns = [], []
-    for _ in range(3000):
+    for _ in range(1500):
         paths, z, found = prior(means, depth, noise)
         shard, z = drawn_words(owner, paths, z, found["eta"], noise)
         straight.append(statistics(shard, paths, z, found))
     chain = Chain(3, shard, depth=depth, learn=("eta", "alpha", "gamma"), **means)
-    for _ in range(6000):
+    for _ in range(3000):
         chain.step(shard)
         local = chain.swept.local
         shard, z = drawn_words(owner, local["document_path"], local["token_level"], chain.globals["eta"], noise)
