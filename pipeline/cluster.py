@@ -1,44 +1,26 @@
-"""Tasks on Dask: a local cluster of our own, or one that runs elsewhere."""
+"""Tasks on Dask: how they are submitted, waited for and recovered; `clusters` starts and reaches what runs them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import inspect
-import logging
 import threading
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-import dask
 import distributed
-from dask.system import CPU_COUNT
 
 from collapsar.pipeline.dashboard import TOPIC, install
-from collapsar.pipeline.executor import PATIENCE, TLS, Activity, Executor, Halt
-from collapsar.pipeline.preload import PROMPT
+from collapsar.pipeline.executor import PATIENCE, Activity, Halt
 from collapsar.pipeline.watching import Watch, WorkerSign
-from collapsar.storage.errors import ClusterError, ClusterGoneError, CollapsarError, OptionError
+from collapsar.storage.errors import ClusterError, ClusterGoneError
 
-SOON = 5.0  # seconds in which workers arrive that nobody needs to be told of
 TICK, LOOK = 0.5, 10.0  # seconds between two looks at a result, and between two at the cluster
 EVERYWHERE = 600.0  # seconds for what all workers do, such as compiling
-
-# Design: stealing moves soft-pinned tasks; Dask's own spilling pickles, so it is off.
-_SETTINGS = {
-    "distributed.scheduler.work-stealing": False,
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.terminate": 1.0,  # of the limit, under which plans stay
-    "distributed.worker.memory.pause": False,  # nothing that a sweep waits for would free memory
-    "distributed.comm.timeouts.connect": "10s",
-    "distributed.scheduler.worker-ttl": "60s",  # a process that says nothing for so long is gone
-    "distributed.admin.tick.limit": "60s",
-}
 
 
 class DaskExecutor:
@@ -62,7 +44,7 @@ class DaskExecutor:
         self, client: Any, cluster: Any = None, watch: Watch | None = None, reach: Callable[[], Any] | None = None
     ) -> None:
         self._client, self._cluster, self._reach = client, cluster, reach
-        self._watch = watch or _silent()
+        self._watch = watch or Watch(PATIENCE, lambda text: None)  # noqa: ARG005
         self._token = uuid.uuid4().hex[:8]
         self._submitted, self._halt = 0, Halt()
         self._numbering, self._looking, self._recovering = (threading.Lock() for _ in range(3))
@@ -126,7 +108,7 @@ class DaskExecutor:
                 asked.result(timeout=LOOK)
             self._ask(self._client.scheduler.log_event(topic=TOPIC, msg=message))
         except Exception as error:  # whatever it is, a page is not worth a run
-            self._watch.notice(f"the dashboard shows nothing of the run ({_first_line(error)})")
+            self._watch.notice(f"the dashboard shows nothing of the run ({first_line(error)})")
 
     def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:
         """Submit a task; `home` is kept softly, so that a lost worker is no deadlock."""
@@ -198,7 +180,7 @@ class DaskExecutor:
             asked = self._ask(self._client.run_on_scheduler(_signs, asynchronous=True))
             counter, found, stranded = asked.result(timeout=LOOK)
         except TimeoutError as error:
-            self._watch.silent(_first_line(error))
+            self._watch.silent(first_line(error))
             return
         if sorted(found) != self._addresses:
             self._look()
@@ -251,7 +233,7 @@ class DaskExecutor:
                     break
                 reason = "it has no workers"
             except Exception as failure:  # a client that has lost its scheduler raises what it likes
-                reason = _first_line(failure)
+                reason = first_line(failure)
                 self._connect()
             if time.monotonic() > deadline:
                 raise ClusterGoneError(
@@ -331,134 +313,9 @@ def _cluster_errors() -> Any:
     ) as error:
         if isinstance(error, ClusterError):
             raise
-        raise ClusterError(f"the cluster lost work that cannot be repeated: {_first_line(error)}") from error
+        raise ClusterError(f"the cluster lost work that cannot be repeated: {first_line(error)}") from error
 
 
-def start_cluster(
-    workers: int | None = None, memory: int | None = None, tls: TLS | None = None, watch: Watch | None = None
-) -> Executor:
-    """Start a Dask cluster of worker processes on this machine.
-
-    Parameters
-    ----------
-    workers : int, optional
-        How many; by default one a processor.
-    memory : int, optional
-        Bytes that each may hold; one that holds more is started anew. By default its share of the machine's.
-    tls : TLS, optional
-        Certificates, if messages shall be encrypted.
-    watch : Watch, optional
-        Judges what goes on while results are waited for.
-
-    Returns
-    -------
-    Executor
-        Closing it stops the cluster.
-    """
-    with dask.config.set(_SETTINGS), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)
-        cluster = distributed.LocalCluster(
-            n_workers=workers or CPU_COUNT,
-            threads_per_worker=1,
-            memory_limit=memory or "auto",
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:8787",
-            silence_logs=logging.CRITICAL,
-            preload=["collapsar.pipeline.preload"],
-            **({} if tls is None else {"security": _security(tls), "protocol": "tls://"}),
-        )
-    prompt = _Prompt()
-    cluster.scheduler.add_plugin(prompt)
-    for worker in list(cluster.scheduler.stream_comms):
-        prompt.add_worker(cluster.scheduler, worker)
-    client = distributed.Client(cluster)
-    client.scheduler_comm.interval = PROMPT
-    return DaskExecutor(client, cluster, watch)
-
-
-def _security(tls: TLS) -> Any:
-    """Let every part of a cluster show the same certificate, and speak to none that has no such one."""
-    parts = ("scheduler", "worker", "client")
-    files = {f"tls_{part}_{kind}": getattr(tls, kind) for part in parts for kind in ("cert", "key")}
-    return distributed.Security(tls_ca_file=tls.ca, require_encryption=True, **files)
-
-
-class _Prompt(distributed.SchedulerPlugin):  # type: ignore[misc]
-    """Lets the scheduler of a cluster of our own answer at once, also to workers that come later."""
-
-    name = "collapsar-prompt"
-
-    def add_worker(self, scheduler: Any, worker: str) -> None:
-        if worker in scheduler.stream_comms:
-            scheduler.stream_comms[worker].interval = PROMPT
-
-
-def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Watch | None = None) -> Executor:
-    """Reach a Dask cluster that runs elsewhere.
-
-    Parameters
-    ----------
-    address : str
-        Of its scheduler.
-    workers : int
-        How many workers to wait for.
-    tls : TLS, optional
-        Certificates, if its messages are encrypted.
-    watch : Watch, optional
-        Judges what goes on while results are waited for.
-
-    Returns
-    -------
-    Executor
-        Closing it leaves the cluster as it is.
-
-    Raises
-    ------
-    ClusterError
-        The scheduler cannot be reached, or has too few workers.
-    OptionError
-        The address and the certificates do not go together.
-    """
-    if (tls is not None) != address.startswith("tls://"):
-        needs = "--tls-ca, --tls-cert and --tls-key" if tls is None else "an address that begins with tls://"
-        raise OptionError(f"--scheduler {address}: expected {needs}")
-
-    def reach() -> Any:
-        security = {} if tls is None else {"security": _security(tls)}
-        with dask.config.set(_SETTINGS):
-            return distributed.Client(address, timeout=10, set_as_default=False, **security)
-
-    try:
-        client = reach()
-    except (OSError, ValueError, TimeoutError, RuntimeError) as error:
-        raise ClusterError(f"{address}: the scheduler cannot be reached ({_first_line(error)})") from None
-    try:
-        _wait_for_workers(client, workers, watch or _silent())
-        return DaskExecutor(client, None, watch, reach)
-    except (CollapsarError, KeyboardInterrupt):
-        client.close(timeout=5)
-        raise
-
-
-def _silent() -> Watch:
-    return Watch(PATIENCE, lambda text: None)  # noqa: ARG005
-
-
-def _wait_for_workers(client: Any, workers: int, watch: Watch) -> None:
-    """Wait for workers, which a cluster that has just been asked for starts one after another."""
-    address, missing = client.scheduler.address, ""
-    for seconds in (min(SOON, watch.patience), max(watch.patience - SOON, 0.001)):
-        try:
-            client.wait_for_workers(workers, timeout=seconds)
-            return
-        except (TimeoutError, OSError):
-            found, told = len(client.scheduler_info(n_workers=-1)["workers"]), missing
-            missing = f"{address}: the scheduler has {found} of {workers} workers"
-            if not told:
-                watch.notice(f"{missing}; waiting for more ({watch.patience:.0f} s at most)")
-    raise ClusterError(f"{missing} after {watch.patience:g} s; start more with `dask worker {address}`")
-
-
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
     return (str(error) or type(error).__name__).splitlines()[0]

@@ -242,7 +242,7 @@ def open_executor(
 
         return ThreadExecutor(workers or len(os.sched_getaffinity(0)), notice)
     # Dask takes half a second to import, which a fit in threads need not wait for.
-    from collapsar.pipeline.cluster import reach_cluster, start_cluster
+    from collapsar.pipeline.clusters import reach_cluster, start_cluster
     from collapsar.pipeline.watching import Watch
 
     watch = Watch(patience, notice)

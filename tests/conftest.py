@@ -14,7 +14,7 @@ from tests.strategies import documents_of
 settings.register_profile(
     "default",
     deadline=None,
-    max_examples=40,
+    max_examples=25,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -22,7 +22,7 @@ settings.load_profile("default")
 
 EXECUTORS = [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("processes", 3)]
 TWO_EXECUTORS = [("threads", 3), ("processes", 2)]
-FEW = 4
+FEW = 2
 THOROUGH = {  # tests of what each option could break by itself
     "test_counts__equal_a_recount_from_the_local_state",
     "test_bits__do_not_depend_on_the_executor",

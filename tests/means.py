@@ -6,6 +6,7 @@ It is no family of the project's: `install` makes it one, in a process of tests.
 import sys
 import types
 
+import distributed
 import numpy as np
 
 from collapsar.pipeline import contract
@@ -13,6 +14,15 @@ from collapsar.storage.vectors import VectorShard
 from collapsar.workers.delta import Delta, change, fresh
 
 NAME = "means"
+
+
+class Known(distributed.WorkerPlugin):
+    """Makes the family known to each worker of a cluster."""
+
+    name = "means"
+
+    def setup(self, worker):
+        install()
 
 
 # The half beside a shard ---------------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
-"""The two experiments of Wang and Blei (2009), beside the paper's figures.
+"""The two experiments of Wang and Blei (2009), beside the paper's figures, and planted trees.
 
 ``python -m tests.benchmarks.trees jacm CORPUS OUT`` makes Table 1's column on JACM abstracts, five-fold, in-document;
 ``python -m tests.benchmarks.trees digits TRAIN TEST OUT`` makes Table 2 on the optical digits, with PCA beside it.
+``python -m tests.benchmarks.trees planted FAMILY OUT`` draws trees of 3 x 3 leaves, seed by seed, and says how far off their topics,
+or loadings, are found; ``--documents``, ``--words``, ``--tokens`` and ``--iterations`` say of how much.
 Corpora are folders as `collapsar ingest` makes them. What lies in OUT already is not made again.
 """
 
@@ -12,8 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from collapsar.pipeline import Corpus, evaluate, fit, split, topics
+from collapsar.pipeline import Corpus, Model, evaluate, fit, simulate, split, topics
 from collapsar.storage.run import Run
+from collapsar.workers import hca
+from collapsar.workers.contract import load_sweeps
+from collapsar.workers.tree import swept
 
 PRIOR = {"depth": 3, "eta": (1.0,), "alpha": (50.0, 20.0, 10.0), "gamma": 1.0}
 PAPER = {"variational": -5.433, "Gibbs": -5.392}
@@ -95,6 +100,50 @@ def digits(train, test, out):
     print("defined as", evaluate(run, unseen=test).definition)
 
 
+def shown(model, family):
+    """A model's tree, the tokens or vectors below each node, and what each node has: words' chances, or loadings."""
+    rows = [model.rows(block) for block in range(len(model.blocks))]
+    if family == "hca":
+        each = [np.abs(hca.loadings(one, model.globals)) for one in rows]
+    else:
+        each = [load_sweeps(family).probabilities(one, model.globals)["word_topic"] for one in rows]
+    table = np.concatenate(each)
+    return swept(model.globals), model.globals["node_passes"], table / (table.sum(axis=0) + 1e-300)
+
+
+def distances(model, truth, family):
+    """Whether the shape is the true one, of nodes with a hundredth; and by level how far off the worst node is."""
+    tree, passes, found = shown(model, family)
+    true, _, drawn = shown(truth, family)
+    there = np.flatnonzero((tree.levels >= 0) & (passes >= 0.01 * passes[0]))
+    kept = set(there.tolist())
+    shape = sorted(sum(int(child) in kept for child in tree.children(one)) for one in tree.children(0) if one in kept)
+    worst = []
+    for level in range(int(true.levels.max()) + 1):
+        ours, theirs = there[tree.levels[there] == level], np.flatnonzero(true.levels == level)
+        far = 0.5 * np.abs(found[:, ours, np.newaxis] - drawn[:, np.newaxis, theirs]).sum(axis=0)
+        worst.append(float(far.min(axis=0).max()) if ours.size else 1.0)
+    return shape == [3, 3, 3], worst
+
+
+def planted(family, out, documents, words, tokens, iterations, seeds):
+    """Draw trees, find them again, and print how near."""
+    drawn = {"depth": 3, "documents": documents, "words": words}
+    drawn.update({} if family == "hca" else {"tokens": tokens, "eta": [0.05]})
+    good = 0
+    for seed in range(seeds):
+        corpus, began = out / f"{family}-{seed}", time.perf_counter()
+        if not corpus.exists():
+            simulate(corpus, family=family, seed=seed, **drawn)
+        run, _ = fitted(corpus, out / f"{family}-{seed}-run", family=family, depth=3, iterations=iterations, seed=seed)
+        right, worst = distances(Model(run), Model(corpus), family)
+        good += right and max(worst) <= 0.1
+        far = " ".join(f"{one:.3f}" for one in worst)
+        print(f"seed {seed}: shape {'3 x 3' if right else 'another'}, worst by level {far}, "
+              f"{time.perf_counter() - began:.0f} s", flush=True)  # fmt: skip
+    print(f"the shape, and all within 0.1: {good} of {seeds}")
+
+
 def main():
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -103,8 +152,14 @@ def main():
         command = which.add_parser(name)
         for argument in arguments:
             command.add_argument(argument, type=Path)
+    command = which.add_parser("planted")
+    command.add_argument("family", choices=("ncrp", "gibbs-ncrp", "hca"))
+    command.add_argument("out", type=Path)
+    sizes = {"documents": 5000, "words": 200, "tokens": 200, "iterations": 300, "seeds": 10}
+    for name, size in sizes.items():
+        command.add_argument(f"--{name}", type=int, default=size)
     given = vars(parser.parse_args())
-    {"jacm": jacm, "digits": digits}[given.pop("which")](**given)
+    {"jacm": jacm, "digits": digits, "planted": planted}[given.pop("which")](**given)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import dask
 import distributed
 import yaml
 
-from collapsar.pipeline.cluster import _SETTINGS
+from collapsar.pipeline.clusters import SETTINGS
 from tests.deploy.reading import DEPLOY, document, keys
 
 OWN = {"distributed.scheduler.preload"}  # what clusters of our own get otherwise
@@ -18,7 +18,7 @@ def given():
 
 def test_settings__are_those_of_our_own_clusters():
     said = {name: dask.config.get(name, config=given()) for name in keys(given())}
-    assert {name: value for name, value in said.items() if name not in OWN} == _SETTINGS
+    assert {name: value for name, value in said.items() if name not in OWN} == SETTINGS
     assert said["distributed.scheduler.preload"] == ["collapsar.pipeline.dashboard"]
 
 

@@ -96,7 +96,7 @@ def test_errors_in_tasks__come_out_as_they_were(clusters):
 
 def test_a_scheduler_without_workers__is_a_clear_error(monkeypatch, caplog):
     with distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as cluster:
-        monkeypatch.setattr("collapsar.pipeline.cluster.SOON", 0.2)
+        monkeypatch.setattr("collapsar.pipeline.clusters.SOON", 0.2)
         with pytest.raises(ClusterError, match="has 0 of 2 workers after 0.5 s; start more with `dask worker"):
             open_executor(cluster.scheduler_address, workers=2, patience=0.5)
     told = [record.getMessage() for record in caplog.records if record.name == "collapsar"]

@@ -7,7 +7,7 @@ import distributed
 import pytest
 
 from collapsar.pipeline import TLS, Model, fit
-from collapsar.pipeline.cluster import _security
+from collapsar.pipeline.clusters import _security
 from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.executor import open_executor
 from collapsar.storage.errors import AbsentError, ClusterError, OptionError

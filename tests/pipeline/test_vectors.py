@@ -61,7 +61,7 @@ def test_fits__are_the_same_bits_wherever_they_run(corpus, tmp_path, clusters, s
 
         scheduler = clusters(workers)
         with distributed.Client(scheduler) as client:
-            client.run(means.install)
+            client.register_plugin(means.Known())  # for workers that come later too
     found = fitted(corpus, tmp_path / "run", scheduler=scheduler, workers=workers)
     assert bits(found) == bits(expected)
     error = evaluate(tmp_path / "run", unseen=corpus, scheduler=scheduler, workers=workers)
