@@ -85,7 +85,7 @@ def named(value):
 
 
 @pytest.mark.parametrize(
-    ("estimator", "check"), checks([one(2, max_iter=3, fractional="round") for one in THERE]), ids=named
+    ("estimator", "check"), list(checks([one(2, max_iter=3, fractional="round") for one in THERE])), ids=named
 )
 def test_estimator__rounding__passes_the_checks(estimator, check):
     assert check(estimator) is None  # it raises where something is wrong
