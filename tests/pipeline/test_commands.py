@@ -308,9 +308,9 @@ def test_wrong_usage__is_one_line_with_the_nearest_option(capsys, monkeypatch, w
 def test_unreachable_scheduler__is_a_clear_error(capsys, small, tmp_path, monkeypatch):
     import dask
 
-    from collapsar.pipeline import cluster
+    from collapsar.pipeline import clusters
 
-    monkeypatch.setitem(cluster._SETTINGS, "distributed.comm.timeouts.connect", "1s")
+    monkeypatch.setitem(clusters.SETTINGS, "distributed.comm.timeouts.connect", "1s")
     words = ["fit", small[0], tmp_path / "run", "--family", "hdp", "--scheduler", "tcp://127.0.0.1:1"]
     with dask.config.set({}):
         code, _, err = command(capsys, *words)

@@ -59,9 +59,9 @@ def test_a_client_without_the_certificate__is_turned_away(cluster, tmp_path, mon
 
 
 def _settings():
-    from collapsar.pipeline import cluster
+    from collapsar.pipeline import clusters
 
-    return cluster._SETTINGS
+    return clusters.SETTINGS
 
 
 def test_a_local_cluster__speaks_tls_if_asked(small, tmp_path, tls):

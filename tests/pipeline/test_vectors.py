@@ -6,7 +6,19 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from collapsar.pipeline import Model, coherence, compare, estimate, evaluate, fit, glancing, infer, resume, split, verify
+from collapsar.pipeline import (
+    Model,
+    coherence,
+    compare,
+    estimate,
+    evaluate,
+    fit,
+    glancing,
+    infer,
+    resume,
+    split,
+    verify,
+)
 from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.estimators import CollapsedLDA
