@@ -73,7 +73,8 @@ def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Count
     """
     if corpus.manifest.digest != model.record.corpus:
         raise MismatchError(f"{corpus.url}: it is not the corpus that the model was fitted to")
-    _, labelled = model.globals, LABELS in corpus.manifest.fields  # read once, and sent along with the model
+    labelled = LABELS in corpus.manifest.fields
+    _ = model.globals  # read once, and sent along with the model
     total: ShardSummary | None = None
     each = _each(executor, corpus.references, lambda reference: (_summarise, model, reference, labelled))
     for read, one in enumerate(each, start=1):

@@ -159,7 +159,7 @@ class PlainArray:
 
     def __getitem__(self, rows: Any, /) -> npt.NDArray[Any]:
         if not isinstance(rows, slice) or rows.step not in (None, 1):
-            whole = self[:] if rows is not Ellipsis or self.shape else self._chunk(0)
+            whole = self[:]
             return whole if rows is Ellipsis else np.asarray(whole[rows])
         first, last, _ = rows.indices(self.shape[0])
         found = np.empty((max(last - first, 0), *self.shape[1:]), dtype=self.dtype)
