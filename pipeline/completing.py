@@ -23,7 +23,7 @@ from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError
 from collapsar.storage.shard import Shard
 from collapsar.workers import tasks
-from collapsar.workers.contract import load_sweeps
+from collapsar.workers.contract import is_labelled, load_sweeps
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
 
@@ -161,7 +161,7 @@ def _score(
     if fitted is not None:
         local = model.documents(fitted)
     else:
-        shard = reference.load()
+        shard = reference.load(labelled=is_labelled(model.record.family))
         shard = _among(shard, model.record.vocabulary.words) if isinstance(shard, Shard) else shard
         local = tasks.settle(model.record.family, shard, blocks, model.globals, Stream(0, "complete"))
     rows = tasks.gather(blocks, held.words, whole=True)

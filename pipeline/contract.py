@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError, suggestion
+from collapsar.storage.labeltable import LabelTable
 from collapsar.storage.shard import Documents
 from collapsar.storage.vectors import Vectors
 from collapsar.workers.contract import family_module
@@ -40,6 +41,8 @@ class Summary:
         Sweeps that are planned; 0 where that is not known.
     warm : int
         Topics of another run that it begins from, which have parted already; 0 for none.
+    labels : LabelTable or None
+        The labels and numbers of the training corpus that the family was asked to take, if it takes any at all.
     """
 
     documents: int
@@ -51,6 +54,7 @@ class Summary:
     lengths: npt.NDArray[np.int64] | None = None
     iterations: int = 0
     warm: int = 0
+    labels: LabelTable | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,8 @@ class FamilyConfig(BaseModel):
     """Base of the families' options: frozen, no other names, and a description for each.
 
     A family whose number of topics, or the most of it, is given names that option ``topics``; one that finds their
-    number names what it starts from ``start_topics``. Warm starts and comparisons go by these names.
+    number names what it starts from ``start_topics``. Warm starts and comparisons go by these names. One that
+    takes labels names the fields that it takes ``labels``, none for all, and those of numbers ``covariates``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)

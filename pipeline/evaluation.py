@@ -25,7 +25,7 @@ from collapsar.storage.manifest import VECTORS
 from collapsar.storage.shard import Shard
 from collapsar.storage.split import split_documents
 from collapsar.workers import tasks
-from collapsar.workers.contract import load_sweeps
+from collapsar.workers.contract import is_labelled, load_sweeps
 from collapsar.workers.delta import Delta
 from collapsar.workers.streams import Stream
 
@@ -392,5 +392,6 @@ def _chances_unseen(url: str, reference: ShardReference, first: int, blocks: lis
     model = Model(url)
     known, scored = split_documents(reference.documents(), first, 0.5, seed)
     family, stream = model.record.family, Stream(seed, "unseen")
-    local = tasks.settle(family, Shard.of(reference.number, known), blocks, model.globals, stream)
+    shard = Shard.of(reference.number, known, labelled=is_labelled(family))
+    local = tasks.settle(family, shard, blocks, model.globals, stream)
     return _chances(family, Shard.of(reference.number, scored), local, blocks, model.globals)

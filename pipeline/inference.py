@@ -25,7 +25,7 @@ from collapsar.storage.folder import File
 from collapsar.storage.patience import FULL
 from collapsar.storage.progress import Counting, silent
 from collapsar.workers import tasks
-from collapsar.workers.contract import load_sweeps
+from collapsar.workers.contract import is_labelled, load_sweeps
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
 
@@ -162,7 +162,8 @@ def _proportions(
     if seen:
         local: Arrays = model.documents(reference.number)
     else:
-        local = tasks.settle(family, reference.load(), blocks, model.globals, Stream(seed, "infer"))
+        shard = reference.load(labelled=is_labelled(family))
+        local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "infer"))
     found = load_sweeps(family).infer(local, model.globals)
     table = sparse(reference.documents().ids, found[THETA], threshold)
     for name, values in found.items():

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from collapsar.pipeline.alignment import HeldoutReference, align
 from collapsar.pipeline.contract import Summary, load_family
 from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.keeping import documents_of
+from collapsar.pipeline.labelling import labels_of
 from collapsar.pipeline.planning import cuts
 from collapsar.pipeline.requests import Request
 from collapsar.pipeline.state import Problem
 from collapsar.pipeline.warming import WarmStart
 from collapsar.storage.vectors import AnyShard
 from collapsar.workers import tasks
+from collapsar.workers.contract import is_labelled
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
 
@@ -59,8 +62,9 @@ class Loaded:
         sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
         shards = len(manifest.shards)
         known = request.warm.topics if request.warm is not None else 0
-        stochastic = request.stochastic
-        self._summary = Summary(*sizes, shards=shards, stochastic=stochastic, iterations=request.planned, warm=known)
+        more: dict[str, Any] = {"stochastic": request.stochastic, "iterations": request.planned, "warm": known}
+        labels = labels_of(request.corpus, request.family, request.config)
+        self._summary = Summary(*sizes, shards=shards, **more, labels=labels)
         self._footprint = load_family(request.family).footprint(self._summary, request.config)
         self._lock, self._reads = threading.Lock(), 0
         self._shards, self._held = self._read()
@@ -110,9 +114,10 @@ class Loaded:
         """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
         executor, references = self._executor, self._request.corpus.references
         reserve = 0.0 if self._summary.stochastic else self._footprint.pair
+        load = partial(tasks.load, labelled=True) if is_labelled(self._request.family) else tasks.load
         homes = [number * executor.homes // len(references) for number in range(len(references))]
         shards = [
-            executor.submit(tasks.load, one, self._scratch, reserve, home=home)
+            executor.submit(load, one, self._scratch, reserve, home=home)
             for one, home in zip(references, homes, strict=True)
         ]
         held = [

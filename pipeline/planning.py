@@ -17,6 +17,7 @@ import psutil
 from collapsar.pipeline.config import make_config
 from collapsar.pipeline.contract import FamilyConfig, Footprint, Summary, load_family, require_corpus, require_schedule
 from collapsar.pipeline.executor import check_scheduler
+from collapsar.pipeline.labelling import labels_of
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CapacityError, OptionError
 from collapsar.storage.manifest import Manifest
@@ -288,7 +289,8 @@ def plan(
     manifest = corpus.manifest
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
     words, growth, lengths = _look(corpus)
-    summary = Summary(*sizes, shards=len(manifest.shards), stochastic=stochastic, lengths=lengths)
+    labels = labels_of(corpus, family, config)
+    summary = Summary(*sizes, shards=len(manifest.shards), stochastic=stochastic, lengths=lengths, labels=labels)
     footprint = load_family(family).footprint(summary, config)
     words = summary.words if words >= NEARLY_ALL * summary.words else words
     given = manifest, footprint, place, words, growth

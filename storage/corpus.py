@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from collapsar.storage.errors import AbsentError, MismatchError
 from collapsar.storage.folder import Folder
+from collapsar.storage.labels import Labels
 from collapsar.storage.manifest import MANIFEST, Manifest, ShardRecord, VectorsRecord, VocabularyRecord, read_manifest
-from collapsar.storage.shard import Documents, Shard, read_documents
+from collapsar.storage.shard import Documents, Shard, read_documents, read_further
 from collapsar.storage.vectors import AnyShard, Vectors, VectorShard, read_columns, read_values
 from collapsar.storage.vocabulary import Vocabulary, read_vocabulary, words_digest
 
@@ -72,11 +73,19 @@ class ShardReference:
             raise MismatchError(f"{self.folder.url}: expected a corpus of vectors, found one of documents")
         return read_values(self.folder, self.dense, self.number, self.record, self.words)
 
-    def load(self) -> AnyShard:
-        """Read the shard for sweeping."""
+    def load(self, *, labelled: bool = False) -> AnyShard:
+        """Read the shard for sweeping; of documents also, where it is asked for, what else is known of them."""
         if self.dense is not None:
             return VectorShard.of(self.number, self._values())
-        return Shard.of(self.number, self.documents())
+        return Shard.of(self.number, self.documents(), labelled=labelled)
+
+    def labels(self) -> Labels:
+        """Read the labels and numbers of the shard's documents, and decode nothing else."""
+        if self.dense is not None:
+            _, extras = read_columns(self.folder, self.record)
+        else:
+            extras = read_further(self.folder, self.record)
+        return Labels.of(self.record.documents, extras)
 
 
 class Corpus:

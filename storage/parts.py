@@ -65,7 +65,7 @@ def read_part(folder: Folder, record: ShardRecord) -> tuple[str, bytes]:
     return path, data
 
 
-def decode_table(data: bytes, documents: int, path: str) -> pa.Table:
+def decode_table(data: bytes, documents: int, path: str, without: Sequence[str] = ()) -> pa.Table:
     """Read the bytes of a Parquet file of so many rows.
 
     Parameters
@@ -76,11 +76,13 @@ def decode_table(data: bytes, documents: int, path: str) -> pa.Table:
         How many rows the manifest has.
     path : str
         The file's name, for errors.
+    without : sequence of str, optional
+        Columns that are not wanted.
 
     Returns
     -------
     pyarrow.Table
-        All columns, each in one piece.
+        All other columns, each in one piece.
 
     Raises
     ------
@@ -94,7 +96,8 @@ def decode_table(data: bytes, documents: int, path: str) -> pa.Table:
     # Columns' own records are not looked at: Arrow 26 ends the process over some damaged ones.
     if sum(file.metadata.row_group(group).total_byte_size for group in range(groups)) > MOST_BYTES:
         raise DamagedError(path, f"expected at most {MOST_BYTES} bytes when it is decompressed")
-    return file.read().combine_chunks()
+    wanted = [name for name in file.schema_arrow.names if name not in without] if without else None
+    return file.read(columns=wanted).combine_chunks()
 
 
 def column_of(table: pa.Table, name: str) -> Any:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
+from collapsar.storage.labels import Labels
 from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.parts import FAULTS, column_of, decode_table, encode_columns, ids_and_extras, read_part
 
@@ -123,6 +124,8 @@ class Shard:
         Each pair's word as an index into `words`.
     counts : numpy.ndarray of int32, shape (pairs,)
         Each pair's count.
+    labels : Labels or None
+        What else is known of the documents, where a family takes that.
     """
 
     number: int
@@ -130,10 +133,12 @@ class Shard:
     words: npt.NDArray[np.int32]
     position: npt.NDArray[np.int32]
     counts: npt.NDArray[np.int32]
+    labels: Labels | None = None
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays, by which Dask decides where to bring what."""
-        return self.offsets.nbytes + self.words.nbytes + self.position.nbytes + self.counts.nbytes
+        known = 0 if self.labels is None else self.labels.__sizeof__()
+        return self.offsets.nbytes + self.words.nbytes + self.position.nbytes + self.counts.nbytes + known
 
     @property
     def documents(self) -> int:
@@ -157,9 +162,29 @@ class Shard:
         lengths: npt.NDArray[np.int64] = running[self.offsets[1:]] - running[self.offsets[:-1]]
         return lengths
 
+    def emptied(self) -> Shard:
+        """Return the same documents without their words."""
+        none = np.zeros(0, dtype=np.int32)
+        return Shard(self.number, np.zeros_like(self.offsets), none, none, none, self.labels)
+
     @staticmethod
-    def of(number: int, documents: Documents) -> Shard:
-        """Make a shard of documents, numbering the words that occur; segments of a document are merged."""
+    def of(number: int, documents: Documents, *, labelled: bool = False) -> Shard:
+        """Make a shard of documents, numbering the words that occur; segments of a document are merged.
+
+        Parameters
+        ----------
+        number : int
+            Which shard of the corpus it is.
+        documents : Documents
+            The documents.
+        labelled : bool, optional
+            Whether their labels and numbers are wanted too.
+
+        Returns
+        -------
+        Shard
+            The shard.
+        """
         documents = merge_segments(documents)
         occurs = np.zeros(int(documents.words.max(initial=-1)) + 1, dtype=bool)
         occurs[documents.words] = True
@@ -170,6 +195,7 @@ class Shard:
             np.flatnonzero(occurs).astype(np.int32),
             position[documents.words],
             np.ascontiguousarray(documents.counts),
+            Labels.of(len(documents), documents.extras) if labelled else None,
         )
 
 
@@ -251,6 +277,18 @@ def read_documents(folder: Folder, record: ShardRecord, vocabulary_words: int) -
     """
     path, data = read_part(folder, record)
     return decode(data, record, vocabulary_words, path)
+
+
+def read_further(folder: Folder, record: ShardRecord) -> dict[str, pa.Array]:
+    """Read what a shard's file says of its documents besides their ids and words; see `read_documents`."""
+    path, data = read_part(folder, record)
+    try:
+        table = decode_table(data, record.documents, path, without=("words", "counts"))
+        return ids_and_extras(table)[1]
+    except DamagedError:
+        raise
+    except FAULTS as error:
+        raise DamagedError(path, f"expected a shard of documents ({error})") from None
 
 
 def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -> Documents:

@@ -25,6 +25,11 @@ class Sweeps(Protocol):
 
     Names read as their dims. What of a block is named ``block_...`` is not among the rows that sweeps get. Of a local,
     a finished model keeps the arrays whose names begin with ``document``.
+
+    A family whose module says ``LABELLED = True`` gets shards with ``labels``, what else is known of the documents. Its
+    globals have the training corpus's table of them as ``label_table``, `LabelTable.packed`, by which it numbers those
+    of any shard (`collapsar.storage.labeltable.numbered`). `settle` heeds them too: documents without words are then
+    settled to what their labels alone say.
     """
 
     def kernels(self, globals: Arrays) -> Sequence[Kernel[..., Any]]:
@@ -168,6 +173,11 @@ class Sweeps(Protocol):
 def family_module(name: str) -> str:
     """Return the stem of a family's two files: its name with ``-`` written ``_``."""
     return name.replace("-", "_")
+
+
+def is_labelled(family: str) -> bool:
+    """Tell whether a family takes what is known of documents besides their words."""
+    return bool(getattr(load_sweeps(family), "LABELLED", False))
 
 
 def load_sweeps(family: str) -> Sweeps:

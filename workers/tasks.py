@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from collapsar.storage.corpus import ShardReference
+from collapsar.storage.labels import Labels
 from collapsar.storage.shard import Shard
 from collapsar.storage.vectors import AnyShard, VectorShard
 from collapsar.workers import buffers
@@ -76,7 +77,9 @@ class ShardOnDisk:
     arrays: Shelf
 
 
-def load(reference: ShardReference, scratch: str | None = None, reserve: float = 0.0) -> AnyShard | ShardOnDisk:
+def load(
+    reference: ShardReference, scratch: str | None = None, reserve: float = 0.0, *, labelled: bool = False
+) -> AnyShard | ShardOnDisk:
     """Read a shard and check its digest; with a folder for scratch files, leave it there.
 
     Parameters
@@ -87,13 +90,15 @@ def load(reference: ShardReference, scratch: str | None = None, reserve: float =
         Folder for scratch files.
     reserve : float, optional
         Bytes a pair of the local state to come: in memory, room for two of it is fetched ahead.
+    labelled : bool, optional
+        Whether the documents' labels and numbers are wanted too.
 
     Returns
     -------
     Shard, VectorShard or ShardOnDisk
         The shard.
     """
-    shard = widened(reference.load(), reference.words)
+    shard = widened(reference.load(labelled=labelled), reference.words)
     if scratch is not None:
         buffers.pool.lean = True  # memory is short; also for a worker that came later than the others
     pa.default_memory_pool().release_unused()  # what decompressing took; it would be kept for ever
@@ -114,15 +119,20 @@ def stored(shard: AnyShard, scratch: str | None) -> AnyShard | ShardOnDisk:
     if scratch is None:
         return shard
     names = ("words", "values") if isinstance(shard, VectorShard) else ("offsets", "words", "position", "counts")
-    return ShardOnDisk(shard.number, shelve({name: getattr(shard, name) for name in names}, scratch))
+    labels = None if isinstance(shard, VectorShard) else shard.labels
+    known = {} if labels is None else labels.arrays()
+    return ShardOnDisk(shard.number, shelve({name: getattr(shard, name) for name in names} | known, scratch))
 
 
 def opened(shard: AnyShard | ShardOnDisk) -> AnyShard:
     """Bring a shard into memory."""
     if not isinstance(shard, ShardOnDisk):
         return shard
-    kind: type[AnyShard] = VectorShard if "values" in shard.arrays else Shard
-    return kind(shard.number, **shard.arrays)
+    if "values" in shard.arrays:
+        return VectorShard(shard.number, **shard.arrays)
+    arrays = dict(shard.arrays)
+    known = {name: arrays.pop(name) for name in list(arrays) if name.startswith("label_")}
+    return Shard(shard.number, **arrays, labels=Labels.from_arrays(known) if known else None)
 
 
 def blank(family: str, low: int, high: int, globals: Arrays) -> Block:

@@ -5,10 +5,7 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); q(theta_d) = Dir(gamma_d), q(phi
     gamma_dk = a_k + sum_w c q,   lambda_kw = b_w + sum_d c q,
     q_dwk ~ exp( psi(gamma_dk) + psi(lambda_kw) - psi(sum_w lambda_kw) ).
 
-Responsibilities are not kept: they follow from gamma and lambda. A sweep gives its shard's E[n_kw] as a fresh total,
-and folding puts the sum over the shards in place of the counts before; what a shard changes acts from the next
-iteration on, so that the number of shards changes nothing but rounding. Of the words, sweeps see exp(psi(lambda_kw))
-(`word_expected`); the counts stay in their block (`block_topic`).
+Responsibilities are not kept: they follow from gamma and lambda.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ import numpy.typing as npt
 from scipy.special import digamma
 
 from collapsar.storage.shard import Shard
-from collapsar.workers import buffers, collapsed
+from collapsar.workers import buffers, collapsed, variational
 from collapsar.workers.delta import Arrays, Delta, fresh
 from collapsar.workers.kernels import mean_field
 from collapsar.workers.kernels.compile import Kernel
@@ -32,8 +29,6 @@ from collapsar.workers.streams import Stream
 
 Vector = npt.NDArray[np.float64]
 
-FIRST = 8  # topics that a document begins with where there are more
-LEAST = 1e-100  # share of a topic that has none: its product with another is still above zero
 FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 100, 1e-4  # over unseen documents
 
 
@@ -50,13 +45,12 @@ def parameters(rows: Arrays, globals: Arrays) -> Parameters:
 
 def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
     """Name the kernels that a fit calls in every iteration."""
-    return [mean_field.count_products, mean_field.sweep_mean_field, mean_field.fold_words, pair_probability]
+    return [*variational.KERNELS, mean_field.sweep_mean_field, pair_probability]
 
 
 def blank(words: int, globals: Arrays) -> Arrays:
     """Make the rows of `words` words before any document has been seen."""
-    shape = (words, globals["alpha"].size)
-    return {"block_topic": np.zeros(shape), "word_expected": np.ones(shape)}
+    return variational.blank(words, globals["alpha"].size)
 
 
 def start(
@@ -94,42 +88,9 @@ def start(
     ValueError
         `warm` has more topics than the globals.
     """
-    topics = globals["alpha"].size
-    if warm is None:
-        shares = _first_shares(shard.documents, topics, stream.generator())
-        phi = np.ones((shard.words.size, topics))
-    else:
-        shares, phi = (_widened(warm[name], topics) for name in ("document_topic", "word_topic"))
-    by_document = np.empty((shard.documents, topics), dtype=np.float32)
-    by_word = buffers.empty((shard.words.size, topics), np.float64)
-    mean_field.count_products(shard.offsets, shard.position, shard.counts, shares, phi, by_document, by_word)
+    by_document, by_word = variational.started(shard, globals["alpha"].size, stream, warm)
     even = globals["even_sweeps"] if warm is None else np.zeros_like(globals["even_sweeps"])
-    return {"document_topic": by_document, "even": even}, _delta(shard, by_word)
-
-
-def _first_shares(documents: int, topics: int, generator: np.random.Generator) -> Vector:
-    """Draw proportions of documents over a few random topics each, or over all if they are few."""
-    first = min(FIRST, topics)
-    drawn = (
-        np.argsort(generator.random((documents, topics)), axis=1)[:, :first] if topics > FIRST else np.arange(topics)
-    )
-    shares = np.full((documents, topics), LEAST)
-    shares[np.arange(documents)[:, np.newaxis], drawn] += generator.random((documents, first)) + 0.1
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares
-
-
-def _widened(given: npt.NDArray[Any], topics: int) -> Vector:
-    """Give another run's proportions or probabilities further topics, and nothing that is zero."""
-    if given.shape[1] > topics:
-        raise ValueError(f"expected at most {topics} topics to begin from, found {given.shape[1]}")
-    wide = np.full((given.shape[0], topics), LEAST)
-    wide[:, : given.shape[1]] = np.maximum(given, LEAST)
-    return wide
-
-
-def _delta(shard: Shard, by_word: Vector, **more: Any) -> Delta:
-    return Delta({"word_topic": fresh(by_word, "word", "topic"), **more}, {"word": shard.words})
+    return {"document_topic": by_document, "even": even}, variational.delta_of(shard, by_word)
 
 
 def sweep(
@@ -170,7 +131,7 @@ def sweep(
     passes, tolerance = int(globals["document_sweeps"]), float(globals["document_tolerance"])
     even, again = int(local["even"]), bool(globals.get("again", False))
     anew = even > 0 and not again
-    before = _even(shard, topics) if anew else local["document_topic"]
+    before = variational.even(shard, topics) if anew else local["document_topic"]
     given = rows["word_expected"], globals["topic_log"], globals, passes, tolerance, log_theta
     after, by_word, bound = _swept(shard, before, *given)
     parts = {
@@ -181,14 +142,9 @@ def sweep(
     }
     if log_theta.size:
         parts.update(log_theta=fresh(log_theta, "topic"), occupied=fresh(float((shard.lengths > 0).sum())))
-    delta = _delta(shard, by_word, **parts)
+    delta = variational.delta_of(shard, by_word, **parts)
     new = {"document_topic": after, "even": np.array(even - anew)}
     return new, Delta(delta.parts, delta.ids, {"kernel": time.perf_counter() - began})
-
-
-def _even(shard: Shard, topics: int) -> npt.NDArray[np.float32]:
-    """Return E[n_dk] of even proportions."""
-    return np.repeat((shard.lengths / topics).astype(np.float32)[:, np.newaxis], topics, axis=1)
 
 
 def _swept(
@@ -228,72 +184,34 @@ def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays
 
 
 def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
-    """Put new counts in the place of a block's, and make exp(psi(lambda_kw)) of them.
-
-    Parameters
-    ----------
-    block : Arrays
-        The rows so far.
-    delta : Delta
-        Fresh ``word_topic``; its word ids count from the block's first word. Words that it does not have are in no
-        document.
-    globals : Arrays
-        As the iteration began.
-
-    Returns
-    -------
-    block : Arrays
-        The new rows.
-    delta : Delta
-        Fresh ``topic_total`` (E[n_k]), ``moved`` (sum of absolute changes of E[n_kw]), ``bound_words`` and
-        ``log_phi`` (sum_kw psi(lambda_kw)).
-    """
-    before = block["block_topic"]
-    after = np.zeros(before.shape)
-    if "word_topic" in delta:
-        after[delta.ids["word"]] = delta["word_topic"]
-    expected, sums = np.empty(after.shape), np.zeros(2)
-    mean_field.fold_words(after, block["word_expected"], parameters(block, globals).words, expected, sums)
-    told = {
-        "topic_total": fresh(after.sum(axis=0), "topic"),
-        "moved": fresh(np.abs(after - before).sum()),
-        "bound_words": fresh(sums[0]),
-        "log_phi": fresh(sums[1]),
-    }
-    return {"block_topic": after, "word_expected": expected}, Delta(told)
+    """Put new counts in the place of a block's; see `collapsar.workers.variational.fold`."""
+    return variational.fold(block, delta, parameters(block, globals).words)
 
 
 def finish(block: Arrays, globals: Arrays) -> Arrays:
     """Give the rows that a finished model keeps: E[n_kw] as ``word_topic``."""
-    return {"word_topic": block["block_topic"]}
+    return variational.finish(block)
 
 
 def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
     """Fit gamma of unseen documents under fixed topics, from even proportions."""
     prior, (total,) = parameters(rows, globals), globals["topic_moments"]
-    counts = np.ascontiguousarray(_counted(rows)["word_topic"], dtype=np.float64)
-    expected = np.empty(counts.shape)
-    mean_field.fold_words(counts, np.ones(counts.shape), prior.words, expected, np.zeros(2))
+    expected = variational.expected(rows, prior.words)
     limits, log_total = (FOLD_IN_PASSES, FOLD_IN_TOLERANCE), digamma(prior.total + total)
-    after, _, _ = _swept(shard, _even(shard, total.size), expected, log_total, globals, *limits, np.zeros(0))
+    after, _, _ = _swept(shard, variational.even(shard, total.size), expected, log_total, globals, *limits, np.zeros(0))
     return {"document_topic": after}
-
-
-def _counted(rows: Arrays) -> Arrays:
-    """Give rows as a finished model has them."""
-    return rows if "word_topic" in rows else {"word_topic": rows["block_topic"]}
 
 
 def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
     """Give each held-out pair's probability sum_k theta_dk phi_kw, theta and phi being expectations."""
     prior = parameters(rows, globals)
-    return collapsed.pair_probability(heldout, local, _counted(rows), globals["topic_moments"], prior)
+    return collapsed.pair_probability(heldout, local, variational.counted(rows), globals["topic_moments"], prior)
 
 
 def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
     """Give phi_kw of the words at hand, which is an expectation."""
     prior = parameters(rows, globals)
-    return {"word_topic": collapsed.word_probability(_counted(rows), globals["topic_moments"], prior)}
+    return {"word_topic": collapsed.word_probability(variational.counted(rows), globals["topic_moments"], prior)}
 
 
 def infer(local: Arrays, globals: Arrays) -> Arrays:
