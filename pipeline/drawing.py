@@ -159,13 +159,19 @@ def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generato
 
 def draw_proportions(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:
     """Draw theta_d ~ Dir(prior) as H exp(-E / a), normalised: in logarithms, where small parameters do not vanish."""
-    shape = (documents, prior.size)
-    theta = np.log(generator.standard_gamma(1.0 + prior, size=shape))
-    theta -= generator.standard_exponential(shape) / np.maximum(prior, 1e-300)
+    theta = log_gammas(prior, documents, generator)
     theta -= theta.max(axis=1, keepdims=True)
     np.exp(theta, out=theta)
     theta /= theta.sum(axis=1, keepdims=True)
     return theta
+
+
+def log_gammas(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:
+    """Draw the logarithms of Gamma(prior, 1), shape (documents, topics), also where the variables themselves vanish."""
+    shape = (documents, prior.size)
+    drawn = np.log(generator.standard_gamma(1.0 + prior, size=shape))
+    drawn -= generator.standard_exponential(shape) / np.maximum(prior, 1e-300)
+    return drawn
 
 
 def _draw_tokens(

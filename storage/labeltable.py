@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,8 @@ class NumberField:
         How many documents have it.
     mean, deviation : float
         Its mean over these, and its standard deviation; 1 where it is the same in all.
+    largest : float
+        How far a value is from the mean at most, in standard deviations.
     values : tuple of float
         Its distinct values, ascending, where there are at most 100; else empty.
     """
@@ -38,6 +40,7 @@ class NumberField:
     documents: int
     mean: float
     deviation: float
+    largest: float
     values: tuple[float, ...]
 
 
@@ -84,7 +87,7 @@ class LabelTable:
 
     def packed(self) -> npt.NDArray[np.uint8]:
         """Return the table as an array of bytes, which is JSON."""
-        numbers = [[one.name, one.documents, one.mean, one.deviation, list(one.values)] for one in self.numbers]
+        numbers = [[*astuple(one)] for one in self.numbers]
         record = [self.names, self.documents, numbers, self.most, self.labelled]
         return np.frombuffer(json.dumps(record, separators=(",", ":")).encode(), dtype=np.uint8)
 
@@ -95,7 +98,7 @@ class LabelTable:
         return LabelTable(
             tuple((name, value) for name, value in names),
             tuple(documents),
-            tuple(NumberField(name, has, mean, off, tuple(values)) for name, has, mean, off, values in numbers),
+            tuple(NumberField(*one[:5], tuple(one[5])) for one in numbers),
             most,
             labelled,
         )
@@ -255,8 +258,10 @@ def _number_field(corpus: Corpus, name: str, values: npt.NDArray[np.float64]) ->
     if not np.isfinite(values).all():
         raise InputError(corpus.url, f"expected finite numbers as covariate '{name}'")
     if not values.size:
-        return NumberField(name, 0, 0.0, 1.0, ())
+        return NumberField(name, 0, 0.0, 1.0, 0.0, ())
     distinct = np.unique(values)
     kept = tuple(distinct.tolist()) if distinct.size <= MOST_VALUES else ()
     deviation = float(values.std()) if distinct.size > 1 else 1.0
-    return NumberField(name, int(values.size), float(values.mean()), deviation, kept)
+    mean = float(values.mean())
+    largest = float(np.abs(values - mean).max()) / deviation
+    return NumberField(name, int(values.size), mean, deviation, largest, kept)

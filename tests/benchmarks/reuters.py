@@ -1,6 +1,8 @@
-"""The paper's Reuters subset as JSON lines: ``python -m tests.benchmarks.reuters reuters21578.tar.gz reuters.jsonl``.
+"""Reuters-21578 as JSON lines: ``python -m tests.benchmarks.reuters reuters21578.tar.gz reuters.jsonl``.
 
-Teh, Kurihara and Welling (2007) compare on the news of Reuters-21578 whose topics have more than 300 documents each.
+Teh, Kurihara and Welling (2007) compare on the news whose topics have more than 300 documents each. With ``--modapte
+test.jsonl``, the training and the test part of the split that is called ModApte, of the documents that have topics, each
+with its topics and places.
 """
 
 import argparse
@@ -12,20 +14,22 @@ from collections import Counter
 from pathlib import Path
 
 DOCUMENT = re.compile(r"<REUTERS [^>]*NEWID=\"(\d+)\".*?</REUTERS>", re.DOTALL)
-TOPICS = re.compile(r"<TOPICS>(.*?)</TOPICS>")
+TOPICS, PLACES = (re.compile(f"<{name}>(.*?)</{name}>") for name in ("TOPICS", "PLACES"))
+PART = re.compile(r"<REUTERS TOPICS=\"YES\" LEWISSPLIT=\"(TRAIN|TEST)\"")
 NAME = re.compile(r"<D>(.*?)</D>")
 PARTS = re.compile(r"<(TITLE|BODY)>(.*?)</\1>", re.DOTALL)
 
 
 def documents(archive):
-    """Number, topics and text (title and body) of each document of the archive, in its order."""
+    """Number, topics, text (title and body), places and part of the split of each document, in the archive's order."""
     with tarfile.open(archive) as files:
         for member in sorted((one for one in files if one.name.endswith(".sgm")), key=lambda one: one.name):
             content = files.extractfile(member).read().decode("latin-1")
             for found in DOCUMENT.finditer(content):
-                topics = NAME.findall("".join(TOPICS.findall(found[0])))
+                topics, places = (NAME.findall("".join(one.findall(found[0]))) for one in (TOPICS, PLACES))
+                part = PART.match(found[0])
                 text = "\n".join(html.unescape(part) for _, part in PARTS.findall(found[0]))
-                yield int(found[1]), topics, text
+                yield int(found[1]), topics, text, places, part and part[1]
 
 
 def main():
@@ -33,16 +37,29 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("archive")
     parser.add_argument("lines", type=Path)
+    parser.add_argument(
+        "--modapte", type=Path, metavar="TEST", help="file for the test part; LINES is the training part"
+    )
     parser.add_argument("--more-than", type=int, default=300, help="documents of a topic (default: 300)")
     given = parser.parse_args()
     found = [one for one in documents(given.archive) if one[2].strip()]
-    counts = Counter(topic for _, topics, _ in found for topic in set(topics))
+    if given.modapte:
+        for name, path in (("TRAIN", given.lines), ("TEST", given.modapte)):
+            print(f"{write(path, [one for one in found if one[4] == name and one[1]], True)} documents in {path}")
+        return
+    counts = Counter(topic for one in found for topic in set(one[1]))
     frequent = {topic for topic, count in counts.items() if count > given.more_than}
-    kept = [(number, text) for number, topics, text in found if frequent & set(topics)]
-    with given.lines.open("w", encoding="utf-8") as lines:
-        for number, text in kept:
-            lines.write(json.dumps({"id": str(number), "text": text}) + "\n")
-    print(f"{len(kept)} documents of {', '.join(sorted(frequent))}")
+    kept = write(given.lines, [one for one in found if frequent & set(one[1])], False)
+    print(f"{kept} documents of {', '.join(sorted(frequent))}")
+
+
+def write(path, kept, labelled):
+    """Write documents as JSON lines, with their topics and places where these are wanted; return how many."""
+    with path.open("w", encoding="utf-8") as lines:
+        for number, topics, text, places, _ in kept:
+            more = {"topics": topics, "places": places} if labelled else {}
+            lines.write(json.dumps({"id": str(number), "text": text, **more}) + "\n")
+    return len(kept)
 
 
 if __name__ == "__main__":

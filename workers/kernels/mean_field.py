@@ -107,9 +107,9 @@ def sweep_mean_field(
                 log_weight[k] -= topic_log[k]
             scaled(log_weight)
             exponentials(log_weight, work, bits, weight)
-            if _pass(first, last, position, counts, word_expected, weight, norm, made, here) < tolerance * topics:
+            if pass_over(first, last, position, counts, word_expected, weight, norm, made, here) < tolerance * topics:
                 break
-        bound[0] += _add(first, last, position, counts, weight, norm, row_topic)
+        bound[0] += add_pairs(first, last, position, counts, weight, norm, row_topic)
         tokens = 0.0
         for pair in range(first, last):
             tokens += counts[pair]
@@ -126,7 +126,7 @@ def sweep_mean_field(
         for k in range(topics):
             bound[0] += made[k] - at_prior[k] - here[k] * log_weight[k]
         bound[0] += math.lgamma(all_prior) - math.lgamma(all_prior + tokens)
-    _finish(word_expected, row_topic)
+    finish_rows(word_expected, row_topic)
 
 
 @kernel(I8, I4, I4, F8_2, F8_2, OUT_F4_2, OUT_F8_2)
@@ -161,15 +161,17 @@ def count_products(
     for document in range(offsets.size - 1):
         first, last, weight = offsets[document], offsets[document + 1], document_weight[document]
         here[:] = 0.0
-        _pass(first, last, position, counts, word_weight, weight, norm, made, here)
-        _add(first, last, position, counts, weight, norm, row_topic)
+        pass_over(first, last, position, counts, word_weight, weight, norm, made, here)
+        add_pairs(first, last, position, counts, weight, norm, row_topic)
         for k in range(topics):
             document_topic[document, k] = here[k]
-    _finish(word_weight, row_topic)
+    finish_rows(word_weight, row_topic)
 
 
 @helper
-def _add(first: int, last: int, position: Array, counts: Array, weight: Array, norm: Array, row_topic: Array) -> float:
+def add_pairs(
+    first: int, last: int, position: Array, counts: Array, weight: Array, norm: Array, row_topic: Array
+) -> float:
     """Add a document's pairs to the rows, but for the words' weights; return sum c log norm."""
     logs = 0.0
     for pair in range(first, last):
@@ -182,15 +184,15 @@ def _add(first: int, last: int, position: Array, counts: Array, weight: Array, n
 
 
 @helper
-def _finish(word_weight: Array, row_topic: Array) -> None:
-    """Make counts of what `_add` has summed."""
+def finish_rows(word_weight: Array, row_topic: Array) -> None:
+    """Make counts of what `add_pairs` has summed."""
     for row in range(row_topic.shape[0]):
         for k in range(row_topic.shape[1]):
             row_topic[row, k] *= word_weight[row, k]
 
 
 @helper
-def _pass(
+def pass_over(
     first: int,
     last: int,
     position: Array,
