@@ -3,11 +3,12 @@
 A scaling function is a class: what its weights begin with, E[log R] and log E[R] of each label and topic, its part of
 the bound, and one step of its weights. Rates are log-linear, log E[R_mk] = sum_j r_mj x_jk, so that sweeps know x alone.
 
-Labels of one document interact: R_mk is a product over them. All weights move at once, from the sums of one sweep, on a
-minoriser of the bound that touches it where they are, so that it never falls. With n_m = sum_j |r_mj| and weights
+Labels of one document interact: R_mk is a product over them. All weights move at once, from the sums of one sweep, on
+a minoriser of the bound that touches it where they are, so that it never falls. With n_m = sum_j |r_mj| and weights
 |r_mj| / n_m, Jensen's inequality parts the labels: exp(sum_j r_mj y_j) <= 1 + sum_j |r_mj| h(n_m, +-y_j), h(n, y) =
-(exp(n y) - 1) / n. h is convex in n, so that between the least and the largest n it lies below its chord, which is
-linear in n: the sums over documents of |r| R E[pi] and of n_m |r| R E[pi] are all that is needed.
+(exp(n y) - 1) / n. In n, h is convex where y > 0, and lies below its chord between the least and the largest n; where
+y < 0 it is concave, and its mean lies below h at the mean n. So the sums over documents of |r| R E[pi] and of n_m |r| R
+E[pi], S and U below, are all that is needed; both bounds have the slope and the curvature of the sum at y = 0.
 """
 
 from __future__ import annotations
@@ -130,16 +131,15 @@ class InverseGamma:
     def step(self, globals: Arrays, sums: Sums) -> Arrays:
         """Take a_kj = a_w + g_k sum_m r_mj, and of E[1/w] = e exp(y) the best y on the minoriser.
 
-        That is max_y a y - (b_w e + S - c)(exp(y) - 1) - c (exp(L y) - 1) / L, S = `above`, c = (`above_long` - S) /
-        (L - 1), L the largest number of labels of a document.
+        That is max_y a y - b_w e (exp(y) - 1) - F(y), F = (S - t)(exp(y) - 1) + t (exp(L y) - 1) / L with t = (U - S) /
+        (L - 1) where y > 0, L the largest number of labels of a document, and else F = S (exp(n y) - 1) / n, n = U / S.
         """
         a, b = globals["weight_prior"]
         shape = a + sums.total[:, np.newaxis] * sums.prior
         inverse = globals["weight_shape"] / globals["weight_rate"]
-        most = float(globals["label_most"])
-        chord = np.maximum(sums.above_long - sums.above, 0.0) / (most - 1.0) if most > 1 else 0.0 * sums.above
-        moved = _balanced(shape, b * inverse + np.maximum(sums.above - chord, 0.0), chord, max(most, 1.0))
-        inverse = inverse * np.exp(moved)
+        grows = shape > b * inverse + sums.above
+        short, long, power = _majorant(sums.above, sums.above_long, 1.0, float(globals["label_most"]), grows)
+        inverse = inverse * np.exp(_balanced(shape, b * inverse + short, long, power))
         after = {"weight_shape": shape, "weight_rate": shape / inverse}
         prior = _gamma_prior(globals["weight_prior"], {**globals, **after}) if self.learn else globals["weight_prior"]
         return {**after, "weight_prior": prior}
@@ -150,8 +150,18 @@ class InverseGamma:
         return {"weight_shape": float(a), "weight_rate": float(b)}
 
 
-def _balanced(gain: Vector, single: Vector, many: Vector, power: float) -> Vector:
-    """Solve a = B exp(y) + c exp(L y) for y, a and B above zero: from above, Newton's steps stay above."""
+def _majorant(
+    single: Vector, long: Vector, least: float, most: float, above: npt.NDArray[np.bool_]
+) -> tuple[Vector, Vector, Vector]:
+    """Return c, t and p of F'(y) = c exp(l y) + t exp(p y), which majorises the sum over documents on one side of 0."""
+    span = max(most - least, 1e-12)
+    chord = np.clip((long - least * single) / span, 0.0, single)
+    mean = np.clip(long / np.maximum(single, 1e-300), least, most)
+    return np.where(above, single - chord, 0.0), np.where(above, chord, single), np.where(above, most, mean)
+
+
+def _balanced(gain: Vector, single: Vector, many: Vector, power: Vector) -> Vector:
+    """Solve a = B exp(y) + c exp(p y) for y, a and B above zero: from above, Newton's steps stay above."""
     y = np.log(gain / single)
     with np.errstate(divide="ignore"):
         y = np.minimum(y, np.where(many > 0.0, np.log(gain / np.maximum(many, 1e-300)) / power, np.inf))
@@ -258,27 +268,27 @@ def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector,
 def _parted(weight: Vector, variance: float, sums: Sums, most: float, least: float) -> Vector:
     """Return the best change y of each weight by itself on the minoriser.
 
-    max_y g c y - F(S+, U+, y) - F(S-, U-, -y) - (w + y)^2 / 2 sigma, F(S, U, y) = (S - t) h(l, y) + t h(L, y) with t =
-    (U - l S) / (L - l), l and L the least and the largest n_m, h(0, y) = y.
+    max_y g c y - F(S+, U+, y) - F(S-, U-, -y) - (w + y)^2 / 2 sigma, where F(S, U, y) = (S - t) h(l, y) + t h(L, y) with
+    t = (U - l S) / (L - l), l and L the least and the largest n_m, h(0, y) = y, for y > 0, and S h(U / S, y) for y < 0.
     """
-    if most <= least:
-        most = least + 1.0
-    sides = []
-    for sign, single, long in ((1.0, sums.above, sums.above_long), (-1.0, sums.below, sums.below_long)):
-        chord = np.clip((long - least * single) / (most - least), 0.0, single)
-        sides.append((sign, single - chord, chord))
     gain = sums.total[:, np.newaxis] * sums.prior
-    low, high = np.full(weight.shape, -50.0), np.full(weight.shape, 50.0)
+    grows = gain - (sums.above - sums.below) - weight / variance > 0.0
+    sides = [
+        (1.0, *_majorant(sums.above, sums.above_long, least, most, grows)),
+        (-1.0, *_majorant(sums.below, sums.below_long, least, most, ~grows)),
+    ]
+    low, high = np.where(grows, 0.0, -50.0), np.where(grows, 50.0, 0.0)
     y = np.zeros(weight.shape)
-    for _ in range(STEPS):
+    for _ in range(STEPS):  # halving a bracket until the exponentials bend little in it, then Newton's method
         slope, bend = gain - (weight + y) / variance, np.full(weight.shape, 1.0 / variance)
-        for sign, short, chord in sides:
-            one, other = short * np.exp(least * sign * y), chord * np.exp(np.minimum(most * sign * y, 300.0))
+        for sign, short, long, power in sides:
+            one, other = short * np.exp(least * sign * y), long * np.exp(np.minimum(power * sign * y, 300.0))
             slope = slope - sign * (one + other)
-            bend = bend + least * one + most * other
+            bend = bend + least * one + power * other
         low, high = np.where(slope > 0.0, y, low), np.where(slope < 0.0, y, high)
         after = y + slope / bend
-        after = np.where((after <= low) | (after >= high), 0.5 * (low + high), after)
+        far = (high - low > 1.0 / max(most, 1.0)) | (after <= low) | (after >= high)
+        after = np.where(far, 0.5 * (low + high), after)
         close = np.abs(after - y).max(initial=0.0) < CLOSE
         y = after
         if close:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -87,7 +87,7 @@ class LabelTable:
 
     def packed(self) -> npt.NDArray[np.uint8]:
         """Return the table as an array of bytes, which is JSON."""
-        numbers = [[*astuple(one)] for one in self.numbers]
+        numbers = [asdict(one) for one in self.numbers]
         record = [self.names, self.documents, numbers, self.most, self.labelled]
         return np.frombuffer(json.dumps(record, separators=(",", ":")).encode(), dtype=np.uint8)
 
@@ -98,7 +98,7 @@ class LabelTable:
         return LabelTable(
             tuple((name, value) for name, value in names),
             tuple(documents),
-            tuple(NumberField(*one[:5], tuple(one[5])) for one in numbers),
+            tuple(NumberField(**{**one, "values": tuple(one["values"])}) for one in numbers),
             most,
             labelled,
         )

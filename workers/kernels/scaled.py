@@ -78,10 +78,11 @@ def _balance(prior: Array, here: Array, rate: Array, u: float) -> float:
             held += share * u
             slope += share * rate[k] * each
         after = max(u - (held - tokens) / slope, below)
-        if abs(after - u) <= CLOSE * u:
-            return after
+        close = abs(after - u) <= CLOSE * u
         u = after
-    return u
+        if close:
+            break
+    return float(u)
 
 
 @kernel(

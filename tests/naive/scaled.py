@@ -1,0 +1,85 @@
+"""Topics whose proportions are gamma variables with rates, a document at a time, with responsibilities written out."""
+
+from itertools import pairwise
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import digamma, gammaln
+
+from tests.naive.mean_field import responsibilities
+
+
+def rates(label_offsets, label, value, label_log, document):
+    """R_k of a document."""
+    own = slice(label_offsets[document], label_offsets[document + 1])
+    return np.exp((value[own, np.newaxis] * label_log[label[own]]).sum(axis=0))
+
+
+def balance(prior, here, rate):
+    """The u at which sum_k (g + n) u / (R + u) = N, by bisection of its logarithm."""
+    tokens = here.sum()
+    if tokens == 0:
+        return 0.0
+    beyond = lambda t: ((prior + here) / (1 + rate * np.exp(-t))).sum() - tokens  # noqa: E731
+    return np.exp(brentq(beyond, -200, 200, xtol=1e-13))
+
+
+def sweep(offsets, position, counts, word_expected, prior, topic_log, labels, before, passes, tolerance, kinds):
+    """All that the kernel fills, as a dict; `labels` are offsets, label, value and label_log."""
+    log_word, topics, rows = np.log(word_expected), prior.size, labels[3].shape[0]
+    found = {
+        "document_topic": np.zeros(before.shape),
+        "row_topic": np.zeros(word_expected.shape),
+        "topic_sums": np.zeros((2, topics)),
+        "label_sums": np.zeros((rows, kinds, topics)),
+        "curvature": np.zeros((rows, 2 * rows, topics)),
+        "bound": 0.0,
+    }
+    for d, (first, last) in enumerate(pairwise(offsets)):
+        rate = rates(*labels, d)
+        words, count = position[first:last], counts[first:last, np.newaxis]
+        here = before[d].astype(np.float64)
+        q = logs = np.zeros((0, topics))
+        for _ in range(passes if last > first else 0):
+            log_pi = digamma(prior + here) - np.log(rate + balance(prior, here, rate))
+            q, logs = responsibilities(log_pi - topic_log, log_word[words])
+            new = (count * q).sum(axis=0)
+            change, here = np.abs(new - here).mean(), new
+            if change < tolerance:
+                break
+        found["document_topic"][d] = here
+        np.add.at(found["row_topic"], words, count * q)
+        u = balance(prior, here, rate)
+        shape, b = prior + here, rate + u
+        found["topic_sums"] += [prior * (digamma(shape) - digamma(prior)), -np.log(b)]
+        found["bound"] += (count * q * (log_word[words] - logs)).sum()
+        found["bound"] += (gammaln(shape) - gammaln(prior) - shape * np.log(b)).sum()
+        if last > first:
+            found["bound"] += here.sum() * (1 - np.log(here.sum() / u))
+        tell(found, labels, d, here, rate / b)
+    return found
+
+
+def tell(found, labels, document, here, part):
+    """Add a document to the sums of its labels."""
+    offsets, label, value, label_log = labels
+    own = range(offsets[document], offsets[document + 1])
+    length = sum(abs(value[one]) for one in own)
+    for one in own:
+        kind = 0 if value[one] > 0 else 4
+        if value[one]:
+            each = abs(value[one]) * part
+            found["label_sums"][label[one], kind : kind + 4] += [each * here, each, length * each * here, length * each]
+        for other in own:
+            both = value[one] * value[other] * part
+            found["curvature"][label[one], label[other]] += both * here
+            found["curvature"][label[one], len(label_log) + label[other]] += both
+
+
+def proportions(labels, prior, document_topic):
+    """theta = E[pi] / sum_k E[pi]."""
+    theta = np.zeros(document_topic.shape)
+    for d, here in enumerate(document_topic):
+        rate = rates(*labels, d)
+        theta[d] = (prior + here) / (rate + balance(prior, here, rate))
+    return theta / theta.sum(axis=1, keepdims=True)
