@@ -10,16 +10,17 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collapsar.pipeline.beside import look_beside_more
 from collapsar.pipeline.executor import TLS, Executor, open_executor
 from collapsar.pipeline.ingesting import look_at, numberings_of, report_of, settled
-from collapsar.pipeline.passes import Counted, in_order, judge_ids, read_all, write_shards
+from collapsar.pipeline.passes import Counted, in_order, judge_ids, lay_beside, read_all, write_shards
 from collapsar.storage.chunks import Chunk, write_table
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.cuts import Sieve
@@ -31,7 +32,9 @@ from collapsar.storage.manifest import DOCUMENTS, Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source, settled_base
 from collapsar.storage.readers.batches import FIXED
+from collapsar.storage.readers.sides import Wanted
 from collapsar.storage.readers.source import distinct
+from collapsar.storage.sides import Sides
 from collapsar.storage.vocabulary import Vocabulary
 from collapsar.workers import reading
 from collapsar.workers.reading import Asked, Note
@@ -51,6 +54,8 @@ def append(
     scheduler: str | None = None,
     workers: int | None = None,
     tls: TLS | None = None,
+    label_files: str | Sequence[str] = (),
+    label_names: str | Sequence[str] = (),
     progress: Counting = silent,
 ) -> Manifest:
     """Add documents to a corpus as new shards, read and tokenized as those that it was made of.
@@ -78,6 +83,9 @@ def append(
         How many.
     tls : TLS, optional
         Certificates for a cluster whose messages are encrypted.
+    label_files, label_names : str or sequence of str, optional
+        Side files of the documents that are added, as for `ingest`; their fields are those that the corpus was made
+        with. Without, documents that are added to a corpus with side files have no labels and no covariates.
     progress : callable, optional
         Told the number of documents read so far.
 
@@ -91,7 +99,8 @@ def append(
     CollapsarError
         A source is missing or damaged, an id is there already, or another process appends. The corpus is as it was.
     """
-    asked = Addition(grow, skip_existing, format, tokenizer, max_decompressed, scheduler, workers, tls)
+    wanted = Wanted(*(((one,) if isinstance(one, str) else tuple(one)) for one in (label_files, label_names)))
+    asked = Addition(grow, skip_existing, format, tokenizer, max_decompressed, scheduler, workers, tls, wanted)
     return append_told(corpus, sources, asked, progress)[0]
 
 
@@ -107,6 +116,7 @@ class Addition:
     scheduler: str | None = None
     workers: int | None = None
     tls: TLS | None = None
+    beside: Wanted = field(default_factory=Wanted)
 
 
 def append_told(
@@ -141,12 +151,17 @@ def append_told(
     kept = read_history(opened.folder) or History("")
     history = _history_of(opened, kept, paths, asked)
     history, scheduler, stops = settled(history, asked.scheduler, asked.workers)
+    sides = look_beside_more(asked.beside, kept.beside, history.options, opened.manifest.fields)
+    if sides is not None and sides.by_order and asked.skip_existing:
+        raise OptionError(
+            "--skip-existing: leaves documents out, and side files have a line for each; give side files with ids"
+        )
     with RunLock(opened.folder / LOCK) as lock, _scratch(opened.folder) as scratch:
         opened = Corpus(corpus)
         kept = read_history(opened.folder) or kept  # what another addition has told meanwhile
         executor = open_executor(scheduler, asked.workers, tls=asked.tls)
         try:
-            adding = _Adding(executor, opened, scratch, history, stops, asked)
+            adding = _Adding(executor, opened, scratch, history, stops, asked, sides)
             told = adding.read(paths, scheduler, progress)
             if not told.notes:
                 return opened.manifest, adding.report
@@ -223,9 +238,10 @@ class _Adding:
         history: History,
         stops: tuple[str, ...],
         asked: Addition,
+        sides: Sides | None,
     ) -> None:
         self._executor, self._corpus, self._scratch = executor, corpus, scratch
-        self._history, self._stops, self._asked = history, stops, asked
+        self._history, self._stops, self._asked, self._sides = history, stops, asked, sides
         self._numberings: list[tuple[tuple[str, int, int], ...]] = []
         self._known = pa.array([], pa.string())
         self.report = Report()
@@ -255,6 +271,10 @@ class _Adding:
             self._numberings = numberings_of(sources, counted.notes, tagged=True)
         self._judge_numbered()
         judge_ids(counted.notes, self._numberings)
+        if not counted.notes:
+            return counted
+        counted, unmatched = lay_beside(scratch, counted, self._numberings, self._sides)
+        self.report = replace(self.report, unmatched_rows=unmatched)
         return counted
 
     def _judge(self, note: Note) -> None:

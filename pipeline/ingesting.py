@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsar.pipeline.executor import TLS, Executor, check_scheduler, open_executor
-from collapsar.pipeline.passes import Counted, find_phrases, judge_ids, read_all, write_shards
+from collapsar.pipeline.passes import Counted, find_phrases, judge_ids, lay_beside, read_all, write_shards
 from collapsar.storage.cuts import Cuts, Dropped, Sieve
 from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created, ensure_free
@@ -24,6 +24,7 @@ from collapsar.storage.readers.blocks import Block, Span, absolute, cut_blocks, 
 from collapsar.storage.readers.fields import Fields
 from collapsar.storage.readers.source import distinct, read_vocabulary_file
 from collapsar.storage.readers.stopwords import stop_words
+from collapsar.storage.sides import Sides
 from collapsar.storage.vocabulary import Vocabulary
 from collapsar.workers.reading import Asked, Note, leave_words
 from collapsar.workers.tokenizing import load_tokenizer
@@ -205,6 +206,7 @@ def ingest_texts(
     workers: int | None,
     tls: TLS | None,
     progress: Counting,
+    sides: Sides | None = None,
 ) -> Manifest:
     """Read texts, and write a corpus; see `collapsar.pipeline.ingest`.
 
@@ -218,6 +220,8 @@ def ingest_texts(
         The format, the fields, the cuts and the phrases that are asked for.
     shard_tokens, scheduler, workers, tls, progress
         As for `collapsar.pipeline.ingest`.
+    sides : Sides, optional
+        Labels and covariates from side files.
 
     Returns
     -------
@@ -239,7 +243,7 @@ def ingest_texts(
     with created(Folder(corpus)) as folder:
         executor = open_executor(scheduler, workers, tls=tls)
         try:
-            return _write(executor, folder, sources, history, stops, given, shard_tokens, progress)
+            return _write(executor, folder, sources, history, stops, given, shard_tokens, progress, sides)
         finally:
             executor.close()
 
@@ -253,6 +257,7 @@ def _write(
     given: list[str] | None,
     shard_tokens: int | None,
     progress: Counting,
+    sides: Sides | None,
 ) -> Manifest:
     scratch = folder / SCRATCH
     streams = history.phrasing is not None
@@ -272,12 +277,15 @@ def _write(
         sieve.dropped = stopped
     vocabulary, dropped = _kept(sieve, counted, history.cuts, given, stops, sources.name)
     leave_words(scratch, vocabulary.words, stops)
+    counted, unmatched = lay_beside(scratch, counted, numberings, sides)
     rows, empty = write_shards(executor, folder, scratch, counted.notes, numberings, shard_tokens)
     tokens = sum(row.tokens for row in rows)
     if not tokens:
         raise InputError(sources.name, "the corpus is empty: expected at least one document with a word")
     record = vocabulary.write(folder)
     report = replace(report, empty_documents=empty, words=len(vocabulary), tokens=tokens, dropped=tuple(dropped))
+    report = replace(report, unmatched_rows=unmatched)
+    columns = Fields.of(history.options).columns | ({} if sides is None else sides.columns)
     replace(history, given=given is not None, report=report).write(folder)
     scratch.remove()
     manifest = Manifest(
@@ -285,7 +293,7 @@ def _write(
         pairs=sum(row.pairs for row in rows),
         tokens=tokens,
         vocabulary=record,
-        fields={name: str(kind) for name, kind in Fields.of(history.options).columns.items()},
+        fields={name: str(kind) for name, kind in columns.items()},
         shards=tuple(rows),
     )
     manifest.write(folder)
@@ -346,7 +354,8 @@ def _require_seen(sources: Sources, history: History, counted: Counted) -> None:
     """Refuse a field that no document has: a slip of the pen would be a corpus without labels."""
     if not counted.notes or history.kind in ("mallet", "text"):
         return
-    seen = frozenset().union(*(note.seen for note in counted.notes))
+    beside = () if history.beside is None else (*history.beside.labels, *history.beside.covariates)
+    seen = frozenset().union(*(note.seen for note in counted.notes), (one.partition("=")[2] for one in beside))
     for field, flag in Fields.of(history.options).flags.items():
         if flag not in ("--id", "--text") and field not in seen:
             raise InputError(sources.name, f"no document has a field {field!r} ({flag})")

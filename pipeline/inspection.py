@@ -13,6 +13,7 @@ from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError
 from collapsar.storage.folder import Folder
+from collapsar.storage.labelled import summary
 from collapsar.storage.manifest import MANIFEST
 from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.run import RECORD as RUN_RECORD
@@ -66,6 +67,7 @@ def _corpus(corpus: Corpus, folder: Folder) -> dict[str, Any]:
             "tokens": manifest.tokens,
             "shards": len(manifest.shards),
             "fields": sorted(manifest.fields),
+            **summary(corpus),
             "constant": [corpus.vocabulary.words[column] for column in manifest.vectors.constant],
             "digest": manifest.digest,
         }
@@ -79,6 +81,7 @@ def _corpus(corpus: Corpus, folder: Folder) -> dict[str, Any]:
         "tokens": manifest.tokens,
         "shards": len(manifest.shards),
         "fields": sorted(manifest.fields),
+        **summary(corpus),
         "truth": folder.exists("truth"),
         "digest": manifest.digest,
     }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from collapsar.pipeline.beside import look_beside
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.ingesting import ingest_texts, phrasing_of
 from collapsar.storage.corpus import Corpus
@@ -16,9 +17,11 @@ from collapsar.storage.folder import Folder, ensure_free
 from collapsar.storage.history import History
 from collapsar.storage.ingest import ingest as ingest_source
 from collapsar.storage.ingest import ingest_vectors
+from collapsar.storage.labelled import split_labels
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source, open_vectors, settled_base
+from collapsar.storage.readers.sides import Wanted
 from collapsar.storage.split import Held, split_corpus, split_whole
 
 
@@ -37,6 +40,8 @@ def ingest(
     scheduler: str | None = None,
     workers: int | None = None,
     tls: TLS | None = None,
+    label_files: str | Sequence[str] = (),
+    label_names: str | Sequence[str] = (),
     progress: Counting = silent,
     **reading: Any,
 ) -> Manifest:
@@ -73,6 +78,13 @@ def ingest(
         How many workers.
     tls : TLS, optional
         Certificates for a cluster whose messages are encrypted.
+    label_files : str or sequence of str, optional
+        Side files of labels and covariates, each perhaps with a name for its field, ``author=doc_authors.txt``: a line
+        a document in the order in which they are read, or, where the name ends as that of CSV, JSON lines or Parquet,
+        records with the documents' ids, in any order. `labels` and `covariates` say which of their fields are what,
+        and `id_field` that of the ids.
+    label_names : str or sequence of str, optional
+        Files with a name a line for labels of side files that are numbers from 1, ``author=authors.txt``.
     progress : callable, optional
         Told the number of documents read so far.
     **reading
@@ -98,25 +110,18 @@ def ingest(
     cuts, kind = Cuts(min_documents, max_document_share, max_words), format or guess_format(paths[0])
     options = ReadOptions(**reading | {name: _listed(reading.get(name, ())) for name in ("labels", "covariates")})
     phrasing = phrasing_of(phrases, phrase_count, phrase_threshold)
+    ensure_free(Folder(corpus))
+    sides, options, beside = look_beside(Wanted(_listed(label_files), _listed(label_names)), paths, kind, options)
     _require_own(kind, options, cuts, phrases)
+    history = History(kind, options, cuts, phrasing=phrasing, beside=beside)
+    how: dict[str, Any] = {"shard_tokens": shard_tokens, "sides": sides, "progress": progress}
     if kind == "vectors":
-        ensure_free(Folder(corpus))
-        return ingest_vectors(open_vectors(paths, options), corpus, shard_tokens=shard_tokens, progress=progress)
-    options = settled_base(paths, kind, options)
-    history = History(kind, options, cuts, phrasing=phrasing)
+        return ingest_vectors(open_vectors(paths, options), corpus, history=history if sides else None, **how)
+    history = replace(history, options=settled_base(paths, kind, options))
     if kind in TEXTS:
-        return ingest_texts(
-            paths,
-            corpus,
-            history,
-            shard_tokens=shard_tokens,
-            scheduler=scheduler,
-            workers=workers,
-            tls=tls,
-            progress=progress,
-        )
-    source, history = open_source(paths, kind, options), replace(history, given=True)
-    return ingest_source(source, corpus, cuts=cuts, shard_tokens=shard_tokens, history=history, progress=progress)
+        return ingest_texts(paths, corpus, history, scheduler=scheduler, workers=workers, tls=tls, **how)
+    source, history = open_source(paths, kind, history.options), replace(history, given=True)
+    return ingest_source(source, corpus, cuts=cuts, history=history, **how)
 
 
 def _listed(said: Any) -> tuple[str, ...]:
@@ -168,9 +173,13 @@ def split(
     documents: bool = False,
     folds: int | None = None,
     fold: int | None = None,
+    drop_labels: float | None = None,
+    field: str | None = None,
     progress: Counting = silent,
 ) -> None:
-    """Split every document's tokens into a training and a held-out corpus with the same ids, or whole documents.
+    """Split tokens, whole documents, or labels alone into a training and a held-out corpus.
+
+    Of tokens and of labels, both have the same documents.
 
     Vectors are split whole alone.
 
@@ -188,6 +197,11 @@ def split(
         Whether whole documents are held out.
     folds, fold : int, optional
         Hold out whole documents: those of `fold`, counted from 0, of so many folds.
+    drop_labels : float, optional
+        Each label's probability of being dropped. `train` has all documents with the labels that are left, `heldout`
+        the same documents, with all of their tokens, with the labels that were dropped.
+    field : str, optional
+        Drop from this field of labels alone, or this covariate, which is missing then.
     progress : callable, optional
         Told the number of documents written so far.
 
@@ -196,6 +210,15 @@ def split(
     CollapsarError
         The corpus is damaged, an option out of range, or a folder exists. Nothing is left behind.
     """
+    if drop_labels is not None:
+        others = {"--documents": documents, "--fraction": fraction is not None, "--folds": folds is not None}
+        other = next((flag for flag, said in others.items() if said), None)
+        if other is not None:
+            raise OptionError(f"{other}: is of documents and tokens; --drop-labels splits labels alone")
+        split_labels(Corpus(corpus), train, heldout, share=drop_labels, field=field, seed=seed, progress=progress)
+        return
+    if field is not None:
+        raise OptionError(f"--field {field}: is of labels; say --drop-labels too")
     if (folds is None) != (fold is None):
         raise OptionError("--folds and --fold belong together: in how many folds, and which is held out")
     if folds is not None and fraction is not None:

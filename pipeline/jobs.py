@@ -33,6 +33,7 @@ BY_ITSELF = (
 )  # of ingest: what the job says
 NO_LIMITS = ("samples", "sample_every")  # one model is published, not several
 SEVERAL = {"label": "labels", "covariate": "covariates"}
+SIDES = ("label_files", "label_names")  # they would have to grow with the sources
 SIZE = "max_decompressed"  # may be told as ``20GB``
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
@@ -317,6 +318,10 @@ def _require_known(job: Job) -> None:
         raise OptionError("[ingest]: 'sources' names no file")
     names = _reading_kinds()
     for name, value in job.reading.items():
+        if name in SIDES:
+            raise OptionError(
+                f"[ingest]: '{name}': a batch has no side files; labels are fields of its documents (label, covariate)"
+            )
         if name not in names:
             raise OptionError(f"[ingest]: unknown key '{name}'{suggestion(name, {*names, *IngestTable.model_fields})}")
         _require_kind(name, value, names[name])

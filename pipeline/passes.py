@@ -23,6 +23,7 @@ from collapsar.storage.history import Phrasing
 from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.progress import Counting
 from collapsar.storage.readers.blocks import Block
+from collapsar.storage.sides import Sides
 from collapsar.storage.writer import even_shard_tokens_of
 from collapsar.workers import reading
 from collapsar.workers.phrases import FREQUENT, add_pairs, count_pairs
@@ -278,7 +279,7 @@ def write_shards(
     plan: dict[int, list[Piece]] = {}
     before = last = 0
     for note, numbering, (tokens, starts, leads) in zip(notes, numberings, weights, strict=True):
-        piece = Piece(note.name, before, last, numbering)
+        piece = Piece(note.name, before, last, numbering, note.sided)
         mine = set(np.unique((before + starts.astype(np.int64)) // size).tolist()) | (
             {last // size} if leads else set()
         )
@@ -294,6 +295,49 @@ def write_shards(
     )
     found = list(in_order(executor, written))
     return [row for row, _ in found], sum(empty for _, empty in found)
+
+
+def lay_beside(
+    scratch: Folder,
+    counted: Counted,
+    numberings: Sequence[tuple[tuple[str, int, int], ...]],
+    sides: Sides | None,
+) -> tuple[Counted, int]:
+    """Leave what side files say of each chunk's documents where the tasks that write shards find it.
+
+    Parameters
+    ----------
+    scratch : Folder
+        Where the chunks lie.
+    counted : Counted
+        All chunks.
+    numberings : sequence
+        Of each chunk whose documents have no ids, how they are numbered.
+    sides : Sides or None
+        The side files.
+
+    Returns
+    -------
+    counted : Counted
+        Chunks that have the further columns.
+    unmatched : int
+        Rows of side files whose id no document has.
+
+    Raises
+    ------
+    InputError
+        The files do not go with the documents.
+    """
+    if sides is None:
+        return counted, 0
+    found, first = [], 0
+    for note, numbering in zip(counted.notes, numberings, strict=True):
+        ids = reading.ids_of_numbers(numbering) if note.ids is None else note.ids
+        write_table(scratch, reading.sided(note.name), pa.table(sides.of(ids, first)))
+        types = {name: str(kind) for name, kind in sides.columns.items()}
+        found.append(replace(note, sided=True, columns=tuple({**dict(note.columns), **types}.items())))
+        first += note.documents
+    return replace(counted, notes=found), sides.judge(first)
 
 
 def judge_ids(notes: Sequence[Note], numberings: Sequence[tuple[tuple[str, int, int], ...]]) -> None:

@@ -14,7 +14,8 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.records import dump, read_record
 
-FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 2
+FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 3
+WITHOUT_SIDES = 2  # the version of a record that tells of no side files, as older releases know it
 _READING = ("id_field", "text_field", "title_field", "date_field", "stop_words", "tokenizer", "bad_bytes", "index_base")
 
 
@@ -44,6 +45,8 @@ class Report:
         Pairs of words that are phrases.
     dropped : tuple of Dropped
         Words that a rule has dropped, in the order in which the rules were applied.
+    unmatched_rows : int
+        Ids of side files that no document has.
     """
 
     files: int = 0
@@ -59,6 +62,27 @@ class Report:
     tokens: int = 0
     phrases: int = 0
     dropped: tuple[Dropped, ...] = ()
+    unmatched_rows: int = 0
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What came of side files, so that documents that are added get the same columns.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Columns of the corpus that they gave.
+    labels, covariates : tuple of str
+        ``NAME=FIELD`` of their records.
+    id_field : str or None
+        The field of the ids that was said.
+    """
+
+    columns: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    covariates: tuple[str, ...] = ()
+    id_field: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +127,8 @@ class History:
         What ingesting dropped.
     appended : tuple of Report
         What each addition dropped.
+    beside : Beside or None
+        What side files gave.
     """
 
     kind: str
@@ -112,14 +138,18 @@ class History:
     phrasing: Phrasing | None = None
     report: Report = field(default_factory=Report)
     appended: tuple[Report, ...] = ()
+    beside: Beside | None = None
 
     def record(self) -> dict[str, Any]:
         """Return what ``ingest.json`` says."""
         reading = {name: getattr(self.options, name) for name in _READING}
         lists = {name: list(getattr(self.options, name)) for name in ("labels", "covariates")}
+        told = {} if self.beside is None else {"beside": _plain(self.beside)}
+        sided = self.beside is not None or any(one.unmatched_rows for one in (self.report, *self.appended))
         return {
+            **told,
             "format": KIND,
-            "version": VERSION,
+            "version": VERSION if sided else WITHOUT_SIDES,
             "reading": {"format": self.kind, **reading, **lists},
             "cuts": {**asdict(self.cuts), "vocabulary_given": self.given},
             "phrases": None if self.phrasing is None else _plain(self.phrasing),
@@ -132,9 +162,9 @@ class History:
         folder.write(FILE, dump(self.record()))
 
 
-def _plain(one: Report | Phrasing) -> dict[str, Any]:
-    """Return lists for tuples, as JSON has them."""
-    return {name: _listed(value) for name, value in asdict(one).items()}
+def _plain(one: Report | Phrasing | Beside) -> dict[str, Any]:
+    """Return lists for tuples, as JSON has them, without what there is only of side files where there are none."""
+    return {name: _listed(value) for name, value in asdict(one).items() if value or name != "unmatched_rows"}
 
 
 def _listed(value: Any) -> Any:
@@ -168,7 +198,7 @@ def read_history(folder: Folder) -> History | None:
         labels, covariates = (tuple(map(str, reading.pop(name))) for name in ("labels", "covariates"))
         cuts = dict(record["cuts"])
         given = bool(cuts.pop("vocabulary_given"))
-        phrases = record["phrases"]
+        phrases, beside = record["phrases"], record.get("beside")
         if phrases is not None:
             pairs = tuple((str(first), str(second)) for first, second in phrases["pairs"])
             phrases = Phrasing(**{**phrases, "pairs": pairs})
@@ -180,9 +210,15 @@ def read_history(folder: Folder) -> History | None:
             phrases,
             _report(record["report"]),
             tuple(_report(one) for one in record["appended"]),
+            None if beside is None else _beside(beside),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedError(f"{folder.url}/{FILE}", f"expected the record of an ingest ({error})") from None
+
+
+def _beside(said: dict[str, Any]) -> Beside:
+    lists = {name: tuple(map(str, said[name])) for name in ("columns", "labels", "covariates")}
+    return Beside(**{**said, **lists})
 
 
 def _report(said: dict[str, Any]) -> Report:

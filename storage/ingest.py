@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,11 @@ from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers.dense import DenseSource
 from collapsar.storage.readers.source import Source
 from collapsar.storage.shard import Documents, merge_segments
+from collapsar.storage.sides import Sides, merged
+from collapsar.storage.vectors import Vectors
 from collapsar.storage.writer import CorpusWriter, VectorWriter
+
+Some = TypeVar("Some", Documents, Vectors)
 
 
 def ingest(
@@ -28,6 +33,7 @@ def ingest(
     cuts: Cuts | None = None,
     shard_tokens: int | None = None,
     history: History | None = None,
+    sides: Sides | None = None,
     progress: Counting = silent,
 ) -> Manifest:
     """Write a source's documents as a corpus.
@@ -44,6 +50,8 @@ def ingest(
         Tokens of a shard; by default an eighth of the corpus, between 100,000 and 2,000,000.
     history : History, optional
         How the source was read; what was dropped is added, and the record written beside the manifest.
+    sides : Sides, optional
+        Labels and covariates from side files.
     progress : callable, optional
         Told the number of documents written so far.
 
@@ -72,7 +80,7 @@ def ingest(
         written, empty = 0, 0
         for documents in source.documents():
             left = documents if kept.all() else _cut(documents, kept, number)
-            writer.add(left)
+            writer.add(left if sides is None else _sided(left, sides, written))
             written += len(documents)
             empty += int((np.diff(left.offsets) == 0).sum())
             progress(written)
@@ -80,7 +88,9 @@ def ingest(
             manifest = writer.finish([word for word, keep in zip(words, kept, strict=True) if keep])
         except InputError as error:
             raise InputError(source.name, error.expected) from None
+        unmatched = 0 if sides is None else sides.judge(written)
         if history is not None:
+            report = replace(report, unmatched_rows=unmatched)
             found = report.tokens_found or manifest.tokens
             told = replace(report, documents=written, empty_documents=empty, tokens=manifest.tokens, tokens_found=found)
             replace(history, report=told).write(folder)
@@ -92,6 +102,8 @@ def ingest_vectors(
     corpus: str | os.PathLike[str],
     *,
     shard_tokens: int | None = None,
+    history: History | None = None,
+    sides: Sides | None = None,
     progress: Counting = silent,
 ) -> Manifest:
     """Write a source's vectors as a corpus.
@@ -100,7 +112,7 @@ def ingest_vectors(
     ----------
     source : DenseSource
         As `collapsar.storage.readers.open_vectors` gives it.
-    corpus, shard_tokens, progress
+    corpus, shard_tokens, history, sides, progress
         As for `ingest`; tokens are values.
 
     Returns
@@ -123,13 +135,22 @@ def ingest_vectors(
         writer = VectorWriter(folder, len(columns), shard_tokens)
         written = 0
         for vectors in source.vectors():
-            writer.add(vectors)
+            writer.add(vectors if sides is None else _sided(vectors, sides, written))
             written += len(vectors)
             progress(written)
         try:
-            return writer.finish(columns)
+            manifest = writer.finish(columns)
         except InputError as error:
             raise InputError(source.name, error.expected) from None
+        unmatched = 0 if sides is None else sides.judge(written)
+        if history is not None:
+            replace(history, report=Report(documents=written, unmatched_rows=unmatched)).write(folder)
+        return manifest
+
+
+def _sided(part: Some, sides: Sides, first: int) -> Some:
+    """Add what side files say of documents, or vectors, the first of which has this number."""
+    return replace(part, extras=merged(part.extras, sides.of(part.ids, first)))
 
 
 def _require_shard_tokens(shard_tokens: int | None) -> None:

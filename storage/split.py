@@ -157,7 +157,7 @@ def split_corpus(
         raise OptionError(f"{corpus.url}: vectors have no tokens to split; hold out whole vectors (--documents)")
     _require_share(fraction)
     words, written = corpus.vocabulary.words, 0
-    with _parts(train, heldout) as folders:
+    with two_parts(train, heldout) as folders:
         writers = [CorpusWriter(folder, len(words)) for folder in folders]
         for reference in corpus.references:
             documents = reference.documents()
@@ -165,7 +165,7 @@ def split_corpus(
                 writer.add_shard(part)
             written += len(documents)
             progress(written)
-        _finish(writers, (train, heldout), words)
+        finish_parts(writers, (train, heldout), words)
 
 
 def _require_share(fraction: float) -> None:
@@ -174,8 +174,26 @@ def _require_share(fraction: float) -> None:
 
 
 @contextmanager
-def _parts(train: str | os.PathLike[str], heldout: str | os.PathLike[str]) -> Iterator[tuple[Folder, Folder]]:
-    """Make both folders, or none."""
+def two_parts(train: str | os.PathLike[str], heldout: str | os.PathLike[str]) -> Iterator[tuple[Folder, Folder]]:
+    """Make two folders, or none: what is written in both stays if nothing is raised.
+
+    Parameters
+    ----------
+    train, heldout : str or path-like
+        The folders.
+
+    Yields
+    ------
+    tuple of Folder
+        Both.
+
+    Raises
+    ------
+    OptionError
+        They are the same.
+    OccupiedError
+        One exists.
+    """
     if Folder(train).path == Folder(heldout).path:
         raise OptionError(f"{train}: the training and the held-out part need two folders")
     ensure_free(Folder(train))
@@ -184,7 +202,8 @@ def _parts(train: str | os.PathLike[str], heldout: str | os.PathLike[str]) -> It
         yield train_folder, held_folder
 
 
-def _finish(writers: list[Any], names: tuple[str | os.PathLike[str], ...], words: list[str]) -> None:
+def finish_parts(writers: list[Any], names: tuple[str | os.PathLike[str], ...], words: list[str]) -> None:
+    """Finish the corpora of two writers; `InputError` names the folder of one that has nothing."""
     for writer, name in zip(writers, names, strict=True):
         try:
             writer.finish(words)
@@ -264,7 +283,7 @@ def split_whole(
     words, read = corpus.vocabulary.words, 0
     shard_tokens = max(row.tokens for row in corpus.manifest.shards)
     kind = CorpusWriter if corpus.holds == DOCUMENTS else VectorWriter
-    with _parts(train, heldout) as folders:
+    with two_parts(train, heldout) as folders:
         writers: list[Any] = [kind(folder, len(words), shard_tokens) for folder in folders]
         for reference in corpus.references:
             part = reference.documents() if corpus.holds == DOCUMENTS else reference.vectors()
@@ -273,4 +292,4 @@ def split_whole(
                 writer.add(part.take(chosen))
             read += len(part)
             progress(read)
-        _finish(writers, (train, heldout), words)
+        finish_parts(writers, (train, heldout), words)

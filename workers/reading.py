@@ -22,6 +22,7 @@ from collapsar.storage.readers.blocks import Block
 from collapsar.storage.readers.fields import Batch
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.shard import Documents, encode
+from collapsar.storage.sides import merged
 from collapsar.workers.phrases import joined_by, named_phrases
 from collapsar.workers.tokenizing import Tokens, tokenize
 
@@ -88,6 +89,8 @@ class Note:
         Words of its documents, before any cut.
     columns : tuple of (str, str)
         Names and types of its further columns.
+    sided : bool
+        Whether a table beside the chunk has what side files say of its documents.
     """
 
     name: str
@@ -100,6 +103,7 @@ class Note:
     seen: frozenset[str] = frozenset()
     tokens: int = 0
     columns: tuple[tuple[str, str], ...] = ()
+    sided: bool = False
 
     @property
     def documents(self) -> int:
@@ -293,12 +297,15 @@ class Piece:
         Tokens before the last document before it that has any; 0 where there is none.
     numbering : tuple of (str, int, int)
         Of documents without ids, what goes before the number, the first number, and how many there are.
+    sided : bool
+        Whether a table beside it has what side files say of its documents.
     """
 
     name: str
     before: int
     last: int
     numbering: tuple[tuple[str, int, int], ...] = ()
+    sided: bool = False
 
 
 def shards_of(lengths: npt.NDArray[np.int64], piece: Piece, shard_tokens: int) -> npt.NDArray[np.int64]:
@@ -344,6 +351,10 @@ def write_shard(
             continue
         if piece.numbering:
             documents = replace(documents, ids=ids_of_numbers(piece.numbering))
+        if piece.sided:
+            table = read_table(scratch, sided(piece.name))
+            beside = {column: column_of(table, column) for column in table.column_names}
+            documents = replace(documents, extras=merged(documents.extras, beside))
         parts.append(documents.slice(int(mine[0]), int(mine[-1]) + 1))
     documents = Documents.join(parts)
     data = encode(documents)
@@ -390,6 +401,11 @@ def pair_up(scratch: Folder, name: str, stops: tuple[str, ...]) -> pa.Table:
     counted = counted_of(stream_of(tokens, chunk.ids, chunk.extras))
     counted.write(scratch, paired(name))
     return counts_of(counted)
+
+
+def sided(name: str) -> str:
+    """Return the name of the table of what side files say of a chunk's documents."""
+    return f"{name}.sides"
 
 
 def paired(name: str) -> str:

@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from collapsar.pipeline.appending import Addition, append_told
-from collapsar.pipeline.commands.options import add_json, add_scheduler, print_json, say_report, tls_of
+from collapsar.pipeline.commands.options import add_json, add_scheduler, add_sides, print_json, say_report, tls_of
 from collapsar.pipeline.progress import counted, counting
 from collapsar.storage.readers import FORMATS
+from collapsar.storage.readers.sides import Wanted
 from collapsar.storage.sizes import parse_size
 
 HELP = "add documents to a corpus"
 EPILOG = """examples:
   collapsar append reviews today.jsonl
-  collapsar append reviews 'new/*.parquet' --skip-existing --grow"""
+  collapsar append reviews 'new/*.parquet' --skip-existing --grow
+  collapsar append nips docword.more.txt.gz --labels author=more_authors.txt --label-names author=authors.txt"""
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
@@ -38,6 +40,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         help="must be said again where the corpus was made with one: what a corpus names is not run by itself",
     )
     parser.add_argument("--max-decompressed", metavar="SIZE", help="what may come out of each compressed file")
+    add_sides(parser)
     add_scheduler(parser, "threads")
     add_json(parser)
 
@@ -54,6 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.scheduler,
         arguments.workers,
         tls_of(arguments),
+        Wanted(tuple(arguments.labels), tuple(arguments.label_names)),
     )
     with counting("appending") as progress:
         manifest, report = append_told(arguments.corpus, arguments.sources, asked, progress)

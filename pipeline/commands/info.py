@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from collapsar.pipeline.commands.options import add_json, print_json
+from collapsar.pipeline.progress import counted, plain
 
+_SAY: dict[str, Callable[[dict[str, Any]], str]] = {
+    "labels": lambda one: (
+        f"{counted(one['values'], 'value')}, {counted(one['labels'], 'label')} in "
+        f"{counted(one['documents'], 'document')}"
+    ),
+    "covariates": lambda one: (
+        f"in {counted(one['documents'], 'document')}"
+        + (f", from {one['least']:g} to {one['most']:g}, mean {one['mean']:g}" if one["documents"] else "")
+    ),
+}
 HELP = "say what a corpus, run, comparison or model is"
 
 
@@ -26,6 +38,10 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(found)
         return
     for name, value in found.items():
+        if found["kind"] == "corpus" and name in _SAY:
+            for field, one in value.items():
+                print(f"{name:11} {plain(field)}: {_SAY[name](one)}")
+            continue
         number = type(value) is int and name != "seed"
         shown = f"{value:,}" if number else value if isinstance(value, str) else json.dumps(value)
         print(f"{name:11} {shown}")

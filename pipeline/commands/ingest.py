@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from collapsar.pipeline.commands.options import add_json, add_scheduler, print_json, say_report, tls_of
+from collapsar.pipeline.commands.options import add_json, add_scheduler, add_sides, print_json, say_report, tls_of
 from collapsar.pipeline.ingesting import BAD_BYTES, SCORES
 from collapsar.pipeline.intake import ingest
 from collapsar.pipeline.progress import counted, counting
@@ -34,6 +34,8 @@ examples:
   collapsar ingest a.jsonl b.jsonl.gz corpus --id key --text body
   collapsar ingest 's3://bucket/day-*.parquet' corpus --text body --title head --label topic=tags --covariate stars
   collapsar ingest news.jsonl corpus --stop-words de,fr --phrases npmi --max-words 20000 --scheduler local
+  collapsar ingest docword.nips.txt.gz nips --labels author=doc_authors.txt --label-names author=authors.txt
+  collapsar ingest docword.yelp.txt yelp --labels reviews.csv --id review --label category --covariate stars
   collapsar ingest optdigits.tra digits --format vectors --label digit=-1
   collapsar ingest measured.csv.gz more.csv corpus --format vectors --id sample --label species"""
 )
@@ -122,6 +124,7 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
         metavar="FIELD",
         help="a field of numbers to keep, or NAME=FIELD; what is missing is no zero; may be said again",
     )
+    add_sides(parser)
 
 
 def _add_words(parser: argparse.ArgumentParser) -> None:
@@ -180,6 +183,8 @@ def run(arguments: argparse.Namespace) -> None:
             bad_bytes=arguments.bad_bytes,
             covariates=arguments.covariate,
             labels=arguments.label,
+            label_files=arguments.labels,
+            label_names=arguments.label_names,
             values=arguments.values,
             header=arguments.header,
             index_base=arguments.index_base,
@@ -195,6 +200,8 @@ def run(arguments: argparse.Namespace) -> None:
         columns = f"{manifest.vocabulary.words:,} columns"
         print(f"{arguments.corpus}: {manifest.documents:,} vectors of {columns}, {shards}")
         _say_constant(arguments.corpus, manifest.vectors.constant)
+        if history is not None:
+            say_report(history.report)
         return
     print(
         f"{arguments.corpus}: {manifest.documents:,} documents, {manifest.vocabulary.words:,} words, "

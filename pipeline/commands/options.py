@@ -186,6 +186,28 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def add_sides(parser: argparse.ArgumentParser) -> None:
+    """Add the options of side files."""
+    sides = parser.add_argument_group("side files (labels and numbers of documents that lie beside them)")
+    sides.add_argument(
+        "--labels",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="labels of the documents: a line a document in the order in which they are read, or .csv, .tsv, .jsonl or "
+        ".parquet, records with the documents' ids (--id) in any order, all of whose fields are labels, or covariates "
+        "if they are numbers, where --label and --covariate name none of them; NAME=FILE names the field; may be said "
+        "again",
+    )
+    sides.add_argument(
+        "--label-names",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="names, one a line, of labels of side files that are numbers from 1; FIELD=FILE says of which field",
+    )
+
+
 def say_report(report: Report) -> None:
     """Print what ingesting left out, and why; nothing where nothing was."""
     found = [
@@ -197,6 +219,8 @@ def say_report(report: Report) -> None:
     for number, what in found:
         if number:
             print(f"  {counted(number, 'document')} {what}")
+    if report.unmatched_rows:
+        print(f"  {counted(report.unmatched_rows, 'id')} of side files that no document has")
     if report.phrases:
         print(f"  {counted(report.phrases, 'phrase')} of two words")
     for one in report.dropped:

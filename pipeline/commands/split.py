@@ -1,9 +1,11 @@
-"""Split every document's tokens, or whole documents, into a training and a held-out corpus.
+"""Split every document's tokens, whole documents, or labels into a training and a held-out corpus.
 
 Of tokens: both keep the documents, the vocabulary and the shards of the whole, so a
 model fitted to the one can be scored on the other by document completion
 (`collapsar fit --heldout`). Of whole documents (--documents, --folds): both keep the
-vocabulary; score with `collapsar evaluate --unseen`. Vectors are split whole alone.
+vocabulary; score with `collapsar evaluate --unseen`. Of labels (--drop-labels): both keep
+the documents with all of their tokens; the training part has the labels that are left, the
+held-out part those that were dropped. Vectors are split whole, or by labels.
 """
 
 from __future__ import annotations
@@ -11,15 +13,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from collapsar.pipeline.commands.options import add_json, print_json
 from collapsar.pipeline.intake import split
-from collapsar.pipeline.progress import counting
+from collapsar.pipeline.progress import counted, counting
 from collapsar.storage.corpus import Corpus
+from collapsar.storage.labelled import summary
 
-HELP = "split documents' tokens, or whole documents, into training and held-out parts"
+HELP = "split documents' tokens, whole documents or labels into training and held-out parts"
 EPILOG = """examples:
   collapsar split kos train heldout --fraction 0.1
   collapsar split kos train unseen --documents --fraction 0.2
-  collapsar split kos train-0 unseen-0 --folds 5 --fold 0"""
+  collapsar split kos train-0 unseen-0 --folds 5 --fold 0
+  collapsar split reuters some-labels dropped-labels --drop-labels 0.8 --field topics"""
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
@@ -36,7 +41,14 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     parser.add_argument("--documents", action="store_true", help="hold out whole documents, or vectors")
     parser.add_argument("--folds", type=int, metavar="K", help="hold out one of K folds of whole documents, or vectors")
     parser.add_argument("--fold", type=int, metavar="I", help="which fold, from 0 to K-1")
+    parser.add_argument(
+        "--drop-labels", type=float, metavar="F", help="each label's probability of being dropped; tokens stay"
+    )
+    parser.add_argument(
+        "--field", metavar="NAME", help="the field of labels to drop from, or a covariate (default: all labels)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="another seed is another split (default: 0)")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -51,13 +63,29 @@ def run(arguments: argparse.Namespace) -> None:
             documents=arguments.documents,
             folds=arguments.folds,
             fold=arguments.fold,
+            drop_labels=arguments.drop_labels,
+            field=arguments.field,
             progress=progress,
         )
-    for folder in (arguments.train, arguments.heldout):
+    folders = {"train": arguments.train, "heldout": arguments.heldout}
+    if arguments.json:
+        print_json({part: Corpus(folder).manifest.record() for part, folder in folders.items()})
+        return
+    for folder in folders.values():
         manifest = Corpus(folder).manifest
-        if manifest.vectors is not None:
+        if arguments.drop_labels is not None:
+            print(f"{folder}: {_labels(Corpus(folder))} in {counted(manifest.documents, manifest.holds[:-1])}")
+        elif manifest.vectors is not None:
             print(f"{folder}: {manifest.documents:,} vectors")
         elif arguments.documents or arguments.folds:
             print(f"{folder}: {manifest.tokens:,} tokens in {manifest.documents:,} documents")
         else:
             print(f"{folder}: {manifest.tokens:,} tokens")
+
+
+def _labels(corpus: Corpus) -> str:
+    """Count the labels, and the numbers, of a corpus."""
+    found = summary(corpus)
+    numbers = {name: one["documents"] for name, one in found.get("covariates", {}).items()}
+    parts = [counted(sum(one["labels"] for one in found.get("labels", {}).values()), "label")]
+    return ", ".join([*parts, *(f"{count:,} of {name}" for name, count in numbers.items())])

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 from collapsar.storage.errors import OptionError
 from collapsar.storage.readers.blocks import Block, Span
-from collapsar.storage.readers.fields import PORTION, Batch, Fields, Gathering
+from collapsar.storage.readers.fields import PORTION, Batch, Fields, Gathering, Into, require_columns
 from collapsar.storage.readers.lines import gather_file, gather_json, gather_mallet
 from collapsar.storage.readers.source import ReadOptions
-from collapsar.storage.readers.tables import columns_of, gather_parquet, gather_table, is_numbered, require_columns
+from collapsar.storage.readers.tables import columns_of, gather_parquet, gather_table, is_numbered
 
-_GATHER: dict[str, Callable[[Span, ReadOptions, Gathering], Iterator[None]]] = {
+GATHER: dict[str, Callable[[Span, ReadOptions, Into], Iterator[None]]] = {
     "csv": gather_table,
     "jsonl": gather_json,
     "mallet": gather_mallet,
     "parquet": gather_parquet,
     "text": gather_file,
 }
-TEXTS = tuple(_GATHER)  # formats whose documents are texts
+TEXTS = tuple(GATHER)  # formats whose documents are texts
 FIXED = {"mallet": ("label=label",), "text": ()}  # formats whose fields nobody names, with their labels
 
 
@@ -85,7 +85,7 @@ def read_batches(block: Block, kind: str, options: ReadOptions, numbered: bool =
     """
     gathering = Gathering(Fields.of(options), numbered)
     for span in block:
-        for _ in _GATHER[kind](span, options, gathering):
+        for _ in GATHER[kind](span, options, gathering):
             if gathering.bytes >= PORTION:
                 yield gathering.batch()
     if len(gathering):

@@ -7,7 +7,7 @@ import decimal
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -130,6 +130,21 @@ class Batch:
         return Batch(ids, self.texts.filter(keep), extras, self.missing, self.replaced, origins, self.seen)
 
 
+class Into(Protocol):
+    """What is told the records of a file.
+
+    ``replaced`` counts documents with bytes that were not UTF-8.
+    """
+
+    replaced: int
+
+    def wanted(self, path: str, names: list[str]) -> list[str]:
+        """Return those of a table's columns that are asked for."""
+
+    def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
+        """Add a record of a file."""
+
+
 class Gathering:
     """Gathers records into a batch.
 
@@ -157,6 +172,11 @@ class Gathering:
     def __len__(self) -> int:
         return len(self._texts)
 
+    def wanted(self, path: str, names: list[str]) -> list[str]:
+        """Return those of a table's columns that are asked for; `InputError` where one is not there."""
+        require_columns(path, names, self._fields)
+        return [name for name in self._fields.flags if name in names]
+
     def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
         """Add a record of a file.
 
@@ -176,11 +196,7 @@ class Gathering:
         """
         fields = self._fields
         if not self._numbered:
-            name = record.get(fields.id, _ABSENT)
-            if isinstance(name, bool) or not isinstance(name, (str, int)):
-                _require_there(path, record, fields.id, "--id", where)
-                raise InputError(path, f"expected a string or whole number in field {fields.id!r} (--id)", where())
-            self._ids.append(clean(str(name)))
+            self._ids.append(id_of(path, record, fields.id, where))
         text = record.get(fields.text, _ABSENT)
         if text is None:
             self._missing += 1
@@ -212,10 +228,10 @@ class Gathering:
                 columns["labels"].append([
                     {"field": name, "value": value}
                     for name, field in fields.labels
-                    for value in _as_labels(record.get(field))
+                    for value in as_labels(record.get(field))
                 ])  # fmt: skip
             for name, field in fields.covariates:
-                columns[name].append(_as_number(record.get(field)))
+                columns[name].append(as_number(record.get(field)))
         except ValueError as error:
             raise InputError(path, f"expected {error} in field {field!r}", where()) from None
 
@@ -233,6 +249,55 @@ class Gathering:
 def clean(text: str) -> str:
     """Return a text that UTF-8 can write: halves of surrogate pairs become question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def id_of(path: str, record: Mapping[str, Any], field: str, where: Callable[[], str]) -> str:
+    """Return the id of a record.
+
+    Parameters
+    ----------
+    path, record, where
+        As for `Gathering.add`.
+    field : str
+        The field of the id.
+
+    Returns
+    -------
+    str
+        The id; a number is written out.
+
+    Raises
+    ------
+    InputError
+        There is none, or it is neither a text nor a whole number.
+    """
+    name = record.get(field, _ABSENT)
+    if isinstance(name, bool) or not isinstance(name, (str, int)):
+        _require_there(path, record, field, "--id", where)
+        raise InputError(path, f"expected a string or whole number in field {field!r} (--id)", where())
+    return clean(str(name))
+
+
+def require_columns(path: str, names: list[str], fields: Fields) -> None:
+    """Refuse a table that lacks a column.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    names : list of str
+        Its columns.
+    fields : Fields
+        What is asked for.
+
+    Raises
+    ------
+    InputError
+        One is not there; the error names those that are.
+    """
+    for field, flag in fields.flags.items():
+        if field not in names and not (flag == "--id" and not fields.id_said):
+            raise InputError(path, f"no column {field!r} ({flag}); there are {named(names)}")
 
 
 def _require_there(path: str, record: Mapping[str, Any], field: str, flag: str, where: Callable[[], str]) -> None:
@@ -256,11 +321,12 @@ def _as_text(value: Any) -> str | None:
     raise ValueError("a string")
 
 
-def _as_labels(value: Any) -> list[str]:
+def as_labels(value: Any) -> list[str]:
+    """Return the labels in a field of a record; `ValueError` where it holds something else."""
     if value is None or value == "":
         return []
     if isinstance(value, (list, tuple)):
-        return [label for one in value for label in _as_labels(one) if not isinstance(one, (list, tuple))]
+        return [label for one in value for label in as_labels(one) if not isinstance(one, (list, tuple))]
     if isinstance(value, bool):
         return [str(value).lower()]
     if isinstance(value, (str, int)):
@@ -268,8 +334,8 @@ def _as_labels(value: Any) -> list[str]:
     raise ValueError("a string or a list of strings")
 
 
-def _as_number(value: Any) -> float | None:
-    """Return a covariate; what is missing is no zero."""
+def as_number(value: Any) -> float | None:
+    """Return a covariate; what is missing is no zero. `ValueError` where it is no finite number."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):

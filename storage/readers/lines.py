@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from collapsar.storage.errors import InputError
 from collapsar.storage.readers.blocks import Span
-from collapsar.storage.readers.fields import Gathering
+from collapsar.storage.readers.fields import Into
 from collapsar.storage.readers.source import ReadOptions, open_input, reading
 
 PIECE = 1 << 24  # bytes that are read at once
@@ -96,7 +96,7 @@ def lines_before(span: Span, place: int, options: ReadOptions) -> int:
     return count
 
 
-def gather_json(span: Span, options: ReadOptions, into: Gathering) -> Iterator[None]:
+def gather_json(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
     """Gather JSON lines: an object a line.
 
     Parameters
@@ -105,7 +105,7 @@ def gather_json(span: Span, options: ReadOptions, into: Gathering) -> Iterator[N
         A file, or some of its bytes.
     options : ReadOptions
         How to treat bytes that are not UTF-8, and how much may come out of a compressed file.
-    into : Gathering
+    into : Into
         Told each record.
 
     Yields
@@ -132,7 +132,7 @@ def gather_json(span: Span, options: ReadOptions, into: Gathering) -> Iterator[N
         yield
 
 
-def _parsed(line: bytes, options: ReadOptions, into: Gathering) -> Any:
+def _parsed(line: bytes, options: ReadOptions, into: Into) -> Any:
     try:
         return json.loads(line.decode("utf-8-sig"))  # told the encoding, it need not look for it
     except UnicodeDecodeError:
@@ -142,7 +142,7 @@ def _parsed(line: bytes, options: ReadOptions, into: Gathering) -> Any:
         return json.loads(line.decode("utf-8-sig", "replace"))
 
 
-def gather_mallet(span: Span, options: ReadOptions, into: Gathering) -> Iterator[None]:
+def gather_mallet(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
     """Gather lines of a name, a label and a text, as MALLET's ``import-file`` reads them.
 
     Parameters
@@ -169,7 +169,7 @@ def gather_mallet(span: Span, options: ReadOptions, into: Gathering) -> Iterator
         yield
 
 
-def gather_file(span: Span, options: ReadOptions, into: Gathering) -> Iterator[None]:
+def gather_file(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
     """Gather a file that is one text.
 
     Parameters
@@ -194,7 +194,7 @@ def gather_file(span: Span, options: ReadOptions, into: Gathering) -> Iterator[N
     yield
 
 
-def decoded(data: bytes, path: str, options: ReadOptions, into: Gathering, where: Callable[[], str]) -> str:
+def decoded(data: bytes, path: str, options: ReadOptions, into: Into, where: Callable[[], str]) -> str:
     """Decode UTF-8, or replace what is none where that is asked for.
 
     Parameters
@@ -202,7 +202,7 @@ def decoded(data: bytes, path: str, options: ReadOptions, into: Gathering, where
     data : bytes
         Of a document.
     path, options, into, where
-        As for `gather_json` and `Gathering.add`.
+        As for `gather_json` and `Into.add`.
 
     Returns
     -------

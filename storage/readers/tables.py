@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from collapsar.storage.errors import InputError
 from collapsar.storage.parts import FAULTS
 from collapsar.storage.readers.blocks import Span
-from collapsar.storage.readers.fields import Fields, Gathering, named
+from collapsar.storage.readers.fields import Fields, Into
 from collapsar.storage.readers.lines import lines_before
 from collapsar.storage.readers.source import ReadOptions, open_input, reading
 
@@ -28,7 +28,7 @@ LONGEST = 1 << 28  # bytes of a row that a file is cut behind
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
-def gather_table(span: Span, options: ReadOptions, into: Gathering) -> Iterator[None]:
+def gather_table(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
     """Gather comma-separated values with a header; of files whose name ends in ``.tsv``, with tabs between.
 
     Values may stand in quotes, and then hold line ends. An empty value is a missing one, but of the text.
@@ -51,7 +51,7 @@ def gather_table(span: Span, options: ReadOptions, into: Gathering) -> Iterator[
     lenient = options.bad_bytes == "replace"
     header = _header(span, options)
     constants = {field: value for field, value in span.constants if field not in header}
-    require_columns(span.path, [*header, *constants], Fields.of(options))
+    into.wanted(span.path, [*header, *constants])
     with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
         part: Any = handle if span.last is None else _Part(handle, span.first, span.last)
         rows = _rows(part, span, "replace" if lenient else "strict")
@@ -181,28 +181,6 @@ def is_numbered(names: list[str], fields: Fields) -> bool:
     return not fields.id_said and fields.id not in names
 
 
-def require_columns(path: str, names: list[str], fields: Fields) -> None:
-    """Refuse a table that lacks a column.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    names : list of str
-        Its columns.
-    fields : Fields
-        What is asked for.
-
-    Raises
-    ------
-    InputError
-        One is not there; the error names those that are.
-    """
-    for field, flag in fields.flags.items():
-        if field not in names and not (flag == "--id" and not fields.id_said):
-            raise InputError(path, f"no column {field!r} ({flag}); there are {named(names)}")
-
-
 def columns_of(span: Span, kind: str, options: ReadOptions) -> list[str]:
     """Return the names of a table's columns.
 
@@ -273,7 +251,7 @@ def row_groups(span: Span, block: int) -> Iterator[Span]:
             first, weight = group + 1, 0
 
 
-def gather_parquet(span: Span, options: ReadOptions, into: Gathering) -> Iterator[None]:
+def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:  # noqa: ARG001
     """Gather rows of Parquet.
 
     Parameters
@@ -291,13 +269,11 @@ def gather_parquet(span: Span, options: ReadOptions, into: Gathering) -> Iterato
     InputError
         The file is damaged, or a column is not there.
     """
-    fields = Fields.of(options)
     with reading(span.path), open_input(span.path) as handle:
         file = _opened(handle, span)
         there = file.schema_arrow.names
         constants = {field: value for field, value in span.constants if field not in there}
-        require_columns(span.path, [*there, *constants], fields)
-        wanted = [name for name in fields.flags if name in there]
+        wanted = [name for name in into.wanted(span.path, [*there, *constants]) if name in there]
         row = 0
         for batch in _batches(file, span, wanted):
             columns = [_listed(batch.column(name)) for name in wanted]
