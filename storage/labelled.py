@@ -13,11 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsar.storage.corpus import Corpus, ShardReference
-from collapsar.storage.errors import DamagedError, OptionError, suggestion
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import OptionError, suggestion
 from collapsar.storage.labelcolumn import listed, rows_of
 from collapsar.storage.manifest import DOCUMENTS
-from collapsar.storage.parts import FAULTS, column_of, decode_table, read_part
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.shard import EXTRAS
 from collapsar.storage.split import GOLDEN, finish_parts, mixed, two_parts
@@ -30,38 +29,6 @@ NUMBER = "double"
 def covariates_of(fields: Mapping[str, str]) -> list[str]:
     """Return which of a corpus's further columns are covariates, sorted."""
     return sorted(name for name, kind in fields.items() if kind == NUMBER and name not in EXTRAS)
-
-
-def columns_of(reference: ShardReference) -> dict[str, pa.Array]:
-    """Read the labels and the covariates of a shard.
-
-    Parameters
-    ----------
-    reference : ShardReference
-        Where it lies.
-
-    Returns
-    -------
-    dict of str to pyarrow.Array
-        ``labels``, where there are any, and the covariates.
-
-    Raises
-    ------
-    AbsentError
-        The file is not there.
-    DamagedError
-        It is not a shard as the manifest has it.
-    """
-    path, data = read_part(reference.folder, reference.record)
-    try:
-        table = decode_table(data, reference.record.documents, path)
-        fields = {field.name: str(field.type) for field in table.schema}
-        names = [*covariates_of(fields), *(["labels"] if "labels" in fields else [])]
-        return {name: column_of(table, name) for name in names}
-    except DamagedError:
-        raise
-    except FAULTS as error:
-        raise DamagedError(path, f"expected a shard of documents ({error})") from None
 
 
 def summary(corpus: Corpus) -> dict[str, Any]:
@@ -88,25 +55,23 @@ def summary(corpus: Corpus) -> dict[str, Any]:
         return {}
     values: dict[str, set[str]] = {}
     counts: dict[str, npt.NDArray[np.int64]] = {}
-    numbers: dict[str, list[npt.NDArray[np.float64]]] = {name: [] for name in covariates_of(corpus.manifest.fields)}
+    numbers: dict[str, list[npt.NDArray[np.float64]]] = {}
     for reference in corpus.references:
-        columns = columns_of(reference)
-        labels = columns.pop("labels", None)
-        for name, column in columns.items():
-            numbers.setdefault(name, []).append(np.asarray(column.drop_null(), dtype=np.float64))
-        if labels is None:
-            continue
-        rows = rows_of(labels)
-        for field in rows.column("field").unique().to_pylist():
-            mine = rows.filter(pc.equal(rows.column("field"), field))
-            values.setdefault(field, set()).update(mine.column("value").unique().to_pylist())
-            more = np.array([mine.num_rows, pc.count_distinct(mine.column("document")).as_py()])
-            counts[field] = counts.get(field, np.zeros(2, dtype=np.int64)) + more
+        labels = reference.labels()
+        for name, column in labels.numbers.items():
+            numbers.setdefault(name, []).append(column[~np.isnan(column)])
+        fields = np.array([name for name, _ in labels.names], dtype=object)
+        owner = np.repeat(np.arange(labels.offsets.size - 1), np.diff(labels.offsets))
+        for name in dict.fromkeys(fields):
+            mine = (fields == name)[labels.position]
+            values.setdefault(name, set()).update(value for own, value in labels.names if own == name)
+            more = np.array([mine.sum(), np.unique(owner[mine]).size], dtype=np.int64)
+            counts[name] = counts[name] + more if name in counts else more
     found: dict[str, Any] = {}
     if "labels" in corpus.manifest.fields:
         found["labels"] = {
-            field: {"values": len(values[field]), "labels": int(counts[field][0]), "documents": int(counts[field][1])}
-            for field in sorted(values)
+            name: {"values": len(values[name]), "labels": int(counts[name][0]), "documents": int(counts[name][1])}
+            for name in sorted(values)
         }
     if numbers:
         found["covariates"] = {name: _figures(np.concatenate(parts)) for name, parts in sorted(numbers.items())}

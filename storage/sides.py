@@ -118,7 +118,7 @@ class Sides:
             if side.ids is None:
                 if len(side) != documents:
                     raise InputError(
-                        side.path, f"expected a line for each of {documents:,} documents, found {len(side):,}"
+                        side.path, f"expected {documents:,} lines, one for each document, found {len(side):,}"
                     )
                 continue
             if not seen.any():

@@ -256,10 +256,12 @@ def id_of(path: str, record: Mapping[str, Any], field: str, where: Callable[[], 
 
     Parameters
     ----------
-    path, record, where
+    path, record
         As for `Gathering.add`.
     field : str
         The field of the id.
+    where : callable
+        As for `Gathering.add`.
 
     Returns
     -------

@@ -135,7 +135,11 @@ def read_side(said: str, options: ReadOptions) -> SideFile:
         for span in files:
             for _ in GATHER[kind](span, options, told):
                 pass
+        if not told.ids:
+            raise InputError(path, "expected records with ids, found none")
         return SideFile(path, name, told.ids, told.fields(), kind == "csv")
+    if kind not in (None, "text"):
+        raise InputError(path, f"expected lines of text, or records of {', '.join(RECORDS)}; the name tells {kind}")
     if len(files) > 1:
         raise InputError(path, f"expected one file with a line a document, found {len(files):,} files")
     return SideFile(path, name, None, {name or stem_of(path): _labels_of_lines(files[0], options)})

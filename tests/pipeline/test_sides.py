@@ -200,7 +200,7 @@ def test_append__takes_side_files_of_what_it_adds(made, tmp_path):
     before = files_of(tmp_path / "c")
     more = [put(tmp_path / "b.tsv", "n\ttag\tid\n\t7\te0\n3\t8\te5\n"), put(tmp_path / "author.txt", "2\n1\n")]
     for wrong, message in (
-        ({"label_files": [str(tmp_path / "who.txt")]}, "expected a line for each of 2 documents, found 5"),
+        ({"label_files": [str(tmp_path / "who.txt")]}, "expected 2 lines, one for each document, found 5"),
         ({"label_files": more, "skip_existing": True}, "--skip-existing"),
         ({"label_files": [str(tmp_path / "a.csv")]}, "expected ids of the documents"),
         ({"label_files": [put(tmp_path / "z.csv", "id,z\ne0,4\n")]}, "further fields"),
@@ -233,8 +233,8 @@ def test_append__takes_side_files_of_documents_that_are_counted(made, tmp_path):
 
 
 WRONG = {
-    "lines": ("d.jsonl", {"label_files": ["names.txt"]}, "expected a line for each of 5 documents, found 3"),
-    "lines of vectors": ("v.csv", {"label_files": ["names.txt"]}, "5 documents, found 3"),
+    "lines": ("d.jsonl", {"label_files": ["names.txt"]}, "expected 5 lines, one for each document, found 3"),
+    "lines of vectors": ("v.csv", {"label_files": ["names.txt"]}, "expected 5 lines, one for each document, found 3"),
     "no id": ("d.jsonl", {"label_files": ["d.csv"]}, "no field 'id' (--id); there are text"),
     "no id matches": ("d.jsonl", {"label_files": ["side.csv"]}, "found none among 4 (such as '5', '9', '2')"),
     "absent": ("d.jsonl", {"label_files": ["none.txt"]}, "none.txt: no such file"),
@@ -251,6 +251,8 @@ WRONG = {
     "infinite": ("d.csv", {"label_files": ["inf.csv"]}, "record 2: expected a finite number in field 'a'"),
     "two values": ("d.csv", {"label_files": ["two.csv"]}, "the same id has two values in field 'a', 1.0 and 2.0"),
     "only ids": ("d.csv", {"label_files": ["ids.csv"]}, "besides the ids, found none"),
+    "no rows": ("d.csv", {"label_files": ["none.csv"]}, "expected records with ids, found none"),
+    "numbers": ("d.csv", {"label_files": ["x.npz"]}, "the name tells npz"),
     "one name": ("d.csv", {"label_files": ["x=side.csv"]}, "names one field"),
     "no name": ("d.csv", {"label_files": ["=side.csv"]}, "expected FILE or NAME=FILE"),
     "taken": ("d.csv", {"label_files": ["title.csv"]}, "--covariate NAME=title"),
@@ -259,7 +261,7 @@ WRONG = {
     "bytes": ("d.csv", {"label_files": ["latin.txt"]}, "expected UTF-8 text"),
 }
 BESIDE = {
-    "two": "a\nb\n", "inf.csv": "id,a\n1,2\n2,inf\n", "two.csv": "id,a\n1,1\n1,1\n1,2\n", "ids.csv": "id\n1\n",
+    "none.csv": "id,tag\n", "x.npz": "PK", "two": "a\nb\n", "inf.csv": "id,a\n1,2\n2,inf\n", "two.csv": "id,a\n1,1\n1,1\n1,2\n", "ids.csv": "id\n1\n",
     "title.csv": "id,title\n1,4\n", "nested.jsonl": '{"id": 1, "a": {"b": 1}}\n', "cut.csv": "id,a,b\n1,2\n",
 }  # fmt: skip
 

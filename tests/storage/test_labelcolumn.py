@@ -3,8 +3,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsar.storage.labelled import label_draws, part_columns
 from collapsar.storage.labelcolumn import listed, rows_of, union
+from collapsar.storage.labelled import label_draws, part_columns
 from collapsar.storage.shard import LABELS
 
 LABEL = st.fixed_dictionaries({"field": st.sampled_from(["a", "b", "ab"]), "value": st.sampled_from(["", "x", "bx"])})
