@@ -32,7 +32,7 @@ from collapsar.storage.manifest import DOCUMENTS, Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source, settled_base
 from collapsar.storage.readers.batches import FIXED
-from collapsar.storage.readers.sides import Wanted
+from collapsar.storage.readers.sidecolumns import Wanted
 from collapsar.storage.readers.source import distinct
 from collapsar.storage.sides import Sides
 from collapsar.storage.vocabulary import Vocabulary

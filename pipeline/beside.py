@@ -14,7 +14,7 @@ from collapsar.storage.readers import kind_of_name
 from collapsar.storage.readers.batches import FIXED, TEXTS
 from collapsar.storage.readers.blocks import find_files
 from collapsar.storage.readers.fields import Fields, named
-from collapsar.storage.readers.sides import Wanted, read_sides
+from collapsar.storage.readers.sidecolumns import Wanted, read_sides
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.readers.tables import columns_of
 from collapsar.storage.shard import LABELS

@@ -21,7 +21,7 @@ from collapsar.storage.labelled import split_labels
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source, open_vectors, settled_base
-from collapsar.storage.readers.sides import Wanted
+from collapsar.storage.readers.sidecolumns import Wanted
 from collapsar.storage.split import Held, split_corpus, split_whole
 
 

@@ -15,7 +15,7 @@ from collapsar.pipeline.appending import Addition, append_told
 from collapsar.pipeline.commands.options import add_json, add_scheduler, add_sides, print_json, say_report, tls_of
 from collapsar.pipeline.progress import counted, counting
 from collapsar.storage.readers import FORMATS
-from collapsar.storage.readers.sides import Wanted
+from collapsar.storage.readers.sidecolumns import Wanted
 from collapsar.storage.sizes import parse_size
 
 HELP = "add documents to a corpus"
