@@ -104,6 +104,8 @@ class Description:
     signed : bool
         Whether `words` are columns of vectors and `probability` their loadings, which may be negative: `words` then
         fall by magnitude.
+    titles : tuple of str or None
+        What each is called, where the family knows; else None.
     """
 
     ids: npt.NDArray[np.int64]
@@ -112,6 +114,7 @@ class Description:
     probability: npt.NDArray[np.float64]
     parent: npt.NDArray[np.int64] | None = None
     signed: bool = False
+    titles: tuple[str, ...] | None = None
 
 
 class FamilyConfig(BaseModel):

@@ -40,6 +40,8 @@ class Topic:
         Share of the tokens at the node and at all nodes below it; None where topics are flat.
     signed : bool
         Whether `words` are columns with loadings.
+    title : str or None
+        What it is called, such as the label whose topic it is; None where the family has no names.
     """
 
     id: int
@@ -50,6 +52,7 @@ class Topic:
     level: int | None = None
     below: float | None = None
     signed: bool = False
+    title: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -100,7 +103,8 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
 
 def _topic(found: Description, row: int, names: list[str], stable: float | None, shape: Shape | None) -> Topic:
     words = [(names[one], float(p)) for one, p in zip(found.words[row], found.probability[row], strict=True)]
-    topic = Topic(int(found.ids[row]), float(found.share[row]), words, stable, signed=found.signed)
+    title = None if found.titles is None else found.titles[row]
+    topic = Topic(int(found.ids[row]), float(found.share[row]), words, stable, signed=found.signed, title=title)
     if shape is None or found.parent is None:
         return topic
     above = int(found.parent[row])

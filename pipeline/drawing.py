@@ -158,7 +158,22 @@ def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generato
 
 
 def draw_proportions(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:
-    """Draw theta_d ~ Dir(prior) as H exp(-E / a), normalised: in logarithms, where small parameters do not vanish."""
+    """Draw theta_d ~ Dir(prior) as H exp(-E / a), normalised: in logarithms, where small parameters do not vanish.
+
+    Parameters
+    ----------
+    prior : numpy.ndarray of float64, shape (topics,) or (documents, topics)
+        Of all documents, or of each; one with a prior of 0 has none of the topic.
+    documents : int
+        How many.
+    generator : numpy.random.Generator
+        Moved.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (documents, topics)
+        theta.
+    """
     theta = log_gammas(prior, documents, generator)
     theta -= theta.max(axis=1, keepdims=True)
     np.exp(theta, out=theta)
@@ -168,7 +183,7 @@ def draw_proportions(prior: Vector, documents: int, generator: np.random.Generat
 
 def log_gammas(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:
     """Draw the logarithms of Gamma(prior, 1), shape (documents, topics), also where the variables themselves vanish."""
-    shape = (documents, prior.size)
+    shape = (documents, prior.shape[-1])
     drawn = np.log(generator.standard_gamma(1.0 + prior, size=shape))
     drawn -= generator.standard_exponential(shape) / np.maximum(prior, 1e-300)
     return drawn

@@ -16,6 +16,7 @@ from collapsar.pipeline.peers_hdp import ALPHA, FINDING, STARTING
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import MismatchError, OptionError, suggestion
 from collapsar.storage.manifest import DOCUMENTS
+from collapsar.workers.contract import is_labelled
 
 TOPICS, STARTS, RESTARTS = (40, 80, 120), (1, 100), 10
 LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")  # that --set may give a family
@@ -363,8 +364,8 @@ def _as_set(said: str, owner: str, settings: Mapping[str, Any]) -> str:
 
 
 def all_families() -> tuple[str, ...]:
-    """Return all families of topics over words, the default."""
-    return tuple(name for name in family_names() if load_family(name).CORPUS == DOCUMENTS)
+    """Return all families of topics over words that need no labels, the default."""
+    return tuple(name for name in family_names() if load_family(name).CORPUS == DOCUMENTS and not is_labelled(name))
 
 
 def require_comparable(corpus: Corpus, asked: Asked) -> None:

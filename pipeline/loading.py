@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from collapsar.pipeline.alignment import HeldoutReference, align
@@ -114,7 +113,7 @@ class Loaded:
         """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
         executor, references = self._executor, self._request.corpus.references
         reserve = 0.0 if self._summary.stochastic else self._footprint.pair
-        load = partial(tasks.load, labelled=True) if is_labelled(self._request.family) else tasks.load
+        load = tasks.load_labelled if is_labelled(self._request.family) else tasks.load
         homes = [number * executor.homes // len(references) for number in range(len(references))]
         shards = [
             executor.submit(load, one, self._scratch, reserve, home=home)

@@ -77,7 +77,9 @@ class Labels:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the same as plain arrays, for scratch files."""
         known = {"names": self.names, "numbers": sorted(self.numbers)}
-        width = np.array([self.numbers[name] for name in sorted(self.numbers)]).reshape(len(self.numbers), -1)
+        width = np.array([self.numbers[name] for name in sorted(self.numbers)]).reshape(
+            len(self.numbers), self.offsets.size - 1
+        )
         return {
             "label_known": np.frombuffer(json.dumps(known).encode(), dtype=np.uint8),
             "label_offsets": self.offsets,

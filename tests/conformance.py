@@ -9,6 +9,7 @@ The corpus has empty documents, a word that never occurs, and more shards than w
 import math
 from dataclasses import replace
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from collapsar.pipeline.checkpointing import CheckpointKeeper, NoKeeper
 from collapsar.pipeline.config import Limits, make_config
 from collapsar.pipeline.contract import Summary, load_family
 from collapsar.pipeline.executor import SerialExecutor
+from collapsar.pipeline.labelling import labels_of
 from collapsar.pipeline.loop import run
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.state import Problem
@@ -27,11 +29,11 @@ from collapsar.storage.shard import Shard
 from collapsar.storage.summary import RECORD as SUMMARY
 from collapsar.storage.summary import read_summary
 from collapsar.workers import tasks
-from collapsar.workers.contract import load_sweeps
+from collapsar.workers.contract import is_labelled, load_sweeps
 from collapsar.workers.delta import Delta
 from collapsar.workers.rows import counted
 from collapsar.workers.streams import Stream
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import planted, planted_labels, write_corpus
 from tests.strategies import documents_of
 
 # What an event says of its time and place, which a run that was resumed says otherwise.
@@ -47,9 +49,11 @@ def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, 
     half, config, stream = load_family(family), make_config(family, options), Stream(7)
     words = manifest.vocabulary.words
     more = {"shards": len(manifest.shards), "stochastic": stochastic, "iterations": iterations}
+    more["labels"] = labels_of(opened, family, config)
     summary = Summary(manifest.documents, words, manifest.tokens, **more)
     globals_ = half.initialise(summary, config, stream)
-    shards = [executor.submit(tasks.load, one, scratch) for one in opened.references]
+    load = tasks.load_labelled if is_labelled(family) else tasks.load
+    shards = [executor.submit(load, one, scratch) for one in opened.references]
     return Problem(family, half, config, shards, [], cuts or (0, words), stream, scratch), executor, globals_
 
 
@@ -110,14 +114,32 @@ class Conformance:
     """The suite.
 
     `family` is the family's name, `matrix` the options that each test is repeated with; `ascends` those of them under
-    which theory says that the objective never falls.
+    which theory says that the objective never falls. Where `labelled`, all corpora have labels, and are else the same;
+    `planted_labels` says which the planted topics' documents have.
     """
 
     family: str
     matrix: tuple[dict, ...]
     ascends: tuple[dict, ...] = ()
+    labelled = False
+    word_prior: dict = MappingProxyType({"beta": 3.0})  # the option that gives each of 30 words a prior of 0.1
     planted_iterations = 80
     losing = (3, 4)  # every so manieth wait for work is in vain: with checkpoints, and without
+
+    @pytest.fixture
+    def small(self, small, request):
+        """A training and a held-out corpus of 60 documents in 5 shards."""
+        return request.getfixturevalue("labelled_small") if self.labelled else small
+
+    def planted_labels(self, theta):
+        """Labels of documents of these proportions, lists of (field, value)."""
+        return planted_labels(theta)
+
+    def corpus(self, path, rows, vocabulary, shard_tokens=None, theta=None):
+        """Write a corpus; all documents are of one topic, unless their proportions are given."""
+        theta = np.ones((len(rows), 1)) if theta is None else theta
+        labels = self.planted_labels(theta) if self.labelled else None
+        return write_corpus(path, rows, vocabulary, shard_tokens, labels=labels)
 
     def sized(self, topics):
         """The option that asks for so many topics, or for a start from them."""
@@ -219,7 +241,7 @@ class Conformance:
         kind, workers = where
         scheduler = clusters(workers) if kind == "processes" else kind
         shards = len(Corpus(small[0]).manifest.shards)
-        expected = reference_bits(self.family, options)
+        expected = reference_bits(self.family, options, small)
         workers = workers if kind == "threads" else None
         run_options = {"family": self.family, "iterations": 4, "seed": 11, **options}
         model = fit(small[0], tmp_path / "run", scheduler=scheduler, workers=workers, heldout=small[1], **run_options)
@@ -338,14 +360,14 @@ class Conformance:
             assert verify(tmp_path / name).broken == []
 
     def test_start__one_word_one_document_one_topic(self, tmp_path, options):
-        corpus = write_corpus(tmp_path / "one", [{0: 1}], 1)
+        corpus = self.corpus(tmp_path / "one", [{0: 1}], 1)
         given = {**options, **self.sized(1)}
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=3, **given)
         (held,) = model.rows(0)["word_topic"]
         np.testing.assert_allclose(held[held > 0.0], [1.0], rtol=1e-5)
 
     def test_more_topics_than_tokens__runs(self, tmp_path, options):
-        corpus = write_corpus(tmp_path / "few", [{0: 1}, {}, {1: 2}], 4)
+        corpus = self.corpus(tmp_path / "few", [{0: 1}, {}, {1: 2}], 4)
         given = {**options, **self.sized(20)}
         fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **given)
         found = evaluate(tmp_path / "run", unseen=corpus, scheduler="serial")
@@ -378,9 +400,9 @@ class Conformance:
         self.check_planted(tmp_path, 300, {**options, "iterations": self.planted_iterations})
 
     def check_planted(self, tmp_path, documents, options):
-        rows = planted_rows(5, documents=documents, words=30, topics=3, tokens=60)
-        corpus = write_corpus(tmp_path / "planted", rows, 30, shard_tokens=6000)
-        given = {**options, **self.sized(3), "beta": 3.0}
+        rows, theta = planted(5, documents=documents, words=30, topics=3, tokens=60)
+        corpus = self.corpus(tmp_path / "planted", rows, 30, shard_tokens=6000, theta=theta)
+        given = {**options, **self.sized(3), **self.word_prior}
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", **given)
         found = self.largest(model.rows(0)["word_topic"]) + 3.0 / 30
         found = found / found.sum(axis=0)
@@ -409,21 +431,21 @@ class Conformance:
 class _References:
     """Serial runs to compare with, each made once."""
 
-    def __init__(self, small, place):
-        self.small, self.place, self.made = small, place, {}
+    def __init__(self, place):
+        self.place, self.made = place, {}
 
-    def __call__(self, family, options):
-        key = repr((family, sorted(options.items())))
+    def __call__(self, family, options, small):
+        key = repr((family, small[0], sorted(options.items())))
         if key not in self.made:
             out = self.place / str(len(self.made))
             given = {"family": family, "iterations": 4, "seed": 11, **options}
-            model = fit(self.small[0], out, scheduler="serial", heldout=self.small[1], **given)
-            held = bits(model, len(Corpus(self.small[0]).manifest.shards))
+            model = fit(small[0], out, scheduler="serial", heldout=small[1], **given)
+            held = bits(model, len(Corpus(small[0]).manifest.shards))
             self.made[key] = {"bits": held, "scores": scores_of(out)}
         return self.made[key]
 
 
 @pytest.fixture(scope="session")
-def reference_bits(small, tmp_path_factory):
+def reference_bits(tmp_path_factory):
     """Bits and scores of a serial run."""
-    return _References(small, tmp_path_factory.mktemp("reference"))
+    return _References(tmp_path_factory.mktemp("reference"))

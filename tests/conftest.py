@@ -2,12 +2,15 @@
 
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 
 from collapsar.storage.folder import Folder, created
+from collapsar.storage.shard import LABELS
 from collapsar.storage.writer import CorpusWriter
 from tests.strategies import documents_of
 
@@ -38,25 +41,44 @@ os.environ.setdefault("DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED", "False")
 INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT", "0")))
 
 
-def write_corpus(path, rows, vocabulary, shard_tokens=None, ids=None):
-    """Write a corpus of a list of {word: count}."""
+def write_corpus(path, rows, vocabulary, shard_tokens=None, ids=None, labels=None):
+    """Write a corpus of a list of {word: count}; of labels, lists of (field, value)."""
     with created(Folder(path)) as folder:
         writer = CorpusWriter(folder, vocabulary, shard_tokens)
-        writer.add(documents_of(rows, ids))
+        documents = documents_of(rows, ids)
+        extras = {} if labels is None else {"labels": pa.array([labels_of(each) for each in labels], LABELS)}
+        writer.add(replace(documents, extras=extras))
         writer.finish([f"w{n}" for n in range(vocabulary)])
     return path
 
 
+def labels_of(each):
+    """A document's labels as a corpus has them, of (field, value)."""
+    return [{"field": name, "value": value} for name, value in each]
+
+
 def planted_rows(seed, documents=60, words=30, topics=3, tokens=40):
     """Documents of sparse topics, some of them empty."""
+    return planted(seed, documents, words, topics, tokens)[0]
+
+
+def planted(seed, documents=60, words=30, topics=3, tokens=40):
+    """The same, and their proportions."""
     generator = np.random.default_rng(seed)
     phi = generator.dirichlet(np.full(words, 0.1), size=topics)
-    rows = []
+    rows, proportions = [], []
     for number in range(documents):
         theta = generator.dirichlet(np.full(topics, 0.2))
         counts = generator.multinomial(0 if number % 17 == 5 else tokens, theta @ phi)
         rows.append({int(word): int(counts[word]) for word in np.flatnonzero(counts)})
-    return rows
+        proportions.append(theta)
+    return rows, np.array(proportions)
+
+
+def planted_labels(theta):
+    """Labels of documents, one for each topic that has a tenth of it; some documents have none."""
+    each = [[("kind", f"topic {place}") for place in np.flatnonzero(row > 0.1)] for row in theta]
+    return [[] if number % 11 == 3 else own for number, own in enumerate(each)]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -74,6 +96,18 @@ def small(tmp_path_factory):
     train = write_corpus(place / "train", planted_rows(1), 30, shard_tokens=500)
     heldout = write_corpus(place / "heldout", planted_rows(2), 30, shard_tokens=900)
     yield str(train), str(heldout)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def labelled_small(tmp_path_factory):
+    """The same two corpora, with labels."""
+    place = tmp_path_factory.mktemp("labelled")
+    made = []
+    for name, seed, size in (("train", 1, 500), ("heldout", 2, 900)):
+        rows, theta = planted(seed)
+        made.append(str(write_corpus(place / name, rows, 30, shard_tokens=size, labels=planted_labels(theta))))
+    yield tuple(made)
     shutil.rmtree(place, ignore_errors=True)
 
 

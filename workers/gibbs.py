@@ -97,15 +97,19 @@ def start(
     ValueError
         The other run has more topics than there are columns.
     """
+    return begun(shard, drawn(shard, topics, columns, stream, warm), columns, prior)
+
+
+def drawn(shard: Shard, topics: int, columns: int, stream: Stream, warm: Arrays | None) -> Topics:
+    """Draw a topic for each token; see `start`."""
     if warm is None:
-        token_topic = stream.generator().integers(0, topics, shard.tokens, dtype=np.uint16)
-    else:
-        theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float64) for name in ("document_topic", "word_topic"))
-        if theta.shape[1] > columns:
-            raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {columns}")
-        token_topic = np.empty(shard.tokens, dtype=np.uint16)
-        gibbs.draw_topics(shard.offsets, shard.position, shard.counts, theta, phi, stream.key(), token_topic)
-    return begun(shard, token_topic, columns, prior)
+        return stream.generator().integers(0, topics, shard.tokens, dtype=np.uint16)
+    theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float64) for name in ("document_topic", "word_topic"))
+    if theta.shape[1] > columns:
+        raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {columns}")
+    token_topic = np.empty(shard.tokens, dtype=np.uint16)
+    gibbs.draw_topics(shard.offsets, shard.position, shard.counts, theta, phi, stream.key(), token_topic)
+    return token_topic
 
 
 def begun(shard: Shard, token_topic: Topics, columns: int, prior: Vector) -> tuple[Arrays, Delta]:

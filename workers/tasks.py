@@ -107,6 +107,13 @@ def load(
     return stored(shard, scratch)
 
 
+def load_labelled(
+    reference: ShardReference, scratch: str | None = None, reserve: float = 0.0
+) -> AnyShard | ShardOnDisk:
+    """Read a shard with its documents' labels and numbers, as `load` does: executors name tasks by their functions."""
+    return load(reference, scratch, reserve, labelled=True)
+
+
 def widened(shard: AnyShard, words: int) -> AnyShard:
     """Let a shard that has nearly all words of the vocabulary have all: its rows are then those of the blocks."""
     if isinstance(shard, VectorShard) or shard.words.size == words or shard.words.size < NEARLY_ALL * words:

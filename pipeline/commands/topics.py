@@ -11,9 +11,12 @@ column between: how stable each is, 1 where all members have the very same topic
     collapsar topics RUN --picture tree.svg --picture tree.png --graphml tree.graphml
     collapsar topics RUN --json
 
---json prints a list in the same order, an object a topic: id, share, stability where there
-are several members, and words, objects of word and probability (or loading); a tree's nodes
-have parent (the id of the node above, null for the root), level (0 for the root) and below.
+Where topics are those of labels, the label stands before the words.
+
+--json prints a list in the same order, an object a topic: id, title where it is that of a
+label, share, stability where there are several members, and words, objects of word and
+probability (or loading); a tree's nodes have parent (the id of the node above, null for
+the root), level (0 for the root) and below.
 """
 
 from __future__ import annotations
@@ -81,6 +84,7 @@ def _record(topic: Topic, several: bool) -> dict[str, Any]:
     tree = {} if topic.level is None else {"parent": topic.parent, "level": topic.level, "below": topic.below}
     return {
         "id": topic.id,
+        **({} if topic.title is None else {"title": topic.title}),
         **tree,
         "share": topic.share,
         **({"stability": topic.stability} if several else {}),
@@ -97,5 +101,6 @@ def _print(found: Sequence[Topic]) -> None:
         print(f"{'id':>5} {'share':>8} {'below':>8}{' stable' if several else ''}  words")
     for topic in found:
         stable = (f" {topic.stability:6.3f}" if topic.stability is not None else f" {'':6}") if several else ""
+        title = "" if topic.title is None else f"{plain(topic.title)}: "
         below, indent = ("", "") if topic.level is None else (f" {topic.below:8.3%}", "  " * topic.level)
-        print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{plain(' '.join(topic.names))}")
+        print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{title}{plain(' '.join(topic.names))}")

@@ -24,7 +24,7 @@ from collapsar.pipeline.state import Problem
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError
 from collapsar.workers import tasks
-from collapsar.workers.contract import Sweeps, load_sweeps
+from collapsar.workers.contract import Sweeps, is_labelled, load_sweeps
 from collapsar.workers.delta import Delta, change, fresh
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.streams import Stream
@@ -136,7 +136,8 @@ def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, toy, cuts)
 
 
 def test_families__are_discovered_and_an_unknown_one_is_suggested():
-    assert family_names() == ["gibbs-hdp", "gibbs-lda", "gibbs-ncrp", "hca", "hdp", "lda", "ncrp", "vb-lda"]
+    named = "author-topic gibbs-hdp gibbs-lda gibbs-ncrp hca hdp labeled-lda lda ncrp partially-labeled-lda vb-lda"
+    assert family_names() == named.split()
     with pytest.raises(OptionError, match="did you mean 'lda'"):
         load_family("ldaa")
 
@@ -185,6 +186,9 @@ MATRIX = {
     "hca": [{"max_nodes": 6}, {"depth": 3, "form": "factorised"}],
     "ncrp": [{}, {"depth": 2, "learn": ["alpha"]}],
     "vb-lda": [{"topics": 3}, {"topics": 3, "learn": ["beta"]}],
+    "author-topic": [{"topics": 3}],
+    "labeled-lda": [{}],
+    "partially-labeled-lda": [{"background": 0}],
 }
 EACH = [pytest.param(name, options, id=f"{name}-{options}") for name in family_names() for options in MATRIX[name]]
 
@@ -194,9 +198,9 @@ NOTHING = {"vb-lda": {"pair", "swept"}, "hca": {"pair", "portion"}, "ncrp": {"pa
 
 
 @pytest.mark.parametrize(("name", "options"), EACH)
-def test_kernels__are_those_that_a_fit_calls(small, tmp_path, monkeypatch, name, options):
+def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, monkeypatch, name, options):
     """What is not named would be compiled in the first sweep, by one worker while all others wait."""
-    corpus = small[0]
+    corpus = labelled_small[0] if is_labelled(name) else small[0]
     if load_family(name).CORPUS == "vectors":
         corpus = write_vectors(tmp_path / "c", np.random.default_rng(0).normal(size=(20, 3)), 30)
     problem, executor, globals_ = problem_of(corpus, name, options)

@@ -9,6 +9,7 @@ from collapsar.pipeline import fit, glancing, topics
 from collapsar.pipeline.contract import family_names, load_family
 from collapsar.pipeline.loop import sweep_times
 from collapsar.storage.run import Run
+from collapsar.workers.contract import is_labelled
 from collapsar.workers.delta import Delta
 from tests.pipeline.test_hca import corpus_of, drawn
 
@@ -22,9 +23,10 @@ def often(monkeypatch):
 
 
 @pytest.mark.parametrize("family", family_names())
-def test_events__tell_the_topics_that_the_model_has(small, tmp_path, often, family):
+def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_path, often, family):
     vectors = load_family(family).CORPUS == "vectors"
-    corpus = corpus_of(tmp_path, drawn(3)) if vectors else small[0]
+    documents = labelled_small if is_labelled(family) else small
+    corpus = corpus_of(tmp_path, drawn(3)) if vectors else documents[0]
     options = {"topics": 4} if "topics" in load_family(family).Config.model_fields else {}
     fit(corpus, tmp_path / "run", family=family, iterations=3, scheduler="serial", **options)
     told = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]

@@ -1,0 +1,75 @@
+"""Topics by labels, a token at a time, with all counts made anew for each."""
+
+import numpy as np
+
+from tests.naive.gibbs import pick, tokens_of
+from tests.naive.random import uniform
+
+
+def allowed_of(lists, label, each, background, topics):
+    """The topics that each document may have."""
+    found = []
+    for first, last in zip(lists, lists[1:], strict=False):
+        own = [int(one) * each + place for one in label[first:last] for place in range(each)]
+        rest = list(range(topics - background, topics))
+        found.append(np.array(own + rest if first < last or background else range(topics), dtype=int))
+    return found
+
+
+def sweep(offsets, position, counts, key, allowed, prior, word_prior, total_prior, elsewhere, z):
+    """One pass; `elsewhere` are the counts of other shards."""
+    documents, words = tokens_of(offsets, position, counts)
+    z = z.astype(int)
+    for token in range(z.size):
+        own, others = allowed[documents[token]], np.arange(z.size) != token
+        here = (z[others & (documents == documents[token])][:, np.newaxis] == own).sum(axis=0)
+        word = (z[others & (words == words[token])][:, np.newaxis] == own).sum(axis=0) + elsewhere[words[token], own]
+        every = (z[others][:, np.newaxis] == own).sum(axis=0) + elsewhere[:, own].sum(axis=0)
+        z[token] = own[pick((here + prior) * (word + word_prior) / (every + total_prior), uniform(key, token))]
+    return z
+
+
+def settle(offsets, position, counts, phi, allowed, prior, sweeps):
+    """E[n_dk] of each document over the topics that it may have."""
+    found = []
+    for document, own in enumerate(allowed):
+        pairs = range(offsets[document], offsets[document + 1])
+        q, here = {pair: np.zeros(own.size) for pair in pairs}, np.zeros(own.size)
+        for number in range(sweeps):
+            before = here.copy()
+            for pair in pairs:
+                others = np.zeros(own.size) if number == 0 else np.maximum(here - q[pair], 0.0)
+                new = (prior + others) * phi[position[pair], own]
+                new /= new.sum()
+                here = here + counts[pair] * (new - q[pair])
+                q[pair] = new
+            if np.abs(here - before).max() < 1e-4:
+                break
+        found.append(here)
+    return found
+
+
+def probability(offsets, position, phi, allowed, prior, document_topic):
+    """sum_k theta_dk phi_kw of each pair."""
+    found = []
+    for document, own in enumerate(allowed):
+        theta = (document_topic[document, own] + prior) / (own.size * prior + document_topic[document].sum())
+        found += [theta @ phi[position[pair], own] for pair in range(offsets[document], offsets[document + 1])]
+    return np.array(found)
+
+
+def sweep_authors(offsets, position, counts, key, authors, prior, word_prior, total_prior, elsewhere, told, z, a):
+    """One pass; `authors` are each document's, `elsewhere` and `told` the counts of other shards by word and author."""
+    documents, words = tokens_of(offsets, position, counts)
+    z, a, topics = z.astype(int), a.astype(int), elsewhere.shape[1]
+    for token in range(z.size):
+        others, own = np.arange(z.size) != token, authors[documents[token]]
+        by = np.array([authors[document][place] for document, place in zip(documents, a, strict=True)])
+        counted = [told[one] + np.bincount(z[others & (by == one)], minlength=topics) for one in own]
+        word = np.bincount(z[others & (words == words[token])], minlength=topics) + elsewhere[words[token]]
+        every = np.bincount(z[others], minlength=topics) + elsewhere.sum(axis=0)
+        phi = (word + word_prior) / (every + total_prior)
+        mass = np.array([(one + prior) / (one.sum() + topics * prior) * phi for one in counted])
+        a[token] = pick(mass.sum(axis=1), uniform(key, 2 * token))
+        z[token] = pick(mass[a[token]], uniform(key, 2 * token + 1))
+    return z, a

@@ -1,0 +1,18 @@
+from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+
+
+class TestPartiallyLabeledLDA(Conformance):
+    family = "partially-labeled-lda"
+    matrix = ({"eta": 0.3}, {"topics_per_label": 3, "background": 0})
+    labelled, word_prior = True, {"eta": 0.1}
+
+    def sized(self, topics):
+        return {"topics_per_label": max(topics - 1, 1), "background": 1 if topics > 1 else 0}
+
+    def topic_tokens(self, globals):
+        return globals["topic"]
+
+    def check_planted(self, tmp_path, documents, options):
+        """Of two topics that the documents of the only label have, and one of the background."""
+        self.planted_labels = lambda theta: [[("kind", "all")] * (number % 9 > 0) for number in range(len(theta))]
+        super().check_planted(tmp_path, documents, options)

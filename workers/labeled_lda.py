@@ -1,0 +1,41 @@
+"""Labeled LDA by collapsed Gibbs sampling, beside a shard (Ramage, Hall, Nallapati and Manning 2009).
+
+Each label is a topic; a document has those of its labels, or all where it has none.
+"""
+
+from __future__ import annotations
+
+from collapsar.workers.gibbs_labels import (
+    advance,
+    blank,
+    finish,
+    fold,
+    infer,
+    kernels,
+    lengths,
+    predict,
+    probabilities,
+    settle,
+    start,
+    sweep,
+    take,
+)
+
+LABELLED = True
+
+__all__ = [
+    "LABELLED",
+    "advance",
+    "blank",
+    "finish",
+    "fold",
+    "infer",
+    "kernels",
+    "lengths",
+    "predict",
+    "probabilities",
+    "settle",
+    "start",
+    "sweep",
+    "take",
+]

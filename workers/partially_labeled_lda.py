@@ -1,0 +1,41 @@
+"""Partially labeled LDA by collapsed Gibbs sampling, beside a shard (Ramage, Manning and Dumais 2011).
+
+Each label has some topics of its own, and so has a background that all documents share.
+"""
+
+from __future__ import annotations
+
+from collapsar.workers.gibbs_labels import (
+    advance,
+    blank,
+    finish,
+    fold,
+    infer,
+    kernels,
+    lengths,
+    predict,
+    probabilities,
+    settle,
+    start,
+    sweep,
+    take,
+)
+
+LABELLED = True
+
+__all__ = [
+    "LABELLED",
+    "advance",
+    "blank",
+    "finish",
+    "fold",
+    "infer",
+    "kernels",
+    "lengths",
+    "predict",
+    "probabilities",
+    "settle",
+    "start",
+    "sweep",
+    "take",
+]
