@@ -166,10 +166,12 @@ def settle_labels(
 
     Parameters
     ----------
-    offsets, position, counts, lists, label, each, background, prior, word_prior
+    offsets, position, counts
         As for `sweep_labels`.
     row : float32, shape (rows, topics)
         n_kw.
+    lists, label, each, background, prior, word_prior
+        As for `sweep_labels`.
     inverse : float64, shape (topics,)
         1 / (B + n_k).
     sweeps : int
