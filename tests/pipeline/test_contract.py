@@ -136,7 +136,7 @@ def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, toy, cuts)
 
 
 def test_families__are_discovered_and_an_unknown_one_is_suggested():
-    named = "author-topic gibbs-hdp gibbs-lda gibbs-ncrp hca hdp labeled-lda lda ncrp partially-labeled-lda vb-lda"
+    named = "author-topic gibbs-hdp gibbs-lda gibbs-ncrp hca hdp hdsp labeled-lda lda ncrp partially-labeled-lda vb-lda"
     assert family_names() == named.split()
     with pytest.raises(OptionError, match="did you mean 'lda'"):
         load_family("ldaa")
@@ -187,6 +187,7 @@ MATRIX = {
     "ncrp": [{}, {"depth": 2, "learn": ["alpha"]}],
     "vb-lda": [{"topics": 3}, {"topics": 3, "learn": ["beta"]}],
     "author-topic": [{"topics": 3}],
+    "hdsp": [{"topics": 3}],
     "labeled-lda": [{}],
     "partially-labeled-lda": [{"background": 0}],
 }
@@ -194,7 +195,12 @@ EACH = [pytest.param(name, options, id=f"{name}-{options}") for name in family_n
 
 
 # What families take no memory for.
-NOTHING = {"vb-lda": {"pair", "swept"}, "hca": {"pair", "portion"}, "ncrp": {"pair", "portion"}}
+NOTHING = {
+    "hdsp": {"pair", "swept"},
+    "vb-lda": {"pair", "swept"},
+    "hca": {"pair", "portion"},
+    "ncrp": {"pair", "portion"},
+}
 
 
 @pytest.mark.parametrize(("name", "options"), EACH)
