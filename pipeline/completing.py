@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.pipeline.alignment import HeldoutReference, align
-from collapsar.pipeline.evaluation import load_blocks
+from collapsar.pipeline.chances import load_blocks
 from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.keeping import documents_of
 from collapsar.pipeline.loop import mean_score

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsar.pipeline.alignment import HeldoutReference, align, require_tokens
+from collapsar.pipeline.candidates import candidates_of
+from collapsar.pipeline.chances import Chances, MemberScore, Submit, chances_of, load_blocks, score_members
+from collapsar.pipeline.classifying import Classification, classify
 from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.executor import TLS, Executor, open_executor
+from collapsar.pipeline.givenlabels import GivenLabels, has_labels, require_expectations, score_given
 from collapsar.pipeline.indocument import AVERAGED as ALSO_AVERAGED
 from collapsar.pipeline.indocument import IN_DOCUMENT, score_in_document
-from collapsar.pipeline.loop import mean_score
 from collapsar.pipeline.members import leaves
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
@@ -25,8 +27,7 @@ from collapsar.storage.manifest import VECTORS
 from collapsar.storage.shard import Shard
 from collapsar.storage.split import split_documents
 from collapsar.workers import tasks
-from collapsar.workers.contract import is_labelled, load_sweeps
-from collapsar.workers.delta import Delta
+from collapsar.workers.contract import is_labelled, load_sweeps, settles_at_a_point
 from collapsar.workers.streams import Stream
 
 HELDOUT = (
@@ -46,14 +47,6 @@ AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, 
 
 
 @dataclass(frozen=True)
-class MemberScore:
-    """A member's score by itself: its name, such as ``003`` or ``003/001``, and the score in nats."""
-
-    member: str
-    score: float
-
-
-@dataclass(frozen=True)
 class Evaluation:
     """A model's score on a corpus, or that of an ensemble's mean prediction.
 
@@ -69,6 +62,10 @@ class Evaluation:
         How the score is defined.
     members : tuple of MemberScore
         Of an ensemble, what each member scores by itself; else empty.
+    given_labels : GivenLabels or None
+        Of unseen documents with labels, and of any where it is asked for: the score given their labels alone.
+    fields : tuple of Classification
+        How well fields of unseen documents are predicted, those that were asked for.
     """
 
     score: float
@@ -77,6 +74,8 @@ class Evaluation:
     documents: int
     definition: str
     members: tuple[MemberScore, ...] = ()
+    given_labels: GivenLabels | None = None
+    fields: tuple[Classification, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,6 +114,8 @@ def evaluate(
     heldout: str | os.PathLike[str] | None = None,
     unseen: str | os.PathLike[str] | None = None,
     in_document: str | os.PathLike[str] | None = None,
+    given_labels: bool = False,
+    fields: Sequence[str] = (),
     seed: int = 0,
     scheduler: str = "threads",
     workers: int | None = None,
@@ -135,6 +136,11 @@ def evaluate(
     in_document : str or path-like, optional
         A corpus of other documents with the same vocabulary, each fitted and scored on all its tokens, as papers on
         trees of topics do; no test of what a model knows of words that it has not seen.
+    given_labels : bool, optional
+        Of unseen documents, also the score given their labels alone: where the corpus and the model have labels, it is
+        there anyway; of other models it is that of the prior's proportions.
+    fields : sequence of str, optional
+        Of unseen documents, fields of labels or numbers to predict, each as `predict` does.
     seed : int, optional
         Chooses the halves of unseen documents.
     scheduler : str, optional
@@ -152,7 +158,8 @@ def evaluate(
     Raises
     ------
     OptionError
-        Not exactly one of `heldout`, `unseen` and `in_document` is given, or another than `unseen` holds vectors.
+        Not exactly one of `heldout`, `unseen` and `in_document` is given, or another than `unseen` holds vectors; or
+        the family has no score given labels, or was fitted without a field.
     MismatchError
         The corpus has another vocabulary, holds what the family does not take, or has not the training documents.
     AbsentError
@@ -167,12 +174,18 @@ def evaluate(
     corpus = Corpus(named_corpora[0])
     if unseen is None:
         require_tokens(corpus)
+    asked = "--given-labels" if given_labels else "--field" if fields else None
+    if asked is not None and (unseen is None or corpus.holds == VECTORS):
+        raise OptionError(f"{asked}: expected documents that the model has not seen (--unseen)")
     named = [(name, Model(url)) for name, url in leaves(run)]
     if corpus.holds == VECTORS:
         return _reconstructed(named, corpus, seed, (scheduler, workers, tls))
     if in_document is not None:
         return _in_document(named, corpus, seed, (scheduler, workers, tls))
-    return _evaluated(named, corpus, heldout is not None, seed, (scheduler, workers, tls))
+    where = scheduler, workers, tls
+    if unseen is None:
+        return _evaluated(named, corpus, True, seed, where)
+    return _evaluated(named, corpus, False, seed, where, (given_labels, tuple(fields)))
 
 
 def evaluate_together(
@@ -210,21 +223,40 @@ def _evaluated(
     known: bool,
     seed: int,
     where: tuple[str, int | None, TLS | None],
+    besides: tuple[bool, tuple[str, ...]] = (False, ()),
 ) -> Evaluation:
-    """Score models on a corpus of known documents, or of unseen ones."""
+    """Score models on a corpus of known documents, or of unseen ones and what their labels say."""
     scheduler, workers, tls = where
     _require_same(named, corpus)
     first = named[0][1]
+    given = besides[0] or (not known and has_labels(first, corpus) and not settles_at_a_point(first.record.family))
+    if given:
+        require_expectations(first)
+    candidates = [candidates_of(first, corpus, field) for field in dict.fromkeys(besides[1])]
     held = align(first.record.shards, corpus, first.folder.url) if known else None
     executor = open_executor(scheduler, workers, tls=tls)
     try:
-        score, tokens, members = _score_members(named, corpus, held, executor, seed)
+        score, tokens, members = score_members(named, _submit(corpus, held, executor, seed), executor)
+        if score is None:
+            raise InputError(corpus.url, "no token is left to score")
+        found = score_given(named, corpus, executor, seed) if given else None
+        classified = tuple(classify(named, corpus, one, executor, seed) for one in candidates)
     finally:
         executor.close()
-    if score is None:
-        raise InputError(corpus.url, "no token is left to score")
     definition = (UNSEEN if held is None else HELDOUT) + (AVERAGED if len(named) > 1 else "")
-    return Evaluation(score, math.exp(-score), tokens, corpus.manifest.documents, definition, members)
+    documents = corpus.manifest.documents
+    return Evaluation(score, math.exp(-score), tokens, documents, definition, members, found, classified)
+
+
+def _submit(corpus: Corpus, held: Sequence[HeldoutReference] | None, executor: Executor, seed: int) -> Submit:
+    """Return what asks a model for the probabilities of held-out pairs, or of halves of unseen documents."""
+
+    def submit(model: Model, blocks: list[Any]) -> list[Any]:
+        if held is None:
+            return _submit_unseen(model, corpus, blocks, executor, seed)
+        return [executor.submit(_chances_heldout, model.folder.address, one, blocks) for one in held]
+
+    return submit
 
 
 def _in_document(
@@ -292,91 +324,10 @@ def _error_unseen(url: str, reference: ShardReference, blocks: list[tasks.Block]
     return float(error.sum())
 
 
-def _score_members(
-    named: Sequence[tuple[str, Model]],
-    corpus: Corpus,
-    held: Sequence[HeldoutReference] | None,
-    executor: Executor,
-    seed: int,
-) -> tuple[float | None, int, tuple[MemberScore, ...]]:
-    """Score models on a corpus, one after another, and the mean of their probabilities."""
-    single, sums, members = len(named) == 1, [], []
-    for name, model in named:
-        blocks = load_blocks(model, executor)
-        if held is None:
-            chances = _submit_unseen(model, corpus, blocks, executor, seed)
-        else:
-            chances = [executor.submit(_chances_heldout, model.folder.address, one, blocks) for one in held]
-        if single:
-            sums = chances
-            break
-        # The members' rows come and go one after another; the sums are taken in the members' order.
-        sums = [executor.submit(_add, *pair) for pair in zip(sums, chances, strict=True)] if sums else chances
-        score = mean_score(executor.collect([executor.submit(_score, one, 1) for one in chances]))
-        members.append(MemberScore(name, math.nan if score is None else score))
-    scores: Sequence[tasks.Score] = executor.collect([executor.submit(_score, one, len(named)) for one in sums])
-    return mean_score(scores), sum(part.tokens for part in scores), tuple(members)
-
-
-@dataclass(frozen=True, slots=True)
-class _Chances:
-    """Probabilities of a shard's held-out pairs, of one model or summed over several, and the pairs' counts."""
-
-    probability: npt.NDArray[np.float64]
-    counts: npt.NDArray[np.int32]
-
-    def __sizeof__(self) -> int:
-        return self.probability.nbytes + self.counts.nbytes
-
-
-def _add(left: _Chances, right: _Chances) -> _Chances:
-    return _Chances(left.probability + right.probability, left.counts)
-
-
-def _score(sums: _Chances, members: int) -> tasks.Score:
-    if not sums.counts.size:
-        return tasks.Score(0.0, 0)
-    probability = sums.probability if members == 1 else sums.probability / members
-    return tasks.Score(float((sums.counts * np.log(probability)).sum()), int(sums.counts.sum()))
-
-
-def _chances(family: str, heldout: Shard, local: Any, blocks: list[tasks.Block], globals: Any) -> _Chances:
-    """Give the probabilities of held-out pairs, given the local state of their documents."""
-    if not heldout.pairs:
-        return _Chances(np.zeros(0), heldout.counts)
-    table = load_sweeps(family).predict(heldout, local, tasks.gather(blocks, heldout.words, whole=True), globals)
-    return _Chances(np.asarray(table["probability"], dtype=np.float64), heldout.counts)
-
-
-def load_blocks(model: Model, executor: Executor) -> list[Any]:
-    """Bring the blocks of the vocabulary to the workers.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    executor : Executor
-        Who shall read them.
-
-    Returns
-    -------
-    list of futures
-        One a block, of `collapsar.workers.tasks.Block`.
-    """
-    return [
-        executor.submit(_load_block, model.folder.address, number, low, high)
-        for number, (low, high) in enumerate(model.blocks)
-    ]
-
-
-def _load_block(url: str, number: int, low: int, high: int) -> tasks.Block:
-    return tasks.Block(low, high, Model(url).rows(number), Delta())
-
-
-def _chances_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> _Chances:
+def _chances_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> Chances:
     model = Model(url)
     local = model.documents(reference.number)
-    return _chances(model.record.family, reference.load(), local, blocks, model.globals)
+    return chances_of(model.record.family, reference.load(), local, blocks, model.globals)
 
 
 def _submit_unseen(model: Model, corpus: Corpus, blocks: list[Any], executor: Executor, seed: int) -> list[Any]:
@@ -387,11 +338,11 @@ def _submit_unseen(model: Model, corpus: Corpus, blocks: list[Any], executor: Ex
     return submitted
 
 
-def _chances_unseen(url: str, reference: ShardReference, first: int, blocks: list[tasks.Block], seed: int) -> _Chances:
+def _chances_unseen(url: str, reference: ShardReference, first: int, blocks: list[tasks.Block], seed: int) -> Chances:
     """Fit proportions on one half of each document's tokens and predict the other; empty documents have no pairs."""
     model = Model(url)
     known, scored = split_documents(reference.documents(), first, 0.5, seed)
     family, stream = model.record.family, Stream(seed, "unseen")
     shard = Shard.of(reference.number, known, labelled=is_labelled(family))
     local = tasks.settle(family, shard, blocks, model.globals, stream)
-    return _chances(family, Shard.of(reference.number, scored), local, blocks, model.globals)
+    return chances_of(family, Shard.of(reference.number, scored), local, blocks, model.globals)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collapsar.pipeline.contract import require_corpus
-from collapsar.pipeline.evaluation import load_blocks
+from collapsar.pipeline.chances import load_blocks
 from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.members import member_of
 from collapsar.pipeline.opening import Model
@@ -99,48 +99,69 @@ def infer(
     written = 0
     try:
         blocks = [] if seen else load_blocks(model, executor)
-        with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
-            part = Path(place) / "part.parquet"
-            with _no_space(place), _Writer(part) as writer:
-                references = documents.references
-                window = 2 * executor.workers  # shards on their way: bounded, however many there are
-                for first in range(0, len(references), window):
-                    submitted = [
-                        executor.submit(_proportions, model.folder.address, one, blocks, threshold, seed, seen)
-                        for one in references[first : first + window]
-                    ]
-                    for table in executor.collect(submitted):
-                        writer.write(table)
-                        written += table.num_rows
-                        progress(written)
-            target.put(part)
+        with written_to(target) as writer:
+            references = documents.references
+            window = 2 * executor.workers  # shards on their way: bounded, however many there are
+            for first in range(0, len(references), window):
+                submitted = [
+                    executor.submit(_proportions, model.folder.address, one, blocks, threshold, seed, seen)
+                    for one in references[first : first + window]
+                ]
+                for table in executor.collect(submitted):
+                    writer.write(table)
+                    written += table.num_rows
+                    progress(written)
     finally:
         executor.close()
     return written
 
 
-class _Writer:
-    """Write tables to a Parquet file, whose columns are the first one's."""
+class Writer:
+    """Write tables to a Parquet file, whose columns are the first one's, or those of a schema where none comes."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path, self._schema = path, schema
         self._file: Any = None
 
-    def __enter__(self) -> _Writer:
+    def __enter__(self) -> Writer:
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._file is None:
-            self._open(SCHEMA)
+            self._open(self._schema)
         self._file.close()
 
     def _open(self, schema: pa.Schema) -> None:
         self._file = pq.ParquetWriter(self._path, schema, compression="zstd")
 
     def write(self, table: pa.Table) -> None:
+        """Write the next rows."""
         if self._file is None:
             self._open(table.schema)
         self._file.write_table(table)
+
+
+@contextmanager
+def written_to(target: File, schema: pa.Schema = SCHEMA) -> Iterator[Writer]:
+    """Write a Parquet file aside, and put it in its place once it is whole.
+
+    Parameters
+    ----------
+    target : File
+        Where it shall lie.
+    schema : pyarrow.Schema, optional
+        Its columns, if no table comes.
+
+    Yields
+    ------
+    Writer
+        Takes the tables.
+    """
+    with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
+        part = Path(place) / "part.parquet"
+        with _no_space(place), Writer(part, schema) as writer:
+            yield writer
+        target.put(part)
 
 
 @contextmanager

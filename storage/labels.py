@@ -119,6 +119,14 @@ class Labels:
         position = np.insert(others.position, others.offsets[1:], ends)
         return Labels(names, others.offsets + np.arange(documents + 1), position, others.numbers)
 
+    def take(self, chosen: npt.NDArray[np.int64]) -> Labels:
+        """Return those of some documents, by their places; one may be asked for again and again."""
+        lengths = np.diff(self.offsets)[chosen]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+        position = self.position[np.repeat(self.offsets[:-1][chosen], lengths) + inside]
+        return Labels(self.names, offsets, position, {name: values[chosen] for name, values in self.numbers.items()})
+
     def without(self, name: str) -> Labels:
         """Take a field away from all documents."""
         numbers = {key: values for key, values in self.numbers.items() if key != name}

@@ -30,6 +30,9 @@ class Sweeps(Protocol):
     globals have the training corpus's table of them as ``label_table``, `LabelTable.packed`, by which it numbers those
     of any shard (`collapsar.storage.labeltable.numbered`). `settle` heeds them too: documents without words are then
     settled to what their labels alone say.
+
+    Documents without words and labels are settled to what the prior lets one expect of them. A family that puts them at
+    one point of the prior instead, such as a path that it chooses, says so in its module: ``POINT = True``.
     """
 
     def kernels(self, globals: Arrays) -> Sequence[Kernel[..., Any]]:
@@ -178,6 +181,11 @@ def family_module(name: str) -> str:
 def is_labelled(family: str) -> bool:
     """Tell whether a family takes what is known of documents besides their words."""
     return bool(getattr(load_sweeps(family), "LABELLED", False))
+
+
+def settles_at_a_point(family: str) -> bool:
+    """Tell whether a family settles documents without words at one point of its prior, not at what it lets expect."""
+    return bool(getattr(load_sweeps(family), "POINT", False))
 
 
 def load_sweeps(family: str) -> Sweeps:

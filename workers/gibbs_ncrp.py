@@ -36,6 +36,8 @@ from collapsar.workers.streams import Stream
 
 Floats = npt.NDArray[np.float64]
 
+POINT = True  # an unseen document has one path, also where it has no words
+
 
 def priors(globals: Arrays) -> Priors:
     """Take the parameters from the globals."""

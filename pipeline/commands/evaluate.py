@@ -3,6 +3,10 @@
 --heldout: document completion, on held-out tokens of the training documents.
 --unseen: new documents, half of whose tokens are fitted and half scored; of a
 family of vectors, new vectors, and how much their reconstruction leaves of them.
+With labels, --unseen gives two scores: by halves, and given the labels alone, no word
+looked at, as (40) of Kim and Oh (2017); labels that training did not have count as missing.
+--given-labels asks for the second of any family: without labels it is the prior's, which
+can be compared. --field NAME: how well that label or number is predicted from the words.
 --in-document: new documents, each fitted and scored on the same tokens, as papers
 on trees of topics do; scores of this kind compare with each other alone.
 --coherence: whether the topics' words meet in documents, by themselves or beside a score.
@@ -18,12 +22,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from collapsar.pipeline.commands.options import add_json, add_scheduler, print_json, tls_of
+from collapsar.pipeline.progress import plain
 
 if TYPE_CHECKING:
+    from collapsar.pipeline.classifying import Classification
     from collapsar.pipeline.cohering import Coherence
     from collapsar.pipeline.evaluation import Evaluation, Reconstruction
 
 HELP = "score a model on held-out tokens, unseen documents or vectors, or its topics' coherence"
+CLASSES = 20  # of a field, that are printed
+EMPTY = ("members", "given_labels", "fields")
 SOURCES = "--heldout --unseen --in-document --coherence"
 
 
@@ -39,6 +47,19 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         "--in-document",
         metavar="CORPUS",
         help="other documents, with the same vocabulary, whose tokens are fitted and scored alike",
+    )
+    parser.add_argument(
+        "--given-labels",
+        action="store_true",
+        help="of --unseen, also the score given labels alone where there are none: that of the prior",
+    )
+    parser.add_argument(
+        "--field",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of --unseen, how well this field of labels, or number, is predicted: accuracy, F1, confusion matrix "
+        "(--json has all of it); may be given again",
     )
     parser.add_argument(
         "--coherence",
@@ -59,6 +80,9 @@ def run(arguments: argparse.Namespace) -> None:
     scored = any(one is not None for one in named.values())
     if not scored and arguments.coherence is None:
         arguments.refuse(f"one of the arguments {SOURCES} is required")
+    besides = {"given_labels": arguments.given_labels, "fields": arguments.field}
+    if not scored and any(besides.values()):
+        arguments.refuse("--given-labels and --field take documents that the model has not seen (--unseen)")
     where: dict[str, Any] = {
         "scheduler": arguments.scheduler,
         "workers": arguments.workers,
@@ -69,10 +93,8 @@ def run(arguments: argparse.Namespace) -> None:
     if scored:
         from collapsar.pipeline.evaluation import evaluate
 
-        score = evaluate(arguments.model, **named, seed=arguments.seed, **where)
-        found.update(asdict(score))
-        if not score.members:
-            del found["members"]
+        score = evaluate(arguments.model, **named, **besides, seed=arguments.seed, **where)
+        found.update(_told(asdict(score)))
         lines += _lines(score)
     if arguments.coherence is not None:
         from collapsar.pipeline.cohering import coherence
@@ -101,7 +123,41 @@ def _lines(score: Evaluation | Reconstruction) -> list[str]:
         lines = [f"score      {score.score:.4f} nats a token", f"perplexity {score.perplexity:.2f}"]
         lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents"]
         lines += [f"member     {one.member}: {one.score:.4f}" for one in score.members]
-    return [*lines, f"defined as {score.definition}"]
+    lines.append(f"defined as {score.definition}")
+    if isinstance(score, Reconstruction):
+        return lines
+    given = score.given_labels
+    if given is not None:
+        lines += [f"score      {given.score:.4f} nats a token, given labels", f"perplexity {given.perplexity:.2f}"]
+        lines += [f"tokens     {given.tokens:,} in {given.documents:,} documents, {given.labelled:,} with known labels"]
+        lines += [f"unknown    {given.unknown:,} labels that training did not have"] if given.unknown else []
+        lines += [f"member     {one.member}: {one.score:.4f}" for one in given.members]
+        lines.append(f"defined as {given.definition}")
+    return [*lines, *(line for one in score.fields for line in _classified(one))]
+
+
+def _classified(found: Classification) -> list[str]:
+    """Return what is printed of a field's classification: the values of most documents, and how all are found."""
+    single = f", {found.single:,} with one value" if found.single < found.documents else ""
+    lines = [f"{plain(found.field)}: predicted in {found.documents:,} documents{single}"]
+    lines.append(f"accuracy   {found.accuracy:.4f}")
+    if found.macro_f1 is not None:
+        lines += [f"macro F1   {found.macro_f1:.4f}", f"micro F1   {found.micro_f1:.4f}"]
+        lines.append(f"{'precision':>10} {'recall':>7} {'F1':>7} {'documents':>9}  {plain(found.field)}")
+    for one in sorted(found.classes, key=lambda one: -one.support)[:CLASSES]:
+        value = plain(one.value) if isinstance(one.value, str) else f"{one.value:g}"
+        lines.append(f"{one.precision:10.4f} {one.recall:7.4f} {one.f1:7.4f} {one.support:9,}  {value}")
+    left = len(found.classes) - CLASSES
+    lines += [f"and {left:,} more, which --json has"] if left > 0 else []
+    return [*lines, f"defined as {found.definition}"]
+
+
+def _told(found: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what there is none of."""
+    given = found.get("given_labels")
+    if given:
+        found["given_labels"] = _told(given)
+    return {name: value for name, value in found.items() if name not in EMPTY or value}
 
 
 def _record(found: Coherence) -> dict[str, Any]:

@@ -31,6 +31,7 @@ COMMANDS = (
     "plot",
     "evaluate",
     "infer",
+    "predict",
     "export",
     "simulate",
     "info",

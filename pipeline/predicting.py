@@ -1,0 +1,207 @@
+"""Labels and numbers of documents, predicted from their words, streamed out to Parquet."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from collapsar.pipeline.candidates import Candidates, Judged, candidates_of, judge
+from collapsar.pipeline.classifying import Tally
+from collapsar.pipeline.confusionplot import draw_confusion, kind_of
+from collapsar.pipeline.contract import require_corpus
+from collapsar.pipeline.executor import TLS, open_executor
+from collapsar.pipeline.inference import written_to
+from collapsar.pipeline.members import leaves
+from collapsar.pipeline.opening import Model
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import InputError, OccupiedError
+from collapsar.storage.folder import File
+from collapsar.storage.progress import Counting, silent
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What was predicted.
+
+    Attributes
+    ----------
+    field : str
+        The field.
+    documents : int
+        All documents that were written.
+    known : int
+        Those that have a value of the field, and a known word.
+    right : int
+        Those of them whose prediction is among their values.
+    """
+
+    field: str
+    documents: int
+    known: int
+    right: int
+
+
+def predict(
+    run: str | os.PathLike[str],
+    corpus: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    field: str,
+    values: Sequence[str | float] | None = None,
+    confusion: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    scheduler: str = "threads",
+    workers: int | None = None,
+    tls: TLS | None = None,
+    progress: Counting = silent,
+) -> Prediction:
+    """Predict a label or a number of documents: the one under which each document's perplexity is lowest.
+
+    A document's other labels and numbers stay as they are; what it has of the field is not looked at. Of restarts and
+    of kept samples the mean of the probabilities is taken.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or model whose family takes labels.
+    corpus : str or path-like
+        The documents; its vocabulary must be the model's.
+    out : str or path-like
+        Parquet file to write: id; predicted, a string of labels or a double of numbers; score, of 1 over all
+        candidates (softmax of the log probabilities of the document's tokens); perplexity, under the prediction; known,
+        what the document has, of several values the predicted one if it is among them, else the first, null if it has
+        none; and lists labels and scores of all candidates, in one order. Of documents without a known word predicted
+        and perplexity are null, and scores are alike.
+    field : str
+        A field of labels, or a numeric covariate, that the model was fitted with.
+    values : sequence of str or float, optional
+        Among what to choose; by default all labels of the field in training, or all numbers, where they are few.
+    confusion : str or path-like, optional
+        Picture to draw, .png or .svg: documents by the value that they have and the predicted one.
+    seed : int, optional
+        For families that draw random numbers.
+    scheduler, workers, tls : optional
+        As for `fit`.
+    progress : callable, optional
+        Told the number of documents written so far.
+
+    Returns
+    -------
+    Prediction
+        How many documents, and how many predictions are right.
+
+    Raises
+    ------
+    OccupiedError
+        A file exists.
+    MismatchError
+        The corpus has another vocabulary, or holds what the family does not take.
+    OptionError
+        The family takes no labels, or the model was fitted without the field; or a value is not known.
+    InputError
+        A confusion matrix is asked for, and no document has exactly one value.
+    """
+    named, documents = [(name, Model(url)) for name, url in leaves(run)], Corpus(corpus)
+    for _, model in named:
+        require_corpus(model.record.family, documents)
+        documents.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+    candidates = candidates_of(named[0][1], documents, field, values)
+    kind = None if confusion is None else kind_of(confusion)
+    targets = [File(one) for one in (out, confusion) if one is not None]
+    for path, target in zip((out, confusion), targets, strict=False):
+        if target.exists():
+            raise OccupiedError(f"{path}: exists already; name a new file or remove this one")
+    if kind is not None:
+        _require_known(documents, candidates)
+    executor, tally, written = open_executor(scheduler, workers, tls=tls), Tally(), 0
+    try:
+        with written_to(targets[0], _schema(candidates)) as writer:
+            held = None
+            for reference, first, last, judged in judge(named, documents, candidates, executor, seed):
+                if held is None or held[0] is not reference:
+                    held = reference, reference.documents().ids
+                writer.write(_table(held[1].slice(first, last - first), judged, candidates))
+                tally.add(judged, candidates.values)
+                written += last - first
+                progress(written)
+            picture = None if kind is None else _picture(documents, tally, candidates, kind)
+    finally:
+        executor.close()
+    if picture is not None:
+        _put(targets[1], picture)
+    return Prediction(field, written, tally.documents, tally.right)
+
+
+def _require_known(corpus: Corpus, candidates: Candidates) -> None:
+    """Refuse a confusion matrix of documents that have no value, before they are looked at."""
+    for reference in corpus.references:
+        labels = reference.labels()
+        numbers = labels.numbers.get(candidates.field, np.zeros(0))
+        if any(name == candidates.field for name, _ in labels.names) or not np.isnan(numbers).all():
+            return
+    raise InputError(corpus.url, f"--confusion: no document has a value of '{candidates.field}'")
+
+
+def _picture(corpus: Corpus, tally: Tally, candidates: Candidates, kind: str) -> bytes:
+    if not tally.pairs:
+        raise InputError(corpus.url, f"--confusion: no document with a known word has one '{candidates.field}' alone")
+    return draw_confusion(tally, f"{candidates.field}: known and predicted", kind)
+
+
+def _put(target: File, data: bytes) -> None:
+    with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
+        part = Path(place) / "picture"
+        part.write_bytes(data)
+        target.put(part)
+
+
+def _schema(candidates: Candidates) -> pa.Schema:
+    kind = pa.float64() if candidates.numeric else pa.string()
+    return pa.schema(
+        [
+            ("id", pa.string()),
+            ("predicted", kind),
+            ("score", pa.float64()),
+            ("perplexity", pa.float64()),
+            ("known", kind),
+            ("labels", pa.list_(kind)),
+            ("scores", pa.list_(pa.float64())),
+        ]
+    )
+
+
+def _table(ids: pa.Array, judged: Judged, candidates: Candidates) -> pa.Table:
+    """Make the rows of some documents."""
+    schema, best, values = _schema(candidates), judged.best, candidates.values
+    rows, several = np.arange(best.size), len(values)
+    empty = best < 0
+    logs = np.where(empty[:, np.newaxis], 0.0, judged.logs)
+    scores = np.exp(logs - logs.max(axis=1, keepdims=True))
+    scores /= scores.sum(axis=1, keepdims=True)
+    perplexity = np.exp(-logs[rows, best] / np.maximum(judged.tokens, 1))
+    offsets = pa.array(np.arange(best.size + 1, dtype=np.int32) * several)
+    kinds = pa.array(values, schema.field("predicted").type)
+    columns = [
+        ids,
+        kinds.take(pa.array(best, mask=empty)),
+        pa.array(scores.max(axis=1)),
+        pa.array(perplexity, mask=empty),
+        pa.array([_shown(own, place, values) for own, place in zip(judged.known, best.tolist(), strict=True)]),
+        pa.ListArray.from_arrays(offsets, kinds.take(pa.array(np.tile(np.arange(several), best.size)))),
+        pa.ListArray.from_arrays(offsets, pa.array(scores.ravel())),
+    ]
+    return pa.Table.from_arrays([one.cast(own.type) for one, own in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _shown(own: tuple[Any, ...], best: int, values: Sequence[Any]) -> Any:
+    """Return the value that a document has; of several the predicted one, if it is among them."""
+    if best >= 0 and values[best] in own:
+        return values[best]
+    return own[0] if own else None
