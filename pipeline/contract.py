@@ -193,6 +193,23 @@ class Family(Protocol):
     def describe(self, block: Arrays, globals: Arrays, count: int) -> Description:
         """Describe the topics by the `count` most probable words of a block."""
 
+    def label_weights(self, globals: Arrays) -> npt.NDArray[np.float64]:
+        """If the family has it: tell how much each label raises each topic, for people.
+
+        Parameters
+        ----------
+        globals : Arrays
+            Of a model of a family that takes labels.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (labels, topics)
+            Labels and numbers in the order of the training corpus's table, topics by permanent ids: the log of the
+            factor by which a label scales a topic's proportion, before proportions are normalised. Where a family has
+            no such factors, tables and maps take the log of the proportion that the label alone lets one expect over
+            the topic's share of the corpus.
+        """
+
     def truth(self, summary: Summary, config: Any, stream: Stream) -> tuple[Arrays, Arrays]:
         """Draw a model to simulate from: topics as `collapsar.pipeline.drawing` keeps them, or rows; and globals."""
 

@@ -7,7 +7,13 @@ Words of signed loadings, of which a minus sign marks the negative ones, fall by
 Of restarts or kept samples, the first restart's or the last sample's topics, with a
 column between: how stable each is, 1 where all members have the very same topic.
 
+Of families that take labels, --given lists the topics that a document with some labels is
+expected to have, the largest proportion first, beside their share of the corpus; and --labels
+each label with the topics that it raises most, by the log of the factor by which it does so.
+
     collapsar topics RUN
+    collapsar topics RUN --given grain,wheat --given "Cote d'Ivoire, Republic of" --given stars=4
+    collapsar topics RUN --labels --csv weights.csv
     collapsar topics RUN --picture tree.svg --picture tree.png --graphml tree.graphml
     collapsar topics RUN --json
 
@@ -16,7 +22,9 @@ Where topics are those of labels, the label stands before the words.
 --json prints a list in the same order, an object a topic: id, title where it is that of a
 label, share, stability where there are several members, and words, objects of word and
 probability (or loading); a tree's nodes have parent (the id of the node above, null for
-the root), level (0 for the root) and below.
+the root), level (0 for the root) and below. With --given each has expected too; with
+--labels it is an object: topics, such a list, and labels, each with label, documents, and
+weights in the order of the topics.
 """
 
 from __future__ import annotations
@@ -28,10 +36,12 @@ from typing import TYPE_CHECKING, Any
 from collapsar.pipeline.commands.options import add_json, print_json
 
 if TYPE_CHECKING:
+    from collapsar.pipeline.expecting import ExpectedTopic, LabelTopics
     from collapsar.pipeline.describing import Topic
 
 HELP = "print the topics of a model, or draw their tree"
 WORDS, DRAWN = 10, 5
+FOREMOST, SHOWN = 5, 0.001  # topics of a label, and proportions, that are printed
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
@@ -43,6 +53,18 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         "--words", type=int, metavar="N", help=f"words of each (default: {WORDS}, and {DRAWN} in pictures)"
     )
     add_json(parser)
+    parser.set_defaults(refuse=parser.error)
+    labels = parser.add_argument_group("labels", "of families that take them")
+    which = labels.add_mutually_exclusive_group()
+    which.add_argument(
+        "--given",
+        action="append",
+        metavar="LABEL,LABEL",
+        help="expected topics given these labels (value, or field=value where several fields have it) and numbers "
+        "(name=number); may be given again, and a label with a comma by itself",
+    )
+    which.add_argument("--labels", action="store_true", help="each label, with the topics that it raises most")
+    labels.add_argument("--csv", metavar="FILE", help="of --labels: write the whole table, a row a label and topic")
     group = parser.add_argument_group("trees", "files to write besides; refused where topics are no tree")
     group.add_argument(
         "--picture",
@@ -65,6 +87,13 @@ def run(arguments: argparse.Namespace) -> None:
     from collapsar.pipeline.treefiles import check, write
 
     pictures, graph, words = arguments.picture, arguments.graphml, arguments.words
+    if arguments.csv is not None and not arguments.labels:
+        arguments.refuse("--csv takes --labels")
+    if arguments.given is not None or arguments.labels:
+        if pictures or graph is not None:
+            arguments.refuse("--picture and --graphml draw trees, without --given and --labels")
+        _given_or_labels(arguments, WORDS if words is None else words)
+        return
     check(pictures, graph)
     found = topics(arguments.run, WORDS if words is None else words)
     write(
@@ -77,6 +106,56 @@ def run(arguments: argparse.Namespace) -> None:
     _print(found)
     for path in [*pictures, *([] if graph is None else [graph])]:
         print(f"{path}: a tree of {len(found):,} nodes")
+
+
+def _given_or_labels(arguments: argparse.Namespace, words: int) -> None:
+    """Print what labels let one expect."""
+    from collapsar.pipeline.expecting import expected_topics, label_topics, named_labels
+    from collapsar.pipeline.labelfiles import write_weights
+
+    if arguments.given is not None:
+        expected = expected_topics(arguments.run, named_labels(arguments.run, arguments.given), words)
+        if arguments.json:
+            print_json([{**_record(one.topic, False), "expected": one.expected} for one in expected])
+        else:
+            _print_expected(expected)
+        return
+    table = label_topics(arguments.run, words)
+    if arguments.csv is not None:
+        write_weights(table, arguments.csv)
+    if arguments.json:
+        rows = zip(table.titles, table.documents, table.weights.tolist(), strict=True)
+        labels = [{"label": title, "documents": count, "weights": row} for title, count, row in rows]
+        print_json({"topics": [_record(one, False) for one in table.topics], "labels": labels})
+        return
+    _print_labels(table)
+    if arguments.csv is not None:
+        print(f"{arguments.csv}: weights of {len(table.titles):,} labels and {len(table.topics):,} topics")
+
+
+def _print_expected(found: Sequence[ExpectedTopic]) -> None:
+    """Print a line a topic."""
+    from collapsar.pipeline.progress import plain
+
+    print(f"{'id':>5} {'expected':>8} {'share':>8}  words")
+    for one in found:
+        if one.expected >= SHOWN:
+            words = plain(" ".join(one.topic.names))
+            print(f"{one.topic.id:5d} {one.expected:8.3%} {one.topic.share:8.3%}  {words}")
+    left = [one.expected for one in found if one.expected < SHOWN]
+    if left:
+        print(f"and {len(left):,} below {SHOWN:.1%}, {sum(left):.3%} in all")
+
+
+def _print_labels(table: LabelTopics) -> None:
+    """Print a line a label, and a line each of the topics that it raises most."""
+    from collapsar.pipeline.progress import plain
+
+    for label, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
+        print(f"{plain(title)}  ({count:,} documents)")
+        for place in table.foremost(label, FOREMOST):
+            topic = table.topics[place]
+            print(f"{topic.id:7d} {table.weights[label, place]:+8.3f} {topic.share:8.3%}  {plain(' '.join(topic.names))}")
 
 
 def _record(topic: Topic, several: bool) -> dict[str, Any]:

@@ -299,6 +299,12 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     return collapsed.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
 
 
+def label_weights(globals: Arrays) -> Vector:
+    """Tell how much each label raises each topic: -log E[R], shape (labels, topics)."""
+    weights: Vector = -globals["label_log"]
+    return weights
+
+
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
     """Draw topics, sticks and weights of some labels to simulate from."""
     table = LabelTable(tuple(("label", f"l{number}") for number in range(DRAWN)), (1,) * DRAWN, (), DRAWN, 0)

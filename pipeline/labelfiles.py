@@ -1,0 +1,43 @@
+"""The table of labels and topics as comma-separated values."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from pathlib import Path
+
+from collapsar.pipeline.expecting import LabelTopics
+from collapsar.storage.errors import OccupiedError
+from collapsar.storage.folder import File
+
+WORDS = 5  # of a topic
+
+
+def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> None:
+    """Write a row for each label and topic.
+
+    Parameters
+    ----------
+    table : LabelTopics
+        The table.
+    out : str or path-like
+        File to write: label, documents, topic, share, weight, words.
+
+    Raises
+    ------
+    OccupiedError
+        The file exists.
+    """
+    target = File(out)
+    if target.exists():
+        raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
+    with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
+        part = Path(place) / "weights.csv"
+        with part.open("w", encoding="utf-8", errors="replace", newline="") as sink:
+            rows = csv.writer(sink)
+            rows.writerow(["label", "documents", "topic", "share", "weight", "words"])
+            for title, count, weights in zip(table.titles, table.documents, table.weights.tolist(), strict=True):
+                for topic, weight in zip(table.topics, weights, strict=True):
+                    rows.writerow([title, count, topic.id, topic.share, weight, " ".join(topic.names[:WORDS])])
+        target.put(part)
