@@ -1,9 +1,10 @@
 """What a run is: configuration, model families, the loop, progress, evaluation and the commands.
 
 The public surface is small: `ingest`, `append`, `split`, `simulate`, `estimate`, `fit`, `compare`, `topics`,
-`evaluate`, `infer`, `info` and `verify` do what the commands of the same names do, `resume` what ``fit --resume`` does,
-`coherence` what ``evaluate --coherence`` does; `report`, `plot` and `export` show what was fitted; `batch` makes all of
-it a job, with `versions` and `rollback`; `Model` opens what `fit` made.
+`evaluate`, `infer`, `predict`, `info` and `verify` do what the commands of the same names do, `resume` what ``fit
+--resume`` does, `coherence` what ``evaluate --coherence`` does, `expected_topics` and `label_topics` what ``topics
+--given`` and ``topics --labels`` do; `report`, `plot` and `export` show what was fitted; `batch` makes all of it a job,
+with `versions` and `rollback`; `Model` opens what `fit` made.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collapsar.pipeline.describing import Topic, topics
     from collapsar.pipeline.evaluation import Evaluation, Reconstruction, evaluate
     from collapsar.pipeline.executor import TLS
+    from collapsar.pipeline.expecting import ExpectedTopic, LabelTopics, expected_topics, label_topics
     from collapsar.pipeline.exporting import Exported, export
     from collapsar.pipeline.fitting import fit, resume
     from collapsar.pipeline.inference import infer
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collapsar.pipeline.intake import ingest, split
     from collapsar.pipeline.opening import Model
     from collapsar.pipeline.planning import Plan, estimate
+    from collapsar.pipeline.predicting import Prediction, predict
     from collapsar.pipeline.reporting.page import Report, report
     from collapsar.pipeline.runplots import plot
     from collapsar.pipeline.simulation import simulate
@@ -41,9 +44,12 @@ _HOMES = {
     "Comparison": "collapsar.pipeline.comparing",
     "Corpus": "collapsar.storage.corpus",
     "Evaluation": "collapsar.pipeline.evaluation",
+    "ExpectedTopic": "collapsar.pipeline.expecting",
     "Exported": "collapsar.pipeline.exporting",
     "Findings": "collapsar.pipeline.verifying",
+    "LabelTopics": "collapsar.pipeline.expecting",
     "Model": "collapsar.pipeline.opening",
+    "Prediction": "collapsar.pipeline.predicting",
     "Reconstruction": "collapsar.pipeline.evaluation",
     "Report": "collapsar.pipeline.reporting.page",
     "Topic": "collapsar.pipeline.describing",
@@ -54,12 +60,15 @@ _HOMES = {
     "compare": "collapsar.pipeline.comparing",
     "estimate": "collapsar.pipeline.planning",
     "evaluate": "collapsar.pipeline.evaluation",
+    "expected_topics": "collapsar.pipeline.expecting",
     "export": "collapsar.pipeline.exporting",
     "fit": "collapsar.pipeline.fitting",
     "infer": "collapsar.pipeline.inference",
     "info": "collapsar.pipeline.inspection",
     "ingest": "collapsar.pipeline.intake",
+    "label_topics": "collapsar.pipeline.expecting",
     "plot": "collapsar.pipeline.runplots",
+    "predict": "collapsar.pipeline.predicting",
     "report": "collapsar.pipeline.reporting.page",
     "resume": "collapsar.pipeline.fitting",
     "simulate": "collapsar.pipeline.simulation",
@@ -74,11 +83,14 @@ __all__ = [
     "Comparison",
     "Corpus",
     "Evaluation",
+    "ExpectedTopic",
     "Exported",
     "Findings",
+    "LabelTopics",
     "Model",
     "Outcome",
     "Plan",
+    "Prediction",
     "Reconstruction",
     "Report",
     "Topic",
@@ -88,12 +100,15 @@ __all__ = [
     "compare",
     "estimate",
     "evaluate",
+    "expected_topics",
     "export",
     "fit",
     "infer",
     "info",
     "ingest",
+    "label_topics",
     "plot",
+    "predict",
     "report",
     "resume",
     "rollback",

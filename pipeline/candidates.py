@@ -215,9 +215,11 @@ def _judge(
     asked = _Asked.of(shard, labels.without(candidates.field), require_table(models[0]))
     rows = [tasks.gather(own, shard.words, whole=True) for own in blocks]
     logs = np.empty((shard.documents, len(candidates.values)))
-    for place, value in enumerate(candidates.values):
+    values: Sequence[str | float] = candidates.values
+    for place, value in enumerate(values):
         given = replace(asked.shard, labels=asked.others.set_to(candidates.field, value))
-        each = [_probability(model, given, *held, seed) for model, *held in zip(models, blocks, rows, strict=True)]
+        held = zip(models, blocks, rows, strict=True)
+        each = [_probability(model, given, own, words, seed) for model, own, words in held]
         logs[:, place] = asked.logs(sum(each[1:], start=each[0]) / len(each))
     return Judged(logs, shard.lengths, _known(labels, candidates))
 
@@ -287,14 +289,16 @@ class _Asked:
     def logs(self, probability: Floats) -> Floats:
         """Return the log probability of each document's tokens."""
         each = self.counts * np.log(np.maximum(probability, LEAST))[self.place]
-        return np.bincount(self.owner, each, self.documents)
+        found: Floats = np.bincount(self.owner, each, self.documents)
+        return found
 
 
 def _kinds(others: Labels, table: LabelTable, documents: int) -> tuple[Ints, Ints]:
     """Return each document's kind, by what a model knows of it, and a document of each kind."""
     found = numbered(others, table, documents)
     seen: dict[bytes, int] = {}
-    kind, chosen = np.empty(documents, dtype=np.int64), []
+    kind = np.empty(documents, dtype=np.int64)
+    chosen: list[int] = []
     for document, (low, high) in enumerate(zip(found.offsets[:-1], found.offsets[1:], strict=True)):
         key = found.label[low:high].tobytes() + found.value[low:high].tobytes()
         if key not in seen:

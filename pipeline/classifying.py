@@ -113,9 +113,7 @@ class Tally:
         return found
 
 
-def classify(
-    named: Named, corpus: Corpus, candidates: Candidates, executor: Executor, seed: int
-) -> Classification:
+def classify(named: Named, corpus: Corpus, candidates: Candidates, executor: Executor, seed: int) -> Classification:
     """Predict a field of documents and compare with what they have.
 
     Parameters
@@ -160,11 +158,11 @@ def _scored(field: str, tally: Tally) -> Classification:
     known, given = np.array([(place[own], place[other]) for own, other in tally.pairs]).T
     weights = np.array(list(tally.pairs.values()))
     options = {"labels": np.arange(len(classes)), "sample_weight": weights, "zero_division": 0.0}
-    each = np.array(precision_recall_fscore_support(known, given, **options)[:3], dtype=np.float64)
+    precision, recall, f1, _ = precision_recall_fscore_support(known, given, **options)
     support = np.bincount(known, weights, len(classes))
     scores = [
-        ClassScore(value, *map(float, row), int(count))
-        for value, row, count in zip(classes, each.T, support, strict=True)
+        ClassScore(value, float(precision[n]), float(recall[n]), float(f1[n]), int(support[n]))
+        for n, value in enumerate(classes)
     ]
     macro, micro = (float(f1_score(known, given, average=kind, **options)) for kind in ("macro", "micro"))
     matrix = None

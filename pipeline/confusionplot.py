@@ -79,7 +79,9 @@ def _shown(tally: Tally) -> tuple[list[str], np.ndarray[Any, np.dtype[np.int64]]
     classes = tally.classes()
     matrix = tally.matrix(classes)
     if len(classes) > MOST:
-        size: Counter[Value] = Counter(dict(zip(classes, (matrix.sum(axis=0) + matrix.sum(axis=1)).tolist(), strict=True)))
+        size: Counter[Value] = Counter(
+            dict(zip(classes, (matrix.sum(axis=0) + matrix.sum(axis=1)).tolist(), strict=True))
+        )
         large = {one for one, _ in size.most_common(MOST)}
         place = np.array([MOST] * len(classes))
         place[[number for number, one in enumerate(classes) if one in large]] = np.arange(MOST)

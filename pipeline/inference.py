@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.chances import load_blocks
+from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.members import member_of
 from collapsar.pipeline.opening import Model

@@ -12,6 +12,9 @@ import numpy as np
 
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic, topics
+from collapsar.pipeline.expecting import label_topics
+from collapsar.pipeline.labelmap import draw as draw_labels
+from collapsar.pipeline.labelmap import label_map
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.plotting import COLOURS, LATE, SALT, can_draw, new_panels, saved, thousands
 from collapsar.pipeline.progress import plain
@@ -22,7 +25,9 @@ from collapsar.storage.errors import AbsentError, MissingError, OccupiedError, O
 from collapsar.storage.folder import File, Folder
 
 WHAT = ("score", "objective", "topics", "parameters", "sizes", "map")
+LABELS = "labels"  # a picture by itself
 KINDS = ("png", "svg")
+MAP_WORDS = 8  # of a topic
 NAMED = 25  # topics of a map whose ids are written
 
 
@@ -35,8 +40,9 @@ def plot(run: str | os.PathLike[str], out: str | os.PathLike[str], *, what: Sequ
         Folder of a run, finished or not, or of a model.
     out : str or path-like
         PNG or SVG file to write, by its ending.
-    what : sequence of {"score", "objective", "topics", "parameters", "sizes", "map"}, optional
-        What to draw, a panel each (of parameters, a panel each); by default all that there is.
+    what : sequence of {"score", "objective", "topics", "parameters", "sizes", "map", "labels"}, optional
+        What to draw, a panel each (of parameters, a panel each); by default all that there is but ``labels``, the map
+        of labels and topics, which is a picture by itself.
 
     Returns
     -------
@@ -46,7 +52,7 @@ def plot(run: str | os.PathLike[str], out: str | os.PathLike[str], *, what: Sequ
     Raises
     ------
     OptionError
-        The file's ending is neither, or there is nothing to draw of that kind.
+        The file's ending is neither, or there is nothing to draw of that kind; or ``labels`` is not alone.
     MissingError
         matplotlib is not installed.
     OccupiedError
@@ -58,13 +64,18 @@ def plot(run: str | os.PathLike[str], out: str | os.PathLike[str], *, what: Sequ
     if kind not in KINDS:
         raise OptionError(f"{os.fspath(out)}: expected a name that ends in .png or .svg")
     for name in what or ():
-        if name not in WHAT:
-            raise OptionError(f"--what: expected {', '.join(WHAT)}, found {name!r}")
+        if name not in (*WHAT, LABELS):
+            raise OptionError(f"--what: expected {', '.join((*WHAT, LABELS))}, found {name!r}")
+    if LABELS in (what or ()) and set(what or ()) != {LABELS}:
+        raise OptionError("--what labels: it is a picture by itself; draw the others into another file")
     if not can_draw():
         raise MissingError("plots need matplotlib, which is not there; pip install 'collapsar[plots]'")
     target = File(out)
     if target.exists():
         raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
+    if LABELS in (what or ()):
+        _put(target, _labels(run, kind))
+        return [LABELS]
     drawing = _panels(run, tuple(dict.fromkeys(what or WHAT)))
     missing = [name for name in what or () if name not in {one for one, _, _ in drawing}]
     if missing:
@@ -72,11 +83,21 @@ def plot(run: str | os.PathLike[str], out: str | os.PathLike[str], *, what: Sequ
     if not drawing:
         raise AbsentError(f"{os.fspath(run)}: it has nothing to draw")
     data = _drawn(drawing, Folder(run).address.rpartition("/")[2], kind)
+    _put(target, data)
+    return list(dict.fromkeys(name for name, _, _ in drawing))
+
+
+def _put(target: File, data: bytes) -> None:
     with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
         part = Path(place) / "plot"
         part.write_bytes(data)
         target.put(part)
-    return list(dict.fromkeys(name for name, _, _ in drawing))
+
+
+def _labels(run: str | os.PathLike[str], kind: str) -> bytes:
+    """Draw the map of labels and topics."""
+    found = label_map(label_topics(run, MAP_WORDS))
+    return draw_labels(found, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind)
 
 
 Panel = tuple[str, str, Callable[[Any], None]]

@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING, Any
 from collapsar.pipeline.commands.options import add_json, print_json
 
 if TYPE_CHECKING:
-    from collapsar.pipeline.expecting import ExpectedTopic, LabelTopics
     from collapsar.pipeline.describing import Topic
+    from collapsar.pipeline.expecting import ExpectedTopic, LabelTopics
 
 HELP = "print the topics of a model, or draw their tree"
 WORDS, DRAWN = 10, 5
@@ -155,7 +155,9 @@ def _print_labels(table: LabelTopics) -> None:
         print(f"{plain(title)}  ({count:,} documents)")
         for place in table.foremost(label, FOREMOST):
             topic = table.topics[place]
-            print(f"{topic.id:7d} {table.weights[label, place]:+8.3f} {topic.share:8.3%}  {plain(' '.join(topic.names))}")
+            print(
+                f"{topic.id:7d} {table.weights[label, place]:+8.3f} {topic.share:8.3%}  {plain(' '.join(topic.names))}"
+            )
 
 
 def _record(topic: Topic, several: bool) -> dict[str, Any]:

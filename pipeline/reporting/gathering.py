@@ -12,6 +12,9 @@ import numpy as np
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic, topics
 from collapsar.pipeline.executor import TLS, open_executor
+from collapsar.pipeline.expecting import label_topics
+from collapsar.pipeline.givenlabels import table_of
+from collapsar.pipeline.labelmap import LabelMap, label_map
 from collapsar.pipeline.members import reference_of, restarts_of, samples_of
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.reporting.topicmap import WORDS, Pool, TopicMap, relevant, topic_map
@@ -64,6 +67,8 @@ class Material:
         The model's hyperparameters.
     summary : SummaryRecord or None
         None where there is none to be had.
+    labels : LabelMap or None
+        The map of labels and topics; None of families that take no labels, and where there were none.
     samples : int
         Kept samples, with which the topics are compared.
     notes : list of str
@@ -80,6 +85,7 @@ class Material:
     map: TopicMap | None
     figures: dict[str, float]
     summary: SummaryRecord | None
+    labels: LabelMap | None = None
     samples: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -133,6 +139,7 @@ def gather(run: str | os.PathLike[str], where: Where) -> Material:
         map=None if signed else topic_map(model, ids),
         figures=load_family(model.record.family).figures(model.globals),
         summary=summary,
+        labels=label_map(label_topics(run, WORDS)) if len(table_of(model)) else None,
         samples=len(samples_of(run)),
         notes=notes,
     )

@@ -19,6 +19,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from collapsar.pipeline import labelmap
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic
 from collapsar.pipeline.evaluation import HELDOUT
@@ -132,6 +133,7 @@ def rendered(material: Material) -> str:
         "rows": _rows(material),
         "plane": PLANE,
         "circles": [] if material.map is None else _circles(material.topics, material.map),
+        "label_plane": labelmap.PLANE,
         "charts": charts,
         "tree": view(material.topics) if material.tree else None,
         "stable": _stable(material),
