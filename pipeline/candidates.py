@@ -289,8 +289,7 @@ class _Asked:
     def logs(self, probability: Floats) -> Floats:
         """Return the log probability of each document's tokens."""
         each = self.counts * np.log(np.maximum(probability, LEAST))[self.place]
-        found: Floats = np.bincount(self.owner, each, self.documents)
-        return found
+        return np.bincount(self.owner, each, self.documents).astype(np.float64)
 
 
 def _kinds(others: Labels, table: LabelTable, documents: int) -> tuple[Ints, Ints]:

@@ -1,4 +1,4 @@
-"""Probabilities that models give to the pairs of documents, summed over the members of an ensemble, and their scores."""
+"""Probabilities that models give to pairs of documents, summed over the members of an ensemble, and their scores."""
 
 from __future__ import annotations
 

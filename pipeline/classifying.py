@@ -1,4 +1,4 @@
-"""Classification of documents by what explains their words best, beside what they have: scores and a confusion matrix."""
+"""Classification of documents by what explains their words best: scores beside what they have, confusion matrices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that labels let one expect: expected proportions given any set of them, and how much each raises which topic."""
+"""Topics that labels let one expect: proportions given any set of them, and how much each raises which topic."""
 
 from __future__ import annotations
 
