@@ -118,8 +118,9 @@ def label_map(table: LabelTopics) -> LabelMap:
     full = [f"{title}, {table.documents[one]:,} documents" for (title, _, _), one in zip(points, labels, strict=True)]
     for one in chosen:
         topic = table.topics[one]
-        texts.append(_short(" ".join([str(topic.id), *topic.names[:WORDS]])))
-        full.append(f"Topic {topic.id}, {topic.share:.2%}: {' '.join(topic.names[:8])}")
+        title = [] if topic.title is None else [topic.title]
+        texts.append(_short(" ".join([str(topic.id), *(title or topic.names[:WORDS])])))
+        full.append(f"Topic {topic.id}, {topic.share:.2%}: {' '.join([*title, *topic.names[:8]])}")
     ids = [None] * labels.size + [table.topics[one].id for one in chosen]
     sizes = [FONT] * labels.size + [SMALL] * chosen.size
     radius = [LABEL_RADIUS] * labels.size + radii.tolist()

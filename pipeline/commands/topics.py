@@ -133,15 +133,19 @@ def _given_or_labels(arguments: argparse.Namespace, words: int) -> None:
         print(f"{arguments.csv}: weights of {len(table.titles):,} labels and {len(table.topics):,} topics")
 
 
-def _print_expected(found: Sequence[ExpectedTopic]) -> None:
-    """Print a line a topic."""
+def _said(topic: Topic) -> str:
+    """Return a topic's title, where it has one, and its words."""
     from collapsar.pipeline.progress import plain
 
+    return plain(" ".join(([] if topic.title is None else [f"{topic.title}:"]) + topic.names))
+
+
+def _print_expected(found: Sequence[ExpectedTopic]) -> None:
+    """Print a line a topic."""
     print(f"{'id':>5} {'expected':>8} {'share':>8}  words")
     for one in found:
         if one.expected >= SHOWN:
-            words = plain(" ".join(one.topic.names))
-            print(f"{one.topic.id:5d} {one.expected:8.3%} {one.topic.share:8.3%}  {words}")
+            print(f"{one.topic.id:5d} {one.expected:8.3%} {one.topic.share:8.3%}  {_said(one.topic)}")
     left = [one.expected for one in found if one.expected < SHOWN]
     if left:
         print(f"and {len(left):,} below {SHOWN:.1%}, {sum(left):.3%} in all")
@@ -155,9 +159,7 @@ def _print_labels(table: LabelTopics) -> None:
         print(f"{plain(title)}  ({count:,} documents)")
         for place in table.foremost(label, FOREMOST):
             topic = table.topics[place]
-            print(
-                f"{topic.id:7d} {table.weights[label, place]:+8.3f} {topic.share:8.3%}  {plain(' '.join(topic.names))}"
-            )
+            print(f"{topic.id:7d} {table.weights[label, place]:+8.3f} {topic.share:8.3%}  {_said(topic)}")
 
 
 def _record(topic: Topic, several: bool) -> dict[str, Any]:
@@ -175,13 +177,10 @@ def _record(topic: Topic, several: bool) -> dict[str, Any]:
 
 def _print(found: Sequence[Topic]) -> None:
     """Print a line a topic; where they are a tree, under the columns' names."""
-    from collapsar.pipeline.progress import plain
-
     several = any(topic.stability is not None for topic in found)
     if found and found[0].level is not None:
         print(f"{'id':>5} {'share':>8} {'below':>8}{' stable' if several else ''}  words")
     for topic in found:
         stable = (f" {topic.stability:6.3f}" if topic.stability is not None else f" {'':6}") if several else ""
-        title = "" if topic.title is None else f"{plain(topic.title)}: "
         below, indent = ("", "") if topic.level is None else (f" {topic.below:8.3%}", "  " * topic.level)
-        print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{title}{plain(' '.join(topic.names))}")
+        print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{_said(topic)}")
