@@ -144,7 +144,8 @@ class LabelTopics:
     def foremost(self, label: int, count: int) -> list[int]:
         """Return the places in `topics` of those that a label raises most; topics with hardly a token are left out."""
         large = [place for place, one in enumerate(self.topics) if one.share >= LEAST_SHARE]
-        return sorted(large, key=lambda place: -self.weights[label, place])[:count]
+        best = sorted(large, key=lambda place: -self.weights[label, place])[:count]
+        return [place for place in best if place == best[0] or self.weights[label, place] > 0.0]
 
 
 def label_topics(run: str | os.PathLike[str], words: int = 10) -> LabelTopics:

@@ -62,7 +62,7 @@ def labelled_corpus(path, seed, documents, infinite=False):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Corpora, and runs: an ensemble of all labels, one of kinds and stars, one without labels."""
+    """Corpora, and runs: an ensemble of all labels, one of kinds and stars, one of another family, one without labels."""
     place = tmp_path_factory.mktemp("labels")
     labelled_corpus(place / "train", 1, 90)
     labelled_corpus(place / "unseen", 2, 44)
@@ -73,6 +73,7 @@ def place(tmp_path_factory):
     fit(place / "train", place / "all", family="hdsp", topics=6, restarts=2, **some)
     stars = {"scaling": "linear", "labels": "kind", "covariates": "stars"}
     fit(place / "train", place / "stars", family="hdsp", topics=6, **stars, **some)
+    fit(place / "train", place / "plda", family="partially-labeled-lda", **some)
     fit(place / "train", place / "lda", family="lda", topics=3, **some)
     return place
 
@@ -221,6 +222,21 @@ def test_prediction__finds_what_is_planted_and_is_scored(place, tmp_path):
     assert [known.count(each.value) for each in told.classes] == [each.support for each in told.classes]
     text = picture.read_text(encoding="utf-8")
     assert all(f">{kind}<" in text for kind in KINDS)
+
+
+def test_other_families__give_labels_too(place, tmp_path):
+    for number, where in enumerate([{"scheduler": "serial"}, {"workers": 3}]):
+        found = predict(place / "plda", place / "unseen", tmp_path / f"{number}", field="kind", **where)
+    assert (tmp_path / "0").read_bytes() == (tmp_path / "1").read_bytes()
+    assert found.right / found.known > 0.8
+    scores = [evaluate(place / run, unseen=place / "unseen", given_labels=True, workers=1) for run in ("plda", "lda")]
+    assert scores[0].given_labels.score > scores[1].given_labels.score
+    weights = label_topics(place / "plda", 2)
+    for row, title in enumerate(weights.titles):
+        own = title.rpartition("=")[2]
+        if weights.documents[row] > 5:  # labels of fewer may have no token
+            assert any(own in weights.topics[one].title for one in weights.foremost(row, 2))
+    assert len(label_map(weights).marks) == len(weights.titles) + len(weights.topics)
 
 
 def test_values__restrict_the_choice(place, tmp_path):
