@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collapsar.pipeline.batching import Outcome, batch, rollback, versions
     from collapsar.pipeline.cohering import Coherence, coherence
     from collapsar.pipeline.comparing import Comparison, compare
+    from collapsar.pipeline.comparing_unseen import UnseenComparison, compare_unseen
     from collapsar.pipeline.describing import Topic, topics
     from collapsar.pipeline.evaluation import Evaluation, Reconstruction, evaluate
     from collapsar.pipeline.executor import TLS
@@ -53,11 +54,13 @@ _HOMES = {
     "Reconstruction": "collapsar.pipeline.evaluation",
     "Report": "collapsar.pipeline.reporting.page",
     "Topic": "collapsar.pipeline.describing",
+    "UnseenComparison": "collapsar.pipeline.comparing_unseen",
     "Plan": "collapsar.pipeline.planning",
     "TLS": "collapsar.pipeline.executor",
     "append": "collapsar.pipeline.appending",
     "coherence": "collapsar.pipeline.cohering",
     "compare": "collapsar.pipeline.comparing",
+    "compare_unseen": "collapsar.pipeline.comparing_unseen",
     "estimate": "collapsar.pipeline.planning",
     "evaluate": "collapsar.pipeline.evaluation",
     "expected_topics": "collapsar.pipeline.expecting",
@@ -94,10 +97,12 @@ __all__ = [
     "Reconstruction",
     "Report",
     "Topic",
+    "UnseenComparison",
     "append",
     "batch",
     "coherence",
     "compare",
+    "compare_unseen",
     "estimate",
     "evaluate",
     "expected_topics",

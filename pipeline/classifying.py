@@ -144,10 +144,24 @@ def classify(named: Named, corpus: Corpus, candidates: Candidates, executor: Exe
         tally.add(judged, candidates.values)
     if not tally.documents:
         raise InputError(corpus.url, f"no document with a known word has a value of '{candidates.field}'")
-    return _scored(candidates.field, tally)
+    return scored(candidates.field, tally)
 
 
-def _scored(field: str, tally: Tally) -> Classification:
+def scored(field: str, tally: Tally) -> Classification:
+    """Say how well a field was predicted.
+
+    Parameters
+    ----------
+    field : str
+        The field.
+    tally : Tally
+        What was counted, of one document at least.
+
+    Returns
+    -------
+    Classification
+        The scores.
+    """
     from sklearn.metrics import f1_score, precision_recall_fscore_support
 
     classes, single = tally.classes(), tally.pairs.total()

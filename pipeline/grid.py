@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from collapsar.pipeline.config import ITERATIONS, KINDS, Limits, make_config, parse_setting
+from collapsar.pipeline.config import ITERATIONS, KINDS, Limits, make_config
 from collapsar.pipeline.contract import family_names, load_family, require_corpus, require_schedule
+from collapsar.pipeline.gridoptions import number_of, require_varied, variants_of
 from collapsar.pipeline.peers import ALL as PEERS
 from collapsar.pipeline.peers import SAMPLERS
 from collapsar.pipeline.peers_hdp import ALPHA, FINDING, STARTING
@@ -23,8 +23,6 @@ LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps"
 PEER_OPTIONS: dict[str, type] = {"iterations": int, "alpha": float, "beta": float}
 SAMPLING: dict[str, type] = {"samples": int, "sample_every": int}  # of peers that sample
 PRIORS = {"alpha": 0.1, "beta": 100.0}  # of peers: what our families have by themselves
-NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
-SHARE = re.compile(rf"\s*({NUMBER})\s*/\s*K\s*")
 FEW = 100  # topics that are foreseen where nothing is said of them
 RANDOM, WARM = "random", "warm"
 
@@ -42,7 +40,7 @@ class Cell:
     topics : int or None
         Number of topics K, or the most; None where the family finds it.
     start : str
-        What the fits begin from, for people.
+        What the fits begin from, and what of their options varies, for people.
     options : dict
         The family's.
     limits : dict
@@ -109,6 +107,8 @@ class Asked:
         Share of the tokens that is held out; None where a held-out corpus is given.
     seed : int
         Of the split and of all fits.
+    vary : dict or None
+        Several values of options, by family or ``*`` and name: a cell for each, of families that have the option.
     """
 
     families: tuple[str, ...]
@@ -123,6 +123,7 @@ class Asked:
     peers: tuple[str, ...] = ()
     fraction: float | None = None
     seed: int = 0
+    vary: Mapping[str, Mapping[str, Sequence[Any]]] | None = None
 
     def __post_init__(self) -> None:
         named = [*self.families, *([] if self.start_from is None else [self.start_from])]
@@ -148,6 +149,8 @@ class Asked:
                     f"--set {owner}.{name}: '{owner}' is not compared{suggestion(owner, [*named, *self.peers])}"
                 )
 
+        require_varied(self.vary or {}, named)
+
     def record(self) -> dict[str, Any]:
         """Return what `compare.json` shall say."""
         found: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # lists for tuples, as JSON has them
@@ -165,65 +168,6 @@ def _require_different(what: str, values: Sequence[object], least: int) -> None:
     twice = next((value for place, value in enumerate(values) if value in values[:place]), None)
     if twice is not None:
         raise OptionError(f"--{what}: {twice} is named twice")
-
-
-def parse_settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Read texts such as ``hdp.order=2``: options by family and name.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        Each ``FAMILY.OPTION=VALUE``, the value as TOML.
-
-    Returns
-    -------
-    dict
-        Values by family and option.
-
-    Raises
-    ------
-    OptionError
-        A text is not of that form.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        owner, dot, option = name.strip().partition(".")
-        if not (equals and dot and owner and option.strip()):
-            raise OptionError(f"--set: expected FAMILY.OPTION=VALUE, found {text!r}")
-        option, parsed = parse_setting(f"{option}={value}")
-        found.setdefault(owner, {})[option] = parsed
-    return found
-
-
-def number_of(value: Any, topics: int | None, named: str) -> Any:
-    """Return a value, of a text such as ``0.1/K`` the number that it stands for; nothing else is evaluated.
-
-    Parameters
-    ----------
-    value : object
-        What was given.
-    topics : int or None
-        K.
-    named : str
-        The option, for an error.
-
-    Returns
-    -------
-    object
-        The number, or the value itself.
-
-    Raises
-    ------
-    OptionError
-        The family has no K.
-    """
-    match = SHARE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        return value
-    if topics is None:
-        raise OptionError(f"--set {named}={value}: this family has no K, as it finds the number of topics")
-    return float(match.group(1)) / topics
 
 
 def cells_of(asked: Asked, shards: int) -> list[Cell]:
@@ -260,24 +204,28 @@ def cells_of(asked: Asked, shards: int) -> list[Cell]:
 
 
 def _cells(asked: Asked, family: str, *, warm: bool) -> list[Cell]:
-    """List a family's cells: by its option `topics`; else by `start_topics`, if it has that; else one."""
+    """List a family's cells: by its option `topics`; else by `start_topics`, if it has that; by what varies besides."""
     fields = load_family(family).Config.model_fields
     require_schedule(family, "batch")
     more = f"-from-{asked.start_from}" if warm else ""
     begins = f"from {asked.start_from}" if warm else RANDOM
+    spans: list[tuple[str, int | None, str, dict[str, Any]]] = [(family, None, begins, {})]
     if "topics" in fields:
-        return [
-            _cell(asked, family, f"{family}-{topics}{more}", topics, begins, {"topics": topics}, warm)
-            for topics in asked.topics
-        ]
-    if "start_topics" in fields and not warm:
-        return [
-            _cell(
-                asked, family, f"{family}-from-{n}", None, f"from {n} topic{'s' * (n > 1)}", {"start_topics": n}, False
-            )
+        spans = [(f"{family}-{topics}", topics, begins, {"topics": topics}) for topics in asked.topics]
+    elif "start_topics" in fields and not warm:
+        spans = [
+            (f"{family}-from-{n}", None, f"from {n} topic{'s' * (n > 1)}", {"start_topics": n})
             for n in asked.start_topics
         ]
-    return [_cell(asked, family, f"{family}{more}", None, begins, {}, warm)]
+    cells = []
+    for variant in variants_of(asked.vary or {}, family):
+        for name, topics, start, options in spans:
+            told = variant.label if start == RANDOM and variant.label else f"{start}, {variant.label}".rstrip(", ")
+            given = {**options, **variant.options}
+            cells.append(_cell(asked, family, f"{name}{variant.suffix}{more}", topics, told, given, warm))
+    if len({cell.name for cell in cells}) < len(cells):
+        raise OptionError("--vary: values that differ in signs alone cannot name folders; compare them one by one")
+    return cells
 
 
 def _cell(
@@ -287,11 +235,13 @@ def _cell(
     limits: dict[str, Any] = {"iterations": asked.iterations}
     if half.SAMPLER and asked.samples:
         limits.update(samples=asked.samples, sample_every=asked.sample_every)
-    options = dict(spans)
+    options = {option: number_of(value, topics, f"{family}.{option}") for option, value in spans.items()}
     for option, value in asked.settings.get(family, {}).items():
         named = f"{family}.{option}"
         if option in ("topics", "start_topics"):
             raise OptionError(f"--set {named}: the grid has these; say --{option.replace('_', '-')}")
+        if option in spans:
+            raise OptionError(f"--set {named}: --vary has several values of it; say one of the two")
         if option in LIMITS:
             limits[option] = value
         elif option not in half.Config.model_fields:
@@ -303,7 +253,9 @@ def _cell(
         Limits(**limits)
         make_config(family, options)
     except OptionError as error:
-        raise OptionError(_as_set(str(error), family, asked.settings.get(family, {}))) from None
+        said = _as_given(str(error), family, asked.settings.get(family, {}), "--set")
+        varied = [option for option in spans if option not in ("topics", "start_topics")]
+        raise OptionError(_as_given(said, family, varied, "--vary")) from None
     return Cell(name, family, topics, start, options, limits, asked.restarts, warm)
 
 
@@ -353,14 +305,14 @@ def _peer_cell(asked: Asked, peer: str, topics: int | None, start: int, name: st
     try:
         Limits(**{name: options[name] for name in ("iterations", "samples", "sample_every")}).sampled(1)
     except OptionError as error:
-        raise OptionError(_as_set(str(error), peer, asked.settings.get(peer, {}))) from None
+        raise OptionError(_as_given(str(error), peer, asked.settings.get(peer, {}), "--set")) from None
     return PeerCell(name, peer, topics, start, options)
 
 
-def _as_set(said: str, owner: str, settings: Mapping[str, Any]) -> str:
+def _as_given(said: str, owner: str, options: Container[str], flag: str) -> str:
     """Name an option as it was given: ``--set lda.alpha`` where an error says ``--alpha``."""
     option = said[2:].partition(":")[0].partition(" ")[0]
-    return f"--set {owner}.{said[2:]}" if said.startswith("--") and option.replace("-", "_") in settings else said
+    return f"{flag} {owner}.{said[2:]}" if said.startswith("--") and option.replace("-", "_") in options else said
 
 
 def all_families() -> tuple[str, ...]:
@@ -390,12 +342,3 @@ def require_comparable(corpus: Corpus, asked: Asked) -> None:
             f"{corpus.url}: a corpus of vectors; families are compared by held-out tokens, which vectors do not have: "
             "fit each, and score it with `collapsar evaluate RUN --unseen CORPUS`"
         )
-
-
-def shown(value: Any) -> str:
-    """Return an option's value as people write it."""
-    if isinstance(value, list):
-        return ",".join(map(str, value)) or "none"
-    if isinstance(value, dict):
-        return " ".join(f"{own}.{name}={one}" for own, found in value.items() for name, one in found.items()) or "none"
-    return "none" if value is None else str(value)[:40]

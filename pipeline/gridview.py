@@ -116,10 +116,12 @@ class GridView:
         if "score" in event:
             error = event.get("score_error")
             score = f"  score {event['score']:.4f}" + ("" if error is None else f" ± {error:.4f}")
+        figures = {name: value for name, value in event.get("figures", {}).items() if value is not None}
+        score += "".join(f"  {name} {value:.4f}" for name, value in figures.items())
         self._done, self._finished, self._cell = self._done + 1, self._finished + event["work"], {}
         if self._bar is not None:
             self._bar.update(self._task, completed=self._finished)
-        if "score" not in event:  # it was left out, which has been said
+        if not {"score", "figures"} & set(event):  # it was left out, which has been said
             return
         text = f"{event['cell']}: {lasting(event['elapsed'])}{score}"
         self._print(f"{text}  ({self._done} of {self._cells} done{self._left(self._finished)})")

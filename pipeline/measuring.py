@@ -20,7 +20,8 @@ from collapsar.pipeline.collapsed import holding
 from collapsar.pipeline.describing import describe
 from collapsar.pipeline.evaluation import evaluate_together
 from collapsar.pipeline.executor import TLS
-from collapsar.pipeline.grid import Asked, Cell, shown
+from collapsar.pipeline.grid import Asked, Cell
+from collapsar.pipeline.gridoptions import shown
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError
@@ -113,8 +114,38 @@ def measure(cell: Cell, place: Folder, train: Corpus, heldout: Corpus, reading: 
         scores = [evaluate_together([run.folder.url], heldout.url, **where).score for run in runs]
     together = evaluate_together([run.folder.url for run in runs], heldout.url, **where)
     coherent = _coherent(runs, train, where)
-    objectives = [events[-1]["objective"] for events in told if "objective" in events[-1]]
     score = statistics.fmean(scores)
+    found = {
+        **spent(cell, place),
+        "score": score,
+        "score_error": error_of(scores),
+        "ensemble_score": together.score,
+        "perplexity": math.exp(-score),
+        "npmi": statistics.fmean(one.npmi for one in coherent) if coherent else None,
+        "diversity": statistics.fmean(one.diversity for one in coherent) if coherent else None,
+        "scores": scores,
+    }
+    return {name: found[name] for name in ROW.names}
+
+
+def spent(cell: Cell, place: Folder) -> dict[str, Any]:
+    """Say what the fits of a cell took and came to, but how they predict.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell; its fits are all at their ends.
+    place : Folder
+        Where its runs lie.
+
+    Returns
+    -------
+    dict
+        Those fields of a row that need no other documents.
+    """
+    runs = runs_of(cell, place)
+    told = [_iterations(run) for run in runs]
+    objectives = [events[-1]["objective"] for events in told if "objective" in events[-1]]
     return {
         "cell": cell.name,
         "family": cell.family,
@@ -123,18 +154,11 @@ def measure(cell: Cell, place: Folder, train: Corpus, heldout: Corpus, reading: 
         "restarts": cell.restarts,
         "iterations": cell.iterations,
         "samples": int(cell.limits.get("samples", 0)),
-        "score": score,
-        "score_error": _error(scores),
-        "ensemble_score": together.score,
-        "perplexity": math.exp(-score),
         "objective": statistics.fmean(objectives) if objectives else None,
-        "objective_error": _error(objectives),
+        "objective_error": error_of(objectives),
         "seconds": statistics.fmean(sum(_work(event) for event in events) for events in told),
         "cell_seconds": _cell_seconds(cell, place, runs),
         "topics_99": statistics.fmean(holding(describe(Model(run.folder.url), 1).share) for run in runs),
-        "npmi": statistics.fmean(one.npmi for one in coherent) if coherent else None,
-        "diversity": statistics.fmean(one.diversity for one in coherent) if coherent else None,
-        "scores": scores,
         "options": json.dumps({**cell.options, **cell.limits}, sort_keys=True),
     }
 
@@ -155,7 +179,8 @@ def _work(event: Mapping[str, Any]) -> float:
     return sum(float(event["seconds"].get(name, 0.0)) for name in WORK)
 
 
-def _error(values: Sequence[float]) -> float | None:
+def error_of(values: Sequence[float]) -> float | None:
+    """Return the standard error of the mean of some values; None of one."""
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
@@ -253,13 +278,14 @@ def table_text(rows: Sequence[Mapping[str, Any]], left_out: Sequence[str], about
     heads = ["family", "start", "K", "restarts", "iterations", "score", "ensemble", "perplexity", "objective"]
     heads += ["seconds a fit", "of the cell", "topics (99%)", "coherence", "diversity"]
     body = [_row_text(row) for row in rows]
-    lines = [_line(heads), _line(["---", "---", *["---:"] * (len(heads) - 2)]), *map(_line, body)]
+    lines = [line_of(heads), line_of(["---", "---", *["---:"] * (len(heads) - 2)]), *map(line_of, body)]
     notes = "".join(f"* Left out: {one}\n" for one in left_out)
     before = [line for one in about for line in (one, "")]
     return "\n".join(["# Comparison", "", *before, *lines, "", DEFINITIONS + notes])
 
 
-def _line(cells: Iterable[str]) -> str:
+def line_of(cells: Iterable[str]) -> str:
+    """Return a row of a table as Markdown."""
     return f"| {' | '.join(cells)} |"
 
 

@@ -52,18 +52,40 @@ def fit_peer(cell: PeerCell, train: Corpus, heldout: Corpus, seed: int, workers:
     given = {"train": train.folder.address, "heldout": heldout.folder.address, "seed": seed, **cell.options}
     cores = workers or os.cpu_count() or 1
     given.update(peer=cell.peer, topics=cell.start, workers=cores, words=WORDS)
-    command = [sys.executable, "-m", "collapsar.pipeline.peers", json.dumps(given)]
-    environment = {**os.environ, **ONE_THREAD}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
-    # A library may fail as its process ends, when all is said: what counts is whether there is a result.
-    lines = [line for line in done.stdout.splitlines() if line.startswith('{"score"')]
-    if not lines:
-        said = (done.stderr.strip().splitlines() or [f"its process ended with code {done.returncode}"])[-1]
-        return {"error": said}
-    found: dict[str, Any] = json.loads(lines[-1])
+    found = told_by("collapsar.pipeline.peers", given, "score")
+    if "error" in found:
+        return found
     start = f"from {cell.start} topic{'s' * (cell.start > 1)}" if cell.peer in STARTING else RANDOM
     row = {"peer": cell.peer, "topics": cell.topics, "start": start, "iterations": cell.options["iterations"]}
     return {**row, **found, "perplexity": math.exp(-found["score"])}
+
+
+def told_by(module: str, given: Mapping[str, Any], first: str) -> dict[str, Any]:
+    """Run a module that takes JSON, and prints a line of it, in a process of its own.
+
+    Parameters
+    ----------
+    module : str
+        Its name.
+    given : mapping
+        What it is given.
+    first : str
+        The first name in what it prints.
+
+    Returns
+    -------
+    dict
+        What it said; or ``error`` where it failed.
+    """
+    command = [sys.executable, "-m", module, json.dumps(given)]
+    environment = {**os.environ, **ONE_THREAD}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
+    # A library may fail as its process ends, when all is said: what counts is whether there is a result.
+    lines = [line for line in done.stdout.splitlines() if line.startswith(f'{{"{first}"')]
+    if not lines:
+        return {"error": (done.stderr.strip().splitlines() or [f"its process ended with code {done.returncode}"])[-1]}
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
 
 
 def peers_text(

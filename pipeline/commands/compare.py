@@ -6,6 +6,14 @@ series.parquet (a row an iteration) and plots/. This is what Figures 2 and 3 of
 Teh, Kurihara and Welling, "Collapsed variational inference for HDP" (2007), show.
 Families that find their number of topics are fitted from each of --start-topics.
 The same command again goes on where it was stopped.
+
+With --unseen no tokens are held out. By default those families are fitted that take
+labels, once, and the perplexity of unseen documents given their labels alone is told.
+With --field it is also told how well a label or number is predicted, by families as by
+`collapsar predict`, and by classifiers: lda-svm (LDA, and a linear SVM on its proportions
+and the other labels), naive-bayes, svm (linear, on TF-IDF) and tree, of words, from
+scikit-learn, and slda, tomotopy's supervised LDA, where that is installed. They read the
+documents into memory, and are tuned on a tenth of the training documents.
 """
 
 from __future__ import annotations
@@ -19,14 +27,19 @@ from typing import TYPE_CHECKING, Any
 from collapsar.pipeline.commands.options import add_json, add_memory, add_scheduler, print_json, tls_of
 from collapsar.pipeline.config import ITERATIONS
 from collapsar.pipeline.contract import family_names
-from collapsar.pipeline.grid import RESTARTS, STARTS, TOPICS, parse_settings
+from collapsar.pipeline.grid import RESTARTS, STARTS, TOPICS
+from collapsar.pipeline.gridoptions import parse_settings, parse_vary
 from collapsar.pipeline.peers import ALL as PEERS
 from collapsar.storage.errors import OptionError
 from collapsar.storage.folder import Folder
 
 if TYPE_CHECKING:
     from collapsar.pipeline.comparing import Comparison
+    from collapsar.pipeline.comparing_unseen import UnseenComparison
 
+ONE = ("unseen", "labels", "without", "field", "classifiers", "covariates", "lda_topics", "slda_topics")
+TWO = ("fraction", "heldout", "peers", "start_from")  # what a comparison on unseen documents does not take
+CLASSIFIERS = ("lda-svm", "naive-bayes", "svm", "tree", "slda")
 HELP = "compare families over numbers of topics and seeds: a table and plots"
 EPILOG = """examples:
   collapsar compare kos out --families lda,hdp --topics 40,80,120 --restarts 5
@@ -34,10 +47,15 @@ EPILOG = """examples:
   collapsar compare kos out --set hdp.order=2 --set gibbs-hdp.iterations=500 --set lda.alpha=0.1/K
   collapsar compare kos out --start-from gibbs-hdp --families hdp,gibbs-hdp --topics 200
   collapsar compare kos out --families lda --peers scikit-learn,gensim --set gensim.iterations=20
+  collapsar compare train out --unseen test --vary eta=0.1,0.25,0.5,0.75,1.0 --vary topics_per_label=2,5
+  collapsar compare train out --unseen test --families hdsp --field stars --without category --lda-topics 50,200
 
 --set takes a family's options (`collapsar fit --family FAMILY --help`) and iterations, samples, sample_every,
 score_every, local_sweeps; of a peer iterations, alpha, beta (of tomotopy also samples, sample_every). A number
-over K, such as 0.1/K, is that number divided by the cell's number of topics; nothing else is computed."""
+over K, such as 0.1/K, is that number divided by the cell's number of topics; nothing else is computed.
+
+A field that says the same as the one to predict, such as a rating beside stars, must not be taken: --labels names
+those that are. Families take numbers by --set hdsp.scaling=linear --set hdsp.covariates=rating, and predict them."""
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -47,7 +65,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     grid = parser.add_argument_group("the grid")
     grid.add_argument("--families", metavar="A,B", help=f"default: {','.join(family_names())}")
     grid.add_argument(
-        "--topics", metavar="K,K", default=_joined(TOPICS), help=f"numbers of topics (default: {_joined(TOPICS)})"
+        "--topics", metavar="K,K", help=f"numbers of topics (default: {_joined(TOPICS)}; with --unseen 200)"
     )
     grid.add_argument(
         "--start-topics",
@@ -56,7 +74,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         help=f"topics to start from, of families that find their number (default: {_joined(STARTS)})",
     )
     grid.add_argument(
-        "--restarts", type=int, default=RESTARTS, metavar="R", help=f"seeds of each cell (default: {RESTARTS})"
+        "--restarts", type=int, metavar="R", help=f"seeds of each cell (default: {RESTARTS}; with --unseen 1)"
     )
     grid.add_argument(
         "--start-from",
@@ -78,24 +96,42 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         dest="settings",
         help="an option of one family or peer, as a TOML value or a number over K; can be repeated",
     )
+    grid.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="[FAMILY.]OPTION=V,V",
+        help="values of an option: a cell for each, of all families that have it or of one; can be repeated",
+    )
     held = parser.add_argument_group("what is held out")
     which = held.add_mutually_exclusive_group()
-    which.add_argument(
-        "--fraction", type=float, default=0.1, metavar="F", help="share of the tokens to split off (default: 0.1)"
-    )
+    which.add_argument("--fraction", type=float, metavar="F", help="share of the tokens to split off (default: 0.1)")
     which.add_argument("--heldout", metavar="CORPUS", help="held-out tokens of the same documents; CORPUS stays whole")
+    which.add_argument("--unseen", metavar="CORPUS", help="other documents, to score given their labels alone")
     held.add_argument("--seed", type=int, default=0, metavar="S", help="of the split and all fits (default: 0)")
     parser.add_argument(
         "--peers",
         metavar="A,B",
-        default="",
         help=f"other libraries to fit beside ({','.join(PEERS)}): OUT/peers.md has scores, times and words",
     )
+    _configure_classes(parser)
     add_scheduler(parser, "threads")
     add_memory(parser)
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     add_json(parser)
     parser.set_defaults(words=list(argv))
+
+
+def _configure_classes(parser: argparse.ArgumentParser) -> None:
+    """Add the options of --unseen."""
+    given = parser.add_argument_group("labels and classes, with --unseen")
+    given.add_argument("--labels", metavar="A,B", help="fields of labels to take (default: all)")
+    given.add_argument("--without", metavar="A,B", help="fit each a second time without these fields of labels")
+    given.add_argument("--field", metavar="NAME", help="a field of labels, or a number, to predict")
+    given.add_argument("--classifiers", metavar="A,B", help=f"beside the families (default: {','.join(CLASSIFIERS)})")
+    given.add_argument("--covariates", metavar="A,B", help="numbers that lda-svm takes besides (default: none)")
+    given.add_argument("--lda-topics", metavar="K,K", help="of lda-svm (default: 200)")
+    given.add_argument("--slda-topics", metavar="K,K", help="of slda (default: 50)")
 
 
 def _joined(numbers: Sequence[int]) -> str:
@@ -113,19 +149,31 @@ def _numbers(flag: str, text: str) -> tuple[int, ...]:
         raise OptionError(f"{flag}: expected whole numbers with commas between, found {text!r}") from None
 
 
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what is asked for, without what is not said."""
+    found: dict[str, Any] = {"settings": parse_settings(arguments.settings), "vary": parse_vary(arguments.vary)}
+    for name in ("topics", "start_topics", "lda_topics", "slda_topics"):
+        text = getattr(arguments, name)
+        found[name] = None if text is None else _numbers(f"--{name.replace('_', '-')}", text)
+    for name in ("families", "peers", "labels", "without", "classifiers", "covariates"):
+        text = getattr(arguments, name)
+        found[name] = None if text is None else _names(text)
+    names = ("restarts", "iterations", "samples", "sample_every", "start_from", "heldout", "unseen", "fraction", "seed")
+    found.update({name: getattr(arguments, name) for name in (*names, "field")})
+    found.update({name: getattr(arguments, name) for name in ("scheduler", "workers", "memory", "scratch")})
+    other = ONE if arguments.unseen is None else TWO
+    for name in other:
+        if found.pop(name):
+            what = "goes with --unseen" if arguments.unseen is None else "does not go with --unseen"
+            raise OptionError(f"--{name.replace('_', '-')} {what}")
+    return {**{name: one for name, one in found.items() if one is not None}, "tls": tls_of(arguments)}
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Compare, and print the table."""
-    options: dict[str, Any] = {
-        "topics": _numbers("--topics", arguments.topics),
-        "start_topics": _numbers("--start-topics", arguments.start_topics),
-        "settings": parse_settings(arguments.settings),
-        "families": None if arguments.families is None else _names(arguments.families),
-        "peers": _names(arguments.peers),
-        "tls": tls_of(arguments),
-    }
-    names = ("restarts", "iterations", "samples", "sample_every", "start_from", "heldout", "fraction", "seed")
-    options.update({name: getattr(arguments, name) for name in (*names, "scheduler", "workers", "memory", "scratch")})
+    options = _options(arguments)
     from collapsar.pipeline.comparing import compare  # load the compiler: not before the options are right
+    from collapsar.pipeline.comparing_unseen import compare_unseen
     from collapsar.pipeline.gridview import GridView
 
     view = GridView()
@@ -133,7 +181,8 @@ def run(arguments: argparse.Namespace) -> None:
     sinks: list[Any] = [lambda event: begun.append(True) if event["event"] == "grid" else None]
     sinks += [] if arguments.quiet else [view]
     try:
-        found = compare(arguments.corpus, arguments.out, sinks=sinks, **options)
+        work: Any = compare if arguments.unseen is None else compare_unseen
+        found = work(arguments.corpus, arguments.out, sinks=sinks, **options)
     except BaseException:
         view.close()
         if begun and Folder(arguments.out).exists():
@@ -142,7 +191,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise
     finally:
         view.close()
-    _say(found, arguments)
+    (_say if arguments.unseen is None else _say_unseen)(found, arguments)
 
 
 def _say(found: Comparison, arguments: argparse.Namespace) -> None:
@@ -155,3 +204,15 @@ def _say(found: Comparison, arguments: argparse.Namespace) -> None:
     table, _, _ = table_text(found.rows, found.left_out).partition("\n\n* ")
     print(table.partition("\n\n")[2])
     print(f"\n{found.folder}: table.md says how each is defined; {len(found.plots)} plots, {len(found.peers)} peers")
+
+
+def _say_unseen(found: UnseenComparison, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        rows, others = list(found.rows), list(found.classifiers)
+        print_json({"out": found.folder, "cells": rows, "classifiers": others, "left_out": list(found.left_out)})
+        return
+    from collapsar.pipeline.measuring_unseen import text_of
+
+    table, _, _ = text_of(found.rows, found.classifiers, ()).partition("\n\n* ")
+    print(table.partition("\n\n")[2])
+    print(f"\n{found.folder}: table.md says how each is defined; {len(found.plots)} plots")

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from collapsar.pipeline import compare
 from collapsar.pipeline.contract import load_family
-from collapsar.pipeline.grid import Asked, cells_of, number_of, parse_settings, peer_cells
+from collapsar.pipeline.grid import Asked, cells_of, peer_cells
+from collapsar.pipeline.gridoptions import number_of, parse_settings
 from collapsar.storage.errors import OptionError
 
 # What is asked for ------------------------------------------------------------------------------------------------------
