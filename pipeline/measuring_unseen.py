@@ -63,7 +63,7 @@ CLASS_DEFINITIONS = """\
 * What is tuned was chosen by macro F1 on a tenth of the training documents, drawn by place; then all are fitted.
   Classifiers learn from training documents with exactly one value. Families are not tuned.
 * **Accuracy**: the share of the unseen documents with a value and a word whose prediction is among their values.
-  **F1** over those with exactly one value, where **micro F1** is their accuracy; **macro F1**: the mean over all values.
+  **F1** over those with exactly one value, where **micro F1** is their accuracy; **macro F1**: the mean over values.
 * **Seconds**: to fit (of families see above; of classifiers with their tuning, of lda-svm with LDA's) and to predict;
   of classifiers both together.
 """

@@ -61,9 +61,13 @@ def fitted(
 
     kinds, values = responses(way, classes, target)
     model = tomotopy.SLDAModel(
-        k=given.topics, vars=kinds, alpha=0.1, eta=100.0 / train.words.shape[1], nu_sq=[VARIANCE] * len(kinds),
+        k=given.topics,
+        vars=kinds,
+        alpha=0.1,
+        eta=100.0 / train.words.shape[1],
+        nu_sq=[VARIANCE] * len(kinds),
         seed=given.seed % 2**32,
-    )  # fmt: skip
+    )
     for row, own in zip(rows.tolist(), values.tolist(), strict=True):
         model.add_doc(tokens(train, row), y=own)
     model.train(given.iterations, workers=given.workers)
@@ -104,14 +108,12 @@ def classified(given: SimpleNamespace) -> dict[str, Any]:
         ways.insert(0, LINEAR)
     except ValueError:
         pass
-    best = {way: 0.0 for way in ways}
+    best = dict.fromkeys(ways, 0.0)
     if len(ways) > 1:
         learning, tuning = ~lesson.tuning, lesson.tuning
         asked = [tokens(train, row) for row in lesson.rows[tuning].tolist()]
         for way in ways:
-            found = fitted(
-                way, train, lesson.rows[learning], lesson.target[learning], lesson.classes, asked, given
-            )  # fmt: skip
+            found = fitted(way, train, lesson.rows[learning], lesson.target[learning], lesson.classes, asked, given)
             best[way] = float(f1_score(lesson.target[tuning], found, average="macro", zero_division=0.0))
     way = max(ways, key=best.__getitem__)
     asked = [tokens(unseen, row) for row in range(unseen.words.shape[0])]

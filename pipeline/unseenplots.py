@@ -10,7 +10,7 @@ import numpy as np
 
 from collapsar.pipeline.grid import RANDOM
 from collapsar.pipeline.gridoptions import EVERY
-from collapsar.pipeline.measuring_unseen import name_of
+from collapsar.pipeline.measuring_unseen import best_of, name_of
 from collapsar.pipeline.plotting import COLOURS, MARKS, SALT, can_draw, new_panels, saved
 from collapsar.pipeline.progress import plain
 from collapsar.storage.folder import Folder
@@ -95,11 +95,8 @@ def _perplexities(rows: Rows) -> Any:
 
 
 def _by_option(rows: Rows, vary: Mapping[str, Mapping[str, Any]]) -> Any:
-    """Draw perplexity against the one option that varies, if its values are numbers; other families lie level."""
-    names = {name for options in vary.values() for name in options}
-    if len(names) != 1:
-        return None
-    (name,) = names
+    """Draw perplexity against the first option that varies, if it is a number; of other families the best is level."""
+    name = next((option for options in (vary.get(EVERY, {}), *vary.values()) for option in options), None)
     lines: dict[str, list[tuple[float, float]]] = {}
     level = []
     for row in rows:
@@ -107,14 +104,14 @@ def _by_option(rows: Rows, vary: Mapping[str, Mapping[str, Any]]) -> Any:
         if name not in {**vary.get(EVERY, {}), **vary.get(row["family"], {})} or value is None:
             level.append(row)
         elif isinstance(value, (int, float)):
-            lines.setdefault(_line_of(row, name), []).append((float(value), row["perplexity"]))
+            lines.setdefault(_line_of(row, str(name)), []).append((float(value), row["perplexity"]))
     if not lines:
         return None
     figure, (axes,) = new_panels(1, f"Unseen documents given their labels, by {name}")
     for number, (label, points) in enumerate(lines.items()):
         style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKS[number % len(MARKS)], "markersize": 5}
         axes.plot(*zip(*sorted(points), strict=True), label=label, **style)
-    for number, row in enumerate(level):
+    for number, row in enumerate(best_of(level).values()):
         axes.axhline(row["perplexity"], label=name_of(row), color=COLOURS[-1 - number % len(COLOURS)], linestyle=":")
     axes.set_xlabel(name)
     axes.set_ylabel(PERPLEXITY)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from collapsar.pipeline import compare
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.grid import Asked, cells_of, peer_cells
-from collapsar.pipeline.gridoptions import number_of, parse_settings
+from collapsar.pipeline.gridoptions import number_of, parse_settings, parse_vary, variants_of
 from collapsar.storage.errors import OptionError
 
 # What is asked for ------------------------------------------------------------------------------------------------------
@@ -52,6 +52,42 @@ def test_cells__keep_samples_of_samplers_alone():
     assert [load_family(name).SAMPLER for name in ("lda", "hdp", "vb-lda", "gibbs-lda", "gibbs-hdp", "gibbs-ncrp")] == [
         False
     ] * 3 + [True] * 3
+
+
+def test_what_varies__makes_a_cell_for_each_value():
+    vary = parse_vary(["eta=0.1,0.5", "hdsp.scaling=labels,linear", "lda.alpha=0.1/K"])
+    assert vary == {"*": {"eta": [0.1, 0.5]}, "hdsp": {"scaling": ["labels", "linear"]}, "lda": {"alpha": ["0.1/K"]}}
+    cells = cells_of(Asked(("hdsp", "lda", "labeled-lda"), topics=(4,), vary=vary), 1)
+    names = [f"hdsp-4-eta-{eta}-scaling-{scaling}" for eta in (0.1, 0.5) for scaling in ("labels", "linear")]
+    assert [cell.name for cell in cells] == [*names, "lda-4-alpha-0.1_K", "labeled-lda-eta-0.1", "labeled-lda-eta-0.5"]
+    assert cells[1].options == {"topics": 4, "eta": 0.1, "scaling": "linear"}
+    assert cells[4].options == {"topics": 4, "alpha": 0.025}
+    assert [cell.start for cell in cells[3:5]] == ["eta = 0.5, scaling = linear", "alpha = 0.1/K"]
+    begun = cells_of(Asked(("gibbs-hdp",), start_topics=(2,), vary={"*": {"beta": [1.0]}}), 1)
+    assert [(cell.name, cell.start) for cell in begun] == [("gibbs-hdp-from-2-beta-1.0", "from 2 topics, beta = 1.0")]
+    assert variants_of({}, "lda")[0].options == {}
+
+
+@pytest.mark.parametrize(
+    ("vary", "said"),
+    [
+        ("eta", "expected OPTION=V,V"),
+        ("eta=", "expected OPTION=V,V"),
+        (".eta=1", "expected OPTION=V,V"),
+        ("eta=1.0,1.0", "expected different values"),
+        ("topics=3,4", "say --topics"),
+        ("etta=1.0", "no family that is compared has such an option"),
+        ("lda.eta=1.0", "'lda' is not compared"),
+        ("hdsp.etta=1.0", "family 'hdsp' has such an option"),
+        ("eta=0.5,-1.0", "--vary hdsp.eta: "),
+        ("alpha=0.2,0.3", "--set hdsp.alpha: --vary has several values of it"),
+        ("scaling=a/b,a?b", "--vary"),
+    ],
+)
+def test_wrong_values__are_refused(vary, said):
+    with pytest.raises(OptionError) as caught:
+        cells_of(Asked(("hdsp",), topics=(4,), settings={"hdsp": {"alpha": 0.1}}, vary=parse_vary([vary])), 1)
+    assert said in str(caught.value)
 
 
 def test_settings__are_read_by_family_and_option():
