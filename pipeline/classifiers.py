@@ -30,7 +30,7 @@ NAMES = (TOPICS, *WORDS, SUPERVISED)
 SHARE = 0.1  # of the training documents, on which is tuned
 BALANCED = (None, "balanced")
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "lda-svm": {"C": (0.1, 1.0, 10.0, 100.0), "class_weight": BALANCED},
+    "lda-svm": {"C": (0.1, 1.0, 10.0), "class_weight": BALANCED},
     "naive-bayes": {"alpha": (0.01, 0.1, 0.3, 1.0), "fit_prior": (True, False)},
     "svm": {"C": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "class_weight": BALANCED},
     "tree": {"min_samples_leaf": (1, 5, 20), "class_weight": BALANCED},
