@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma, gammaln, polygamma
 
-from collapsar.storage.labeltable import LabelTable
 from collapsar.workers.delta import Arrays
 
 Vector = npt.NDArray[np.float64]
@@ -74,8 +73,8 @@ class Sums:
 class Scaling(Protocol):
     """A scaling function; its weights are arrays of the globals, of shape (labels, topics)."""
 
-    def begin(self, table: LabelTable, topics: int) -> Arrays:
-        """Make the weights that every topic and label begins with: those of the prior."""
+    def begin(self, log_rate: Vector) -> Arrays:
+        """Make weights to begin with, whose log E[R] is near `log_rate`, shape (labels, topics)."""
 
     def rates(self, globals: Arrays) -> tuple[Vector, Vector]:
         """Return log E[R] and E[log R] of each label and topic, for a label of value 1."""
@@ -106,13 +105,12 @@ class InverseGamma:
     rate: float
     learn: bool
 
-    def begin(self, table: LabelTable, topics: int) -> Arrays:
-        """Make q(w) the prior."""
-        size = len(table), topics
+    def begin(self, log_rate: Vector) -> Arrays:
+        """Make q(w) the prior, scaled."""
         return {
             "weight_prior": np.array([self.shape, self.rate]),
-            "weight_shape": np.full(size, self.shape),
-            "weight_rate": np.full(size, self.rate),
+            "weight_shape": np.full(log_rate.shape, self.shape),
+            "weight_rate": self.rate / np.exp(log_rate),
         }
 
     def rates(self, globals: Arrays) -> tuple[Vector, Vector]:
@@ -207,9 +205,9 @@ class LogLinear:
     variance: float
     learn: bool
 
-    def begin(self, table: LabelTable, topics: int) -> Arrays:
-        """Make all weights zero."""
-        return {"weight_variance": np.array(self.variance), "label_topic": np.zeros((len(table), topics))}
+    def begin(self, log_rate: Vector) -> Arrays:
+        """Take them."""
+        return {"weight_variance": np.array(self.variance), "label_topic": np.array(log_rate)}
 
     def rates(self, globals: Arrays) -> tuple[Vector, Vector]:
         """Return w, twice: it is a point."""
@@ -268,8 +266,8 @@ def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector,
 def _parted(weight: Vector, variance: float, sums: Sums, most: float, least: float) -> Vector:
     """Return the best change y of each weight by itself on the minoriser.
 
-    max_y g c y - F(S+, U+, y) - F(S-, U-, -y) - (w + y)^2 / 2 sigma, where F(S, U, y) = (S - t) h(l, y) + t h(L, y) with
-    t = (U - l S) / (L - l), l and L the least and the largest n_m, h(0, y) = y, for y > 0, and S h(U / S, y) for y < 0.
+    max_y g c y - F(S+, U+, y) - F(S-, U-, -y) - (w + y)^2 / 2 sigma, where F(S, U, y) = (S - t) h(l, y) + t h(L, y) for
+    y > 0, t = (U - l S) / (L - l), l and L the least and the largest n_m, h(0, y) = y, and S h(U / S, y) for y < 0.
     """
     gain = sums.total[:, np.newaxis] * sums.prior
     grows = gain - (sums.above - sums.below) - weight / variance > 0.0

@@ -46,7 +46,13 @@ def parameters(rows: Arrays, globals: Arrays) -> Parameters:
 
 def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
     """Name the kernels that a fit calls in every iteration."""
-    return [*variational.KERNELS, scaled.sweep_scaled, scaled.scaled_proportions, pair_probability]
+    return [
+        *variational.KERNELS,
+        scaled.sweep_scaled,
+        scaled.scaled_proportions,
+        scaled.expected_proportions,
+        pair_probability,
+    ]
 
 
 def blank(words: int, globals: Arrays) -> Arrays:
@@ -177,7 +183,7 @@ def _swept(
         "bound": np.zeros(1),
     }
     offsets = np.asarray(local["document_label_offsets"])
-    if globals["early"]:
+    if globals["early"] and not globals["led"]:  # LDA knows no labels
         offsets = np.zeros_like(offsets)
     scaled.sweep_scaled(
         shard.offsets,
@@ -224,7 +230,7 @@ def finish(block: Arrays, globals: Arrays) -> Arrays:
 def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
     """Fit E[n_mk] of unseen documents under fixed topics and label weights, from even proportions.
 
-    Without words that leaves pi_mk ~ beta p_k / E[R_mk]: the proportions that labels alone let one expect.
+    Without words that leaves pi_mk ~ Gamma(beta p_k, E[R_mk]): `proportions` says what labels alone let one expect.
     """
     prior, (total,) = parameters(rows, globals), globals["topic_moments"]
     known, log_total = _known(shard, globals), digamma(prior.total + total)
@@ -236,19 +242,56 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
 
 
 def proportions(local: Arrays, globals: Arrays) -> Vector:
-    """Return theta_mk = E[pi_mk] / sum_k E[pi_mk], shape (documents, topics)."""
+    """Return theta_mk = E[pi_mk] / sum_k E[pi_mk] or, without words, E[pi_mk / sum_k pi_mk].
+
+    Words make the sum nearly certain. Labels alone do not: where alpha p_k is small, the topic whose pi happens to be
+    large is not the one with the largest mean, and the quotient of means promises too much.
+
+    Parameters
+    ----------
+    local, globals : Arrays
+        As for `infer`.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (documents, topics)
+        The proportions.
+    """
     counts = np.asarray(local["document_topic"], dtype=np.float64)
-    theta = np.empty(counts.shape)
-    scaled.scaled_proportions(
-        np.asarray(local["document_label_offsets"]),
-        np.asarray(local["document_label"]),
-        np.asarray(local["document_label_value"]),
-        np.ascontiguousarray(globals["label_log"]),
-        np.asarray(globals["prior"], dtype=np.float64),
-        np.ascontiguousarray(counts),
-        theta,
-    )
+    offsets, label = (np.asarray(local[name]) for name in ("document_label_offsets", "document_label"))
+    value, theta = np.asarray(local["document_label_value"]), np.empty(counts.shape)
+    given = np.ascontiguousarray(globals["label_log"]), np.asarray(globals["prior"], dtype=np.float64)
+    scaled.scaled_proportions(offsets, label, value, *given, np.ascontiguousarray(counts), theta)
+    silent = np.flatnonzero(~counts.any(axis=1))
+    if silent.size:
+        theta[silent] = _expected(silent, offsets, label, value, *given)
     return theta
+
+
+def _expected(
+    documents: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    label: npt.NDArray[np.int32],
+    value: Vector,
+    label_log: Vector,
+    prior: Vector,
+) -> Vector:
+    """Return what is expected of documents by their labels alone, each set of labels once."""
+    sets: dict[tuple[bytes, bytes], int] = {}
+    place, first = np.empty(documents.size, dtype=np.int64), []
+    for row, document in enumerate(documents.tolist()):
+        mine = slice(int(offsets[document]), int(offsets[document + 1]))
+        key = label[mine].tobytes(), value[mine].tobytes()
+        if key not in sets:
+            sets[key] = len(sets)
+            first.append(mine)
+        place[row] = sets[key]
+    ends = np.cumsum([0, *(one.stop - one.start for one in first)], dtype=np.int64)
+    theta = np.empty((len(sets), prior.size))
+    labels, values = (np.concatenate([every[one] for one in first]) for every in (label, value))
+    scaled.expected_proportions(ends, labels, values, label_log, prior, theta)
+    found: Vector = theta[place]
+    return found
 
 
 def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:

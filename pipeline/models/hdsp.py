@@ -36,8 +36,11 @@ SCHEDULES = ("batch",)
 SAMPLER = False
 
 Vector = npt.NDArray[np.float64]
-Learned = Literal["gamma", "alpha", "weights"]
+Learned = Literal["gamma", "alpha", "weights", "variance"]
 
+LEAD = 8.0  # log of how much a label favours the topics that it leads to, while topics part
+BACKGROUND = 10  # one of so many topics is led to by none
+MANY = 1000.0  # tokens that labels count for where a document's topics begin
 LEAST = 1e-8  # smallest g_k: at 0 a topic could never come back
 DRAWN, EACH = 8, 2.0  # labels of a simulated corpus, and of a document in the mean
 
@@ -56,18 +59,28 @@ class Config(FamilyConfig, title="hierarchical Dirichlet scaling process, mean-f
         (), description="fields of numbers to take, with linear scaling; they are standardised, and missing is the mean"
     )
     gamma: float = Field(1.0, ge=1, description="concentration of the corpus's topics to begin with")
-    alpha: float = Field(1.0, gt=0, description="concentration of a document's topics to begin with")
+    alpha: float | None = Field(
+        None,
+        gt=0,
+        description="concentration of a document's topics to begin with, by itself 1000 where there are labels, so that "
+        "topics form by what labels say, and 1 where there are none; held at 1000, the default's predictions given all "
+        "labels alone are best, and at 10 where most labels are missing",
+    )
     eta: float = Field(0.1, gt=0, description="Dirichlet parameter of each word in a topic; it is not learned")
     weight_shape: float = Field(1.0, gt=0, description="labels: a_w of the weights' inverse-gamma prior to begin with")
     weight_rate: float = Field(1.0, gt=0, description="labels: b_w of that prior to begin with")
     weight_variance: float = Field(1.0, gt=0, description="linear: variance of the weights' normal prior to begin with")
     learn: tuple[Learned, ...] = Field(
         ("gamma", "alpha", "weights"),
-        description="what is learned: gamma, alpha, weights (the parameters of their prior); the weights always are",
+        description="what is learned: gamma, alpha, weights (a_w and b_w), variance (of linear weights, which shrinks to "
+        "nothing where most labels are rare); the weights themselves always are",
     )
-    lda_sweeps: int = Field(
-        3, ge=1, description="sweeps of LDA, without labels, that the first iteration begins with, to part the topics"
+    start: Literal["labels", "lda"] = Field(
+        "labels",
+        description="how topics part: by some sweeps of LDA in which each label leads to topics of its own (labels), or "
+        "without labels, as the paper does (lda), which ends in poorer predictions and bounds",
     )
+    lda_sweeps: int = Field(3, ge=1, description="how many such sweeps the first iteration begins with")
     document_sweeps: int = Field(
         5, ge=1, description="most passes over a document in an iteration, each of which updates q(pi) and q(z)"
     )
@@ -78,6 +91,10 @@ class Config(FamilyConfig, title="hierarchical Dirichlet scaling process, mean-f
         "0 for always all passes",
     )
 
+    def begin_alpha(self, labels: int) -> float:
+        """Return the concentration of a document's topics to begin with, given how many labels there are."""
+        return self.alpha if self.alpha is not None else MANY if labels else 1.0
+
     @model_validator(mode="after")
     def _numbers_are_linear(self) -> Config:
         if self.covariates and self.scaling != "linear":
@@ -87,7 +104,7 @@ class Config(FamilyConfig, title="hierarchical Dirichlet scaling process, mean-f
 
 def _scaling(config: Config) -> Scaling:
     """Return the scaling function that is asked for."""
-    learn = "weights" in config.learn
+    learn = ("weights" if config.scaling == "labels" else "variance") in config.learn
     return scaling_of(config.scaling, config.weight_shape, config.weight_rate, config.weight_variance, learn=learn)
 
 
@@ -96,11 +113,12 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     table = summary.labels or LabelTable()
     largest = np.array([1.0] * len(table.names) + [one.largest for one in table.numbers])
     few = len(table) ** 2 * config.topics <= FEW
+    lead = _lead(table, config)
     begun: dict[str, npt.NDArray[np.generic]] = {
         "vocabulary": np.array(float(summary.words)),
         "eta": np.array(config.eta),
         "gamma": np.array(config.gamma),
-        "prior": np.full(config.topics, config.alpha / config.topics),
+        "prior": np.full(config.topics, config.begin_alpha(len(table)) / config.topics),
         "topic_moments": np.zeros((1, config.topics)),
         "topic_log": np.full(config.topics, digamma(config.eta * summary.words)),
         "document_sweeps": np.array(config.document_sweeps),
@@ -114,9 +132,31 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
         "label_reach": largest,
         "signed": np.array(bool(table.numbers)),
         "curved": np.array(config.scaling == "linear" and len(table) > 0 and few),
-        **_scaling(config).begin(table, config.topics),
+        "led": np.array(bool(lead.any())),
+        **_scaling(config).begin(lead),
     }
     return {**begun, **_rates(begun, config)}
+
+
+def _lead(table: LabelTable, config: Config) -> Vector:
+    """Return log E[R] that labels begin with, shape (labels, topics): lower by `LEAD` for the topics that they lead to.
+
+    A tenth of the topics are left to all. Each label has a topic, if there are so many, the most frequent labels first,
+    and what is left is shared out by the roots of the labels' documents.
+    """
+    lead = np.zeros((len(table), config.topics))
+    if config.start == "lda" or not table.names:
+        return lead
+    documents = np.asarray(table.documents, dtype=np.float64)
+    room = config.topics - config.topics // BACKGROUND
+    each = np.zeros(documents.size, dtype=np.int64)
+    each[np.argsort(-documents, kind="stable")[:room]] = 1
+    roots = np.sqrt(documents)
+    each += np.floor(max(room - int(each.sum()), 0) * roots / max(float(roots.sum()), 1.0)).astype(np.int64)
+    ends = np.cumsum(each)
+    for label, (last, many) in enumerate(zip(ends.tolist(), each.tolist(), strict=True)):
+        lead[label, last - many : last] = -LEAD
+    return lead
 
 
 def _rates(globals: Arrays, config: Config) -> dict[str, Vector]:
@@ -130,7 +170,7 @@ def carry(globals: Arrays, known: Arrays, config: Config, before: Config) -> tup
     same = config.topics == before.topics and config.scaling == before.scaling
     if not same or not np.array_equal(globals["label_table"], known["label_table"]):
         return None
-    names = ["prior", "last", "label_log", "label_mean_log", *_scaling(config).begin(LabelTable(), 1)]
+    names = ["prior", "last", "label_log", "label_mean_log", *_scaling(config).begin(np.zeros((0, 1)))]
     names += ["gamma"] if "gamma" in config.learn else []
     return {**globals, **{name: known[name] for name in names}, "carried": np.array(True)}, config.topics
 
@@ -179,11 +219,11 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     early = int(globals["early"])
     if "tokens" not in delta:  # the start's delta, of which nothing has been swept yet
         if not early and not globals.get("carried", False):
-            after.update(_by_size(total, config))
+            after.update(_by_size(globals, total))
         return after
     if early:
         left = {"early": np.array(early - 1), "another_round": np.array(1.0)}
-        return {**after, **left, **(_by_size(total, config) if early == 1 else {})}
+        return {**after, **left, **(_by_size(globals, total) if early == 1 else {})}
     after["another_round"] = np.array(0.0)
     after["prior"] = _prior(globals, delta, config)
     if "label_sums" in delta:
@@ -196,10 +236,10 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     return after
 
 
-def _by_size(total: Vector, config: Config) -> dict[str, npt.NDArray[np.generic]]:
+def _by_size(globals: Arrays, total: Vector) -> dict[str, npt.NDArray[np.generic]]:
     """Give topics proportions by their sizes; the smallest is the last, which takes what all sticks have left."""
     share = (total + 1.0) / (total + 1.0).sum()
-    return {"prior": config.alpha * share, "last": np.array(int(np.argmin(share)))}
+    return {"prior": globals["prior"].sum() * share, "last": np.array(int(np.argmin(share)))}
 
 
 def _whole(globals: Arrays, delta: Delta) -> tuple[Vector, Vector]:
@@ -239,19 +279,25 @@ def _prior(globals: Arrays, delta: Delta, config: Config) -> Vector:
     tables[int(globals["last"])] += gamma - 1.0
     fall = (gamma - 1.0) / before.sum() - _rest(globals, delta)
     if "alpha" not in config.learn:
-        fall = fall + _held(tables, fall, float(before.sum()))
+        return np.maximum(_held(tables, fall, float(before.sum())), LEAST)
     after: Vector = np.where(fall > 0.0, tables / np.where(fall > 0.0, fall, 1.0), before)
     return np.maximum(after, LEAST)
 
 
-def _held(tables: Vector, fall: Vector, alpha: float) -> float:
-    """Return the x for which sum_k max(tables_k / (fall_k + x), least) is the alpha that is held."""
+def _held(tables: Vector, fall: Vector, alpha: float) -> Vector:
+    """Return the g_k, whose sum is held, that maximise sum_k (tables_k log g_k - fall_k g_k): tables / (fall + x)."""
+    some = tables > 0.0
+    low = -float(fall[some].min(initial=np.inf)) if some.any() else np.inf
+    if not np.isfinite(low):
+        return np.full(tables.size, alpha / tables.size)
 
-    def beyond(x: float) -> float:
-        return float(np.maximum(tables / (fall + x), LEAST).sum()) - alpha
+    def beyond(step: float) -> float:
+        return float((tables[some] / (fall[some] + low + np.exp(step))).sum()) - alpha
 
-    low, high = -float(fall.min()) + 1e-12, float(tables.sum()) / alpha + 1.0
-    return float(brentq(beyond, low, high)) if beyond(low) > 0.0 > beyond(high) else 0.0
+    span = np.log(tables[some].sum() / alpha)  # where the least of the terms alone would be all
+    x = low + np.exp(brentq(beyond, np.log(tables[some].min() / alpha) - 50.0, span + 50.0))
+    after: Vector = np.where(some, tables / np.where(some, fall + x, 1.0), 0.0)
+    return after
 
 
 def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
@@ -321,7 +367,7 @@ def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arr
     globals_.update(_rates(globals_, config))
     tokens = 1e9 * pi
     shown = {"topic_moments": tokens[np.newaxis], "topic_log": digamma(np.maximum(tokens, LEAST))}
-    globals_.update(prior=np.maximum(config.alpha * pi, LEAST), eta=np.array(1e-9), early=np.array(0), **shown)
+    globals_.update(prior=np.maximum((config.alpha or 1.0) * pi, LEAST), eta=np.array(1e-9), early=np.array(0), **shown)
     return drawing.draw_topics(summary.words, tokens, config.eta * summary.words, stream), globals_
 
 

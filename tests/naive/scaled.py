@@ -83,3 +83,16 @@ def proportions(labels, prior, document_topic):
         rate = rates(*labels, d)
         theta[d] = (prior + here) / (rate + balance(prior, here, rate))
     return theta / theta.sum(axis=1, keepdims=True)
+
+
+def expected(labels, prior):
+    """E[pi_k / sum_l pi_l] of pi_k ~ Gamma(g_k, R_k), on a fine grid of log t."""
+    documents = labels[0].size - 1
+    theta = np.zeros((documents, prior.size))
+    t = np.arange(-100, 100 + 100 / min(prior.sum(), 1.0), 0.05)[:, np.newaxis]
+    for d in range(documents):
+        log_rate = np.log(rates(*labels, d))
+        falls = (prior * np.logaddexp(0, t - log_rate)).sum(axis=1, keepdims=True)
+        theta[d] = 0.05 * (prior * np.exp(t - np.logaddexp(t, log_rate) - falls)).sum(axis=0)
+    assert np.allclose(theta.sum(axis=1), 1.0)
+    return theta

@@ -150,7 +150,7 @@ def test_objective__never_falls(made):
 def test_gradient_of_the_sticks__agrees_with_finite_differences(made):
     """q(pi) and xi at their best for each g_k."""
     made.sweep()
-    globals_, shard, local = made.before, made.shards[0], made.locals[0]
+    globals_, local = made.before, made.locals[0]
     labels = [np.asarray(local[name]) for name in ("document_label_offsets", "document_label", "document_label_value")]
     counts = local["document_topic"].astype("f8")
 
@@ -190,18 +190,21 @@ def test_without_labels__it_is_the_normalised_gamma_form(small, tmp_path):
 
 
 def test_documents_without_words__have_what_their_labels_say(labelled, tmp_path):
-    """(40): proportions in proportion to p_k / E[R_k], and to p_k where nothing is known."""
+    """(40): E[pi_k / sum_l pi_l] with pi_k ~ Gamma(alpha p_k, E[R_k]), which is near p_k / E[R_k] for a large alpha."""
     model = fit(labelled, tmp_path / "run", family="hdsp", topics=4, iterations=5, scheduler="serial")
     shard = Corpus(labelled).references[0].load(labelled=True).emptied()
     rows = {"word_topic": np.zeros((0, 4))}
     theta = hdsp.infer(hdsp.settle(shard, rows, model.globals, Stream(0)), model.globals)["document_topic"]
     table = LabelTable.unpacked(model.globals["label_table"])
     found = numbered(shard.labels, table, shard.documents)
-    inverse = np.exp(model.globals["label_log"])
+    labels = found.offsets, found.label, found.value, model.globals["label_log"]
+    np.testing.assert_allclose(theta, naive.expected(labels, model.globals["prior"]), rtol=1e-7)
+    sure = {**model.globals, "prior": model.globals["prior"] * 1e7}
+    theta = hdsp.infer(hdsp.settle(shard, rows, sure, Stream(0)), sure)["document_topic"]
     for d in range(shard.documents):
         mine = found.label[found.offsets[d] : found.offsets[d + 1]]
-        expected = model.globals["prior"] / inverse[mine].prod(axis=0)
-        np.testing.assert_allclose(theta[d], expected / expected.sum(), rtol=1e-9)
+        expected = model.globals["prior"] / np.exp(model.globals["label_log"][mine].sum(axis=0))
+        np.testing.assert_allclose(theta[d], expected / expected.sum(), rtol=1e-4)
 
 
 def test_unknown_fields_and_numbers__are_refused(labelled, tmp_path):
@@ -218,7 +221,8 @@ def test_unknown_fields_and_numbers__are_refused(labelled, tmp_path):
 def test_planted_weights__keep_their_order(tmp_path):
     settings_ = {"documents": 600, "words": 60, "tokens": 60, "seed": 5}
     simulate(tmp_path / "c", family="hdsp", topics=4, eta=0.05, alpha=1.0, gamma=8.0, **settings_)
-    model = fit(tmp_path / "c", tmp_path / "run", family="hdsp", topics=4, eta=0.05, scheduler="serial", iterations=60)
+    options = {"topics": 4, "eta": 0.05, "start": "lda", "alpha": 1.0}
+    model = fit(tmp_path / "c", tmp_path / "run", family="hdsp", scheduler="serial", iterations=60, **options)
     from collapsar.pipeline.opening import Model
 
     true = Model(tmp_path / "c")

@@ -31,7 +31,10 @@ class Documents:
 
     def begin(self, scaling, seed):
         """Weights of the prior, somewhat moved."""
-        generator, found = np.random.default_rng(seed), dict(scaling.begin(self.table, self.prior.size))
+        generator, found = (
+            np.random.default_rng(seed),
+            dict(scaling.begin(np.zeros((len(self.table), self.prior.size)))),
+        )
         for name in ("weight_rate", "weight_shape", "label_topic"):
             if name in found:
                 noise = generator.normal(size=found[name].shape)

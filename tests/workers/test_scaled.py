@@ -49,6 +49,9 @@ def compare(drawn, signed):
     theta, counts = np.empty(before.shape), before.astype(np.float64)
     scaled.scaled_proportions(*labels, prior, counts, theta)
     np.testing.assert_allclose(theta, naive.proportions(labels, prior, counts), rtol=1e-9, atol=1e-14)
+    prior = prior + 0.1
+    scaled.expected_proportions(*labels, prior, theta)
+    np.testing.assert_allclose(theta, naive.expected(labels, prior), rtol=1e-7, atol=1e-10)
 
 
 @pytest.mark.kernels

@@ -43,16 +43,23 @@ Array = npt.NDArray[Any]
 
 STEPS = 60  # of Newton's method, which needs five where the last pass was near
 CLOSE = 1e-13  # relative change of u that ends it
+APART, TAIL, MOST_STEPS = 0.5, 30.0, 20_000  # steps of y, how far it goes beyond the rates, and how many at most
+
+
+@helper
+def _log_rates(first: int, last: int, label: Array, value: Array, label_log: Array, log_rate: Array) -> None:
+    """Fill log R_k = sum_j r_j x_jk of a document whose labels are `first` to `last` - 1."""
+    log_rate[:] = 0.0
+    for place in range(first, last):
+        row, much = label[place], value[place]
+        for k in range(log_rate.size):
+            log_rate[k] += much * label_log[row, k]
 
 
 @helper
 def _rates(first: int, last: int, label: Array, value: Array, label_log: Array, rate: Array) -> None:
-    """Fill R_k = exp sum_j r_j x_jk of a document whose labels are `first` to `last` - 1."""
-    rate[:] = 0.0
-    for place in range(first, last):
-        row, much = label[place], value[place]
-        for k in range(rate.size):
-            rate[k] += much * label_log[row, k]
+    """Fill R_k of a document."""
+    _log_rates(first, last, label, value, label_log, rate)
     for k in range(rate.size):
         rate[k] = math.exp(rate[k])
 
@@ -247,6 +254,57 @@ def _tell_labels(
                     each = product * part[k]
                     curvature[row, beside, k] += each * here[k]
                     curvature[row, half + beside, k] += each
+
+
+@kernel(I8, I4, F8, F8_2, F8, OUT_F8_2)
+def expected_proportions(
+    label_offsets: Array,
+    label: Array,
+    value: Array,
+    label_log: Array,
+    prior: Array,
+    theta: Array,
+) -> None:
+    """Give theta_k = E[pi_k / sum_l pi_l] of documents without words; twin: `naive.scaled.expected`.
+
+    pi_k ~ Gamma(g_k, R_k). 1 / s being the integral of exp(-s t) over t > 0, theta_k is that of g_k / (R_k + t) prod_l
+    (1 + t / R_l)^-g_l. With t = exp(y) it is analytic up to pi beside the real line and falls on both sides, so that
+    sums over steps h of y are off by exp(-2 pi^2 / h) of themselves.
+
+    Parameters
+    ----------
+    label_offsets, label, value, label_log, prior
+        As for `sweep_scaled`.
+    theta : float64, shape (documents, topics)
+        Filled.
+    """
+    topics, beyond = prior.size, _sum(prior)
+    log_rate, down, part, logs = np.zeros(topics), np.zeros(topics), np.zeros(topics), np.zeros(topics)
+    work = np.zeros(topics)
+    bits = work.view(np.int64)
+    for document in range(theta.shape[0]):
+        _log_rates(label_offsets[document], label_offsets[document + 1], label, value, label_log, log_rate)
+        low, high = log_rate.min() - TAIL, log_rate.max() + TAIL / min(beyond, 1.0)
+        steps = min(int((high - low) / APART) + 1, MOST_STEPS)
+        theta[document] = 0.0
+        for step in range(steps):
+            y = low + step * APART
+            for k in range(topics):
+                down[k] = max(-abs(y - log_rate[k]), -600.0)
+            exponentials(down, work, bits, part)
+            for k in range(topics):
+                down[k] = 1.0 + part[k]
+            logarithms(down, work, bits, logs)
+            falls = 0.0
+            for k in range(topics):
+                falls += prior[k] * (max(y - log_rate[k], 0.0) + logs[k])
+            weight = math.exp(-falls)
+            for k in range(topics):
+                above = 1.0 if y > log_rate[k] else part[k]
+                theta[document, k] += weight * prior[k] * above / down[k]
+        total = _sum(theta[document])
+        for k in range(topics):
+            theta[document, k] /= total
 
 
 @kernel(I8, I4, F8, F8_2, F8, F8_2, OUT_F8_2)
