@@ -1,7 +1,7 @@
 """What the proportions of documents are scaled by, given their labels: the scaling functions of Kim and Oh (2017).
 
 A scaling function is a class: what its weights begin with, E[log R] and log E[R] of each label and topic, its part of
-the bound, and one step of its weights. Rates are log-linear, log E[R_mk] = sum_j r_mj x_jk, so that sweeps know x alone.
+the bound, and one step of its weights. Rates are log-linear: log E[R_mk] = sum_j r_mj x_jk, and sweeps know x alone.
 
 Labels of one document interact: R_mk is a product over them. All weights move at once, from the sums of one sweep, on
 a minoriser of the bound that touches it where they are, so that it never falls. With n_m = sum_j |r_mj| and weights

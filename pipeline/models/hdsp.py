@@ -62,9 +62,9 @@ class Config(FamilyConfig, title="hierarchical Dirichlet scaling process, mean-f
     alpha: float | None = Field(
         None,
         gt=0,
-        description="concentration of a document's topics to begin with, by itself 1000 where there are labels, so that "
-        "topics form by what labels say, and 1 where there are none; held at 1000, the default's predictions given all "
-        "labels alone are best, and at 10 where most labels are missing",
+        description="concentration of a document's topics to begin with; by itself 1000 where there are labels, so "
+        "that topics form by them, and 1 where there are none. What labels alone predict is best with 1000 held (--learn "
+        "gamma,weights), or with 5 where most labels are missing",
     )
     eta: float = Field(0.1, gt=0, description="Dirichlet parameter of each word in a topic; it is not learned")
     weight_shape: float = Field(1.0, gt=0, description="labels: a_w of the weights' inverse-gamma prior to begin with")
@@ -72,13 +72,13 @@ class Config(FamilyConfig, title="hierarchical Dirichlet scaling process, mean-f
     weight_variance: float = Field(1.0, gt=0, description="linear: variance of the weights' normal prior to begin with")
     learn: tuple[Learned, ...] = Field(
         ("gamma", "alpha", "weights"),
-        description="what is learned: gamma, alpha, weights (a_w and b_w), variance (of linear weights, which shrinks to "
+        description="what is learned: gamma, alpha, weights (a_w and b_w), variance (of linear weights; it shrinks to "
         "nothing where most labels are rare); the weights themselves always are",
     )
     start: Literal["labels", "lda"] = Field(
         "labels",
-        description="how topics part: by some sweeps of LDA in which each label leads to topics of its own (labels), or "
-        "without labels, as the paper does (lda), which ends in poorer predictions and bounds",
+        description="how topics part: by sweeps of LDA in which each label leads to topics of its own (labels), or "
+        "without labels, as in the paper (lda), which mostly ends in poorer bounds and predictions",
     )
     lda_sweeps: int = Field(3, ge=1, description="how many such sweeps the first iteration begins with")
     document_sweeps: int = Field(

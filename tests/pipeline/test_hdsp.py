@@ -15,8 +15,44 @@ from collapsar.storage.run import Run
 from collapsar.workers import hdsp
 from collapsar.workers.delta import total
 from collapsar.workers.streams import Stream
+from tests.conformance import Conformance, reference_bits, states  # noqa: F401 - fixture
 from tests.naive import scaled as naive
 from tests.strategies import shards
+
+
+class TestHDSP(Conformance):
+    family = "hdsp"
+    labelled, word_prior = True, {"eta": 0.1}
+    matrix = (
+        {"topics": 4},
+        {"topics": 3, "scaling": "linear", "lda_sweeps": 1, "document_sweeps": 1, "start": "lda"},
+        {"topics": 12, "learn": ["gamma", "weights"], "alpha": 5.0},
+    )
+    ascends = matrix
+    # Nothing is kept of a pair, so that there are no active responsibilities.
+    test_active_responsibilities__predict_as_well_as_dense_ones = None
+
+    def test_counts__equal_a_recount_from_the_local_state(self, small, options):
+        """From the one before: each iteration's responsibilities are made again, by the twin."""
+        problem, found = states(small[0], self.family, options, 4)
+        tokens = Corpus(small[0]).vocabulary.tokens
+        for (before, _), (state, _) in zip(found[1:], found[2:], strict=False):
+            counts, globals_ = np.zeros((tokens.size, problem.config.topics)), before.globals
+            for place, shard in enumerate(one.value for one in problem.shards):
+                old, local = (one.swept[place].value.local for one in (before, state))
+                expected = before.blocks[0].value.rows["word_expected"][shard.words]
+                labels = [old[f"document_label{name}"] for name in ("_offsets", "", "_value")]
+                given_ = shard.offsets, shard.position, shard.counts, expected, globals_["prior"], globals_["topic_log"]
+                limits = problem.config.document_sweeps, problem.config.document_tolerance
+                again = naive.sweep(*given_, (*labels, globals_["label_log"]), old["document_topic"], *limits, 4)
+                np.testing.assert_allclose(local["document_topic"], again["document_topic"], rtol=1e-4, atol=1e-4)
+                np.testing.assert_allclose(local["document_topic"].sum(axis=1), shard.lengths, rtol=1e-6)
+                counts[shard.words] += again["row_topic"]
+            rows = hdsp.finish(state.blocks[0].value.rows, state.globals)["word_topic"]
+            np.testing.assert_allclose(rows, counts, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(rows.sum(axis=1), tokens, rtol=1e-9)
+            np.testing.assert_allclose(state.globals["topic_moments"], [rows.sum(axis=0)], rtol=1e-12)
+
 
 OPTIONS = (
     {"topics": 4},
