@@ -63,8 +63,8 @@ class Config(FamilyConfig, title="hierarchical Dirichlet scaling process, mean-f
         None,
         gt=0,
         description="concentration of a document's topics to begin with; by itself 1000 where there are labels, so "
-        "that topics form by them, and 1 where there are none. What labels alone predict is best with 1000 held (--learn "
-        "gamma,weights), or with 5 where most labels are missing",
+        "that topics form by them, and 1 where there are none. Labels alone predict best with 1000 held (--learn "
+        "gamma,weights), or 5 where most labels are missing",
     )
     eta: float = Field(0.1, gt=0, description="Dirichlet parameter of each word in a topic; it is not learned")
     weight_shape: float = Field(1.0, gt=0, description="labels: a_w of the weights' inverse-gamma prior to begin with")
