@@ -24,7 +24,7 @@ from collapsar.storage.labeltable import LabelTable, numbered
 from collapsar.workers.streams import Stream
 
 WORDS = ("naive-bayes", "svm", "tree")  # of words alone
-TOPICS = "lda-svm"
+TOPICS, TOPICS_OF = "lda-svm", "lda"  # and the family whose proportions it takes
 SUPERVISED = "slda"  # of tomotopy
 NAMES = (TOPICS, *WORDS, SUPERVISED)
 SHARE = 0.1  # of the training documents, on which is tuned

@@ -19,6 +19,7 @@ from collapsar.pipeline.classifiers import (
     NAMES,
     SUPERVISED,
     TOPICS,
+    TOPICS_OF,
     Known,
     Lesson,
     beside_topics,
@@ -282,7 +283,7 @@ class _Comparing(CellWork):
     def _proportions(self, one: Rival) -> list[npt.NDArray[np.float64]]:
         """Fit LDA, if it is not fitted, and return the proportions of all documents, seen and unseen."""
         place, near = self._folder / RUNS / f"{one.classifier}-{one.topics}", self._reading
-        options = {"family": "lda", "topics": one.topics, "iterations": self._asked.iterations}
+        options = {"family": TOPICS_OF, "topics": one.topics, "iterations": self._asked.iterations}
 
         def sink(event: dict[str, Any]) -> None:
             tell(self._sinks, {**event, "cell": one.name})

@@ -130,9 +130,11 @@ class FamilyConfig(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _one_is_a_list_of_one(cls, value: Any, info: ValidationInfo) -> Any:
-        """Take lists, and a single name or number, where a tuple is asked for: TOML has no tuples."""
+        """Take lists, names with commas between, or a single one, where a tuple is asked for: TOML has no tuples."""
         annotation = cls.model_fields[str(info.field_name)].annotation
         if get_origin(annotation) is tuple and isinstance(value, (str, int, float, list)):
+            if isinstance(value, str):
+                return tuple(value.split(","))
             return tuple(value) if isinstance(value, list) else (value,)
         return value
 
