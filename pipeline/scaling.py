@@ -127,11 +127,9 @@ class InverseGamma:
         return float((prior + entropy).sum())
 
     def step(self, globals: Arrays, sums: Sums) -> Arrays:
-        """Take a_kj = a_w + g_k sum_m r_mj, and of E[1/w] = e exp(y) the best y on the minoriser.
-
-        That is max_y a y - b_w e (exp(y) - 1) - F(y), F = (S - t)(exp(y) - 1) + t (exp(L y) - 1) / L with t = (U - S) /
-        (L - 1) where y > 0, L the largest number of labels of a document, and else F = S (exp(n y) - 1) / n, n = U / S.
-        """
+        """Take a_kj = a_w + g_k sum_m r_mj, and of E[1/w] = e exp(y) the best y on the minoriser."""
+        # max_y a y - b_w e (exp(y) - 1) - F(y), F = (S - t)(exp(y) - 1) + t (exp(L y) - 1) / L, t = (U - S) / (L - 1),
+        # for y > 0, L the largest number of labels of a document; for y < 0, F = S (exp(n y) - 1) / n, n = U / S.
         a, b = globals["weight_prior"]
         shape = a + sums.total[:, np.newaxis] * sums.prior
         inverse = globals["weight_shape"] / globals["weight_rate"]

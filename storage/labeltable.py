@@ -104,7 +104,17 @@ class LabelTable:
         )
 
     def number_of(self, text: str) -> int:
-        """Return the number of a label that a person named, as value or field=value.
+        """Return the number of a label that a person named.
+
+        Parameters
+        ----------
+        text : str
+            Its value, or field=value.
+
+        Returns
+        -------
+        int
+            Its place among the names.
 
         Raises
         ------

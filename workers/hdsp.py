@@ -228,10 +228,7 @@ def finish(block: Arrays, globals: Arrays) -> Arrays:
 
 
 def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
-    """Fit E[n_mk] of unseen documents under fixed topics and label weights, from even proportions.
-
-    Without words that leaves pi_mk ~ Gamma(beta p_k, E[R_mk]): `proportions` says what labels alone let one expect.
-    """
+    """Fit E[n_mk] of unseen documents under fixed topics and label weights; without words that is what labels say."""
     prior, (total,) = parameters(rows, globals), globals["topic_moments"]
     known, log_total = _known(shard, globals), digamma(prior.total + total)
     expected = variational.expected(rows, prior.words)
