@@ -142,20 +142,24 @@ def _lead(table: LabelTable, config: Config) -> Vector:
     """Return log E[R] that labels begin with, shape (labels, topics): lower by `LEAD` for the topics that they lead to.
 
     A tenth of the topics are left to all. Each label has a topic, if there are so many, the most frequent labels first,
-    and what is left is shared out by the roots of the labels' documents.
+    and what is left is shared out by the roots of the labels' documents. A number counts as two labels, for what is
+    above its mean and what is below, of half its documents each.
     """
     lead = np.zeros((len(table), config.topics))
-    if config.start == "lda" or not table.names:
+    if config.start == "lda" or not len(table):
         return lead
-    documents = np.asarray(table.documents, dtype=np.float64)
+    leads = [(place, -LEAD, count) for place, count in enumerate(table.documents)]
+    for place, one in enumerate(table.numbers, start=len(table.names)):
+        leads += [(place, sign * LEAD / max(one.largest, 1.0), one.documents / 2) for sign in (-1, 1)]
+    counts = np.array([count for _, _, count in leads], dtype=np.float64)
     room = config.topics - config.topics // BACKGROUND
-    each = np.zeros(documents.size, dtype=np.int64)
-    each[np.argsort(-documents, kind="stable")[:room]] = 1
-    roots = np.sqrt(documents)
+    each = np.zeros(counts.size, dtype=np.int64)
+    each[np.argsort(-counts, kind="stable")[:room]] = 1
+    roots = np.sqrt(counts)
     each += np.floor(max(room - int(each.sum()), 0) * roots / max(float(roots.sum()), 1.0)).astype(np.int64)
     ends = np.cumsum(each)
-    for label, (last, many) in enumerate(zip(ends.tolist(), each.tolist(), strict=True)):
-        lead[label, last - many : last] = -LEAD
+    for (place, gain, _), last, many in zip(leads, ends.tolist(), each.tolist(), strict=True):
+        lead[place, last - many : last] = gain
     return lead
 
 
