@@ -9,9 +9,10 @@ import pyarrow as pa
 from collapsar.pipeline import Corpus, Model, compare_unseen, evaluate, fit, split
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.run import Run
-from collapsar.storage.shard import LABELS, Documents
+from collapsar.storage.shard import LABELS
 from collapsar.storage.writer import CorpusWriter
 from tests.benchmarks.labels_tables import lines, saved, table, write
+from tests.benchmarks.table import OURS
 
 # What is chosen among, on a tenth of the training documents: few labels want a small alpha, many a large one.
 SETTINGS = (
@@ -19,6 +20,8 @@ SETTINGS = (
     {"topics": 100, "alpha": 30.0, "eta": 0.1},
     {"topics": 300, "alpha": 1000.0, "eta": 0.25},
 )
+KEPT = """Settings of hdsp are chosen on a tenth of the training documents; those of partially-labeled-lda, which has all
+labels, on the test documents."""
 HELD = {"family": "hdsp", "learn": ("gamma", "weights")}
 
 
@@ -74,12 +77,9 @@ def kept(train, test, out, shares, restarts, iterations, etas, sweeps, seed):
                   f"({shown})", flush=True)  # fmt: skip
     partial = partially(train, test, out, etas, sweeps, seed)
     draw_kept(rows, partial, out)
-    write(out, "kept", {"rows": rows, "partially_labeled_lda": partial}, [
-        table(rows, ("kept", "scaling", "alpha", "topics", "eta", "perplexity")),
-        table(partial, ("topics_per_label", "eta", "perplexity")),
-        "Settings of hdsp are chosen on a tenth of the training documents; those of partially-labeled-lda, which has all "
-        "labels, on the test documents.",
-    ])  # fmt: skip
+    tables = [table(rows, ("kept", "scaling", "alpha", "topics", "eta", "perplexity"))]
+    tables.append(table(partial, ("topics_per_label", "eta", "perplexity")))
+    write(out, "kept", {"rows": rows, "partially_labeled_lda": partial}, tables, KEPT)
 
 
 def partially(train, test, out, etas, sweeps, seed):
@@ -127,10 +127,8 @@ def eta(train, out, etas, topics, iterations, seed):
             rows.append({**row, "alpha": float(state["prior"].sum()), "tokens": tokens.tolist()})
             print(f"{name:5s}  {each:4.2f}  {held:29d}  {row['used']:24d}  {rows[-1]['alpha']:5.1f}", flush=True)
     draw_eta(rows, out)
-    write(out, "eta", {"rows": rows}, [
-        table(rows, ("model", "eta", "held", "used", "alpha")),
-        "held: topics that hold 99% of the tokens; used: topics with more than one token. HDP: hdsp without labels.",
-    ])  # fmt: skip
+    note = "held: topics that hold 99% of the tokens; used: topics with more than one token. HDP: hdsp without labels."
+    write(out, "eta", {"rows": rows}, [table(rows, ("model", "eta", "held", "used", "alpha"))], note)
 
 
 def draw_eta(rows, out):
@@ -157,20 +155,12 @@ def copied(corpus, out, field=None):
             documents = reference.documents()
             lists = documents.extras["labels"].to_pylist()
             own = [[one for one in row or () if one["field"] == field] for row in lists]
-            chosen = np.flatnonzero([field is None or len(one) == 1 for one in own])
-            if chosen.size:
-                labels = {} if field is None else {"labels": pa.array([own[one] for one in chosen], LABELS)}
-                writer.add_shard(replace(taken(documents, chosen), extras=labels))
+            chosen = np.array([field is None or len(one) == 1 for one in own], dtype=bool)
+            if chosen.any():
+                labels = {} if field is None else {"labels": pa.array([one for one in own if len(one) == 1], LABELS)}
+                writer.add_shard(replace(documents.take(chosen), extras=labels))
         writer.finish(list(opened.vocabulary.words))
     return out
-
-
-def taken(documents, chosen):
-    """Return some documents."""
-    pairs = np.concatenate([np.arange(documents.offsets[one], documents.offsets[one + 1]) for one in chosen])
-    sizes = np.diff(documents.offsets)[chosen]
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Documents(documents.ids.take(pa.array(chosen)), offsets, documents.words[pairs], documents.counts[pairs])
 
 
 def classes(train, test, field, out, topics, lda, slda, alphas, iterations, seed):
@@ -187,7 +177,22 @@ def classes(train, test, field, out, topics, lda, slda, alphas, iterations, seed
     )  # fmt: skip
     rows = [{"name": f"hdsp, alpha {row['alpha']:g}", **row["classified"]} for row in found.rows]
     rows += [{"name": row["name"], **row["classified"]} for row in found.classifiers]
-    write(out, "classes", {"rows": rows, "left_out": found.left_out}, [
-        table(rows, ("name", "accuracy", "macro_f1", "micro_f1")),
-        f"documents with exactly one {field}; left out: {', '.join(found.left_out) or 'nothing'}",
-    ])  # fmt: skip
+    note = f"documents with exactly one {field}; left out: {', '.join(found.left_out) or 'nothing'}"
+    names = "name", "accuracy", "macro_f1", "micro_f1"
+    write(out, "classes", {"rows": rows, "left_out": found.left_out}, [table(rows, names)], note)
+    draw_classes(rows, out)
+
+
+def draw_classes(rows, out):
+    """Draw accuracy and macro F1 as bars."""
+
+    def painter(figure):
+        def paint(axes):
+            axes.barh(
+                [row["name"] for row in rows], [row[figure] for row in rows], color=OURS[0], label="test documents"
+            )
+            axes.set(xlabel=figure.replace("_", " "), xlim=(0, 1))
+
+        return paint
+
+    saved(out / "classes.png", [painter("accuracy"), painter("macro_f1")])

@@ -22,6 +22,8 @@ LEAST = 0.05  # no topic has less of p: what no document has cannot be found
 BARS = {"start": "lda", "alpha": 1.0, "learn": ("gamma", "weights"), "eta": 0.5, "iterations": 200}
 CUBE = {"start": "lda", "eta": 0.5, "iterations": 100}
 CUBE_WORDS = 20, 0.1  # of the vocabulary, and the Dirichlet parameter that topics are drawn with
+COMPARED = """rho: of log weights less each label's mean over the topics; rho_raw: as they come; mae: of 1/w, each label's
+scale being made the true one; mae_raw: as they come."""
 EACH = 2.0  # labels of a document, in the mean
 
 
@@ -69,11 +71,9 @@ def synthetic(out, documents, tokens, seeds, restarts):
         last = last or (truth, fitted, own, weights)
     draw_synthetic(*last, out)
     good = sum(row["recovered"] for row in rows)
-    written(out, "synthetic", {"rows": rows, "recovered": good}, [
-        table(rows, ("seed", "worst", "rho", "rho_raw", "mae", "mae_raw", "recovered")),
-        f"all topics within {NEAR} in total variation and rho of centred log weights at least {ORDERED}: {good} of "
-        f"{seeds} seeds; mean absolute error of 1/w {statistics.mean(row['mae'] for row in rows):.2f}",
-    ])  # fmt: skip
+    note = f"all topics within {NEAR} in total variation, rho of weights at least {ORDERED}: {good} of {seeds} seeds"
+    names = "seed", "worst", "rho", "rho_raw", "mae", "mae_raw", "recovered"
+    written(out, "synthetic", {"rows": rows, "recovered": good}, [table(rows, names)], f"{note}. {COMPARED}")
 
 
 def draw_synthetic(truth, fitted, own, weights, out):
@@ -119,12 +119,10 @@ def cube(out, sides, runs, documents, topics, labels, tokens, alpha, restarts):
             rows.append(row)
     means = by(rows, "side", ("rho", "rho_raw", "mae", "mae_raw", "median"))
     draw_cube(means, out)
-    print(table(means, ("side", "rho", "rho_error", "rho_raw", "mae", "mae_raw", "median")))
-    written(out, "cube", {"means": means, "rows": rows}, [
-        table(means, ("side", "rho", "rho_error", "rho_raw", "mae", "mae_raw", "median")),
-        f"means of {runs} runs: rho of log weights less each label's mean, raw rho, and mean absolute error of 1/w with "
-        "each label's scale made the true one, and raw; median: total variation of the median topic",
-    ])  # fmt: skip
+    shown = table(means, ("side", "rho", "rho_error", "rho_raw", "mae", "mae_raw", "median"))
+    print(shown)
+    note = f"Means of {runs} runs; median: total variation of the median topic. {COMPARED}"
+    written(out, "cube", {"means": means, "rows": rows}, [shown], note)
 
 
 def by(rows, name, figures):
@@ -160,6 +158,8 @@ def draw_cube(means, out):
 
 DEFAULTS = {"length": 50, "labels": 100, "documents": 500}
 VARIED = {"length": (10, 25, 50, 100, 200), "labels": (10, 50, 100), "documents": (100, 250, 500, 1000, 2000)}
+TEST = 200  # documents
+GAMMA = 20.0  # of drawn sticks, so that some 60 topics have most of the tokens
 SHOWN = {"length": "tokens of a document", "labels": "labels", "documents": "training documents"}
 
 
@@ -184,13 +184,9 @@ def predictive(out, words, topics, runs, iterations, alpha, variance):
     panels = {name: by([row for row in rows if row["varied"] == name], "value", ("HDP", "HDSP")) for name in VARIED}
     draw_predictive(panels, out)
     means = [{"varied": name, **row} for name, panel in panels.items() for row in panel]
-    written(out, "predictive", {"means": means, "rows": rows}, [
-        table(means, ("varied", "value", "HDP", "HDP_error", "HDSP", "HDSP_error")),
-        f"perplexity of {TEST} unseen documents given their labels; the others are {DEFAULTS}; HDP: hdsp without labels",
-    ])  # fmt: skip
-
-
-TEST = 200
+    note = f"perplexity of {TEST} unseen documents given their labels; HDP: hdsp without labels; else {DEFAULTS}"
+    names = "varied", "value", "HDP", "HDP_error", "HDSP", "HDSP_error"
+    written(out, "predictive", {"means": means, "rows": rows}, [table(means, names)], note)
 
 
 def _drawn(folder, sizes, words, topics, alpha, variance, seed):
@@ -208,9 +204,6 @@ def _drawn(folder, sizes, words, topics, alpha, variance, seed):
             write(folder / "bare", counts, has, labelled=False)
         write(folder / name, counts, has)
     return folder / "test"
-
-
-GAMMA = 20.0  # so that about 60 topics have most of the tokens
 
 
 def draw_predictive(panels, out):

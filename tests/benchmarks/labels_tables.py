@@ -17,11 +17,11 @@ def _shown(value):
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def write(out, name, results, parts):
-    """Write results as JSON and as text; print what the text ends with."""
+def write(out, name, results, tables, note):
+    """Write results as JSON, and tables and a note to them as text; print the note."""
     (out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
-    (out / f"{name}.md").write_text("\n\n".join(parts) + "\n")
-    print(parts[-1], f"Written: {out / name}.json and .md{' and .png' if can_draw() else ''}", sep="\n", flush=True)
+    (out / f"{name}.md").write_text("\n\n".join([*tables, note]) + "\n")
+    print(note, f"Written: {out / name}.json and .md{' and .png' if can_draw() else ''}", sep="\n", flush=True)
 
 
 def lines(axes, x, y, label, error=None):
