@@ -65,15 +65,14 @@ def parser():
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     which = made.add_subparsers(dest="which", required=True)
     for name, (function, paths, options) in COMMANDS.items():
-        own = argparse.ArgumentDefaultsHelpFormatter
-        command = which.add_parser(name, description=function.__doc__, formatter_class=own)
+        command = which.add_parser(name, description=function.__doc__)
         for path in paths:
             command.add_argument(path, type=str if path == "field" else Path)
         for option, value in options.items():
             several = isinstance(value, tuple)
             kind = type(value[0]) if several else type(value)
             many = {"nargs": "+"} if several else {}
-            command.add_argument(f"--{option}", type=kind, default=value, help=" ", **many)
+            command.add_argument(f"--{option}", type=kind, default=value, help="default: %(default)s", **many)
     return made
 
 

@@ -147,7 +147,7 @@ def pooled(truth, fit):
 
 def centred(log_weights):
     """Take each label's mean over the topics away: proportions do not change where a label raises all topics alike."""
-    return log_weights - log_weights.mean(axis=1, keepdims=True)
+    return np.round(log_weights - log_weights.mean(axis=1, keepdims=True), 9)  # so that ties of ranks are ties
 
 
 def agreement(truth, log_weights):

@@ -49,7 +49,7 @@ def bars():
 def spread():
     """Weights of four labels and five topics, 0.1 to 10, each topic being raised by some and lowered by others."""
     scale = np.geomspace(0.1, 10.0, 20)
-    return np.array([[scale[4 * ((k + 2 * j) % 5) + (j + k) % 4] for k in range(5)] for j in range(4)])
+    return np.array([[scale[4 * ((k + 2 * j) % 5) + j] for k in range(5)] for j in range(4)])
 
 
 def synthetic(out, documents, tokens, seeds, restarts):
