@@ -20,6 +20,8 @@ NEAR, ORDERED = 0.15, 0.8  # total variation of topics that count as found, and 
 LEAST = 0.05  # no topic has less of p: what no document has cannot be found
 # The start of the paper, and alpha as it was drawn: where alpha grows, topics of neighbouring words merge.
 BARS = {"start": "lda", "alpha": 1.0, "learn": ("gamma", "weights"), "eta": 0.5, "iterations": 200}
+# At alpha 1 a document tells so little of weights that those of ten labels have rho 0.82 with the true ones where pi is
+# known; at 3, 0.93. Alpha is learned: held, copies of topics part documents that labels should.
 CUBE = {"start": "lda", "eta": 0.5, "iterations": 100}
 CUBE_WORDS = 20, 0.1  # of the vocabulary, and the Dirichlet parameter that topics are drawn with
 COMPARED = """rho: of log weights less each label's mean over the topics; rho_raw: as they come; mae: of 1/w, each label's
@@ -118,8 +120,10 @@ def cube(out, sides, runs, documents, topics, labels, tokens, alpha, restarts):
                   f"  {row['worst']:11.2f}  {row['median']:12.2f}", flush=True)  # fmt: skip
             rows.append(row)
     means = by(rows, "side", ("rho", "rho_raw", "mae", "mae_raw", "median"))
+    for mean in means:
+        mean["rho_median"] = statistics.median(row["rho"] for row in rows if row["side"] == mean["side"])
     draw_cube(means, out)
-    shown = table(means, ("side", "rho", "rho_error", "rho_raw", "mae", "mae_raw", "median"))
+    shown = table(means, ("side", "rho", "rho_error", "rho_median", "rho_raw", "mae", "mae_raw", "median"))
     print(shown)
     note = f"Means of {runs} runs; median: total variation of the median topic. {COMPARED}"
     written(out, "cube", {"means": means, "rows": rows}, [shown], note)
