@@ -1,0 +1,164 @@
+"""Documents with labels, drawn as the hierarchical Dirichlet scaling process has them, and how near a fit comes."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import spearmanr
+
+from collapsar.pipeline import Model, drawing
+from collapsar.storage.folder import Folder, created
+from collapsar.storage.shard import EXTRAS
+from collapsar.storage.writer import CorpusWriter, numbered_ids
+from collapsar.workers.contract import load_sweeps
+
+FIELD = "label"
+
+
+@dataclass
+class Truth:
+    """What is drawn from.
+
+    Attributes
+    ----------
+    share : numpy.ndarray of float64, shape (topics,)
+        p_k.
+    weights : numpy.ndarray of float64, shape (labels, topics)
+        w_kj, by which a label raises a topic: the rate of pi_mk is prod_j w_kj^(-r_mj).
+    topics : numpy.ndarray of float64, shape (topics, words)
+        Their words' probabilities.
+    """
+
+    share: np.ndarray
+    weights: np.ndarray
+    topics: np.ndarray
+
+
+def sticks(topics, gamma, generator, least=0.0):
+    """Draw p; again while a topic has less than `least` of it."""
+    while True:
+        parts = np.append(generator.beta(1.0, gamma, topics - 1), 1.0)
+        share = parts * np.append(1.0, np.cumprod(1.0 - parts[:-1]))
+        if share.min() >= least:
+            return share
+
+
+def bags(truth, has, tokens, alpha, generator):
+    """Draw documents of given labels, shape (documents, labels), with a Poisson number of tokens."""
+    log_pi = drawing.log_gammas(alpha * truth.share, len(has), generator) + has @ np.log(truth.weights)
+    theta = np.exp(log_pi - log_pi.max(axis=1, keepdims=True))
+    theta /= theta.sum(axis=1, keepdims=True)
+    counts = generator.multinomial(generator.poisson(tokens, len(has)), theta @ truth.topics)
+    return counts, theta
+
+
+def write(folder, counts, has, labelled=True):
+    """Write documents, shape (documents, words), with their labels, as a corpus."""
+    document, word = np.nonzero(counts)
+    words, offsets = counts.shape[1], np.concatenate([[0], np.cumsum((counts > 0).sum(axis=1))])
+    listed = [[{"field": FIELD, "value": f"l{one}"} for one in np.flatnonzero(row)] for row in has]
+    made = drawing.Documents(
+        numbered_ids(1, len(counts)),
+        offsets.astype(np.int64),
+        word.astype(np.int32),
+        counts[document, word].astype(np.int32),
+    )
+    if labelled:
+        made = replace(made, extras={"labels": pa.array(listed, EXTRAS["labels"])})
+    with created(Folder(folder)) as fresh:
+        writer = CorpusWriter(fresh, words)
+        writer.add_shard(made)
+        writer.finish([f"w{number:0{len(str(words - 1))}d}" for number in range(words)])
+
+
+@dataclass
+class Found:
+    """What a fit came to; arrays as `Truth` has them.
+
+    Attributes
+    ----------
+    share, topics : numpy.ndarray of float64
+        p_k, and words' probabilities.
+    log_weights : numpy.ndarray of float64, shape (labels, topics)
+        -log E[1/w].
+    tokens : numpy.ndarray of float64, shape (topics,)
+        Expected tokens.
+    """
+
+    share: np.ndarray
+    topics: np.ndarray
+    log_weights: np.ndarray
+    tokens: np.ndarray
+
+
+def found(run):
+    """Read a fit's topics and weights; labels in the order of their numbers."""
+    model = Model(run)
+    state, half = model.globals, load_sweeps(model.record.family)
+    rows = [half.probabilities(model.rows(one), state)["word_topic"] for one in range(len(model.blocks))]
+    words = np.concatenate(rows).T
+    names = unpacked(state)
+    order = np.argsort([int(value[1:]) for _, value in names]) if names else np.zeros(0, int)
+    tokens = state["topic_moments"][0]
+    return Found(
+        state["prior"] / state["prior"].sum(),
+        words / words.sum(axis=1, keepdims=True),
+        -state["label_log"][order],
+        tokens,
+    )
+
+
+def unpacked(state):
+    """Name the labels of a model's globals."""
+    from collapsar.storage.labeltable import LabelTable
+
+    return LabelTable.unpacked(state["label_table"]).names
+
+
+def divergences(truth, fit):
+    """KL divergences of found topics from true ones, shape (true, found), in nats."""
+    own, other = truth.topics[:, np.newaxis] + 1e-12, fit.topics[np.newaxis] + 1e-12
+    return (own * np.log(own / other)).sum(axis=2)
+
+
+def matched(truth, fit):
+    """Give each true topic a found one, so that the sum of the divergences is the least; and its total variation."""
+    _, own = linear_sum_assignment(divergences(truth, fit))
+    return own, 0.5 * np.abs(truth.topics - fit.topics[own]).sum(axis=1)
+
+
+def pooled(truth, fit):
+    """Return the log of how each label raises each true topic: found topics count together where they are nearest it.
+
+    A topic that was found twice is one whose proportions are the sum; a label raises it by the mean of w over p.
+    """
+    nearest = divergences(truth, fit).argmin(axis=0)
+    own, _ = matched(truth, fit)
+    nearest[own] = np.arange(own.size)
+    share = fit.share * (fit.tokens >= 1.0)
+    share[own] = np.maximum(share[own], 1e-12)
+    result = np.empty(truth.weights.shape)
+    for topic in range(own.size):
+        part = np.where(nearest == topic, share, 0.0)
+        result[:, topic] = np.log(np.exp(fit.log_weights) @ part / part.sum())
+    return result
+
+
+def centred(log_weights):
+    """Take each label's mean over the topics away: proportions do not change where a label raises all topics alike."""
+    return np.round(log_weights - log_weights.mean(axis=1, keepdims=True), 9)  # so that ties of ranks are ties
+
+
+def agreement(truth, log_weights):
+    """Compare 1/w: Spearman's rho and mean absolute error, as they come and with each label's scale made the true one."""
+    true = np.log(truth.weights)
+    scaled = centred(log_weights) + true.mean(axis=1, keepdims=True)
+    own = np.exp(-true)
+    return {
+        "rho": float(spearmanr(centred(true).ravel(), centred(log_weights).ravel()).statistic),
+        "rho_raw": float(spearmanr(true.ravel(), log_weights.ravel()).statistic),
+        "rho_scaled": float(spearmanr(true.ravel(), scaled.ravel()).statistic),
+        "mae": float(np.abs(own - np.exp(-scaled)).mean()),
+        "mae_raw": float(np.abs(own - np.exp(-log_weights)).mean()),
+    }

@@ -1,0 +1,198 @@
+"""Experiments on labels of corpora: labels kept, topics used against eta, and classes of one label a document."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from collapsar.pipeline import Corpus, Model, compare_unseen, evaluate, fit, split
+from collapsar.storage.folder import Folder, created
+from collapsar.storage.run import Run
+from collapsar.storage.shard import LABELS
+from collapsar.storage.writer import CorpusWriter
+from tests.benchmarks.labels_tables import lines, saved, table, write
+from tests.benchmarks.table import OURS
+
+# What is chosen among, on a tenth of the training documents: few labels want a small alpha, many a large one.
+SETTINGS = (
+    {"topics": 100, "alpha": 5.0, "eta": 0.1},
+    {"topics": 100, "alpha": 30.0, "eta": 0.1},
+    {"topics": 300, "alpha": 1000.0, "eta": 0.25},
+)
+KEPT = """Settings of hdsp are chosen on a tenth of the training documents; those of partially-labeled-lda, which has all
+labels, on the test documents."""
+HELD = {"family": "hdsp", "learn": ("gamma", "weights")}
+
+
+def fitted(corpus, out, **options):
+    """A run, made unless it is there."""
+    if not Run(out).model.exists("model.json") and not (Path(out) / "members").exists():
+        fit(corpus, out, **options)
+    return out
+
+
+def perplexity(run, test):
+    """Perplexity of unseen documents given their labels alone."""
+    return evaluate(run, unseen=test, given_labels=True).given_labels.perplexity
+
+
+def thinned(corpus, out, share, seed):
+    """A corpus with a share of its labels."""
+    if share == 1.0:
+        return corpus
+    if not out.exists():
+        split(corpus, out, out.with_name(out.name + "-dropped"), drop_labels=1.0 - share, seed=seed)
+    return out
+
+
+def kept(train, test, out, shares, restarts, iterations, etas, sweeps, seed):
+    """Perplexity given labels with a share of the training labels kept, beside partially labeled LDA with all."""
+    part, valid = out / "part", out / "valid"
+    if not part.exists():
+        split(train, part, valid, documents=True, fraction=0.1, seed=seed)
+    rows = []
+    print("kept  scaling  alpha  topics  perplexity  (validation)")
+    for share in shares:
+        less = thinned(part, out / f"part-{share:g}", share, seed)
+        whole = thinned(train, out / f"train-{share:g}", share, seed)
+        for scaling in ("labels", "linear"):
+            own = {**HELD, "scaling": scaling, "iterations": iterations, "seed": seed}
+            tried = []
+            for number, setting in enumerate(SETTINGS):
+                run = fitted(less, out / f"try-{share:g}-{scaling}-{number}", **own, **setting)
+                tried.append(perplexity(run, valid))
+            best = SETTINGS[int(np.argmin(tried))]
+            last = fitted(whole, out / f"run-{share:g}-{scaling}-{best['alpha']:g}", restarts=restarts, **own, **best)
+            found = {
+                "kept": share,
+                "scaling": scaling,
+                **best,
+                "perplexity": perplexity(last, test),
+                "validation": tried,
+            }
+            rows.append(found)
+            shown = " ".join(f"{one:.0f}" for one in tried)
+            print(f"{share:4.2f}  {scaling:7s}  {best['alpha']:5g}  {best['topics']:6d}  {found['perplexity']:10.1f}  "
+                  f"({shown})", flush=True)  # fmt: skip
+    partial = partially(train, test, out, etas, sweeps, seed)
+    draw_kept(rows, partial, out)
+    tables = [table(rows, ("kept", "scaling", "alpha", "topics", "eta", "perplexity"))]
+    tables.append(table(partial, ("topics_per_label", "eta", "perplexity")))
+    write(out, "kept", {"rows": rows, "partially_labeled_lda": partial}, tables, KEPT)
+
+
+def partially(train, test, out, etas, sweeps, seed):
+    """Perplexities of partially labeled LDA with all labels."""
+    rows = []
+    for each in (2, 5):
+        for eta in etas:
+            name, options = f"plda-{each}-{eta:g}", {"topics_per_label": each, "eta": eta, "iterations": sweeps}
+            run = fitted(train, out / name, family="partially-labeled-lda", seed=seed, **options)
+            rows.append({"topics_per_label": each, "eta": eta, "perplexity": perplexity(run, test)})
+            print(f"partially labeled LDA, all labels, {each} topics a label, eta {eta:g}: {rows[-1]['perplexity']:.1f}",
+                  flush=True)  # fmt: skip
+    return rows
+
+
+def draw_kept(rows, partial, out):
+    """Draw perplexity against the share of labels, with a line of partially labeled LDA at its best."""
+
+    def paint(axes):
+        for scaling in ("labels", "linear"):
+            own = [row for row in rows if row["scaling"] == scaling]
+            lines(axes, [row["kept"] for row in own], [row["perplexity"] for row in own], f"hdsp, {scaling}")
+        for each, style in ((2, "--"), (5, ":")):
+            best = min(row["perplexity"] for row in partial if row["topics_per_label"] == each)
+            axes.axhline(best, color="0.3", linestyle=style, label=f"partially labeled LDA, {each} a label, all labels")
+        axes.set(xlabel="share of training labels kept", ylabel="perplexity given labels")
+
+    saved(out / "kept.png", [paint])
+
+
+def eta(train, out, etas, topics, iterations, seed):
+    """Topics used by the HDP and by hdsp, and the words that they hold, against eta."""
+    bare = out / "unlabelled"
+    if not bare.exists():
+        copied(train, bare)
+    rows = []
+    print("model   eta  topics with 99% of the tokens  with more than one token  alpha")
+    for name, corpus in (("HDP", bare), ("HDSP", train)):
+        for each in etas:
+            own = {"family": "hdsp", "topics": topics, "eta": each, "iterations": iterations, "seed": seed}
+            state = Model(fitted(corpus, out / f"{name.lower()}-{each:g}", **own)).globals
+            tokens = np.sort(state["topic_moments"][0])[::-1]
+            held = int(np.searchsorted(np.cumsum(tokens), 0.99 * tokens.sum()) + 1)
+            row = {"model": name, "eta": each, "held": held, "used": int((tokens > 1.0).sum())}
+            rows.append({**row, "alpha": float(state["prior"].sum()), "tokens": tokens.tolist()})
+            print(f"{name:5s}  {each:4.2f}  {held:29d}  {row['used']:24d}  {rows[-1]['alpha']:5.1f}", flush=True)
+    draw_eta(rows, out)
+    note = "held: topics that hold 99% of the tokens; used: topics with more than one token. HDP: hdsp without labels."
+    write(out, "eta", {"rows": rows}, [table(rows, ("model", "eta", "held", "used", "alpha"))], note)
+
+
+def draw_eta(rows, out):
+    """Draw sorted posterior word counts, a panel a model, a line an eta."""
+
+    def painter(name):
+        def paint(axes):
+            for row in (one for one in rows if one["model"] == name):
+                tokens = np.maximum(row["tokens"], 0.1)
+                axes.plot(np.arange(1, tokens.size + 1), tokens, label=f"eta {row['eta']:g}")
+            axes.set(yscale="log", xlabel="topic, by its words", ylabel="posterior words", title=name)
+
+        return paint
+
+    saved(out / "eta.png", [painter(name) for name in ("HDP", "HDSP")])
+
+
+def copied(corpus, out, field=None):
+    """Write a corpus again without labels, or, of a field, its documents with exactly one label and that label alone."""
+    opened = Corpus(corpus)
+    with created(Folder(out)) as fresh:
+        writer = CorpusWriter(fresh, len(opened.vocabulary.words))
+        for reference in opened.references:
+            documents = reference.documents()
+            lists = documents.extras["labels"].to_pylist()
+            own = [[one for one in row or () if one["field"] == field] for row in lists]
+            chosen = np.array([field is None or len(one) == 1 for one in own], dtype=bool)
+            if chosen.any():
+                labels = {} if field is None else {"labels": pa.array([one for one in own if len(one) == 1], LABELS)}
+                writer.add_shard(replace(documents.take(chosen), extras=labels))
+        writer.finish(list(opened.vocabulary.words))
+    return out
+
+
+def classes(train, test, field, out, topics, lda, slda, alphas, iterations, seed):
+    """Predict the only label of documents by hdsp, and by LDA with a linear SVM and supervised LDA of tomotopy."""
+    parts = {}
+    for name, corpus in (("train", train), ("test", test)):
+        parts[name] = out / name
+        if not parts[name].exists():
+            copied(corpus, parts[name], field)
+    found = compare_unseen(
+        parts["train"], out / "comparison", unseen=parts["test"], families=["hdsp"], topics=(topics,), field=field,
+        iterations=iterations, vary={"hdsp": {"alpha": alphas}}, settings={"hdsp": {"learn": ("gamma", "weights")}},
+        classifiers=["lda-svm", "slda"], lda_topics=(lda,), slda_topics=(slda,), seed=seed,
+    )  # fmt: skip
+    rows = [{"name": f"hdsp, alpha {row['alpha']:g}", **row["classified"]} for row in found.rows]
+    rows += [{"name": row["name"], **row["classified"]} for row in found.classifiers]
+    note = f"documents with exactly one {field}; left out: {', '.join(found.left_out) or 'nothing'}"
+    names = "name", "accuracy", "macro_f1", "micro_f1"
+    write(out, "classes", {"rows": rows, "left_out": found.left_out}, [table(rows, names)], note)
+    draw_classes(rows, out)
+
+
+def draw_classes(rows, out):
+    """Draw accuracy and macro F1 as bars."""
+
+    def painter(figure):
+        def paint(axes):
+            axes.barh(
+                [row["name"] for row in rows], [row[figure] for row in rows], color=OURS[0], label="test documents"
+            )
+            axes.set(xlabel=figure.replace("_", " "), xlim=(0, 1))
+
+        return paint
+
+    saved(out / "classes.png", [painter("accuracy"), painter("macro_f1")])
