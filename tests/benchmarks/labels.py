@@ -24,7 +24,7 @@ COMMANDS = {  # the function, its paths, and its options with their defaults
             "runs": 5,
             "documents": 1000,
             "topics": 10,
-            "labels": 10,
+            "labels": 5,
             "tokens": 200,
             "alpha": 3.0,
             "restarts": 4,
