@@ -175,11 +175,11 @@ def classes(train, test, field, out, topics, lda, slda, alphas, iterations, seed
         iterations=iterations, vary={"hdsp": {"alpha": alphas}}, settings={"hdsp": {"learn": ("gamma", "weights")}},
         classifiers=["lda-svm", "slda"], lda_topics=(lda,), slda_topics=(slda,), seed=seed,
     )  # fmt: skip
-    rows = [{"name": f"hdsp, alpha {row['alpha']:g}", **row["classified"]} for row in found.rows]
-    rows += [{"name": row["name"], **row["classified"]} for row in found.classifiers]
+    names = "accuracy", "macro_f1", "micro_f1"
+    able = [row for row in (*found.rows, *found.classifiers) if row["classified"]]
+    rows = [{"name": row["cell"], **{one: row["classified"][one] for one in names}} for row in able]
     note = f"documents with exactly one {field}; left out: {', '.join(found.left_out) or 'nothing'}"
-    names = "name", "accuracy", "macro_f1", "micro_f1"
-    write(out, "classes", {"rows": rows, "left_out": found.left_out}, [table(rows, names)], note)
+    write(out, "classes", {"rows": rows, "left_out": found.left_out}, [table(rows, ("name", *names))], note)
     draw_classes(rows, out)
 
 
