@@ -42,6 +42,7 @@ LEAD = 8.0  # log of how much a label favours the topics that it leads to, while
 BACKGROUND = 10  # one of so many topics is led to by none
 MANY = 1000.0  # tokens that labels count for where a document's topics begin
 LEAST = 1e-8  # smallest g_k: at 0 a topic could never come back
+MEANWHILE = 24  # arrays of labels x topics that globals and their update hold, counted twice as rows are
 DRAWN, EACH = 8, 2.0  # labels of a simulated corpus, and of a document in the mean
 
 
@@ -188,9 +189,9 @@ def footprint(summary: Summary, config: Config) -> Footprint:
     each = 8.0 * labels * topics * (kinds + 5 + (2 * labels if few else 0))  # sums, and what the globals hold
     known = 12.0 * sum(table.documents) / max(summary.documents, 1) + 12.0 * len(table.numbers) + 8.0
     return Footprint(
-        kept=16.0 * topics,
+        kept=16.0 * topics + MEANWHILE * 8.0 * labels * topics / max(summary.words, 1),
         shown=8.0 * topics,
-        swept=each / max(summary.words, 1),
+        swept=16.0 * topics + each / max(summary.words, 1),
         delta=8.0 * topics + each / max(summary.words, 1),
         pair=0.0,
         document=4.0 * topics + known,

@@ -95,7 +95,7 @@ def footprint(summary: Summary, config: Config) -> Footprint:
     return Footprint(
         kept=16 * config.topics,
         shown=8 * config.topics,
-        swept=0.0,
+        swept=16.0 * config.topics,  # what folding makes meanwhile
         delta=8 * config.topics,
         pair=0.0,
         document=4.0 * config.topics,
