@@ -196,8 +196,8 @@ EACH = [pytest.param(name, options, id=f"{name}-{options}") for name in family_n
 
 # What families take no memory for.
 NOTHING = {
-    "hdsp": {"pair", "swept"},
-    "vb-lda": {"pair", "swept"},
+    "hdsp": {"pair"},
+    "vb-lda": {"pair"},
     "hca": {"pair", "portion"},
     "ncrp": {"pair", "portion"},
 }
