@@ -15,9 +15,9 @@ from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.givenlabels import expected, load_labelled, require_expectations, require_table, table_of
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
-from collapsar.storage.errors import OptionError
+from collapsar.storage.errors import OptionError, suggestion
 from collapsar.storage.labels import Labels
-from collapsar.storage.labeltable import MOST_VALUES, LabelTable, near, numbered
+from collapsar.storage.labeltable import MOST_VALUES, LabelTable, numbered
 from collapsar.storage.shard import Shard
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
@@ -122,14 +122,14 @@ def candidates_of(model: Model, corpus: Corpus, field: str, values: Sequence[str
     )
     if there:
         raise OptionError(f"--field {field}: the model was fitted without it, with {', '.join(taken)} alone")
-    raise OptionError(f"--field {field}: the model was fitted with no such field{near(field, taken)}")
+    raise OptionError(f"--field {field}: the model was fitted with no such field{suggestion(field, taken)}")
 
 
 def _labels(field: str, own: list[str], values: Sequence[str | float] | None) -> tuple[str, ...]:
     found = list(dict.fromkeys(own if values is None else [str(one) for one in values]))
     for one in found:
         if one not in own:
-            raise OptionError(f"--values: unknown {field} '{one}'{near(one, own)}")
+            raise OptionError(f"--values: unknown {field} '{one}'{suggestion(one, own)}")
     if not found:
         raise OptionError(f"--values: expected one {field} or more, found none")
     return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -38,7 +39,7 @@ Found = TypeVar("Found")
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # of what is recorded, where it is not that of its name
 
 
-class CellWork:
+class CellWork(ABC):
     """A comparison on its way: its folder, its record, and the fits of its cells.
 
     Parameters
@@ -182,13 +183,13 @@ class CellWork:
         self._rows.append(row)
         self._write_table()
 
+    @abstractmethod
     def _measure(self, cell: Cell) -> dict[str, Any]:
         """Return the row of a cell whose fits are all at their ends."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _write_table(self) -> None:
         """Write what there is so far."""
-        raise NotImplementedError
 
     def _tell(self, name: str, **fields: Any) -> None:
         tell(self._sinks, {"event": name, **fields})

@@ -11,7 +11,7 @@ from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.grid import RANDOM, Cell
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError, suggestion
-from collapsar.storage.labeltable import MOST_VALUES, LabelTable, label_table, near
+from collapsar.storage.labeltable import MOST_VALUES, LabelTable, label_table
 from collapsar.workers.contract import is_labelled, settles_at_a_point
 
 
@@ -142,7 +142,7 @@ class Fields:
             raise OptionError(f"--labels: expected '{field}' among them, which is to be predicted (--field)")
         lost = next((name for name in asked.without if name not in taken), None)
         if lost is not None:
-            raise OptionError(f"--without {lost}: no such field of labels is taken{near(lost, taken)}")
+            raise OptionError(f"--without {lost}: no such field of labels is taken{suggestion(lost, taken)}")
         kept = tuple(name for name in taken if name not in asked.without)
         if asked.without and not kept:
             raise OptionError("--without: no field of labels would be left")
@@ -154,7 +154,7 @@ class Fields:
 def _require_classes(corpus: Corpus, field: str, labels: Sequence[str]) -> None:
     numbers = [name for name, kind in corpus.manifest.fields.items() if kind == "double"]
     if field not in numbers:
-        raise OptionError(f"--field {field}: {corpus.url} has no such field{near(field, [*labels, *numbers])}")
+        raise OptionError(f"--field {field}: {corpus.url} has no such field{suggestion(field, [*labels, *numbers])}")
     (found,) = label_table(corpus, (), (field,)).numbers
     if not found.values:
         raise OptionError(f"--field {field}: a number of more than {MOST_VALUES} values, or of none, has no classes")

@@ -14,9 +14,9 @@ from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic, topics
 from collapsar.pipeline.givenlabels import expected_proportions, require_expectations, require_table, table_of
 from collapsar.pipeline.opening import Model
-from collapsar.storage.errors import NumericalError, OptionError
+from collapsar.storage.errors import NumericalError, OptionError, suggestion
 from collapsar.storage.labels import Labels, Name
-from collapsar.storage.labeltable import LabelTable, near
+from collapsar.storage.labeltable import LabelTable
 
 Floats = npt.NDArray[np.float64]
 
@@ -100,7 +100,7 @@ def _labels(table: LabelTable, given: Sequence[str]) -> Labels:
         elif text in numbers:
             raise OptionError(f"--given {text}: it is a number; say {text}=NUMBER")
         elif equals and name not in table.fields and not any(value == text for _, value in table.names):
-            raise OptionError(f"--given {text}: unknown field '{name}'{near(name, [*table.fields, *numbers])}")
+            raise OptionError(f"--given {text}: unknown field '{name}'{suggestion(name, [*table.fields, *numbers])}")
         else:
             names.add(table.names[table.number_of(text)])
     position = np.arange(len(names), dtype=np.int32)

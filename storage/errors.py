@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+NAMED = 40  # names that an error lists
+
 
 class CollapsarError(Exception):
     """Base of every error that is raised on purpose."""
@@ -84,8 +86,8 @@ class NumericalError(CollapsarError, ArithmeticError):
     """A model's numbers have left what floating point can hold."""
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Say which known name is nearest to an unknown one.
+def suggestion(name: str, known: Iterable[str], most: int = 1) -> str:
+    """Say which known names are nearest to an unknown one.
 
     Parameters
     ----------
@@ -93,12 +95,17 @@ def suggestion(name: str, known: Iterable[str]) -> str:
         The name that was given.
     known : iterable of str
         The names that there are.
+    most : int, optional
+        How many to name.
 
     Returns
     -------
     str
-        ``" (did you mean 'x'?)"``, or the list of all names where none is near.
+        ``" (did you mean 'x'?)"``, or the names that there are, some of them if they are many, where none is near.
     """
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f" (did you mean '{near[0]}'?)" if near else f" (known: {', '.join(names)})"
+    names = sorted(set(known))
+    near = difflib.get_close_matches(name, names, n=most, cutoff=0.6)
+    if near:
+        return f" (did you mean {' or '.join(repr(one) for one in near)}?)"
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f" (known: {', '.join(names[:NAMED])}{more})"

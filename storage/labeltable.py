@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import InputError, OptionError
+from collapsar.storage.errors import InputError, OptionError, suggestion
 from collapsar.storage.labels import Labels, Name
 
 MOST_VALUES = 100  # distinct values of a number that are remembered
-NAMED = 12  # names that an error shows
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ class LabelTable:
             several = " or ".join("=".join(self.names[place]) for place in found)
             raise OptionError(f"label '{text}': several fields have it; say {several}")
         known = ["=".join(name) for name in self.names] if "=" in text else [value for _, value in self.names]
-        raise OptionError(f"unknown label '{text}'{near(text, known)}")
+        raise OptionError(f"unknown label '{text}'{suggestion(text, known, 3)}")
 
 
 @dataclass(frozen=True)
@@ -188,16 +186,6 @@ def numbered(labels: Labels | None, table: LabelTable, documents: int) -> Number
     return Numbered(offsets, label[order].astype(np.int32), value[order])
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """Name those that are nearest to an unknown name, or a few where none is near."""
-    names = sorted(set(known))
-    found = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
-    if found:
-        return f" (did you mean {' or '.join(repr(one) for one in found)}?)"
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f" (known: {', '.join(names[:NAMED])}{more})" if names else ""
-
-
 def label_table(corpus: Corpus, fields: Sequence[str] = (), numbers: Sequence[str] = ()) -> LabelTable:
     """Read which labels and numbers the documents of a corpus have; nothing else of its shards is decoded.
 
@@ -228,7 +216,7 @@ def label_table(corpus: Corpus, fields: Sequence[str] = (), numbers: Sequence[st
     for what, asked, there in (("labels", fields, gathered.fields), ("covariates", numbers, gathered.columns)):
         for name in asked:
             if name not in there:
-                raise OptionError(f"--{what} {name}: {corpus.url} has no such field{near(name, there)}")
+                raise OptionError(f"--{what} {name}: {corpus.url} has no such field{suggestion(name, there)}")
     names = tuple(sorted(gathered.counts))
     each = tuple(_number_field(corpus, name, np.concatenate(gathered.values[name])) for name in numbers)
     return LabelTable(names, tuple(gathered.counts[name] for name in names), each, gathered.most, gathered.labelled)

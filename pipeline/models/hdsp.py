@@ -149,7 +149,7 @@ def _lead(table: LabelTable, config: Config) -> Vector:
     lead = np.zeros((len(table), config.topics))
     if config.start == "lda" or not len(table):
         return lead
-    leads = [(place, -LEAD, count) for place, count in enumerate(table.documents)]
+    leads = [(place, -LEAD, float(count)) for place, count in enumerate(table.documents)]
     for place, one in enumerate(table.numbers, start=len(table.names)):
         leads += [(place, sign * LEAD / max(one.largest, 1.0), one.documents / 2) for sign in (-1, 1)]
     counts = np.array([count for _, _, count in leads], dtype=np.float64)

@@ -115,6 +115,7 @@ def test_stochastic_schedule__refuses_what_it_cannot_serve(small, tmp_path, opti
         ('learn=["alpha"]', ("learn", ["alpha"])),
         ("alpha-shape=3", ("alpha_shape", 3)),
         ("scaling=labels", ("scaling", "labels")),
+        ("learn=alpha,beta", ("learn", "alpha,beta")),
         ('name="x=y"', ("name", "x=y")),
         ("flag=true", ("flag", True)),
     ],
@@ -150,3 +151,10 @@ def test_config_file__is_read_and_checked(tmp_path):
             read_config(str(path), None)
     with pytest.raises(AbsentError):
         read_config(str(tmp_path / "none.toml"), "lda")
+
+
+@pytest.mark.parametrize("said", ["alpha,beta", ["alpha", "beta"], ("alpha", "beta")])
+def test_names__are_lists_or_have_commas_between(said):
+    assert make_config("lda", {"topics": 2, "learn": said}).learn == ("alpha", "beta")
+    with pytest.raises(OptionError, match="--learn"):
+        make_config("lda", {"topics": 2, "learn": "alpha,gamma"})

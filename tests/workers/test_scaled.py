@@ -51,7 +51,7 @@ def compare(drawn, signed):
     np.testing.assert_allclose(theta, naive.proportions(labels, prior, counts), rtol=1e-9, atol=1e-14)
     prior = prior + 0.1
     scaled.expected_proportions(*labels, prior, theta)
-    np.testing.assert_allclose(theta, naive.expected(labels, prior), rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(theta, naive.expected(labels, prior), rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.kernels
