@@ -23,10 +23,11 @@ import math
 
 import numpy as np
 
-from collapsar.workers.kernels.compile import OUT_F8, f8, helper, i8, kernel
+from collapsar.workers.kernels.compile import F8, I8, OUT_F8, f8, helper, i8, kernel
 
 _NEGLIGIBLE = -34.0  # logarithm of what a point weighs beside the first, below which the integrals end
 _POINTS = 200  # never reached; the loop must end
+_NONE = 1e-100  # a discount that is none: 1 / a must be finite
 
 
 @helper
@@ -38,7 +39,7 @@ def packed(m: int) -> int:
 @helper
 def _f(a: float, log_rest: float) -> float:
     """Return f(x) given log (1-x)."""
-    return -math.expm1(a * log_rest) / a if a > 0.0 else -log_rest
+    return -math.expm1(a * log_rest) / a if a > _NONE else -log_rest
 
 
 @helper
@@ -86,7 +87,7 @@ def _far(a: float, m: int, t: int) -> float:
         l_real = 0.5 * (math.log1p(x * x - 2.0 * x_real) if x < 0.5 else math.log(rest * rest + x_imag * x_imag))
         l_imag = math.atan2(-x_imag, rest)  # log (1 - x)
         f_real, f_imag = -l_real, -l_imag
-        if a > 0.0:
+        if a > _NONE:
             grown = math.exp(a * l_real)
             f_real = -(math.expm1(a * l_real) - 2.0 * grown * math.sin(0.5 * a * l_imag) ** 2) / a
             f_imag = -grown * math.sin(a * l_imag) / a
@@ -153,3 +154,41 @@ def fill_ratios(a, begin, end, table):  # type: ignore[no-untyped-def]
                 table[row + t - 2] = above * last / (1.0 + (m - (t - 1) * a) * last)
         left = 0.0 if m == 1 else 1.0 / table[before + m - 2]
         table[row + m - 1] = 1.0 / (left + m - m * a)
+
+
+@kernel(F8, f8, I8, I8, OUT_F8)
+def ratios_at(table, a, m, t, ratios):  # type: ignore[no-untyped-def]
+    """Fill `ratios` with V^m_t; twin: exact fractions in its tests.
+
+    Parameters
+    ----------
+    table : float64, shape (size,)
+        Of the discount `a`; may be empty.
+    a : float
+        Discount, 0 <= a < 1.
+    m, t : int64, shape (n,)
+        At least 1 and 2.
+    ratios : float64, shape (n,)
+        Filled.
+    """
+    for i in range(m.size):
+        ratios[i] = stirling_ratio(table, a, m[i], t[i])
+
+
+@kernel(F8, f8, I8, I8, OUT_F8)
+def log_stirlings(table, a, m, t, logs):  # type: ignore[no-untyped-def]
+    """Fill `logs` with log S^m_t; -inf where it is 0.
+
+    Parameters
+    ----------
+    table : float64, shape (size,)
+        Of the discount `a`; may be empty.
+    a : float
+        Discount, 0 <= a < 1.
+    m, t : int64, shape (n,)
+        At least 0.
+    logs : float64, shape (n,)
+        Filled.
+    """
+    for i in range(m.size):
+        logs[i] = log_stirling(table, a, m[i], t[i])

@@ -1,0 +1,363 @@
+"""Networks of Dirichlet distributed vectors: how probable a state of one is, and the sampler's moves, in plain Python.
+
+A token of value k at node j is a customer of j. At a node with parents each customer sits at a table of its own value, and each
+table is a customer of one of the parents; at a root customers are counted and no more. Who sits where is summed out, so that
+a state is n_jk, the tokens, and s_ek, the tables on edge e, which leads from a node to one of its parents. From these come
+tp_ik, the tables at node i, and m_ik, its customers.
+
+Each move stands here twice: as all it can lead to, with chances, for exact tests; and as it is drawn from uniform numbers,
+each at its place in a stream, as the compiled sampler draws it.
+"""
+
+import functools
+
+import numpy as np
+from scipy.special import gammaln
+
+from tests.naive.gibbs import pick
+from tests.naive.random import uniform
+
+
+class Network:
+    """Nodes with their parents, which are numbered before them; `strength` and `discount` are of kinds of nodes.
+
+    `held` is how many of the first nodes stay as they are while documents are folded in below.
+    """
+
+    def __init__(self, parents, strength, discount, alpha, kind=None, mixing=None, held=0):
+        self.nodes, self.held = len(parents), held
+        self.edges = [(i, parent) for i, above in enumerate(parents) for parent in above]
+        self.of = [[e for e, (child, _) in enumerate(self.edges) if child == i] for i in range(self.nodes)]
+        kind = np.zeros(self.nodes, dtype=int) if kind is None else kind
+        self.b, self.a = np.array(strength, dtype=float)[kind], np.array(discount, dtype=float)[kind]
+        self.alpha = np.array(alpha, dtype=float)
+        self.mixing = np.ones(len(self.edges)) if mixing is None else np.array(mixing, dtype=float)
+        longest = [1] * self.nodes
+        for i, parent in self.edges:
+            longest[i] = max(longest[i], longest[parent] + 1)
+        self.levels = max(longest)
+
+    def ends(self, i):
+        """Whether no path goes further up than i."""
+        return i < self.held or not self.of[i]
+
+    def inner(self):
+        """Nodes with parents that do not stay as they are."""
+        return [i for i in range(self.nodes) if not self.ends(i)]
+
+
+class State:
+    """n, shape (nodes, K), s, shape (edges, K), and m, shape (nodes, K).
+
+    m follows from n and s, but for nodes that are held, whose customers were counted before.
+    """
+
+    def __init__(self, network, n, s, m=None):
+        self.network, self.n, self.s = network, np.array(n), np.array(s)
+        self.m = self.customers() if m is None else np.array(m)
+
+    def copy(self):
+        return State(self.network, self.n, self.s, self.m)
+
+    def customers(self):
+        m = self.n.copy()
+        for (_, parent), s in zip(self.network.edges, self.s, strict=True):
+            m[parent] += s
+        return m
+
+    def tables(self, i):
+        """tp_ik."""
+        return self.s[self.network.of[i]].sum(axis=0)
+
+    def is_valid(self):
+        """Whether m is right, tp <= m, and tp = 0 where m = 0 and nowhere else."""
+        tables = np.array([self.tables(i) for i in self.network.inner()])
+        m = self.m[self.network.inner()]
+        right = (self.customers() == self.m)[self.network.held :].all() and self.n.min() >= 0 and self.s.min() >= 0
+        return bool(right and (tables <= m).all() and ((tables == 0) == (m == 0)).all())
+
+    def shift(self, j, k, path, by):
+        """Put a token to n_jk, and a table on each edge of a path up from j; or, with by = -1, take them off."""
+        self.n[j, k] += by
+        self.m[j, k] += by
+        for e in path:
+            self.s[e, k] += by
+            parent = self.network.edges[e][1]
+            self.m[parent, k] += by * (parent >= self.network.held)
+
+
+# How probable a state is
+
+
+@functools.cache
+def log_stirling_row(a, m):
+    """log S^m_t, t = 0 ... m."""
+    if m == 0:
+        return np.zeros(1)
+    if m == 1:
+        return np.array([-np.inf, 0.0])
+    last = log_stirling_row(a, m - 1)
+    stay = np.log(m - 1 - np.arange(m) * a) + last
+    return np.logaddexp(np.append(stay, -np.inf), np.append(-np.inf, last))
+
+
+def log_stirling(a, m, t):
+    """log S^m_t."""
+    return log_stirling_row(a, m)[t] if t <= m else -np.inf
+
+
+def log_rising(x, step, count):
+    """log of x (x + step) ... , `count` factors."""
+    return np.log(x + step * np.arange(count)).sum()
+
+
+def log_polya(prior, counts):
+    """log of the chance of draws, in their order, from a vector that is Dirichlet distributed, with such counts."""
+    return (gammaln(prior + counts) - gammaln(prior)).sum() + gammaln(prior.sum()) - gammaln(prior.sum() + counts.sum())
+
+
+def log_probability(state):
+    """log p(n, s), of tokens as sequences of draws; given the nodes that are held."""
+    network, total = state.network, 0.0
+    above = np.log(chances(state)[: network.held]) if network.held else None
+    for i in range(network.held, network.nodes):
+        edges, m = network.of[i], state.m[i]
+        if not edges:
+            total += log_polya(network.alpha, m)
+            continue
+        a, b, tables = network.a[i], network.b[i], state.tables(i)
+        total += log_rising(b, a, tables.sum()) - log_rising(b, 1.0, m.sum())
+        total += sum(log_stirling(a, *one) for one in zip(m, tables, strict=True))
+        total += (gammaln(tables + 1) - gammaln(state.s[edges] + 1).sum(axis=0)).sum()  # which tables are whose
+        if len(edges) > 1:
+            total += log_polya(network.mixing[edges], state.s[edges].sum(axis=1))
+        total += sum(state.s[e] @ above[network.edges[e][1]] for e in edges if network.edges[e][1] < network.held)
+    return total
+
+
+# One customer more
+
+
+def weights(state, i, above):
+    """What it weighs that one more customer of value k at node i, which has parents, sits at a table that is there, for each k;
+    and that it opens one on each edge, given the parents' chances: shapes (K,) and (edges of i, K)."""
+    network, m, tables = state.network, state.m[i], state.tables(i)
+    edges, a = network.of[i], network.a[i]
+    known, new = np.zeros(m.size), np.ones(m.size)
+    for k in np.flatnonzero(m):
+        now, t = log_stirling(a, m[k], tables[k]), tables[k]
+        known[k] = np.exp(log_stirling(a, m[k] + 1, t) - now) * (m[k] + 1 - t) / (m[k] + 1)
+        new[k] = np.exp(log_stirling(a, m[k] + 1, t + 1) - now) * (t + 1) / (m[k] + 1)
+    share = network.mixing[edges] + state.s[edges].sum(axis=1)
+    share = share / share.sum()
+    from_parents = np.array([above[network.edges[e][1]] for e in edges])
+    return known, new * (network.b[i] + a * tables.sum()) * share[:, np.newaxis] * from_parents
+
+
+def expected(state):
+    """E[nu_ik | n, s], shape (nodes, K): the chance that the next customer of node i has value k; each sums to 1."""
+    network, nu = state.network, np.zeros(state.m.shape)
+    for i in range(network.nodes):
+        if network.of[i]:
+            edges, a, tables = network.of[i], network.a[i], state.tables(i)
+            share = network.mixing[edges] + state.s[edges].sum(axis=1)
+            above = share / share.sum() @ nu[[network.edges[e][1] for e in edges]]
+            nu[i] = state.m[i] - a * tables + (network.b[i] + a * tables.sum()) * above
+            nu[i] /= network.b[i] + state.m[i].sum()
+        else:
+            nu[i] = (network.alpha + state.m[i]) / (network.alpha.sum() + state.m[i].sum())
+    return nu
+
+
+def chances(state):
+    """Z_i(k), shape (nodes, K): what all ways weigh in which a customer of value k is added to node i.
+
+    A way weighs p(n, s) with it / p(n, s) * the chance that it is what the customer's removal would draw. As such a
+    removal may be given up, these are no probabilities of the next customer, as `expected` are, and do not sum to 1.
+    """
+    network, z = state.network, np.zeros(state.m.shape)
+    for i in range(network.nodes):
+        if network.of[i]:
+            known, new = weights(state, i, z)
+            z[i] = (known + new.sum(axis=0)) / (network.b[i] + state.m[i].sum())
+        else:
+            z[i] = (network.alpha + state.m[i]) / (network.alpha.sum() + state.m[i].sum())
+    return z
+
+
+# Moves of tokens, as all they can lead to
+
+
+def ways_off(state, i, k):
+    """Paths that a customer of value k at node i may have, with their chances."""
+    if state.network.ends(i):
+        return [(1.0, [])]
+    ways = [(1 - state.tables(i)[k] / state.m[i, k], [])]
+    for e in state.network.of[i]:
+        if state.s[e, k]:
+            further = ways_off(state, state.network.edges[e][1], k)
+            ways += [(state.s[e, k] / state.m[i, k] * chance, [e, *path]) for chance, path in further]
+    return [way for way in ways if way[0] > 0]
+
+
+def ways_on(state, i, k, z):
+    """Paths that one more customer of value k at node i may take, with their chances."""
+    if state.network.ends(i):
+        return [(1.0, [])]
+    known, new = weights(state, i, z)
+    total = known[k] + new[:, k].sum()
+    ways = [(known[k] / total, [])] if known[k] > 0 else []
+    for e, weight in zip(state.network.of[i], new[:, k], strict=True):
+        further = ways_on(state, state.network.edges[e][1], k, z)
+        ways += [(weight / total * chance, [e, *path]) for chance, path in further]
+    return ways
+
+
+def taken_off(state, j, k, path):
+    """The state without a token and its path; None if customers would be left without a table."""
+    off = state.copy()
+    off.shift(j, k, path, -1)
+    nodes = [j, *(state.network.edges[e][1] for e in path)]
+    left = [i for i in nodes if not state.network.ends(i) and off.m[i, k] > 0 and off.tables(i)[k] == 0]
+    return None if left else off
+
+
+def token_outcomes(state, j, k, likelihood):
+    """All that moving a token of value k at node j can lead to: (chance, value, state), some of them several times.
+
+    `likelihood` is that of the token's word for each value, without the token.
+    """
+    found = []
+    for chance, path in ways_off(state, j, k):
+        off = taken_off(state, j, k, path)
+        if off is None:
+            found.append((chance, k, state))
+            continue
+        z = chances(off)
+        weight = z[j] * likelihood
+        for value in np.flatnonzero(weight):
+            for way, up in ways_on(off, j, value, z):
+                on = off.copy()
+                on.shift(j, value, up, 1)
+                found.append((chance * weight[value] / weight.sum() * way, int(value), on))
+    return found
+
+
+# Moves of tokens, as they are drawn
+
+
+def draw_off(state, j, k, number, first):
+    """The path of a customer that is taken off; number(n) is number n of the stream."""
+    path, i = [], j
+    while not state.network.ends(i):
+        x, taken = number(first + len(path)) * state.m[i, k], None
+        for e in state.network.of[i]:
+            x -= state.s[e, k]
+            if x < 0:
+                taken = e
+                break
+        if taken is None:
+            break
+        path.append(taken)
+        i = state.network.edges[taken][1]
+    return path
+
+
+def draw_on(state, j, k, number, first):
+    """The path of one more customer."""
+    path, i, z = [], j, chances(state)
+    while not state.network.ends(i):
+        known, new = weights(state, i, z)
+        x, taken = number(first + len(path)) * (known[k] + new[:, k].sum()), None
+        for e, weight in zip(state.network.of[i], new[:, k], strict=True):
+            x -= weight
+            if x < 0 or (known[k] == 0 and e == state.network.of[i][-1]):
+                taken = e
+                break
+        if taken is None:
+            break
+        path.append(taken)
+        i = state.network.edges[taken][1]
+    return path
+
+
+def move_token(state, place, j, k, likelihood, number):
+    """Move the token at a place among all, of value k at node j; the state changes. Returns its value."""
+    levels = state.network.levels
+    first = place * (1 + 2 * levels)
+    off = taken_off(state, j, k, draw_off(state, j, k, number, first + 1))
+    if off is None:
+        return k
+    value = pick(chances(off)[j] * likelihood, number(first))
+    path = draw_on(off, j, value, number, first + 1 + levels)
+    state.n, state.s, state.m = off.n, off.s, off.m
+    state.shift(j, value, path, 1)
+    return value
+
+
+def enter(state, place, j, k, number):
+    """Put a token of value k to node j; the state changes."""
+    levels = state.network.levels
+    state.shift(j, k, draw_on(state, j, k, number, place * (1 + 2 * levels) + 1 + levels), 1)
+
+
+# Moves of table counts
+
+
+def table_outcomes(state, e, k):
+    """All values that s_ek can have, given all else, from the lowest on: (chance, state)."""
+    network = state.network
+    i, parent = network.edges[e]
+    found = []
+    for value in range(state.m[i, k] + 1):
+        other = state.copy()
+        other.s[e, k] = value
+        other.m[parent, k] += (value - state.s[e, k]) * (parent >= network.held)
+        if other.is_valid():
+            found.append((log_probability(other), other))
+    logs = np.array([log for log, _ in found])
+    chance = np.exp(logs - logs.max())
+    return list(zip(chance / chance.sum(), (other for _, other in found), strict=True))
+
+
+def move_tables(state, nodes, number):
+    """Draw the table counts of the edges of nodes, which are taken from the last to the first; the state changes."""
+    values = state.m.shape[1]
+    for i in sorted(nodes, reverse=True):
+        for e in state.network.of[i]:
+            for k in np.flatnonzero(state.m[i]):
+                outcomes = table_outcomes(state, e, k)
+                chosen = outcomes[pick(np.array([chance for chance, _ in outcomes]), number(e * values + k))][1]
+                state.s, state.m = chosen.s, chosen.m
+
+
+# A sweep over a shard
+
+
+def tokens_of(segment_node, segment_pairs, pair_count):
+    """Each token's pair and node."""
+    pair = np.repeat(np.arange(len(pair_count)), pair_count)
+    return pair, np.asarray(segment_node)[np.searchsorted(segment_pairs, pair, side="right") - 1]
+
+
+def enter_all(state, segment_node, segment_pairs, pair_count, token_topic, key):
+    """Tokens that have topics enter, one after another; the state changes."""
+    _, node = tokens_of(segment_node, segment_pairs, pair_count)
+    for place, (j, k) in enumerate(zip(node, token_topic, strict=True)):
+        enter(state, place, j, k, lambda number: uniform(key, number))
+
+
+def sweep(state, segment_node, segment_pairs, pair_row, pair_count, token_topic, row_topic, topic, beta, total, key):
+    """Move each token; the state, `token_topic`, `row_topic` (n_kw, shape (rows, K)) and `topic` (n_k) change.
+
+    `beta` is that of a word, `total` that of all words.
+    """
+    pair, node = tokens_of(segment_node, segment_pairs, pair_count)
+    for place, (row, j) in enumerate(zip(np.asarray(pair_row)[pair], node, strict=True)):
+        own = np.arange(topic.size) == token_topic[place]
+        likelihood = (row_topic[row] - own + beta) / (topic - own + total)
+        value = move_token(state, place, j, int(token_topic[place]), likelihood, lambda number: uniform(key, number))
+        new = np.arange(topic.size) == value
+        row_topic[row] += new.astype(row_topic.dtype) - own
+        topic += new.astype(topic.dtype) - own
+        token_topic[place] = value
