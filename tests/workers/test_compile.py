@@ -12,12 +12,13 @@ from collapsar.workers.kernels import (
     lists,
     moments,
     special,
+    stirling,
     stochastic,
     words,
 )
 from collapsar.workers.kernels import compile as module
 
-MODULES = (active, active_second, assign, background, lists, moments, special, stochastic, words)
+MODULES = (active, active_second, assign, background, lists, moments, special, stirling, stochastic, words)
 
 
 def helpers():
@@ -37,7 +38,7 @@ def test_helpers__are_always_inlined():
 
 @pytest.mark.parametrize(
     "kernel",
-    [background.fold_rows, lists.choose, lists.listed_tables, words.topic_totals],
+    [background.fold_rows, lists.choose, lists.listed_tables, stirling.ratios_at, words.topic_totals],
     ids=lambda one: one.__name__,
 )
 def test_kernels__leave_nothing_to_be_called_that_stands_elsewhere_too(kernel, monkeypatch):

@@ -14,7 +14,7 @@ f(x) = (1 - (1-x)^a) / a, or -log(1-x) for a = 0, and x = e^-z,
 
 around the cut x >= 1. The contour crosses the real axis near the saddle point, or 2/m away from the cut where the
 saddle lies nearer, and bends round it. The trapezoidal rule then converges geometrically; ten to twenty points give
-V^m_t to 2e-9 (measured for 10 <= m <= 10,000, all t and 0 <= a <= 0.99), in 2 to 9 microseconds.
+V^m_t to 2e-9 (measured for 10 <= m <= 100,000 and 0 <= a <= 0.99), in 2 to 9 microseconds.
 """
 
 from __future__ import annotations
@@ -96,10 +96,9 @@ def _far(a: float, m: int, t: int) -> float:
             break
         angle = m * y + (t - 1) * math.atan2(f_imag, f_real)
         weight = math.exp(size) * (0.5 if i == steps else 1.0)
-        w_real = weight * (
-            math.cos(angle) - bend * math.sin(y) * math.sin(angle)
-        )  # times dz/dy = i - bend sin y, over i
-        w_imag = weight * (math.sin(angle) + bend * math.sin(y) * math.cos(angle))
+        turned = bend * math.sin(y)  # dz / dy = i - turned
+        w_real = weight * (math.cos(angle) - turned * math.sin(angle))
+        w_imag = weight * (math.sin(angle) + turned * math.cos(angle))
         below += w_real
         above += w_real * f_real - w_imag * f_imag
     return above / (t * below)
