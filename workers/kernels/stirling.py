@@ -12,9 +12,9 @@ f(x) = (1 - (1-x)^a) / a, or -log(1-x) for a = 0, and x = e^-z,
 
     t V^m_t = I(t) / I(t-1),    I(t) = integral of e^(m z) f(e^-z)^t dz
 
-around the cut x >= 1. The contour crosses the real axis near the saddle point, or 2/m away from the cut where the
-saddle lies nearer, and bends round it. The trapezoidal rule then converges geometrically; ten to twenty points give
-V^m_t to 2e-9 (measured for 10 <= m <= 100,000 and 0 <= a <= 0.99), in 2 to 9 microseconds.
+around the cut x >= 1. The contour crosses the real axis near the saddle point, or 2 / (m-t+1) away from the cut where
+the saddle lies nearer, and bends round it. The trapezoidal rule then converges geometrically; ten to twenty points give
+V^m_t to 2e-9 for a <= 0.99 and to 5e-8 for a <= 0.999 (measured for 10 <= m <= 100,000), in 2 to 9 microseconds.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _saddle(a: float, m: float, t: float) -> float:
 @helper
 def _far(a: float, m: int, t: int) -> float:
     """Return V^m_t by the integrals, for 2 <= t <= m."""
-    centre = max(_saddle(a, float(m), float(t)), 2.0 / m)
+    centre = max(_saddle(a, float(m), float(t)), 2.0 / (m - t + 1))
     bend = 0.5 / centre  # z = centre + i y - bend (1 - cos y)
     x, rest = math.exp(-centre), -math.expm1(-centre)
     log_rest = math.log1p(-x) if x < 0.5 else math.log(rest)
