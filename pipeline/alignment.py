@@ -33,8 +33,13 @@ class HeldoutReference:
     parts: tuple[tuple[ShardReference, int, int], ...]
     name: str
 
-    def load(self) -> Shard:
+    def load(self, *, segmented: bool = False) -> Shard:
         """Read the held-out pairs of exactly the training shard's documents.
+
+        Parameters
+        ----------
+        segmented : bool, optional
+            Whether their segments are wanted.
 
         Returns
         -------
@@ -52,7 +57,7 @@ class HeldoutReference:
                 f"{self.parts[0][0].folder.url}: expected the documents of {self.name}, with the same ids in the same "
                 f"order; those of shard {self.number} (from {heldout.ids[0].as_py()!r} on) have other ids"
             )
-        return Shard.of(self.number, heldout)
+        return Shard.of(self.number, heldout, segmented=segmented)
 
 
 def require_tokens(heldout: Corpus) -> None:

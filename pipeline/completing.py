@@ -23,7 +23,7 @@ from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError
 from collapsar.storage.shard import Shard
 from collapsar.workers import tasks
-from collapsar.workers.contract import is_labelled, load_sweeps
+from collapsar.workers.contract import load_sweeps, wanted_by
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
 
@@ -122,9 +122,15 @@ def _among(shard: Shard, words: int) -> Shard:
     if rows == shard.words.size:
         return shard
     keep = shard.position < rows
-    offsets = np.concatenate([[0], np.cumsum(keep)])[shard.offsets].astype(np.int64)
-    position, counts = shard.position[keep], shard.counts[keep]
-    return replace(shard, offsets=offsets, words=shard.words[:rows], position=position, counts=counts)
+    running = np.concatenate([[0], np.cumsum(keep)]).astype(np.int64)
+    return replace(
+        shard,
+        offsets=running[shard.offsets],
+        words=shard.words[:rows],
+        position=shard.position[keep],
+        counts=shard.counts[keep],
+        segments=None if shard.segments is None else replace(shard.segments, pairs=running[shard.segments.pairs]),
+    )
 
 
 def _beyond(url: str, blocks: list[tasks.Block], words: int) -> npt.NDArray[np.float64]:
@@ -153,7 +159,9 @@ def _score(
     beyond: npt.NDArray[np.float64] | None,
 ) -> tasks.Score:
     """Score the held-out pairs of a shard's documents."""
-    model, held = Model(url), _among(heldout.load(), words)
+    model = Model(url)
+    wanted = wanted_by(model.record.family)
+    held = _among(heldout.load(segmented=wanted["segmented"]), words)
     half = load_sweeps(model.record.family)
     if not held.pairs:
         return tasks.Score(0.0, 0)
@@ -161,7 +169,7 @@ def _score(
     if fitted is not None:
         local = model.documents(fitted)
     else:
-        shard = reference.load(labelled=is_labelled(model.record.family))
+        shard = reference.load(**wanted)
         shard = _among(shard, model.record.vocabulary.words) if isinstance(shard, Shard) else shard
         local = tasks.settle(model.record.family, shard, blocks, model.globals, Stream(0, "complete"))
     rows = tasks.gather(blocks, held.words, whole=True)

@@ -27,7 +27,7 @@ from collapsar.storage.manifest import VECTORS
 from collapsar.storage.shard import Shard
 from collapsar.storage.split import split_documents
 from collapsar.workers import tasks
-from collapsar.workers.contract import is_labelled, load_sweeps, settles_at_a_point
+from collapsar.workers.contract import load_sweeps, settles_at_a_point, wanted_by
 from collapsar.workers.streams import Stream
 
 HELDOUT = (
@@ -327,7 +327,9 @@ def _error_unseen(url: str, reference: ShardReference, blocks: list[tasks.Block]
 def _chances_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> Chances:
     model = Model(url)
     local = model.documents(reference.number)
-    return chances_of(model.record.family, reference.load(), local, blocks, model.globals)
+    family = model.record.family
+    held = reference.load(segmented=wanted_by(family)["segmented"])
+    return chances_of(family, held, local, blocks, model.globals)
 
 
 def _submit_unseen(model: Model, corpus: Corpus, blocks: list[Any], executor: Executor, seed: int) -> list[Any]:
@@ -343,6 +345,6 @@ def _chances_unseen(url: str, reference: ShardReference, first: int, blocks: lis
     model = Model(url)
     known, scored = split_documents(reference.documents(), first, 0.5, seed)
     family, stream = model.record.family, Stream(seed, "unseen")
-    shard = Shard.of(reference.number, known, labelled=is_labelled(family))
+    shard, held = (Shard.of(reference.number, part, **wanted_by(family)) for part in (known, scored))
     local = tasks.settle(family, shard, blocks, model.globals, stream)
-    return chances_of(family, Shard.of(reference.number, scored), local, blocks, model.globals)
+    return chances_of(family, held, local, blocks, model.globals)

@@ -20,7 +20,7 @@ from collapsar.storage.labels import Labels, Name
 from collapsar.storage.labeltable import LabelTable, numbered
 from collapsar.storage.shard import Shard
 from collapsar.workers import tasks
-from collapsar.workers.contract import is_labelled, load_sweeps, settles_at_a_point
+from collapsar.workers.contract import is_labelled, load_sweeps, settles_at_a_point, wanted_by
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
 
@@ -208,9 +208,8 @@ def load_labelled(model: Model, reference: ShardReference, first: int = 0, last:
     documents = reference.documents()
     if last is not None:
         documents = documents.slice(first, last)
-    labelled = is_labelled(model.record.family)
-    shard = Shard.of(reference.number, documents, labelled=labelled)
-    if labelled and shard.labels is not None:
+    shard = Shard.of(reference.number, documents, **wanted_by(model.record.family))
+    if shard.labels is not None:
         for one in table_of(model).numbers:
             if np.isinf(shard.labels.numbers.get(one.name, np.zeros(1))).any():
                 raise InputError(reference.folder.url, "expected finite numbers", f"field '{one.name}'")

@@ -16,7 +16,7 @@ from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.shard import Shard
 from collapsar.workers import tasks
-from collapsar.workers.contract import load_sweeps
+from collapsar.workers.contract import load_sweeps, wanted_by
 from collapsar.workers.streams import Stream
 
 IN_DOCUMENT = (
@@ -81,7 +81,7 @@ def score_in_document(
 def _logs(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Logs:
     model = Model(url)
     family = model.record.family
-    shard = Shard.of(reference.number, reference.documents())
+    shard = Shard.of(reference.number, reference.documents(), **wanted_by(family))
     if not shard.pairs:
         return Logs(np.zeros(shard.documents), 0)
     local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "unseen"))

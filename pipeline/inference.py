@@ -25,7 +25,7 @@ from collapsar.storage.folder import File
 from collapsar.storage.patience import FULL
 from collapsar.storage.progress import Counting, silent
 from collapsar.workers import tasks
-from collapsar.workers.contract import is_labelled, load_sweeps
+from collapsar.workers.contract import load_sweeps, wanted_by
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
 
@@ -183,7 +183,7 @@ def _proportions(
     if seen:
         local: Arrays = model.documents(reference.number)
     else:
-        shard = reference.load(labelled=is_labelled(family))
+        shard = reference.load(**wanted_by(family))
         local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "infer"))
     found = load_sweeps(family).infer(local, model.globals)
     table = sparse(reference.documents().ids, found[THETA], threshold)

@@ -17,7 +17,7 @@ from collapsar.pipeline.state import Problem
 from collapsar.pipeline.warming import WarmStart
 from collapsar.storage.vectors import AnyShard
 from collapsar.workers import tasks
-from collapsar.workers.contract import is_labelled
+from collapsar.workers.contract import wanted_by
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
 
@@ -113,23 +113,25 @@ class Loaded:
         """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
         executor, references = self._executor, self._request.corpus.references
         reserve = 0.0 if self._summary.stochastic else self._footprint.pair
-        load = tasks.load_labelled if is_labelled(self._request.family) else tasks.load
+        family = self._request.family
         homes = [number * executor.homes // len(references) for number in range(len(references))]
         shards = [
-            executor.submit(load, one, self._scratch, reserve, home=home)
+            executor.submit(tasks.load, one, self._scratch, reserve, family, home=home)
             for one, home in zip(references, homes, strict=True)
         ]
         held = [
-            executor.submit(load_heldout, one, self._scratch, home=home)
+            executor.submit(load_heldout, one, self._scratch, family, home=home)
             for one, home in zip(self._heldouts, homes, strict=False)
         ]
         executor.collect([executor.submit(count_tokens, one) for one in (*shards, *held)])
         return shards, held
 
 
-def load_heldout(reference: HeldoutReference, scratch: str | None = None) -> AnyShard | tasks.ShardOnDisk:
-    """Read the held-out pairs of a training shard's documents."""
-    return tasks.stored(reference.load(), scratch)
+def load_heldout(
+    reference: HeldoutReference, scratch: str | None, family: str | None = None
+) -> AnyShard | tasks.ShardOnDisk:
+    """Read the held-out pairs of a training shard's documents, as the family takes them."""
+    return tasks.stored(reference.load(segmented=wanted_by(family)["segmented"]), scratch)
 
 
 def count_tokens(shard: AnyShard | tasks.ShardOnDisk) -> int:

@@ -73,11 +73,11 @@ class ShardReference:
             raise MismatchError(f"{self.folder.url}: expected a corpus of vectors, found one of documents")
         return read_values(self.folder, self.dense, self.number, self.record, self.words)
 
-    def load(self, *, labelled: bool = False) -> AnyShard:
+    def load(self, *, labelled: bool = False, segmented: bool = False) -> AnyShard:
         """Read the shard for sweeping; of documents also, where it is asked for, what else is known of them."""
         if self.dense is not None:
             return VectorShard.of(self.number, self._values())
-        return Shard.of(self.number, self.documents(), labelled=labelled)
+        return Shard.of(self.number, self.documents(), labelled=labelled, segmented=segmented)
 
     def labels(self) -> Labels:
         """Read the labels and numbers of the shard's documents, and decode nothing else."""

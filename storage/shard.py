@@ -16,6 +16,7 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.labels import Labels
 from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.parts import FAULTS, column_of, decode_table, encode_columns, ids_and_extras, read_part
+from collapsar.storage.segments import Segments
 
 LABELS = pa.list_(pa.struct([pa.field("field", pa.string()), pa.field("value", pa.string())]))
 EXTRAS = {"title": pa.string(), "date": pa.string(), "labels": LABELS, "segments": pa.list_(pa.int32())}
@@ -126,6 +127,9 @@ class Shard:
         Each pair's count.
     labels : Labels or None
         What else is known of the documents, where a family takes that.
+    segments : Segments or None
+        Which pairs are in which segment, where a family takes that: a pair is then a distinct (document, segment,
+        word), those of a segment lie together, and words ascend in each.
     """
 
     number: int
@@ -134,10 +138,11 @@ class Shard:
     position: npt.NDArray[np.int32]
     counts: npt.NDArray[np.int32]
     labels: Labels | None = None
+    segments: Segments | None = None
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays, by which Dask decides where to bring what."""
-        known = 0 if self.labels is None else self.labels.__sizeof__()
+        known = sum(0 if one is None else one.__sizeof__() for one in (self.labels, self.segments))
         return self.offsets.nbytes + self.words.nbytes + self.position.nbytes + self.counts.nbytes + known
 
     @property
@@ -165,11 +170,12 @@ class Shard:
     def emptied(self) -> Shard:
         """Return the same documents without their words."""
         none = np.zeros(0, dtype=np.int32)
-        return Shard(self.number, np.zeros_like(self.offsets), none, none, none, self.labels)
+        segments = None if self.segments is None else self.segments.emptied()
+        return Shard(self.number, np.zeros_like(self.offsets), none, none, none, self.labels, segments)
 
     @staticmethod
-    def of(number: int, documents: Documents, *, labelled: bool = False) -> Shard:
-        """Make a shard of documents, numbering the words that occur; segments of a document are merged.
+    def of(number: int, documents: Documents, *, labelled: bool = False, segmented: bool = False) -> Shard:
+        """Make a shard of documents, numbering the words that occur.
 
         Parameters
         ----------
@@ -179,13 +185,15 @@ class Shard:
             The documents.
         labelled : bool, optional
             Whether their labels and numbers are wanted too.
+        segmented : bool, optional
+            Whether their segments are wanted; else the segments of a document are merged.
 
         Returns
         -------
         Shard
             The shard.
         """
-        documents = merge_segments(documents)
+        documents = documents if segmented else merge_segments(documents)
         occurs = np.zeros(int(documents.words.max(initial=-1)) + 1, dtype=bool)
         occurs[documents.words] = True
         position = np.cumsum(occurs, dtype=np.int32) - np.int32(1)  # sorting the pairs would take long, and memory
@@ -196,6 +204,7 @@ class Shard:
             position[documents.words],
             np.ascontiguousarray(documents.counts),
             Labels.of(len(documents), documents.extras) if labelled else None,
+            Segments.of(documents.offsets, documents.extras) if segmented else None,
         )
 
 

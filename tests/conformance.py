@@ -29,7 +29,7 @@ from collapsar.storage.shard import Shard
 from collapsar.storage.summary import RECORD as SUMMARY
 from collapsar.storage.summary import read_summary
 from collapsar.workers import tasks
-from collapsar.workers.contract import is_labelled, load_sweeps
+from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Delta
 from collapsar.workers.rows import counted
 from collapsar.workers.streams import Stream
@@ -52,8 +52,7 @@ def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, 
     more["labels"] = labels_of(opened, family, config)
     summary = Summary(manifest.documents, words, manifest.tokens, **more)
     globals_ = half.initialise(summary, config, stream)
-    load = tasks.load_labelled if is_labelled(family) else tasks.load
-    shards = [executor.submit(load, one, scratch) for one in opened.references]
+    shards = [executor.submit(tasks.load, one, scratch, 0.0, family) for one in opened.references]
     return Problem(family, half, config, shards, [], cuts or (0, words), stream, scratch), executor, globals_
 
 

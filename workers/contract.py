@@ -31,6 +31,11 @@ class Sweeps(Protocol):
     of any shard (`collapsar.storage.labeltable.numbered`). `settle` heeds them too: documents without words are then
     settled to what their labels alone say.
 
+    A family whose module says ``SEGMENTED = True`` gets shards with ``segments``, and so are its held-out pairs: those
+    of a document have as many segments as it; without ``segments`` they are its own. `infer` then gives
+    ``segment_topic`` too, their proportions, shape (segments, topics), and ``segments``, int64, how many each
+    document has.
+
     Documents without words and labels are settled to what the prior lets one expect of them. A family that puts them at
     one point of the prior instead, such as a path that it chooses, says so in its module: ``POINT = True``.
     """
@@ -181,6 +186,24 @@ def family_module(name: str) -> str:
 def is_labelled(family: str) -> bool:
     """Tell whether a family takes what is known of documents besides their words."""
     return bool(getattr(load_sweeps(family), "LABELLED", False))
+
+
+def wanted_by(family: str | None) -> dict[str, bool]:
+    """Say what of documents a family takes besides their words, as `Shard.of` and `ShardReference.load` are asked.
+
+    Parameters
+    ----------
+    family : str or None
+        The family's name; none wants the words alone.
+
+    Returns
+    -------
+    dict of str to bool
+        ``labelled`` and ``segmented``.
+    """
+    flags = {"labelled": "LABELLED", "segmented": "SEGMENTED"}
+    sweeps = None if family is None else load_sweeps(family)
+    return {name: bool(getattr(sweeps, flag, False)) for name, flag in flags.items()}
 
 
 def settles_at_a_point(family: str) -> bool:

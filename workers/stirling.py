@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ _tables: OrderedDict[tuple[float, ...], NDArray[np.float64]] = OrderedDict()  # 
 _lock = threading.Lock()
 
 
-def tables_for(discounts: Sequence[float], most: int) -> NDArray[np.float64]:
+def tables_for(discounts: Iterable[float], most: int) -> NDArray[np.float64]:
     """Return the tables of V^m_t = S^m_t / S^m_{t-1} for several discounts.
 
     Parameters

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from collapsar.storage.corpus import ShardReference
 from collapsar.storage.labels import Labels
+from collapsar.storage.segments import Segments
 from collapsar.storage.shard import Shard
 from collapsar.storage.vectors import AnyShard, VectorShard
 from collapsar.workers import buffers
-from collapsar.workers.contract import load_sweeps
+from collapsar.workers.contract import load_sweeps, wanted_by
 from collapsar.workers.delta import Arrays, Delta, held, total
 from collapsar.workers.shelf import Shelf, shelve
 from collapsar.workers.streams import Stream
@@ -78,7 +79,7 @@ class ShardOnDisk:
 
 
 def load(
-    reference: ShardReference, scratch: str | None = None, reserve: float = 0.0, *, labelled: bool = False
+    reference: ShardReference, scratch: str | None = None, reserve: float = 0.0, family: str | None = None
 ) -> AnyShard | ShardOnDisk:
     """Read a shard and check its digest; with a folder for scratch files, leave it there.
 
@@ -90,28 +91,21 @@ def load(
         Folder for scratch files.
     reserve : float, optional
         Bytes a pair of the local state to come: in memory, room for two of it is fetched ahead.
-    labelled : bool, optional
-        Whether the documents' labels and numbers are wanted too.
+    family : str, optional
+        Who sweeps it: whether the documents' labels, or their segments, are wanted.
 
     Returns
     -------
     Shard, VectorShard or ShardOnDisk
         The shard.
     """
-    shard = widened(reference.load(labelled=labelled), reference.words)
+    shard = widened(reference.load(**wanted_by(family)), reference.words)
     if scratch is not None:
         buffers.pool.lean = True  # memory is short; also for a worker that came later than the others
     pa.default_memory_pool().release_unused()  # what decompressing took; it would be kept for ever
     if scratch is None and reserve:
         buffers.pool.reserve([int(reserve * shard.pairs)] * 2)
     return stored(shard, scratch)
-
-
-def load_labelled(
-    reference: ShardReference, scratch: str | None = None, reserve: float = 0.0
-) -> AnyShard | ShardOnDisk:
-    """Read a shard with its documents' labels and numbers, as `load` does: executors name tasks by their functions."""
-    return load(reference, scratch, reserve, labelled=True)
 
 
 def widened(shard: AnyShard, words: int) -> AnyShard:
@@ -126,9 +120,10 @@ def stored(shard: AnyShard, scratch: str | None) -> AnyShard | ShardOnDisk:
     if scratch is None:
         return shard
     names = ("words", "values") if isinstance(shard, VectorShard) else ("offsets", "words", "position", "counts")
-    labels = None if isinstance(shard, VectorShard) else shard.labels
-    known = {} if labels is None else labels.arrays()
-    return ShardOnDisk(shard.number, shelve({name: getattr(shard, name) for name in names} | known, scratch))
+    arrays = {name: getattr(shard, name) for name in names}
+    for known in () if isinstance(shard, VectorShard) else (shard.labels, shard.segments):
+        arrays |= {} if known is None else known.arrays()
+    return ShardOnDisk(shard.number, shelve(arrays, scratch))
 
 
 def opened(shard: AnyShard | ShardOnDisk) -> AnyShard:
@@ -138,8 +133,15 @@ def opened(shard: AnyShard | ShardOnDisk) -> AnyShard:
     if "values" in shard.arrays:
         return VectorShard(shard.number, **shard.arrays)
     arrays = dict(shard.arrays)
-    known = {name: arrays.pop(name) for name in list(arrays) if name.startswith("label_")}
-    return Shard(shard.number, **arrays, labels=Labels.from_arrays(known) if known else None)
+    labels, segments = (
+        {name: arrays.pop(name) for name in list(arrays) if name.startswith(head)} for head in ("label_", "segment_")
+    )
+    return Shard(
+        shard.number,
+        **arrays,
+        labels=Labels.from_arrays(labels) if labels else None,
+        segments=Segments.from_arrays(segments) if segments else None,
+    )
 
 
 def blank(family: str, low: int, high: int, globals: Arrays) -> Block:

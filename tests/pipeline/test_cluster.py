@@ -218,9 +218,9 @@ def test_a_scheduler_that_is_gone_for_good__is_a_clear_error_in_time(small, tmp_
             process.kill()
 
     try:
-        with pytest.raises(ClusterGoneError, match="the cluster cannot be reached again within 4 s"):
+        with pytest.raises(ClusterGoneError, match="the cluster cannot be reached again within 12 s"):
             fit(
-                small[0], tmp_path / "run", family="lda", topics=3, iterations=500, scheduler=address, patience=4.0,
+                small[0], tmp_path / "run", family="lda", topics=3, iterations=500, scheduler=address, patience=12.0,
                 sinks=[kill], checkpoint_every=2,
             )  # fmt: skip
     finally:

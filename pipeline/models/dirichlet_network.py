@@ -1,0 +1,79 @@
+"""A network of Dirichlet or Pitman-Yor vectors that a user draws (Buntine, Du and Nurmi 2010), collapsed Gibbs sampling.
+
+Each kind of vectors names its parents: nu_j ~ Dir(alpha) without, nu_j ~ PDP(a, b, sum_l rho_lj nu_l) with, and rho_j ~
+Dir(mixing) where there are several. z ~ nu_j of the vector that a segment draws from, phi_k ~ Dir(B/W, ..., B/W).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator, model_validator
+
+from collapsar.pipeline import networkdrawing, networks
+from collapsar.pipeline.contract import Summary
+from collapsar.pipeline.networkplan import Vectors, check_network, fields_of, plan_of, read_network
+from collapsar.pipeline.networks import SCHEDULES, NetworkConfig, carry, describe, figures, footprint, objective, update
+from collapsar.storage.shard import Documents
+from collapsar.workers.delta import Arrays
+from collapsar.workers.streams import Stream
+
+CORPUS = "documents"
+CHANGE = "moved"
+SAMPLER = True
+
+__all__ = ["CORPUS", "SCHEDULES", "carry", "describe", "figures", "footprint", "objective", "update"]
+
+
+class Config(
+    NetworkConfig, title="a network of Dirichlet or Pitman-Yor vectors that you draw, collapsed Gibbs sampling"
+):
+    """Options of the family."""
+
+    network: dict[str, Vectors] = Field(
+        description="a TOML file with a table for each kind of vectors: over = corpus, label, document or segment; "
+        'parents, such as ["document", "section[-1]"]; otherwise, parents where one is missing'
+    )
+    words_from: str | None = Field(
+        None, description="the kind of vectors that words are drawn from (default: the last)"
+    )
+
+    @field_validator("network", mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> dict[str, Any]:
+        return read_network(given)
+
+    @model_validator(mode="after")
+    def _checked(self) -> Config:
+        check_network(self.network, self.words_from)
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Fields of labels that have vectors."""
+        return fields_of(self.network)
+
+
+def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
+    """Make the globals before any document has been seen; raise `OptionError` if a field of labels is not there."""
+    words = check_network(config.network, config.words_from)
+    plan = plan_of(config.network, words, summary.labels)
+    return networks.initialise(summary, config, plan, table=bool(config.labels))
+
+
+def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
+    """Draw topics, and vectors above documents, to simulate from."""
+    return networkdrawing.truth(summary, config, initialise(summary, config, stream), stream)
+
+
+def simulate(
+    rows: Arrays,
+    globals: Arrays,
+    documents: int,
+    tokens: float,
+    stream: Stream,
+) -> tuple[Documents, npt.NDArray[np.float64]]:
+    """Draw documents of segments, and what whole documents have of the topics."""
+    return networkdrawing.simulate(rows, globals, documents, tokens, stream)

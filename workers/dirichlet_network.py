@@ -1,0 +1,40 @@
+"""A network of Dirichlet or Pitman-Yor vectors that a user draws, beside a shard (Buntine, Du and Nurmi 2010)."""
+
+from __future__ import annotations
+
+from collapsar.workers.network import (
+    advance,
+    blank,
+    finish,
+    fold,
+    infer,
+    kernels,
+    lengths,
+    predict,
+    probabilities,
+    settle,
+    start,
+    sweep,
+    take,
+)
+
+LABELLED = True
+SEGMENTED = True
+
+__all__ = [
+    "LABELLED",
+    "SEGMENTED",
+    "advance",
+    "blank",
+    "finish",
+    "fold",
+    "infer",
+    "kernels",
+    "lengths",
+    "predict",
+    "probabilities",
+    "settle",
+    "start",
+    "sweep",
+    "take",
+]

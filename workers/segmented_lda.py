@@ -1,0 +1,41 @@
+"""The segmented topic model by collapsed Gibbs sampling, beside a shard (Du, Buntine and Jin 2010).
+
+mu_d ~ Dir(alpha) of a document, nu_dj ~ PDP(a, b, mu_d) of each of its segments.
+"""
+
+from __future__ import annotations
+
+from collapsar.workers.network import (
+    advance,
+    blank,
+    finish,
+    fold,
+    infer,
+    kernels,
+    lengths,
+    predict,
+    probabilities,
+    settle,
+    start,
+    sweep,
+    take,
+)
+
+SEGMENTED = True
+
+__all__ = [
+    "SEGMENTED",
+    "advance",
+    "blank",
+    "finish",
+    "fold",
+    "infer",
+    "kernels",
+    "lengths",
+    "predict",
+    "probabilities",
+    "settle",
+    "start",
+    "sweep",
+    "take",
+]
