@@ -16,6 +16,7 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.labels import Labels
 from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.parts import FAULTS, column_of, decode_table, encode_columns, ids_and_extras, read_part
+from collapsar.storage.segments import segment_bounds, segment_counts, segment_lists, segments_agree
 
 LABELS = pa.list_(pa.struct([pa.field("field", pa.string()), pa.field("value", pa.string())]))
 EXTRAS = {"title": pa.string(), "date": pa.string(), "labels": LABELS, "segments": pa.list_(pa.int32())}
@@ -75,9 +76,8 @@ class Documents:
         running = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
         extras = dict(self.extras)
         if "segments" in extras:
-            ends = np.cumsum(np.asarray(extras["segments"].flatten(), dtype=np.int64))
-            lengths = np.diff(running[np.concatenate([[0], ends])]).astype(np.int32)
-            extras["segments"] = pa.ListArray.from_arrays(_list_offsets(extras["segments"]), pa.array(lengths))
+            column = extras["segments"]
+            extras["segments"] = segment_lists(segment_counts(column), np.diff(running[segment_bounds(column)]))
         return Documents(self.ids, running[self.offsets], self.words[keep], counts[keep], extras)
 
     def take(self, keep: npt.NDArray[np.bool_]) -> Documents:
@@ -234,11 +234,6 @@ def digest_of_ids(ids: pa.Array) -> str:
     return digest.hexdigest()
 
 
-def _list_offsets(column: pa.Array) -> pa.Array:
-    lengths = [0 if value is None else len(value) for value in column.to_pylist()]
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-
-
 def encode(documents: Documents) -> bytes:
     """Write documents as the bytes of a Parquet file, the same bytes for the same documents."""
     offsets = pa.array(documents.offsets.astype(np.int32))
@@ -353,3 +348,5 @@ def _check(documents: Documents, record: ShardRecord, vocabulary_words: int, pat
         raise DamagedError(path, f"expected word ids from 0 to {vocabulary_words - 1}", "field 'words'")
     if words.size and int(documents.counts.min()) < 1:
         raise DamagedError(path, "expected counts of 1 or more", "field 'counts'")
+    if "segments" in documents.extras and not segments_agree(documents.extras["segments"], documents.offsets):
+        raise DamagedError(path, "expected segments with as many pairs as their document", "field 'segments'")
