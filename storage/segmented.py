@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import InputError, MismatchError
+from collapsar.storage.corpus import Corpus, ShardReference
+from collapsar.storage.errors import DamagedError, InputError, MismatchError
 from collapsar.storage.folder import Folder, created, ensure_free
 from collapsar.storage.manifest import DOCUMENTS, Manifest
 from collapsar.storage.progress import Counting, silent
@@ -42,12 +43,19 @@ def segment_summary(corpus: Corpus) -> dict[str, Any]:
         return {}
     count = empty = most = 0
     for reference in corpus.references:
-        column = read_further(reference.folder, reference.record)[COLUMN]
+        column = _column(read_further(reference.folder, reference.record), reference)
         lengths = np.diff(segment_bounds(column))
         count, empty = count + lengths.size, empty + int((lengths == 0).sum())
         most = max(most, int(segment_counts(column).max(initial=0)))
     mean = count / max(corpus.manifest.documents, 1)
     return {"segments": {"count": count, "empty": empty, "mean": mean, "most": most}}
+
+
+def _column(extras: Mapping[str, pa.Array], reference: ShardReference) -> pa.Array:
+    if COLUMN not in extras:
+        path = f"{reference.folder.url}/{reference.record.file}"
+        raise DamagedError(path, "expected segments, which the manifest says there are")
+    return extras[COLUMN]
 
 
 def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
@@ -90,6 +98,7 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
         writer = CorpusWriter(folder, len(words))
         for reference in corpus.references:
             documents = reference.documents()
+            _column(documents.extras, reference)
             parts = flattened(documents)
             if len(parts):
                 writer.add_shard(parts)

@@ -329,6 +329,8 @@ def _documents_of(table: pa.Table) -> Documents:
     if any(one.null_count or one.flatten().null_count for one in (words, counts)):
         raise ValueError("words or counts are missing")
     ids, extras = ids_and_extras(table, ("words", "counts"))
+    if "segments" in extras and not segments_agree(extras["segments"], offsets - offsets[0]):
+        raise ValueError("expected segments with as many pairs as their document")
     return Documents(
         ids=ids,
         offsets=offsets - offsets[0],
@@ -348,5 +350,3 @@ def _check(documents: Documents, record: ShardRecord, vocabulary_words: int, pat
         raise DamagedError(path, f"expected word ids from 0 to {vocabulary_words - 1}", "field 'words'")
     if words.size and int(documents.counts.min()) < 1:
         raise DamagedError(path, "expected counts of 1 or more", "field 'counts'")
-    if "segments" in documents.extras and not segments_agree(documents.extras["segments"], documents.offsets):
-        raise DamagedError(path, "expected segments with as many pairs as their document", "field 'segments'")

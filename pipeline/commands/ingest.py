@@ -144,11 +144,6 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
         "more in lower case, the first a letter)",
     )
     words.add_argument(
-        "--phrases",
-        choices=sorted(SCORES),
-        help="join words that often follow one another (new_york), by normalised pointwise mutual information or count",
-    )
-    words.add_argument(
         "--segments",
         metavar="HOW",
         help="keep what documents are made of, for families that know segments: paragraphs (between blank lines), "
@@ -156,6 +151,11 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
         "segment; what stands before the first is one too), or column (the text is a list of strings, each a segment). "
         "White space alone is no segment, but an entry of a list is; a segment whose words are all dropped stays, "
         "empty (default: none)",
+    )
+    words.add_argument(
+        "--phrases",
+        choices=sorted(SCORES),
+        help="join words that often follow one another (new_york), by normalised pointwise mutual information or count",
     )
     words.add_argument("--phrase-count", type=int, metavar="N", help="times that a phrase must occur (default: 5)")
     words.add_argument(
