@@ -1,6 +1,6 @@
 """What a run is: configuration, model families, the loop, progress, evaluation and the commands.
 
-The public surface is small: `ingest`, `append`, `split`, `simulate`, `estimate`, `fit`, `compare`, `topics`,
+The public surface is small: `ingest`, `append`, `split`, `flatten`, `simulate`, `estimate`, `fit`, `compare`, `topics`,
 `evaluate`, `infer`, `predict`, `info` and `verify` do what the commands of the same names do, `resume` what ``fit
 --resume`` does, `coherence` what ``evaluate --coherence`` does, `expected_topics` and `label_topics` what ``topics
 --given`` and ``topics --labels`` do; `report`, `plot` and `export` show what was fitted; `batch` makes all of it a job,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collapsar.pipeline.fitting import fit, resume
     from collapsar.pipeline.inference import infer
     from collapsar.pipeline.inspection import info
-    from collapsar.pipeline.intake import ingest, split
+    from collapsar.pipeline.intake import flatten, ingest, split
     from collapsar.pipeline.opening import Model
     from collapsar.pipeline.planning import Plan, estimate
     from collapsar.pipeline.predicting import Prediction, predict
@@ -66,6 +66,7 @@ _HOMES = {
     "expected_topics": "collapsar.pipeline.expecting",
     "export": "collapsar.pipeline.exporting",
     "fit": "collapsar.pipeline.fitting",
+    "flatten": "collapsar.pipeline.intake",
     "infer": "collapsar.pipeline.inference",
     "info": "collapsar.pipeline.inspection",
     "ingest": "collapsar.pipeline.intake",
@@ -108,6 +109,7 @@ __all__ = [
     "expected_topics",
     "export",
     "fit",
+    "flatten",
     "infer",
     "info",
     "ingest",

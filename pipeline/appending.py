@@ -37,6 +37,7 @@ from collapsar.storage.readers.source import distinct
 from collapsar.storage.sides import Sides
 from collapsar.storage.vocabulary import Vocabulary
 from collapsar.workers import reading
+from collapsar.workers.counting import counts_of
 from collapsar.workers.reading import Asked, Note
 
 SCRATCH, LOCK = "append", "lock"
@@ -198,6 +199,7 @@ def _history_of(corpus: Corpus, kept: History, paths: list[str], asked: Addition
             tokenizer=options.tokenizer,
             bad_bytes=options.bad_bytes,
             max_decompressed=options.max_decompressed,
+            segments=options.segments,
         )
     elif kept.kind in FIXED and kind != kept.kind:
         options = replace(options, labels=(), index_base=None)
@@ -322,7 +324,7 @@ class _Adding:
                 chunk = Chunk(spelled, part.offsets, part.words, part.counts, part.ids, dict(part.extras))
                 name = f"{len(notes):07d}"
                 chunk.write(self._scratch, name)
-                tables.append(reading.counts_of(chunk))
+                tables.append(counts_of(chunk))
                 tokens = int(part.counts.sum(dtype=np.int64))
                 notes.append(Note(name, part.ids, ((path, len(part)),), tokens=tokens, columns=chunk.columns))
                 documents += len(part)

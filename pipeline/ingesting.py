@@ -347,6 +347,7 @@ def report_of(sources: Sources, counted: Counted) -> Report:
         skipped_documents=sum(note.skipped for note in notes),
         words_found=len(counted.words),
         tokens_found=sum(note.tokens for note in notes),
+        segments=sum(note.segments for note in notes),
     )
 
 

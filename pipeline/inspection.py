@@ -18,6 +18,7 @@ from collapsar.storage.manifest import MANIFEST
 from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.run import RECORD as RUN_RECORD
 from collapsar.storage.run import Run
+from collapsar.storage.segmented import segment_summary
 
 
 def info(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -82,6 +83,7 @@ def _corpus(corpus: Corpus, folder: Folder) -> dict[str, Any]:
         "shards": len(manifest.shards),
         "fields": sorted(manifest.fields),
         **summary(corpus),
+        **segment_summary(corpus),
         "truth": folder.exists("truth"),
         "digest": manifest.digest,
     }

@@ -22,6 +22,7 @@ from collapsar.storage.manifest import Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source, open_vectors, settled_base
 from collapsar.storage.readers.sidecolumns import Wanted
+from collapsar.storage.segmented import flatten_corpus
 from collapsar.storage.split import Held, split_corpus, split_whole
 
 
@@ -90,8 +91,10 @@ def ingest(
     **reading
         ``vocabulary``, ``id_field``, ``text_field``, ``title_field``, ``date_field``, ``labels``, ``covariates``,
         ``stop_words``, ``tokenizer`` and ``bad_bytes``, and ``max_decompressed``, the bytes that may come
-        out of each compressed file (by default 200 times its size, and at least 256 MB); of SVMlight ``index_base``,
-        the first index, 0 or 1 (by default 0 where a file has it, for those that are added later too); of vectors
+        out of each compressed file (by default 200 times its size, and at least 256 MB); ``segments``, what texts are
+        cut into: ``paragraphs``, ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` where the text is a list
+        of strings (see `collapsar.storage.readers.segmenting`); of SVMlight ``index_base``, the first index, 0 or 1
+        (by default 0 where a file has it, for those that are added later too); of vectors
         ``labels``, ``values`` and ``header`` (see `collapsar.storage.readers.ReadOptions`).
 
     Returns
@@ -139,6 +142,7 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
         "--tokenizer": options.tokenizer,
         "--bad-bytes": options.bad_bytes,
         "--phrases": phrases,
+        "--segments": options.segments,
     }
     words: dict[str, object] = {
         "--min-documents": cuts.min_documents,
@@ -229,3 +233,29 @@ def split(
         return
     held = Held.share(share) if folds is None or fold is None else Held.fold(folds, fold)
     split_whole(opened, train, heldout, held, seed=seed, progress=progress)
+
+
+def flatten(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
+    """Make a corpus whose documents are the segments of another.
+
+    Parameters
+    ----------
+    corpus : str or path-like
+        Documents with segments, as `ingest` makes them (`segments`).
+    out : str or path-like
+        Folder to make. The segments of a document, those without a word too, have its id with ``#1``, ``#2`` and so on,
+        its title, date, labels and covariates; the vocabulary and the shards stay.
+    progress : callable, optional
+        Told the number of documents read so far.
+
+    Returns
+    -------
+    Manifest
+        What the new corpus holds.
+
+    Raises
+    ------
+    CollapsarError
+        The corpus is damaged or has no segments, or the folder exists. Nothing is left behind.
+    """
+    return flatten_corpus(Corpus(corpus), out, progress=progress)

@@ -11,6 +11,7 @@ from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CollapsarError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import MANIFEST, VECTORS
+from collapsar.storage.segments import segment_bounds
 from collapsar.storage.shard import Documents, merge_segments
 from collapsar.storage.vocabulary import words_digest
 
@@ -100,4 +101,9 @@ def _shard_fault(path: str, part: Documents, merged: Documents, ids: str) -> str
     starts[merged.offsets] = True
     if merged.words.size and not (np.diff(merged.words) > 0)[~starts[1:-1]].all():
         return f"{path}: expected each word once in a document or segment, in ascending order"
+    if "segments" in part.extras:
+        starts = np.zeros(part.words.size + 1, dtype=bool)
+        starts[segment_bounds(part.extras["segments"])] = True
+        if part.words.size and not (np.diff(part.words) > 0)[~starts[1:-1]].all():
+            return f"{path}: expected each word once in a segment, in ascending order"
     return ""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsar.storage.folder import Folder
+from collapsar.storage.segments import segment_bounds
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,13 @@ class Chunk:
     offsets : numpy.ndarray of int64, shape (documents + 1,)
         Where each document begins.
     numbers : numpy.ndarray of int32
-        Words of pairs, ascending in each document; of `tokens`, each token's.
+        Words of pairs, ascending in each document, or in each of its segments; of `tokens`, each token's.
     counts : numpy.ndarray of int32
         Counts of pairs; of `tokens`, ones.
     ids : pyarrow.Array of string or None
         The documents' ids; None where they are to be numbered.
     extras : dict of str to pyarrow.Array
-        Further columns.
+        Further columns; ``segments`` are numbers of pairs, or of tokens.
     """
 
     words: pa.Array
@@ -45,6 +46,12 @@ class Chunk:
     def columns(self) -> tuple[tuple[str, str], ...]:
         """Names and types of its further columns."""
         return tuple((name, str(column.type)) for name, column in self.extras.items())
+
+    @property
+    def bounds(self) -> npt.NDArray[np.int64]:
+        """Where each segment begins; each document, where there are none."""
+        segments = self.extras.get("segments")
+        return self.offsets if segments is None else segment_bounds(segments)
 
     def write(self, folder: Folder, name: str) -> None:
         """Write it, as two files."""

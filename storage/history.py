@@ -14,8 +14,9 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.records import dump, read_record
 
-FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 3
-WITHOUT_SIDES = 2  # the version of a record that tells of no side files, as older releases know it
+FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 4
+WITHOUT_SEGMENTS, WITHOUT_SIDES = 3, 2  # versions of records that tell of none, as older releases know them
+_SOMETIMES = ("unmatched_rows", "segments")  # of a report
 _READING = ("id_field", "text_field", "title_field", "date_field", "stop_words", "tokenizer", "bad_bytes", "index_base")
 
 
@@ -47,6 +48,8 @@ class Report:
         Words that a rule has dropped, in the order in which the rules were applied.
     unmatched_rows : int
         Ids of side files that no document has.
+    segments : int
+        Segments of the documents; 0 where there are none.
     """
 
     files: int = 0
@@ -63,6 +66,7 @@ class Report:
     phrases: int = 0
     dropped: tuple[Dropped, ...] = ()
     unmatched_rows: int = 0
+    segments: int = 0
 
 
 @dataclass(frozen=True)
@@ -146,10 +150,13 @@ class History:
         lists = {name: list(getattr(self.options, name)) for name in ("labels", "covariates")}
         told = {} if self.beside is None else {"beside": _plain(self.beside)}
         sided = self.beside is not None or any(one.unmatched_rows for one in (self.report, *self.appended))
+        version = WITHOUT_SEGMENTS if sided else WITHOUT_SIDES
+        if self.options.segments is not None:
+            reading["segments"], version = self.options.segments, VERSION
         return {
             **told,
             "format": KIND,
-            "version": VERSION if sided else WITHOUT_SIDES,
+            "version": version,
             "reading": {"format": self.kind, **reading, **lists},
             "cuts": {**asdict(self.cuts), "vocabulary_given": self.given},
             "phrases": None if self.phrasing is None else _plain(self.phrasing),
@@ -163,8 +170,8 @@ class History:
 
 
 def _plain(one: Report | Phrasing | Beside) -> dict[str, Any]:
-    """Return lists for tuples, as JSON has them, without what there is only of side files where there are none."""
-    return {name: _listed(value) for name, value in asdict(one).items() if value or name != "unmatched_rows"}
+    """Return lists for tuples, as JSON has them, without what there is only of side files and segments."""
+    return {name: _listed(value) for name, value in asdict(one).items() if value or name not in _SOMETIMES}
 
 
 def _listed(value: Any) -> Any:
@@ -195,6 +202,8 @@ def read_history(folder: Folder) -> History | None:
     try:
         reading = dict(record["reading"])
         kind = str(reading.pop("format"))
+        if not isinstance(reading.get("segments"), str | None):
+            raise ValueError("expected a way to cut texts into segments")
         labels, covariates = (tuple(map(str, reading.pop(name))) for name in ("labels", "covariates"))
         cuts = dict(record["cuts"])
         given = bool(cuts.pop("vocabulary_given"))

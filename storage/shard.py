@@ -16,7 +16,13 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.labels import Labels
 from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.parts import FAULTS, column_of, decode_table, encode_columns, ids_and_extras, read_part
-from collapsar.storage.segments import Segments
+from collapsar.storage.segments import (
+    Segments,
+    segment_bounds,
+    segment_counts,
+    segment_lists,
+    segments_agree,
+)
 
 LABELS = pa.list_(pa.struct([pa.field("field", pa.string()), pa.field("value", pa.string())]))
 EXTRAS = {"title": pa.string(), "date": pa.string(), "labels": LABELS, "segments": pa.list_(pa.int32())}
@@ -76,9 +82,8 @@ class Documents:
         running = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
         extras = dict(self.extras)
         if "segments" in extras:
-            ends = np.cumsum(np.asarray(extras["segments"].flatten(), dtype=np.int64))
-            lengths = np.diff(running[np.concatenate([[0], ends])]).astype(np.int32)
-            extras["segments"] = pa.ListArray.from_arrays(_list_offsets(extras["segments"]), pa.array(lengths))
+            column = extras["segments"]
+            extras["segments"] = segment_lists(segment_counts(column), np.diff(running[segment_bounds(column)]))
         return Documents(self.ids, running[self.offsets], self.words[keep], counts[keep], extras)
 
     def take(self, keep: npt.NDArray[np.bool_]) -> Documents:
@@ -243,11 +248,6 @@ def digest_of_ids(ids: pa.Array) -> str:
     return digest.hexdigest()
 
 
-def _list_offsets(column: pa.Array) -> pa.Array:
-    lengths = [0 if value is None else len(value) for value in column.to_pylist()]
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-
-
 def encode(documents: Documents) -> bytes:
     """Write documents as the bytes of a Parquet file, the same bytes for the same documents."""
     offsets = pa.array(documents.offsets.astype(np.int32))
@@ -343,6 +343,8 @@ def _documents_of(table: pa.Table) -> Documents:
     if any(one.null_count or one.flatten().null_count for one in (words, counts)):
         raise ValueError("words or counts are missing")
     ids, extras = ids_and_extras(table, ("words", "counts"))
+    if "segments" in extras and not segments_agree(extras["segments"], offsets - offsets[0]):
+        raise ValueError("expected segments with as many pairs as their document")
     return Documents(
         ids=ids,
         offsets=offsets - offsets[0],

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from collapsar.storage.chunks import read_chunk, read_table, write_table
 from collapsar.storage.folder import Folder
+from collapsar.workers.counting import tokens_of
 from collapsar.workers.tokenizing import Tokens
 
 JOIN = "_"  # between the words of a phrase
@@ -100,7 +101,7 @@ def joined_by(tokens: Tokens, stops: Sequence[str], phrases: Phrases) -> Tokens:
 
 
 def _keys(tokens: Tokens, place: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
-    """Return the key of each token and the next one, -1 where they are no pair of known words of one document."""
+    """Return the key of each token and the next one, -1 where they are no pair of known words of one text."""
     places = place[tokens.numbers]
     first, second = places[:-1], places[1:]
     keys = np.where((first >= 0) & (second >= 0), first * width + second, -1)
@@ -125,7 +126,7 @@ def count_pairs(scratch: Folder, name: str, stops: tuple[str, ...], parts: int) 
     """
     frequent = read_table(scratch, FREQUENT).column("word").combine_chunks()
     chunk = read_chunk(scratch, name)
-    tokens = without(Tokens(chunk.words, chunk.numbers, chunk.offsets), stops)
+    tokens = without(tokens_of(chunk), stops)
     place = pc.fill_null(pc.index_in(tokens.words, value_set=frequent), -1)
     keys = _keys(tokens, np.asarray(place, dtype=np.int64), len(frequent)) if tokens.numbers.size > 1 else np.zeros(0)
     found, counts = np.unique(keys[keys >= 0].astype(np.int64), return_counts=True)

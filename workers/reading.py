@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsar.storage.chunks import Chunk, read_chunk, read_table, write_table
+from collapsar.storage.chunks import read_chunk, read_table, write_table
 from collapsar.storage.corpus import ShardReference
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import ShardRecord
@@ -21,10 +21,12 @@ from collapsar.storage.readers.batches import read_batches
 from collapsar.storage.readers.blocks import Block
 from collapsar.storage.readers.fields import Batch
 from collapsar.storage.readers.source import ReadOptions
+from collapsar.storage.segments import COLUMN, running, segment_counts, segment_lists
 from collapsar.storage.shard import Documents, encode
 from collapsar.storage.sides import merged
+from collapsar.workers.counting import counted_of, counts_of, stream_of, tokens_of
 from collapsar.workers.phrases import joined_by, named_phrases
-from collapsar.workers.tokenizing import Tokens, tokenize
+from collapsar.workers.tokenizing import tokenize
 
 KNOWN, WORDS, PHRASES = "known", "words", "phrases"  # tables in the scratch folder that all tasks may need
 NAMED = 5  # ids that are there already, of a chunk, that are named
@@ -91,6 +93,8 @@ class Note:
         Names and types of its further columns.
     sided : bool
         Whether a table beside the chunk has what side files say of its documents.
+    segments : int
+        Segments of its documents; 0 where there are none.
     """
 
     name: str
@@ -104,6 +108,7 @@ class Note:
     tokens: int = 0
     columns: tuple[tuple[str, str], ...] = ()
     sided: bool = False
+    segments: int = 0
 
     @property
     def documents(self) -> int:
@@ -144,14 +149,13 @@ def read_block(number: int, block: Block, asked: Asked) -> BlockRead:
         tokens = tokenize(kept.texts, asked.options.tokenizer)
         if asked.phrases:
             tokens = joined_by(tokens, asked.stops, named_phrases(asked.scratch.address, PHRASES))
-        chunk = stream_of(tokens, kept.ids, kept.extras)
+        chunk = stream_of(tokens, kept.ids, kept.extras, kept.segments)
         counted = counted_of(chunk)
         tables.append(counts_of(counted))
         (chunk if asked.streams else counted).write(asked.scratch, name)
-        seen, total = kept.seen, chunk.numbers.size
-        notes.append(
-            Note(name, kept.ids, kept.origins, kept.missing, kept.replaced, skipped, there, seen, total, chunk.columns)
-        )
+        said = (kept.missing, kept.replaced, skipped, there, kept.seen)
+        segments = 0 if kept.segments is None else len(kept.texts)
+        notes.append(Note(name, kept.ids, kept.origins, *said, chunk.numbers.size, chunk.columns, segments=segments))
     return BlockRead(tuple(notes), merge_counts(tables))
 
 
@@ -171,36 +175,6 @@ def _new_ones(batch: Batch, asked: Asked) -> tuple[Batch, tuple[str, ...], int]:
 @functools.lru_cache(maxsize=4)
 def _table(address: str, name: str) -> pa.Table:
     return read_table(Folder(address), name)
-
-
-def stream_of(tokens: Tokens, ids: pa.Array | None, extras: dict[str, pa.Array]) -> Chunk:
-    """Make a chunk of tokens in their order, its vocabulary sorted."""
-    order = pc.sort_indices(tokens.words)
-    rank = np.empty(len(order), dtype=np.int32)
-    rank[np.asarray(order)] = np.arange(len(order), dtype=np.int32)
-    words = tokens.words.take(order)
-    ones = np.ones(tokens.numbers.size, dtype=np.int32)
-    return Chunk(words, tokens.offsets, rank[tokens.numbers], ones, ids, extras)
-
-
-def counted_of(chunk: Chunk) -> Chunk:
-    """Make pairs of a chunk's tokens."""
-    width = max(len(chunk.words), 1)
-    owner = np.repeat(np.arange(len(chunk), dtype=np.int64), np.diff(chunk.offsets))
-    keys, counts = np.unique(owner * width + chunk.numbers, return_counts=True)
-    offsets = np.searchsorted(keys, np.arange(len(chunk) + 1, dtype=np.int64) * width).astype(np.int64)
-    numbers = (keys % width).astype(np.int32)
-    return Chunk(chunk.words, offsets, numbers, counts.astype(np.int32), chunk.ids, chunk.extras)
-
-
-def counts_of(chunk: Chunk) -> pa.Table:
-    """Count the documents and tokens of each word of a chunk of pairs."""
-    documents = np.bincount(chunk.numbers, minlength=len(chunk.words))
-    # Sums of whole numbers far below 2**53 are exact.
-    tokens = np.bincount(chunk.numbers, chunk.counts, len(chunk.words)).astype(np.int64)
-    occur = np.flatnonzero(documents)  # a word may live on in phrases alone
-    columns = {"documents": documents[occur].astype(np.int64), "tokens": tokens[occur]}
-    return pa.table({"word": chunk.words.take(pa.array(occur)), **columns})
 
 
 def merge_counts(parts: Sequence[pa.Table | BlockRead]) -> pa.Table:
@@ -249,14 +223,18 @@ def _numbered(address: str, name: str) -> Documents:
     place = pc.fill_null(pc.index_in(chunk.words, value_set=words), -1)
     numbers = np.asarray(place, dtype=np.int32)[chunk.numbers]
     keep = numbers >= 0
-    running = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
-    offsets, numbers, counts = running[chunk.offsets], numbers[keep], chunk.counts[keep]
-    owner = np.repeat(np.arange(len(chunk)), np.diff(offsets))
+    before = running(keep)
+    bounds, offsets = before[chunk.bounds], before[chunk.offsets]
+    numbers, counts = numbers[keep], chunk.counts[keep]
+    owner = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
     if np.any((np.diff(numbers) < 0) & (np.diff(owner) == 0)):
         order = np.lexsort((numbers, owner))
         numbers, counts = numbers[order], counts[order]
     ids = pa.nulls(len(chunk), pa.string()) if chunk.ids is None else chunk.ids
-    return Documents(ids, offsets, numbers, counts, chunk.extras)
+    extras = dict(chunk.extras)
+    if COLUMN in extras:
+        extras[COLUMN] = segment_lists(segment_counts(extras[COLUMN]), np.diff(bounds))
+    return Documents(ids, offsets, numbers, counts, extras)
 
 
 def weigh_chunk(scratch: Folder, name: str) -> tuple[int, npt.NDArray[np.int32], bool]:
@@ -396,9 +374,9 @@ def pair_up(scratch: Folder, name: str, stops: tuple[str, ...]) -> pa.Table:
         Its words' documents and tokens.
     """
     chunk = read_chunk(scratch, name)
-    tokens = Tokens(chunk.words, chunk.numbers, chunk.offsets)
-    tokens = joined_by(tokens, stops, named_phrases(scratch.address, PHRASES))
-    counted = counted_of(stream_of(tokens, chunk.ids, chunk.extras))
+    tokens = joined_by(tokens_of(chunk), stops, named_phrases(scratch.address, PHRASES))
+    segments = segment_counts(chunk.extras[COLUMN]) if COLUMN in chunk.extras else None
+    counted = counted_of(stream_of(tokens, chunk.ids, chunk.extras, segments))
     counted.write(scratch, paired(name))
     return counts_of(counted)
 

@@ -42,6 +42,12 @@ def run(arguments: argparse.Namespace) -> None:
             for field, one in value.items():
                 print(f"{name:11} {plain(field)}: {_SAY[name](one)}")
             continue
+        if found["kind"] == "corpus" and name == "segments":
+            print(
+                f"{name:11} {value['count']:,}, {value['mean']:.1f} a document, {value['most']:,} at most; "
+                f"{value['empty']:,} without a word"
+            )
+            continue
         number = type(value) is int and name != "seed"
         shown = f"{value:,}" if number else value if isinstance(value, str) else json.dumps(value)
         print(f"{name:11} {shown}")

@@ -34,6 +34,8 @@ examples:
   collapsar ingest a.jsonl b.jsonl.gz corpus --id key --text body
   collapsar ingest 's3://bucket/day-*.parquet' corpus --text body --title head --label topic=tags --covariate stars
   collapsar ingest news.jsonl corpus --stop-words de,fr --phrases npmi --max-words 20000 --scheduler local
+  collapsar ingest papers.jsonl papers --segments sentences
+  collapsar ingest prince.txt prince --segments 'headings:CHAPTER [IVXL]+'
   collapsar ingest docword.nips.txt.gz nips --labels author=doc_authors.txt --label-names author=authors.txt
   collapsar ingest docword.yelp.txt yelp --labels reviews.csv --id review --label category --covariate stars
   collapsar ingest optdigits.tra digits --format vectors --label digit=-1
@@ -142,6 +144,15 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
         "more in lower case, the first a letter)",
     )
     words.add_argument(
+        "--segments",
+        metavar="HOW",
+        help="keep what documents are made of, for families that know segments: paragraphs (between blank lines), "
+        "sentences, lines, headings:REGEX (a line that the regular expression matches from its beginning begins a "
+        "segment; what stands before the first is one too), or column (the text is a list of strings, each a segment). "
+        "White space alone is no segment, but an entry of a list is; a segment whose words are all dropped stays, "
+        "empty (default: none)",
+    )
+    words.add_argument(
         "--phrases",
         choices=sorted(SCORES),
         help="join words that often follow one another (new_york), by normalised pointwise mutual information or count",
@@ -181,6 +192,7 @@ def run(arguments: argparse.Namespace) -> None:
             stop_words=arguments.stop_words,
             tokenizer=arguments.tokenizer,
             bad_bytes=arguments.bad_bytes,
+            segments=arguments.segments,
             covariates=arguments.covariate,
             labels=arguments.label,
             label_files=arguments.labels,

@@ -22,6 +22,7 @@ COMMANDS = (
     "ingest",
     "append",
     "split",
+    "flatten",
     "estimate",
     "fit",
     "watch",

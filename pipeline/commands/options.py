@@ -223,6 +223,8 @@ def say_report(report: Report) -> None:
         print(f"  {counted(report.unmatched_rows, 'id')} of side files that no document has")
     if report.phrases:
         print(f"  {counted(report.phrases, 'phrase')} of two words")
+    if report.segments:
+        print(f"  {counted(report.segments, 'segment')}, {report.segments / max(report.documents, 1):.1f} a document")
     for one in report.dropped:
         print(f"  dropped: {counted(one.words, 'word')} with {counted(one.tokens, 'token')} ({one.rule})")
 

@@ -1,7 +1,8 @@
-"""A network of Dirichlet or Pitman-Yor vectors that a user draws (Buntine, Du and Nurmi 2010), collapsed Gibbs sampling.
+"""A network of Dirichlet or Pitman-Yor vectors that a user draws, by collapsed Gibbs sampling over tables.
 
 Each kind of vectors names its parents: nu_j ~ Dir(alpha) without, nu_j ~ PDP(a, b, sum_l rho_lj nu_l) with, and rho_j ~
-Dir(mixing) where there are several. z ~ nu_j of the vector that a segment draws from, phi_k ~ Dir(B/W, ..., B/W).
+Dir(mixing) where there are several (Buntine, Du and Nurmi 2010). z ~ nu_j of the vector that a segment draws from,
+phi_k ~ Dir(B/W, ..., B/W).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from collapsar.storage.errors import OptionError
 from collapsar.storage.readers.blocks import Block, Span
 from collapsar.storage.readers.fields import PORTION, Batch, Fields, Gathering, Into, require_columns
 from collapsar.storage.readers.lines import gather_file, gather_json, gather_mallet
+from collapsar.storage.readers.segmenting import ENTRIES, cutter_of
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.readers.tables import columns_of, gather_parquet, gather_table, is_numbered
 
@@ -41,7 +42,7 @@ def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
     Raises
     ------
     OptionError
-        A field is named where the format has none, or twice.
+        A field is named where the format has none, or twice, or texts cannot be cut so into segments.
     """
     if kind in FIXED:
         for flag, said in (
@@ -54,8 +55,12 @@ def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
         ):
             if said:
                 raise OptionError(f"{flag}: documents of the format {kind} have no fields to name")
+        if options.segments == ENTRIES:
+            raise OptionError(f"--segments {ENTRIES}: documents of the format {kind} have no fields, and so no lists")
         options = replace(options, labels=FIXED[kind])
     Fields.of(options)
+    if options.segments is not None:
+        cutter_of(options.segments)
     return options
 
 

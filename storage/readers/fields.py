@@ -9,9 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from collapsar.storage.errors import InputError, OptionError
+from collapsar.storage.readers.segmenting import ENTRIES, cutter_of
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.shard import EXTRAS
 
@@ -34,6 +37,8 @@ class Fields:
         Of the title and the date.
     labels, covariates : tuple of (str, str)
         What each is called in the corpus, and its field.
+    segments : str or None
+        How texts are cut into segments.
     """
 
     id: str
@@ -43,6 +48,7 @@ class Fields:
     date: str | None
     labels: tuple[tuple[str, str], ...]
     covariates: tuple[tuple[str, str], ...]
+    segments: str | None = None
 
     @staticmethod
     def of(options: ReadOptions) -> Fields:
@@ -69,6 +75,7 @@ class Fields:
             options.date_field,
             labels,
             covariates,
+            options.segments,
         )
 
     @property
@@ -83,7 +90,9 @@ class Fields:
     @property
     def columns(self) -> dict[str, pa.DataType]:
         """The further columns that a corpus of such documents has."""
-        found = {"title": self.title, "date": self.date, "labels": self.labels or None}
+        found = {
+            "title": self.title, "date": self.date, "labels": self.labels or None, "segments": self.segments
+        }  # fmt: skip
         return {
             **{name: EXTRAS[name] for name, field in found.items() if field is not None},
             **{name: pa.float64() for name, _ in self.covariates},
@@ -99,15 +108,17 @@ class Batch:
     ids : pyarrow.Array of string or None
         Their ids; None where they are to be numbered.
     texts : pyarrow.Array of large_string
-        Their texts, none null.
+        Their texts, or their segments' texts, none null.
     extras : dict of str to pyarrow.Array
-        Further columns of the corpus.
+        Further columns of the corpus, but for their segments.
     missing, replaced : int
         Documents without a text, and with bytes that were not UTF-8.
     origins : tuple of (str, int)
         The files that they come from, in order, and how many from each.
     seen : frozenset of str
         Fields of labels, covariates, titles and dates that a record had.
+    segments : numpy.ndarray of int64, shape (documents,), or None
+        How many of the texts are each document's; None where each has one, and there are no segments.
     """
 
     ids: pa.Array | None
@@ -117,9 +128,10 @@ class Batch:
     replaced: int
     origins: tuple[tuple[str, int], ...]
     seen: frozenset[str] = frozenset()
+    segments: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self.texts) if self.segments is None else self.segments.size
 
     def take(self, keep: pa.Array) -> Batch:
         """Return the documents for which `keep` is true; what is said of the others is kept."""
@@ -127,7 +139,13 @@ class Batch:
         origins = tuple((path, sum(next(flags) for _ in range(count))) for path, count in self.origins)
         extras = {name: column.filter(keep) for name, column in self.extras.items()}
         ids = None if self.ids is None else self.ids.filter(keep)
-        return Batch(ids, self.texts.filter(keep), extras, self.missing, self.replaced, origins, self.seen)
+        texts, segments = self.texts, self.segments
+        if segments is None:
+            texts = texts.filter(keep)
+        else:
+            chosen = np.asarray(keep, dtype=bool)
+            texts, segments = texts.filter(pa.array(np.repeat(chosen, segments))), segments[chosen]
+        return Batch(ids, texts, extras, self.missing, self.replaced, origins, self.seen, segments)
 
 
 class Into(Protocol):
@@ -158,19 +176,22 @@ class Gathering:
 
     def __init__(self, fields: Fields, numbered: bool = False) -> None:
         self._fields, self._numbered = fields, numbered
+        self._cut = None if fields.segments is None else cutter_of(fields.segments)
+        self._kinds = {name: kind for name, kind in fields.columns.items() if name != "segments"}
         self._begin()
 
     def _begin(self) -> None:
         self._ids: list[str] = []
         self._texts: list[bytes] = []
-        self._columns: dict[str, list[Any]] = {name: [] for name in self._fields.columns}
+        self._segments: list[int] = []
+        self._columns: dict[str, list[Any]] = {name: [] for name in self._kinds}
         self._origins: list[tuple[str, int]] = []
         self._unseen = {field for field, flag in self._fields.flags.items() if flag not in ("--id", "--text")}
         self._seen: set[str] = set()
         self._missing = self.replaced = self.bytes = 0
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._segments)
 
     def wanted(self, path: str, names: list[str]) -> list[str]:
         """Return those of a table's columns that are asked for; `InputError` where one is not there."""
@@ -197,22 +218,39 @@ class Gathering:
         fields = self._fields
         if not self._numbered:
             self._ids.append(id_of(path, record, fields.id, where))
-        text = record.get(fields.text, _ABSENT)
-        if text is None:
-            self._missing += 1
-            text = ""
-        elif not isinstance(text, str):
-            _require_there(path, record, fields.text, "--text", where)
-            raise InputError(path, f"expected a string in field {fields.text!r} (--text)", where())
-        data = text.encode("utf-8", "replace")
-        self._texts.append(data)
-        self.bytes += len(data)
+        parts = self._parts_of(path, record, where)
+        self._segments.append(len(parts))
+        for part in parts:
+            data = part.encode("utf-8", "replace")
+            self._texts.append(data)
+            self.bytes += len(data)
         if self._columns:
             self._add_further(path, record, where)
         if self._origins and self._origins[-1][0] == path:
             self._origins[-1] = (path, self._origins[-1][1] + 1)
         else:
             self._origins.append((path, 1))
+
+    def _parts_of(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> list[str]:
+        """Return the text of a record, as one or as its segments."""
+        field, cut = self._fields.text, self._cut
+        text = record.get(field, _ABSENT)
+        if text is None:
+            self._missing += 1
+            text = ""
+        if isinstance(text, str):
+            return [text] if cut is None else cut(text)
+        _require_there(path, record, field, "--text", where)
+        if not isinstance(text, list):
+            raise InputError(path, f"expected a string in field {field!r} (--text)", where())
+        if self._fields.segments != ENTRIES:
+            more = f"found a list; --segments {ENTRIES} makes each of its strings a segment"
+            raise InputError(path, f"expected a string in field {field!r} (--text), {more}", where())
+        wrong = next((one for one in text if not isinstance(one, str | None)), None)
+        if wrong is not None:
+            more = f"found {type(wrong).__name__} in it"
+            raise InputError(path, f"expected a list of strings in field {field!r} (--text), {more}", where())
+        return [part or "" for part in text]
 
     def _add_further(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
         fields, columns = self._fields, self._columns
@@ -239,9 +277,10 @@ class Gathering:
         """Return what was gathered, and begin anew."""
         ids = None if self._numbered else pa.array(self._ids, pa.string())
         texts = pa.array(self._texts, pa.large_binary()).view(pa.large_string())
-        extras = {name: pa.array(self._columns[name], kind) for name, kind in self._fields.columns.items()}
+        extras = {name: pa.array(self._columns[name], kind) for name, kind in self._kinds.items()}
         origins, seen = tuple(self._origins), frozenset(self._seen)
-        made = Batch(ids, texts, extras, self._missing, self.replaced, origins, seen)
+        segments = None if self._cut is None else np.array(self._segments, dtype=np.int64)
+        made = Batch(ids, texts, extras, self._missing, self.replaced, origins, seen, segments)
         self._begin()
         return made
 

@@ -68,6 +68,8 @@ class ReadOptions:
         Bytes that may come out of each compressed file; see `open_input`.
     index_base : int or None
         Of SVMlight: the first index, 0 or 1; by default 0 where a file has it.
+    segments : str or None
+        How texts are cut into segments; see `collapsar.storage.readers.segmenting.cutter_of`. By default they are not.
     """
 
     vocabulary: str | None = None
@@ -84,6 +86,7 @@ class ReadOptions:
     header: str | None = None
     max_decompressed: int | None = None
     index_base: int | None = None
+    segments: str | None = None
 
 
 def open_input(path: str, limit: int | None = None) -> IO[bytes]:

@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from collapsar.storage.parts import encode_columns
 from collapsar.storage.readers import ReadOptions, open_vectors
 from collapsar.storage.records import dump, read_record
 from collapsar.storage.run import Run
+from collapsar.storage.segmented import flattened
 from collapsar.storage.shard import decode, encode
 from collapsar.storage.summary import parse_summary
 from collapsar.storage.vectors import Vectors, decode_columns
@@ -116,6 +118,11 @@ def _shard():
     return encode(documents_of([{0: 2, 2: 1}, {1: 5}, {}]))
 
 
+def _segmented():
+    column = pa.array([[1, 1], [0, 1], None], pa.list_(pa.int32()))
+    return encode(replace(documents_of([{0: 2, 2: 1}, {1: 5}, {}]), extras={"segments": column}))
+
+
 def seeds_of(name):
     """Small whole files of a reader's format."""
     if name in GOOD:
@@ -136,6 +143,7 @@ def seeds_of(name):
         "vectors-array": lambda: [_vectors_said()],
         "vocabulary": lambda: [WORDS],
         "shard": lambda: [_shard()],
+        "shard-segments": lambda: [_segmented()],
         "vocabulary-table": lambda: [_table()],
         "manifest": lambda: [_manifest()],
         "run": lambda: [dump({"format": "collapsar-run", "version": 2, "family": "lda"})],
@@ -280,6 +288,7 @@ READERS = {
     "vectors-array": _vectors_array,
     "vocabulary": lambda data, place: read_words("words", data),
     "shard": lambda data, place: decode(data, RECORD, 3, "x"),
+    "shard-segments": lambda data, place: _flat(decode(data, RECORD, 3, "x")),
     "vocabulary-table": lambda data, place: parse_vocabulary(data, 2, "x"),
     "manifest": lambda data, place: Corpus(_put("manifest.json", data, place).path),
     "run": lambda data, place: Run(_put("run.json", data, place).path).record(),
@@ -291,6 +300,13 @@ READERS = {
     "arrays": _arrays,
     "config": lambda data, place: _config(data, place),
 }
+
+
+def _flat(documents):
+    if "segments" in documents.extras:
+        flat = flattened(documents)
+        assert flat.counts.sum() == documents.counts.sum()
+        assert flat.offsets[-1] == documents.words.size
 
 
 def _read_summary(data, place):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsar.storage.checking import corpus_faults
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, DamagedError, MismatchError, OccupiedError
 from collapsar.storage.folder import Folder, created
@@ -78,6 +79,53 @@ def test_segments_labels_and_titles__survive_and_segments_merge_for_sweeps(tmp_p
     halved = again.with_counts(np.array([1, 0, 3, 0, 0], dtype=np.int32))
     assert halved.extras["segments"].to_pylist() == [[1, 1], [0]]
     assert halved.words.tolist() == [0, 0]
+
+
+SEGMENTS = pa.list_(pa.int32())
+
+
+@given(st.lists(st.lists(st.lists(st.integers(0, 2), max_size=3), max_size=4) | st.none(), max_size=5), st.integers(0))
+def test_segments__stay_with_whatever_counts_and_those_without_a_pair_are_empty(lists, seed):
+    drawn = [[] if one is None else one for one in lists]
+    flat = [count for one in drawn for segment in one for count in segment]
+    lengths = [None if one is None else list(map(len, one)) for one in lists]
+    documents = Documents(
+        ids=pa.array(list(map(str, range(len(lists)))), pa.string()),
+        offsets=np.cumsum([0, *(sum(map(len, one)) for one in drawn)]).astype(np.int64),
+        words=np.array([word for one in drawn for segment in one for word in range(len(segment))], dtype=np.int32),
+        counts=np.full(len(flat), 2, dtype=np.int32),
+        extras={"segments": pa.array(lengths, SEGMENTS)},
+    )
+    found = documents.with_counts(np.array(flat, dtype=np.int32))
+    left = [[sum(count > 0 for count in segment) for segment in one] for one in drawn]
+    assert found.extras["segments"].to_pylist() == left
+    assert np.diff(found.offsets).tolist() == list(map(sum, left))
+    first = seed % (len(lists) + 1)
+    part = documents.slice(first, len(lists)).with_counts(np.array(flat, dtype=np.int32)[documents.offsets[first] :])
+    assert part.extras["segments"].to_pylist() == left[first:]
+
+
+@pytest.mark.parametrize(
+    ("words", "lengths", "told"),
+    [
+        ([0, 1, 0], [[1, 1], [0]], "expected segments with as many pairs as their document"),
+        ([0, 1, 0], [[2], None], "expected segments with as many pairs as their document"),
+        ([1, 0, 0], [[2], [1]], "expected each word once in a segment, in ascending order"),
+        ([1, 1, 0], [[2], [1]], "expected each word once in a segment, in ascending order"),
+        ([1, 0, 0], [[1, 0, 1], [0, 1]], ""),
+    ],
+)
+def test_segments_that_are_not_those_of_the_pairs__are_found(tmp_path, words, lengths, told):
+    numbers = np.array(words, dtype=np.int32)
+    extras = {"segments": pa.array(lengths, SEGMENTS)}
+    with created(Folder(tmp_path / "c")) as folder:
+        writer = CorpusWriter(folder, 2)
+        ids, ones = pa.array(["x", "y"]), np.ones(3, dtype=np.int32)
+        writer.add(Documents(ids, np.array([0, 2, 3]), numbers, ones, extras))
+        writer.finish(["p", "q"])
+    faults = [fault for fault in corpus_faults(Folder(tmp_path / "c")) if fault]
+    assert told in "".join(faults)
+    assert bool(faults) == bool(told)
 
 
 @given(bags())
