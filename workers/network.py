@@ -320,7 +320,7 @@ def node_sums(
     generator = stream.at(purpose=f"{stream.purpose} strength").generator()
     log_q = np.log1p(generator.standard_gamma(many) / np.maximum(generator.standard_gamma(b), 1e-300))
     falls = gammaln(b) - gammaln(b + many)
-    falling = np.bincount(kind[below], falls, kinds)
+    falling = np.bincount(kind[below], falls, kinds).astype(np.float64)  # of nothing, NumPy's are whole numbers
     large = customers[top].astype(np.float64)
     falling += np.bincount(kind[top], gammaln(total) - gammaln(total + large), kinds)
     most = int(tables.max(initial=0))
@@ -328,7 +328,7 @@ def node_sums(
     np.add.at(histogram, (kind[below], tables[below]), 1)
     beyond = histogram[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:]
     return {
-        "log_q": fresh(np.bincount(kind[below], log_q, kinds), "kind"),
+        "log_q": fresh(np.bincount(kind[below], log_q, kinds).astype(np.float64), "kind"),
         "tables": fresh(beyond, "kind", "tables"),
         "falling": fresh(falling, "kind"),
         "log_eta": fresh(float((psi(total) - psi(total + large)).sum())),
