@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from collapsar.workers.kernels.compile import helper
+from collapsar.workers.kernels.compile import borrower
 from collapsar.workers.kernels.random import uniform
 from collapsar.workers.kernels.stirling import stirling_ratio
 
@@ -23,19 +23,19 @@ CHUNK = 16  # values whose weights are summed together; arrays by value are padd
 CLOCK = 0  # place in `clock` of the time of the last change
 
 
-@helper
+@borrower
 def is_root(graph: Any, node: int) -> Any:
     """Tell whether a node has no parents."""
     return graph[1][node] == graph[1][node + 1]
 
 
-@helper
+@borrower
 def slot_of(place: Any, node: int) -> Any:
     """Return the row of a node's counts."""
     return node if node < place[0] else place[1][node - place[2]]
 
 
-@helper
+@borrower
 def edge_slot(graph: Any, place: Any, node: int, edge: int) -> Any:
     """Return the row of an edge's tables: an edge of a node that shares its row shares too."""
     if node < place[0]:
@@ -43,7 +43,7 @@ def edge_slot(graph: Any, place: Any, node: int, edge: int) -> Any:
     return place[3][node - place[2]] + edge - graph[1][node]
 
 
-@helper
+@borrower
 def scale(graph: Any, priors: Any, customers: Array, node: int, slot: int) -> Any:
     """Return what Z_i is divided by: b + M_i, or at a root sum alpha + M_i."""
     if is_root(graph, node):
@@ -51,7 +51,7 @@ def scale(graph: Any, priors: Any, customers: Array, node: int, slot: int) -> An
     return priors[0][graph[0][node]] + customers[slot]
 
 
-@helper
+@borrower
 def set_terms(graph: Any, priors: Any, rows: Any, node: int, slot: int, k: int) -> None:
     """Fill A_ik and B_ik from m_ik and t_ik."""
     m, t = rows[0][slot, k], rows[1][slot, k]
@@ -75,7 +75,7 @@ def set_terms(graph: Any, priors: Any, rows: Any, node: int, slot: int, k: int) 
     rows[3][slot, k] = (1.0 + (m - (t + 1) * discount) * following) * (t + 1) / (m + 1)
 
 
-@helper
+@borrower
 def share(graph: Any, totals: Any, node: int, slot: int, edge: int, edge_row: int) -> Any:
     """Return the chance that a table of a node is headed by an edge's parent: (g + s_e.) / (sum g + T)."""
     first, last = graph[1][node], graph[1][node + 1]
@@ -87,7 +87,7 @@ def share(graph: Any, totals: Any, node: int, slot: int, edge: int, edge_row: in
     return (graph[3][edge] + totals[2][edge_row]) / (total + totals[1][slot])
 
 
-@helper
+@borrower
 def mean_above(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, node: int, slot: int, k: int) -> Any:
     """Return sum_e rho_e Z_parent(e)(k), the chance of a new table's value."""
     found = 0.0
@@ -99,13 +99,14 @@ def mean_above(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, node
     return found
 
 
-@helper
+@borrower
 def spread(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, node: int) -> None:
     """Fill Z_i, but for its divisor, from the parents': A_ik + B_ik (b + a T_i) sum_e rho_e Z_parent(e)(k)."""
     slot = slot_of(place, node)
     own, first, last = rows[4][slot], graph[1][node], graph[1][node + 1]
     if first == last:
-        own[:] = rows[2][slot]
+        for k in range(own.size):
+            own[k] = rows[2][slot, k]
         return
     kind = graph[0][node]
     factor = priors[0][kind] + priors[1][kind] * totals[1][slot]
@@ -131,7 +132,7 @@ def spread(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, node: in
         own[k] = stay[k] + up[k] * own[k]
 
 
-@helper
+@borrower
 def refresh(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, times: Any, line: Any, lowest: int) -> bool:
     """Bring Z of the nodes of a line, ancestors first, up to date with what has changed at and after `lowest`."""
     changed, computed, clock = times
@@ -154,7 +155,7 @@ def refresh(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, times: 
     return again
 
 
-@helper
+@borrower
 def settle_path(
     graph: Any, priors: Any, place: Any, rows: Any, totals: Any, times: Any, path: Any, k: int, by: int
 ) -> Any:
@@ -187,7 +188,7 @@ def settle_path(
     return top
 
 
-@helper
+@borrower
 def find_way_out(
     graph: Any, place: Any, rows: Any, path: Any, node: int, k: int, key: Array, number: int, held: int
 ) -> bool:
@@ -219,7 +220,7 @@ def find_way_out(
     return allowed
 
 
-@helper
+@borrower
 def find_way_in(
     graph: Any, priors: Any, place: Any, rows: Any, totals: Any, path: Any, node: int, k: int, key: Array, number: int,
     held: int,
@@ -254,7 +255,7 @@ def find_way_in(
     length[0] = at
 
 
-@helper
+@borrower
 def draw_value(
     given: Array, inverse: Array, row: Array, prior: float, chance: float, weight: Array, sums: Array
 ) -> int:
@@ -283,7 +284,7 @@ def draw_value(
     return k
 
 
-@helper
+@borrower
 def make_line(graph: Any, place: Any, line: Any, marks: Any, before: int, node: int) -> bool:
     """List a node behind its ancestors, these in their order; tell whether the list before was only added to."""
     nodes, count = line
@@ -317,5 +318,10 @@ def make_line(graph: Any, place: Any, line: Any, marks: Any, before: int, node: 
                 count[0] += 1
                 stack[waiting] = parent
                 waiting += 1
-    nodes[: count[0]].sort()
+    for last in range(1, count[0]):  # few, and nearly in order
+        here, at = nodes[last], last
+        while at > 0 and nodes[at - 1] > here:
+            nodes[at] = nodes[at - 1]
+            at -= 1
+        nodes[at] = here
     return False

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.workers.kernels.compile import helper
+from collapsar.workers.kernels.compile import borrower, helper
 from collapsar.workers.kernels.network import edge_slot, is_root, set_terms, slot_of
 from collapsar.workers.kernels.random import uniform
 from collapsar.workers.kernels.special import digamma
@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 DOCUMENT, TOKEN, FILLED, DRAWN = 0, 1, 2, 3  # places in `state`
 
 
-@helper
+@borrower
 def place_nodes(graph: Any, place: Any, inner: Array, first: int, last: int) -> None:
     """Give the nodes of a document their rows: those that others depend on each its own, and one to all others."""
     above, slots, _, edges, shared, shared_edges = place
@@ -34,20 +34,22 @@ def place_nodes(graph: Any, place: Any, inner: Array, first: int, last: int) -> 
             slots[at], edges[at] = shared, shared_edges
 
 
-@helper
+@borrower
 def clear_row(graph: Any, priors: Any, rows: Any, node: int, slot: int, edge_row: int) -> None:
     """Empty the row of a node."""
-    rows[0][slot] = 0
-    rows[1][slot] = 0
-    if is_root(graph, node):
-        rows[2][slot] = priors[2]
-    else:
-        rows[2][slot] = 0.0
-    rows[3][slot] = 1.0
-    rows[5][edge_row : edge_row + graph[1][node + 1] - graph[1][node]] = 0
+    top = is_root(graph, node)
+    for k in range(priors[2].size):
+        rows[0][slot, k] = 0
+        rows[1][slot, k] = 0
+    for k in range(priors[2].size):
+        rows[2][slot, k] = priors[2][k] if top else 0.0
+        rows[3][slot, k] = 1.0
+    for edge in range(edge_row, edge_row + graph[1][node + 1] - graph[1][node]):
+        for k in range(priors[2].size):
+            rows[5][edge, k] = 0
 
 
-@helper
+@borrower
 def clear_totals(graph: Any, totals: Any, times: Any, node: int, slot: int, edge_row: int) -> None:
     """Empty the totals of a node, and let its Z be made anew."""
     totals[0][slot] = totals[1][slot] = 0
@@ -57,7 +59,7 @@ def clear_totals(graph: Any, totals: Any, times: Any, node: int, slot: int, edge
     times[0][slot] = times[2][0]
 
 
-@helper
+@borrower
 def load_tables(graph: Any, place: Any, rows: Any, totals: Any, entries: Any, node: int, own: int, up: int) -> None:
     """Add the tables of a node's edges to its own counts, or to those of its parents."""
     start, number, topic, count = entries
@@ -78,7 +80,7 @@ def load_tables(graph: Any, place: Any, rows: Any, totals: Any, entries: Any, no
                 totals[0][above] += tables
 
 
-@helper
+@borrower
 def load_tokens(rows: Any, totals: Any, slot: int, token_topic: Array, first: int, last: int) -> None:
     """Count the tokens of a node."""
     for token in range(first, last):
@@ -86,7 +88,7 @@ def load_tokens(rows: Any, totals: Any, slot: int, token_topic: Array, first: in
     totals[0][slot] += last - first
 
 
-@helper
+@borrower
 def make_terms(graph: Any, priors: Any, rows: Any, node: int, slot: int) -> None:
     """Fill A and B of all values that a node has."""
     for k in range(priors[2].size):
@@ -94,7 +96,7 @@ def make_terms(graph: Any, priors: Any, rows: Any, node: int, slot: int) -> None
             set_terms(graph, priors, rows, node, slot, k)
 
 
-@helper
+@borrower
 def draw_joins(table: Array, discount: float, m: int, t: int, key: Array, state: Array) -> Any:
     """Draw how many customers who joined a table speak for 1 - a; with so many, p(a) ~ (1 - a)^n a^(tables beyond).
 
@@ -117,7 +119,7 @@ def draw_joins(table: Array, discount: float, m: int, t: int, key: Array, state:
     return found
 
 
-@helper
+@borrower
 def finish_node(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, made: Any, node: int) -> None:
     """Keep the tables of a node, and add up what the objective and the next hyperparameters need of it."""
     start, number, topic, count, customers, tables, sums, rising, state, learn, key = made
@@ -155,7 +157,7 @@ def finish_node(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, mad
             sums[kind, 1] += draw_joins(table, discount, m, t, key, state)
 
 
-@helper
+@borrower
 def make_means(graph: Any, priors: Any, rows: Any, node: int, slot: int) -> None:
     """Fill what E[nu_ik] follows from: alpha_k + m_ik at a root, else m_ik - a t_ik beside (b + a T_i) times above."""
     discount = priors[1][graph[0][node]]
@@ -205,21 +207,23 @@ def inner_nodes(edge_parent: Array, nodes: int) -> Array:
     return inner
 
 
-@helper
+@borrower
 def load_above(graph: Any, priors: Any, rows: Any, totals: Any, customers: Array, tables: Array) -> None:
     """Fill the rows of the nodes above documents."""
     for node in range(len(customers)):
         clear_row(graph, priors, rows, node, node, graph[1][node])
-        rows[0][node] = customers[node]
-        totals[0][node] = customers[node].sum()
+        for k in range(customers.shape[1]):
+            rows[0][node, k] = customers[node, k]
+            totals[0][node] += customers[node, k]
         for edge in range(graph[1][node], graph[1][node + 1]):
-            rows[5][edge] = tables[edge]
-            totals[2][edge] = tables[edge].sum()
+            for k in range(tables.shape[1]):
+                rows[5][edge, k] = tables[edge, k]
+                totals[2][edge] += tables[edge, k]
+                rows[1][node, k] += tables[edge, k]
             totals[1][node] += totals[2][edge]
-            rows[1][node] += tables[edge]
 
 
-@helper
+@borrower
 def load_document(
     graph: Any, priors: Any, place: Any, rows: Any, totals: Any, times: Any, inner: Array, entries: Any, bounds: Any
 ) -> None:

@@ -20,8 +20,8 @@ from collapsar.workers.kernels.compile import (
     OUT_U2,
     U2,
     U8,
+    borrower,
     f8,
-    helper,
     i8,
     kernel,
 )
@@ -63,7 +63,7 @@ NOTHING_CHANGED = 1 << 62
 ENTERING, HELD, MOVING, JOINS = 0, 1, 2, 3  # places in `mode`
 
 
-@helper
+@borrower
 def sweep_tokens(
     graph: Any, priors: Any, work: Any, words: Any, pairs: Any, node: int, key: Array, mode: Array, state: Array,
     lowest: int,
@@ -107,7 +107,7 @@ def sweep_tokens(
     return lowest
 
 
-@helper
+@borrower
 def load_own_tokens(
     graph: Any, priors: Any, place: Any, rows: Any, totals: Any, inner: Array, document: Any, words: Any, at: int
 ) -> None:

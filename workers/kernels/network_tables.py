@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from collapsar.workers.kernels.compile import helper
+from collapsar.workers.kernels.compile import borrower
 from collapsar.workers.kernels.network import edge_slot, is_root, scale, set_terms, slot_of
 from collapsar.workers.kernels.random import uniform
 from collapsar.workers.kernels.stirling import stirling_ratio
@@ -17,7 +17,7 @@ CLIMB, FALL, UPWARDS, DOWNWARDS, CHOOSE = range(5)  # what `walk` does
 NEGLIGIBLE = 1e-25  # of the most probable number, beyond which numbers are no longer looked at
 
 
-@helper
+@borrower
 def more_tables(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edge: Any, k: int, by: int) -> Any:
     """Return p(s + by + 1) / p(s + by) of the tables s of value k on an edge (node, edge, its row, held)."""
     node, number, row, held = edge
@@ -45,7 +45,7 @@ def more_tables(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edg
     return found * weight / divisor
 
 
-@helper
+@borrower
 def draw_tables(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edge: Any, k: int, chance: float) -> int:
     """Draw by how much the tables of value k on an edge change, from all numbers that all constraints allow."""
     node, number, row, held = edge
@@ -63,7 +63,7 @@ def draw_tables(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edg
     return drawn
 
 
-@helper
+@borrower
 def walk(
     graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edge: Any, k: int, chance: float, low: int, high: int
 ) -> int:
@@ -110,7 +110,7 @@ def walk(
             at += 1
 
 
-@helper
+@borrower
 def move_tables(
     graph: Any, priors: Any, place: Any, rows: Any, totals: Any, times: Any, node: int, key: Array, held: int
 ) -> None:
