@@ -1,0 +1,134 @@
+"""Segmented and sequential corpora that are drawn, and what fits recover of them."""
+
+import shutil
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from scipy.optimize import linear_sum_assignment
+
+from collapsar.pipeline import Corpus, Model, fit
+from collapsar.pipeline.config import make_config
+from collapsar.pipeline.contract import Summary, load_family
+from collapsar.pipeline.networkdrawing import draw_vectors
+from collapsar.storage.folder import Folder, created
+from collapsar.storage.run import Run
+from collapsar.storage.segmented import flatten_corpus
+from collapsar.storage.segments import segment_lists
+from collapsar.storage.shard import Documents
+from collapsar.storage.writer import CorpusWriter, even_shard_tokens
+from collapsar.workers.contract import load_sweeps
+from collapsar.workers.networkgraph import Plan, graph_of
+from collapsar.workers.streams import Stream
+from tests.benchmarks.labels_tables import saved, table, write
+
+MODELS = {"segmented-lda": 5.0, "sequential-lda": 20.0}  # with the strengths that they are drawn with
+FOUND = 0.15  # total variation up to which a topic counts as recovered
+WITHIN = 1.5  # factor up to which a strength does
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Topics (topics, words), the segments' proportions (segments, topics), and b."""
+
+    topics: np.ndarray
+    segments: np.ndarray
+    strength: float
+
+
+def draw(family, out, documents, segments, tokens, topics, words, seed):
+    """Write a corpus of equal numbers of segments and tokens; return the truth."""
+    stream, strength = Stream(seed, "planted"), MODELS[family]
+    generator = stream.generator()
+    config = make_config(family, {"topics": topics, "alpha": 0.3, "strength": strength})
+    globals_ = load_family(family).initialise(Summary(documents, words, 0), config, stream)
+    bounds, none = np.arange(documents + 1) * segments, np.zeros(documents + 1, dtype=np.int64)
+    graph = graph_of(Plan.of(globals_), bounds, (none, none[:0]))
+    nu = draw_vectors(graph, globals_, np.zeros((0, topics)), generator)[graph.segment_node]
+    phi = generator.dirichlet(np.full(words, 0.1), topics)
+    counts = generator.multinomial(tokens, nu @ phi)
+    segment, word = np.nonzero(counts)
+    lengths = np.bincount(segment, minlength=len(counts))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])[bounds]
+    column = segment_lists(np.diff(bounds), lengths)
+    ids = pa.array([str(number + 1) for number in range(documents)], pa.string())
+    drawn = Documents(ids, offsets, word.astype(np.int32), counts[segment, word].astype(np.int32), {"segments": column})
+    with created(Folder(out)) as folder:
+        writer = CorpusWriter(folder, words, even_shard_tokens(int(counts.sum())))
+        writer.add(drawn)
+        writer.finish([f"w{number:04d}" for number in range(words)])
+    return Truth(phi, nu, strength)
+
+
+def proportions(run, name):
+    """What a run's documents, or their segments, have of the topics."""
+    model = Model(run)
+    half = load_sweeps(model.record.family)
+    found = [half.infer(model.documents(n), model.globals)[name] for n in range(len(model.record.shards))]
+    return np.concatenate(found)
+
+
+def compared(run, truth, name):
+    """Distances of topics and of segments' proportions (total variation, means), and the largest of a topic."""
+    model = Model(run)
+    phi = np.concatenate(
+        [load_sweeps(model.record.family).probabilities(model.rows(n), model.globals)["word_topic"] for n in [0]]
+    ).T
+    apart = 0.5 * np.abs(truth.topics[:, np.newaxis] - phi).sum(axis=2)
+    rows, columns = linear_sum_assignment(apart)
+    theta = proportions(run, name)[:, columns]
+    return {
+        "topics": float(apart[rows, columns].mean()),
+        "worst": float(apart[rows, columns].max()),
+        "segments": float(0.5 * np.abs(theta - truth.segments[:, rows]).sum(axis=1).mean()),
+    }
+
+
+def fitted(corpus, out, **options):
+    """A run, made unless it is there."""
+    if not Run(out).model.exists("model.json") and not (out / "members").exists():
+        fit(corpus, out, **options)
+    return out
+
+
+def planted(out, seeds, documents, segments, tokens, topics, words, iterations):
+    """Topics, strength and segments' proportions of drawn corpora, beside LDA on the segments."""
+    rows = []
+    for family in MODELS:
+        for seed in range(seeds):
+            place = out / f"{family}-{seed}"
+            place.mkdir(exist_ok=True)
+            for old in (place / "corpus", place / "flat"):
+                shutil.rmtree(old, ignore_errors=True)  # drawn anew, and the same
+            truth = draw(family, place / "corpus", documents, segments, tokens, topics, words, seed)
+            flatten_corpus(Corpus(place / "corpus"), place / "flat")
+            given = {"topics": topics, "iterations": iterations, "seed": seed}
+            learn = ("alpha", "beta", "strength")
+            own = fitted(place / "corpus", place / "run", family=family, learn=learn, **given)
+            lda = fitted(place / "flat", place / "lda", family="gibbs-lda", learn=("alpha", "beta"), **given)
+            found, beside = compared(own, truth, "segment_topic"), compared(lda, truth, "document_topic")
+            strength = float(Model(own).globals["strength"][1])
+            row = {"family": family, "seed": seed, "b": truth.strength, "found b": strength, **found}
+            row["LDA's segments"] = beside["segments"]
+            row["holds"] = bool(
+                found["worst"] < FOUND
+                and 1 / WITHIN < strength / truth.strength < WITHIN
+                and found["segments"] < beside["segments"]
+            )
+            rows.append(row)
+            print("  ".join(f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}"
+                            for name, value in row.items()), flush=True)  # fmt: skip
+    held = {family: sum(row["holds"] for row in rows if row["family"] == family) for family in MODELS}
+    note = "; ".join(f"{family}: {count} of {seeds} seeds hold" for family, count in held.items())
+    names = ("family", "seed", "b", "found b", "topics", "worst", "segments", "LDA's segments", "holds")
+    write(out, "planted", {"rows": rows, "held": held}, [table(rows, names)], note + ".")
+
+    def paint(axes):
+        for family in MODELS:
+            chosen = [row for row in rows if row["family"] == family]
+            axes.plot([row["LDA's segments"] for row in chosen], [row["segments"] for row in chosen], "o", label=family)
+        axes.axline((0.1, 0.1), slope=1, color="0.7")
+        axes.set_xlabel("LDA on segments: distance from the truth")
+        axes.set_ylabel("distance of segments' proportions from the truth")
+
+    saved(out / "planted.png", [paint])

@@ -1,0 +1,163 @@
+"""Segmented and sequential models of texts: the NIPS papers by sentences, The Prince by chapters, and how fast sweeps are."""
+
+import gzip
+import json
+import re
+import statistics
+import time
+
+import numpy as np
+
+from collapsar.pipeline import Corpus, evaluate, flatten, ingest, split
+from collapsar.pipeline.config import make_config
+from collapsar.pipeline.contract import Summary, load_family
+from collapsar.workers.contract import load_sweeps, wanted_by
+from collapsar.workers.streams import Stream
+from tests.benchmarks.labels_tables import lines, saved, table, write
+from tests.benchmarks.segments_planted import fitted, proportions
+
+LAST = re.compile(r"References|REFERENCES|Bibliography|BIBLIOGRAPHY|R ?e ?f ?e ?r ?e ?n ?c ?e ?s")
+HYPHEN = re.compile(r"(\w)- ?\n ?([a-z])")
+HEAD = 4000  # characters in which a paper's abstract begins
+LEARN = ("alpha", "beta")
+
+
+def body(text):
+    """A paper without what stands before its abstract and from its references on, hyphens at line ends undone."""
+    found = re.search(r"\babstract\b", text[:HEAD], re.IGNORECASE)
+    text = text[found.end() :] if found else text
+    last = [one.start() for one in LAST.finditer(text) if one.start() > len(text) / 2]
+    return HYPHEN.sub(r"\1\2", text[: last[-1]] if last else text)
+
+
+def prepare(papers, out, share, seed):
+    """The corpora: training papers, and of the others one half of each sentence's words and the other; all flattened too."""
+    if (out / "scored-flat").exists():
+        return
+    opener = gzip.open if papers.suffix == ".gz" else open
+    with opener(papers, "rt") as source, (out / "bodies.jsonl").open("w") as made:
+        for line in source:
+            record = json.loads(line)
+            made.write(json.dumps({"id": record["id"], "text": body(record["text"])}) + "\n")
+    ingest(out / "bodies.jsonl", out / "all", segments="sentences", min_documents=5, max_document_share=share)
+    split(out / "all", out / "train", out / "test", documents=True, fraction=0.2, seed=seed)
+    split(out / "test", out / "observed", out / "scored", fraction=0.5, seed=seed)
+    for name in ("train", "observed", "scored"):
+        flatten(out / name, out / f"{name}-flat")
+
+
+def nips(papers, out, topics, iterations, samples, share, seed):
+    """Perplexity of unseen papers' words, half of each sentence fitted and half scored, alike for all."""
+    prepare(papers, out, share, seed)
+    rows = []
+    for many in topics:
+        given = {"topics": many, "iterations": iterations, "samples": samples, "sample_every": 20, "seed": seed}
+        cells = (
+            ("segmented-lda", "segmented-lda", "", {"learn": (*LEARN, "strength", "discount")}),
+            ("LDA on documents", "gibbs-lda", "", {"learn": LEARN}),
+            ("LDA on segments", "gibbs-lda", "-flat", {"learn": LEARN}),
+        )
+        for name, family, flat, own in cells:
+            began = time.perf_counter()
+            run = fitted(out / f"train{flat}", out / f"{name.replace(' ', '-')}-{many}", family=family, **own, **given)
+            spent = time.perf_counter() - began
+            found = evaluate(run, unseen=out / f"observed{flat}", heldout=out / f"scored{flat}")
+            row = {"model": name, "K": many, "perplexity": found.perplexity, "seconds": spent}
+            row["ratio"] = (
+                rows[-1 - (flat == "-flat")]["perplexity"] / found.perplexity if family == "gibbs-lda" else 1.0
+            )
+            rows.append(row)
+            print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    note = "ratio: perplexity of segmented-lda over this one's; the paper's are 0.82 and 0.75 at K=100, 0.81 and 0.69 at 150."
+    write(out, "nips", {"rows": rows}, [table(rows, ("model", "K", "perplexity", "ratio", "seconds"))], note)
+
+    def paint(axes):
+        for name in dict.fromkeys(row["model"] for row in rows):
+            chosen = [row for row in rows if row["model"] == name]
+            lines(axes, [row["K"] for row in chosen], [row["perplexity"] for row in chosen], name)
+        axes.set_xlabel("topics")
+        axes.set_ylabel("perplexity of unseen papers")
+
+    saved(out / "nips.png", [paint])
+
+
+def chapters(text, out):
+    """The book with its chapters as segments, whole and by halves of each chapter's words; all flattened too."""
+    if (out / "heldout-flat").exists():
+        return
+    whole = text.read_text(encoding="utf-8-sig")
+    first = re.search(r"^CHAPTER I\b", whole, re.MULTILINE)
+    last = re.search(r"^DESCRIPTION OF THE METHODS", whole[first.end() :], re.MULTILINE)
+    last = last.start() + first.end() if last else len(whole)
+    (out / "prince.txt").write_text(whole[first.start() : last], encoding="utf-8")
+    ingest(out / "prince.txt", out / "all", segments="headings:CHAPTER [IVXL]+")
+    split(out / "all", out / "train", out / "heldout", fraction=0.1)
+    for name in ("all", "train", "heldout"):
+        flatten(out / name, out / f"{name}-flat")
+
+
+def neighbours(theta):
+    """Mean Hellinger distance between the proportions of neighbouring rows."""
+    roots = np.sqrt(theta / theta.sum(axis=1, keepdims=True))
+    return float(np.sqrt(np.maximum(1.0 - (roots[1:] * roots[:-1]).sum(axis=1), 0.0)).mean())
+
+
+def prince(text, out, topics, iterations, samples, seeds):
+    """Neighbouring chapters' distances and held-out scores of sequential-lda beside LDA on chapters."""
+    chapters(text, out)
+    rows = []
+    for seed in range(seeds):
+        given = {"topics": topics, "iterations": iterations, "seed": seed}
+        given.update(samples=samples, sample_every=20)
+        for family, flat, own in (
+            ("sequential-lda", "", {"learn": (*LEARN, "strength")}),
+            ("gibbs-lda", "-flat", {"learn": LEARN}),
+        ):
+            run = fitted(out / f"train{flat}", out / f"{family}-{seed}", family=family, **own, **given)
+            score = evaluate(run, heldout=out / f"heldout{flat}").score
+            name = "segment_topic" if family == "sequential-lda" else "document_topic"
+            places = sorted((run / "members").iterdir()) if (run / "members").exists() else [run]
+            apart = [neighbours(proportions(one, name)) for one in places]
+            rows.append({"seed": seed, "family": family, "hellinger": statistics.mean(apart), "score": score})
+            print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+    mean = {
+        family: [statistics.mean(row[key] for row in rows if row["family"] == family) for key in ("hellinger", "score")]
+        for family in ("sequential-lda", "gibbs-lda")
+    }
+    note = "; ".join(f"{family}: distance {d:.3f}, {s:.4f} nats a token" for family, (d, s) in mean.items())
+    write(out, "prince", {"rows": rows}, [table(rows, ("seed", "family", "hellinger", "score"))], note + ".")
+
+    def paint(axes):
+        for family in mean:
+            chosen = [row for row in rows if row["family"] == family]
+            axes.plot([row["hellinger"] for row in chosen], [row["score"] for row in chosen], "o", label=family)
+        axes.set_xlabel("mean Hellinger distance of neighbouring chapters")
+        axes.set_ylabel("held-out nats a token")
+
+    saved(out / "prince.png", [paint])
+
+
+def speed(corpus, topics, iterations, rounds):
+    """Tokens a second and processor of sweeps over the corpus's first shard, in turns; medians."""
+    reference = Corpus(corpus).references[0]
+    words = Corpus(corpus).manifest.vocabulary.words
+    found = {}
+    for _ in range(rounds):
+        for family in ("segmented-lda", "sequential-lda", "gibbs-lda"):
+            shard = reference.load(**wanted_by(family))
+            config = make_config(family, {"topics": topics})
+            summary = Summary(shard.documents, words, shard.tokens, pairs=shard.pairs)
+            globals_ = load_family(family).initialise(summary, config, Stream(0))
+            half = load_sweeps(family)
+            rows = {"word_topic": np.zeros((shard.words.size, topics), dtype=np.int32)}
+            local, delta = half.start(shard, rows, globals_, Stream(0, "start"))
+            seconds = []
+            for number in range(iterations):
+                rows = {"word_topic": rows["word_topic"] + delta["word_topic"]}
+                globals_ = {**globals_, "topic": rows["word_topic"].sum(axis=0, dtype=np.int64)}
+                began = time.thread_time()
+                local, delta = half.sweep(shard, local, rows, globals_, Stream(0, "sweep", number))
+                seconds.append(time.thread_time() - began)
+            found.setdefault(family, []).append(shard.tokens / statistics.median(seconds))
+    for family, speeds in found.items():
+        print(f"{family:15s} {statistics.median(speeds) / 1e6:6.2f} million tokens a second and processor")
