@@ -6,38 +6,28 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from collapsar.pipeline.alignment import HeldoutReference, align, require_tokens
+from collapsar.pipeline.alignment import require_tokens
 from collapsar.pipeline.candidates import candidates_of
-from collapsar.pipeline.chances import Chances, MemberScore, Submit, chances_of, load_blocks, score_members
+from collapsar.pipeline.chances import MemberScore, load_blocks, score_members
 from collapsar.pipeline.classifying import Classification, classify
 from collapsar.pipeline.contract import require_corpus
-from collapsar.pipeline.executor import TLS, Executor, open_executor
+from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.givenlabels import GivenLabels, has_labels, require_expectations, score_given
 from collapsar.pipeline.indocument import AVERAGED as ALSO_AVERAGED
 from collapsar.pipeline.indocument import IN_DOCUMENT, score_in_document
 from collapsar.pipeline.members import leaves
 from collapsar.pipeline.opening import Model
+from collapsar.pipeline.scored import Scored
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError, NumericalError, OptionError
 from collapsar.storage.manifest import VECTORS
-from collapsar.storage.shard import Shard
-from collapsar.storage.split import split_documents
 from collapsar.workers import tasks
-from collapsar.workers.contract import load_sweeps, settles_at_a_point, wanted_by
+from collapsar.workers.contract import load_sweeps, settles_at_a_point
 from collapsar.workers.streams import Stream
 
-HELDOUT = (
-    "document completion: mean over the held-out tokens of the training documents of log sum_k theta_dk phi_kw, "
-    "in nats; perplexity = exp(-score)"
-)
-UNSEEN = (
-    "unseen documents: proportions fitted on a random half of each document's tokens with the topics held fixed; mean "
-    "over the other half's tokens of log sum_k theta_dk phi_kw, in nats; perplexity = exp(-score)"
-)
 RECONSTRUCTED = (
     "reconstruction of unseen vectors: the local state of each is fitted to it with the model held fixed; mean over "
     "the vectors of |t - t^|^2, the squared norm of what the reconstruction t^ leaves of t, summed over the columns"
@@ -130,9 +120,12 @@ def evaluate(
     run : str or path-like
         Folder of a run or model.
     heldout : str or path-like, optional
-        A corpus of further tokens of the training documents, with the same ids and vocabulary.
+        A corpus of further tokens of the training documents or, with `unseen`, of those of `unseen`; with the same ids
+        and vocabulary.
     unseen : str or path-like, optional
         A corpus of other documents with the same vocabulary, or of vectors with the same columns, as the family has it.
+        By itself halves of its tokens are fitted and scored; with `heldout` all are fitted, and the tokens of `heldout`
+        scored, which are then the same for any model.
     in_document : str or path-like, optional
         A corpus of other documents with the same vocabulary, each fitted and scored on all its tokens, as papers on
         trees of topics do; no test of what a model knows of words that it has not seen.
@@ -158,34 +151,37 @@ def evaluate(
     Raises
     ------
     OptionError
-        Not exactly one of `heldout`, `unseen` and `in_document` is given, or another than `unseen` holds vectors; or
-        the family has no score given labels, or was fitted without a field.
+        Not exactly one of `heldout`, `unseen` and `in_document` is given, nor `unseen` with `heldout`; or another than
+        `unseen` by itself holds vectors; or the family has no score given labels, or was fitted without a field.
     MismatchError
-        The corpus has another vocabulary, holds what the family does not take, or has not the training documents.
+        A corpus has another vocabulary, holds what the family does not take, or has not the same documents, or
+        segments, as those that were fitted.
     AbsentError
         A member of an ensemble is not at its end.
     """
-    named_corpora = [one for one in (heldout, unseen, in_document) if one is not None]
-    if len(named_corpora) != 1:
+    named_corpora = [one for one in (unseen, heldout, in_document) if one is not None]
+    if len(named_corpora) != 1 and (len(named_corpora) != 2 or in_document is not None):
         raise OptionError(
             "name one corpus: --heldout (tokens of the training documents), --unseen (new documents) or --in-document "
-            "(new documents, fitted and scored on the same tokens)"
+            "(new documents, fitted and scored on the same tokens); or two, --unseen (new documents, to be fitted) "
+            "with --heldout (further tokens of these, to be scored)"
         )
     corpus = Corpus(named_corpora[0])
-    if unseen is None:
-        require_tokens(corpus)
+    scored = Corpus(heldout) if heldout is not None and unseen is not None else None
+    if unseen is None or scored is not None:
+        require_tokens(scored or corpus)
+    vectors = corpus.holds == VECTORS and scored is None
     asked = "--given-labels" if given_labels else "--field" if fields else None
-    if asked is not None and (unseen is None or corpus.holds == VECTORS):
+    if asked is not None and (unseen is None or vectors):
         raise OptionError(f"{asked}: expected documents that the model has not seen (--unseen)")
     named = [(name, Model(url)) for name, url in leaves(run)]
-    if corpus.holds == VECTORS:
-        return _reconstructed(named, corpus, seed, (scheduler, workers, tls))
-    if in_document is not None:
-        return _in_document(named, corpus, seed, (scheduler, workers, tls))
     where = scheduler, workers, tls
-    if unseen is None:
-        return _evaluated(named, corpus, True, seed, where)
-    return _evaluated(named, corpus, False, seed, where, (given_labels, tuple(fields)))
+    if vectors:
+        return _reconstructed(named, corpus, seed, where)
+    if in_document is not None:
+        return _in_document(named, corpus, seed, where)
+    besides = given_labels, tuple(fields)
+    return _evaluated(named, Scored(corpus, unseen is None, scored), seed, where, besides)
 
 
 def evaluate_together(
@@ -214,49 +210,38 @@ def evaluate_together(
     """
     each = [(f"{number:03d}", leaves(run)) for number, run in enumerate(runs)]
     named = [(f"{first}/{name}" if name else first, Model(url)) for first, found in each for name, url in found]
-    return _evaluated(named, Corpus(heldout), True, 0, (scheduler, workers, tls))
+    return _evaluated(named, Scored(Corpus(heldout), True), 0, (scheduler, workers, tls))
 
 
 def _evaluated(
     named: Sequence[tuple[str, Model]],
-    corpus: Corpus,
-    known: bool,
+    what: Scored,
     seed: int,
     where: tuple[str, int | None, TLS | None],
     besides: tuple[bool, tuple[str, ...]] = (False, ()),
 ) -> Evaluation:
-    """Score models on a corpus of known documents, or of unseen ones and what their labels say."""
+    """Score models on known documents, or on unseen ones and what their labels say."""
     scheduler, workers, tls = where
-    _require_same(named, corpus)
-    first = named[0][1]
+    for one in (what.corpus, what.tokens):
+        _require_same(named, one)
+    first, known, corpus = named[0][1], what.known, what.tokens
     given = besides[0] or (not known and has_labels(first, corpus) and not settles_at_a_point(first.record.family))
     if given:
         require_expectations(first)
-    candidates = [candidates_of(first, corpus, field) for field in dict.fromkeys(besides[1])]
-    held = align(first.record.shards, corpus, first.folder.url) if known else None
+    candidates = [candidates_of(first, what.corpus, field) for field in dict.fromkeys(besides[1])]
+    held = what.held(first)
     executor = open_executor(scheduler, workers, tls=tls)
     try:
-        score, tokens, members = score_members(named, _submit(corpus, held, executor, seed), executor)
+        score, tokens, members = score_members(named, what.submit(held, executor, seed), executor)
         if score is None:
             raise InputError(corpus.url, "no token is left to score")
         found = score_given(named, corpus, executor, seed) if given else None
-        classified = tuple(classify(named, corpus, one, executor, seed) for one in candidates)
+        classified = tuple(classify(named, what.corpus, one, executor, seed) for one in candidates)
     finally:
         executor.close()
-    definition = (UNSEEN if held is None else HELDOUT) + (AVERAGED if len(named) > 1 else "")
+    definition = what.definition + (AVERAGED if len(named) > 1 else "")
     documents = corpus.manifest.documents
     return Evaluation(score, math.exp(-score), tokens, documents, definition, members, found, classified)
-
-
-def _submit(corpus: Corpus, held: Sequence[HeldoutReference] | None, executor: Executor, seed: int) -> Submit:
-    """Return what asks a model for the probabilities of held-out pairs, or of halves of unseen documents."""
-
-    def submit(model: Model, blocks: list[Any]) -> list[Any]:
-        if held is None:
-            return _submit_unseen(model, corpus, blocks, executor, seed)
-        return [executor.submit(_chances_heldout, model.folder.address, one, blocks) for one in held]
-
-    return submit
 
 
 def _in_document(
@@ -322,29 +307,3 @@ def _error_unseen(url: str, reference: ShardReference, blocks: list[tasks.Block]
             f"{url}: expected a finite error of each vector of shard {shard.number} of {reference.folder.url}"
         )
     return float(error.sum())
-
-
-def _chances_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> Chances:
-    model = Model(url)
-    local = model.documents(reference.number)
-    family = model.record.family
-    held = reference.load(segmented=wanted_by(family)["segmented"])
-    return chances_of(family, held, local, blocks, model.globals)
-
-
-def _submit_unseen(model: Model, corpus: Corpus, blocks: list[Any], executor: Executor, seed: int) -> list[Any]:
-    submitted, first = [], 0
-    for reference in corpus.references:
-        submitted.append(executor.submit(_chances_unseen, model.folder.address, reference, first, blocks, seed))
-        first += reference.record.documents
-    return submitted
-
-
-def _chances_unseen(url: str, reference: ShardReference, first: int, blocks: list[tasks.Block], seed: int) -> Chances:
-    """Fit proportions on one half of each document's tokens and predict the other; empty documents have no pairs."""
-    model = Model(url)
-    known, scored = split_documents(reference.documents(), first, 0.5, seed)
-    family, stream = model.record.family, Stream(seed, "unseen")
-    shard, held = (Shard.of(reference.number, part, **wanted_by(family)) for part in (known, scored))
-    local = tasks.settle(family, shard, blocks, model.globals, stream)
-    return chances_of(family, held, local, blocks, model.globals)

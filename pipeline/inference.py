@@ -1,4 +1,4 @@
-"""Topic proportions of documents, seen or unseen, streamed out to Parquet."""
+"""Topic proportions of documents or of their segments, seen or unseen, streamed out to Parquet."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ from collapsar.storage.errors import CollapsarError, OccupiedError, OptionError,
 from collapsar.storage.folder import File
 from collapsar.storage.patience import FULL
 from collapsar.storage.progress import Counting, silent
+from collapsar.storage.segments import running
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps, wanted_by
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
 
 THETA, PREFIX = "document_topic", "document_"
-SCHEMA = pa.schema([("id", pa.string()), ("topics", pa.list_(pa.int32())), ("proportions", pa.list_(pa.float32()))])
+SEGMENT_THETA, SEGMENTS = "segment_topic", "segments"
+SHARES = [pa.field("topics", pa.list_(pa.int32())), pa.field("proportions", pa.list_(pa.float32()))]
+SCHEMA = pa.schema([("id", pa.string()), *SHARES])
+SEGMENT_SCHEMA = pa.schema([("id", pa.string()), ("segment", pa.int32()), *SHARES])
 
 
 def infer(
@@ -38,6 +42,7 @@ def infer(
     corpus: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
+    segments: bool = False,
     threshold: float = 0.001,
     seed: int = 0,
     member: int | None = None,
@@ -46,7 +51,7 @@ def infer(
     tls: TLS | None = None,
     progress: Counting = silent,
 ) -> int:
-    """Write the topic proportions of documents.
+    """Write the topic proportions of documents or of their segments.
 
     The documents of the training corpus have the proportions that they were fitted with; of any other corpus, all
     tokens are used to fit proportions with the topics held fixed.
@@ -60,6 +65,8 @@ def infer(
     out : str or path-like
         Parquet file to write: id, topics (permanent ids, the largest proportion first), proportions, and a column of
         lists for whatever else the family tells of documents; see `collapsar.workers.contract.Sweeps.infer`.
+    segments : bool, optional
+        Write a row for each segment instead: id, segment (int32, counted from 1 in each document), topics, proportions.
     threshold : float, optional
         Proportions below are left out; what is left out is one minus the sum.
     seed : int, optional
@@ -70,12 +77,12 @@ def infer(
     scheduler, workers, tls : optional
         As for `fit`.
     progress : callable, optional
-        Told the number of documents written so far.
+        Told the number of rows written so far.
 
     Returns
     -------
     int
-        Number of documents.
+        Number of rows: of documents or of segments.
 
     Raises
     ------
@@ -84,11 +91,13 @@ def infer(
     MismatchError
         The corpus has another vocabulary, or holds what the family does not take.
     OptionError
-        The threshold is not in [0, 1), or there is no such member.
+        The threshold is not in [0, 1), there is no such member, or the family has no segments.
     """
     if not 0 <= threshold < 1:
         raise OptionError(f"--threshold: expected a share in [0, 1), found {threshold}")
     model, documents = Model(run if member is None else member_of(run, member)), Corpus(corpus)
+    if segments:
+        require_segments(model.record.family)
     require_corpus(model.record.family, documents)
     documents.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     target = File(out)
@@ -99,12 +108,12 @@ def infer(
     written = 0
     try:
         blocks = [] if seen else load_blocks(model, executor)
-        with written_to(target) as writer:
+        with written_to(target, SEGMENT_SCHEMA if segments else SCHEMA) as writer:
             references = documents.references
             window = 2 * executor.workers  # shards on their way: bounded, however many there are
             for first in range(0, len(references), window):
                 submitted = [
-                    executor.submit(_proportions, model.folder.address, one, blocks, threshold, seed, seen)
+                    executor.submit(_proportions, model.folder.address, one, blocks, threshold, seed, seen, segments)
                     for one in references[first : first + window]
                 ]
                 for table in executor.collect(submitted):
@@ -175,8 +184,34 @@ def _no_space(place: str) -> Iterator[None]:
         raise StoreError(f"{place}: no space is left on the disk") from error
 
 
+def require_segments(family: str) -> None:
+    """Refuse a family that knows no segments.
+
+    Parameters
+    ----------
+    family : str
+        Its name.
+
+    Raises
+    ------
+    OptionError
+        It takes whole documents.
+    """
+    if not wanted_by(family)["segmented"]:
+        raise OptionError(
+            f"--segments: {family} knows no segments, it takes whole documents; expected a family that does, or "
+            "infer documents that `collapsar flatten` made of segments"
+        )
+
+
 def _proportions(
-    url: str, reference: ShardReference, blocks: list[tasks.Block], threshold: float, seed: int, seen: bool
+    url: str,
+    reference: ShardReference,
+    blocks: list[tasks.Block],
+    threshold: float,
+    seed: int,
+    seen: bool,
+    segments: bool,
 ) -> pa.Table:
     model = Model(url)
     family = model.record.family
@@ -186,11 +221,23 @@ def _proportions(
         shard = reference.load(**wanted_by(family))
         local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "infer"))
     found = load_sweeps(family).infer(local, model.globals)
-    table = sparse(reference.documents().ids, found[THETA], threshold)
+    ids = reference.documents().ids
+    if segments:
+        return _by_segment(ids, found, threshold)
+    table = sparse(ids, found[THETA], threshold)
     for name, values in found.items():
-        if name != THETA:
+        if name.startswith(PREFIX) and name != THETA:
             table = table.append_column(*_lists(name, values))
     return table
+
+
+def _by_segment(ids: pa.Array, found: Arrays, threshold: float) -> pa.Table:
+    """Make a table of a row a segment; `found` is as the family's `infer` gives it."""
+    counts = np.asarray(found[SEGMENTS], dtype=np.int64)
+    owner = np.repeat(np.arange(counts.size), counts)
+    number = np.arange(owner.size) - (running(counts)[:-1])[owner] + 1
+    table = sparse(ids.take(pa.array(owner)), found[SEGMENT_THETA], threshold)
+    return table.add_column(1, SEGMENT_SCHEMA.field("segment"), pa.array(number.astype(np.int32)))
 
 
 def _lists(name: str, values: npt.NDArray[Any]) -> tuple[pa.Field, pa.Array]:

@@ -171,7 +171,8 @@ class Sweeps(Protocol):
             ``document_topic``, float, their proportions, shape (documents, topics), columns by permanent ids; and,
             where the family has more to tell, arrays ``document_x``, shape (documents, n): whole numbers, such as
             ``document_path``, the nodes' ids from the root on, or floats, such as ``document_factors``. `collapsar
-            infer` writes each into a column ``x`` of lists, of int32 or float32.
+            infer` writes each into a column ``x`` of lists, of int32 or float32. Of a family with segments also
+            ``segment_topic`` and ``segments``, which ``collapsar infer --segments`` writes.
         """
 
     def lengths(self, local: Arrays) -> Arrays:

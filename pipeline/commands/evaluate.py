@@ -3,6 +3,9 @@
 --heldout: document completion, on held-out tokens of the training documents.
 --unseen: new documents, half of whose tokens are fitted and half scored; of a
 family of vectors, new vectors, and how much their reconstruction leaves of them.
+--unseen OBSERVED --heldout SCORED: new documents of which all tokens of OBSERVED are
+fitted and those of SCORED scored, two parts of one corpus as `collapsar split` makes
+them: the same tokens for any model, also of what `collapsar flatten` made of both.
 With labels, --unseen gives two scores: by halves, and given the labels alone, no word
 looked at, as (40) of Kim and Oh (2017); labels that training did not have count as missing.
 --given-labels asks for the second of any family: without labels it is the prior's, which
@@ -38,12 +41,13 @@ SOURCES = "--heldout --unseen --in-document --coherence"
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
     """Add the command's options."""
     parser.add_argument("model", metavar="RUN", help="a run or a model")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--heldout", metavar="CORPUS", help="further tokens of the training documents")
-    which.add_argument(
+    parser.add_argument(
+        "--heldout", metavar="CORPUS", help="further tokens of the training documents or, with --unseen, of those"
+    )
+    parser.add_argument(
         "--unseen", metavar="CORPUS", help="other documents or vectors, with the same vocabulary or columns"
     )
-    which.add_argument(
+    parser.add_argument(
         "--in-document",
         metavar="CORPUS",
         help="other documents, with the same vocabulary, whose tokens are fitted and scored alike",
@@ -80,6 +84,8 @@ def run(arguments: argparse.Namespace) -> None:
     scored = any(one is not None for one in named.values())
     if not scored and arguments.coherence is None:
         arguments.refuse(f"one of the arguments {SOURCES} is required")
+    if arguments.in_document is not None and sum(one is not None for one in named.values()) > 1:
+        arguments.refuse("argument --in-document: not allowed with argument --heldout or --unseen")
     besides = {"given_labels": arguments.given_labels, "fields": arguments.field}
     if not scored and any(besides.values()):
         arguments.refuse("--given-labels and --field take documents that the model has not seen (--unseen)")

@@ -8,6 +8,9 @@ Families with more to tell of a document add columns, each a list a document, su
 path, the ids of the nodes from the tree's root on; read them with any reader of Parquet:
 
     pyarrow.parquet.read_table("OUT.parquet").column_names
+
+--segments: a row for each segment instead, of families that know segments: id,
+segment (counted from 1 in each document), topics, proportions.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     parser.add_argument("model", metavar="RUN", help="a run or a model")
     parser.add_argument("corpus", metavar="CORPUS", help="documents, with the model's vocabulary")
     parser.add_argument("out", metavar="OUT.parquet", help="file to write")
+    parser.add_argument(
+        "--segments", action="store_true", help="a row a segment, of families that know segments: id, segment, ..."
+    )
     parser.add_argument(
         "--threshold", type=float, default=0.001, metavar="F", help="leave out smaller proportions (default: 0.001)"
     )
@@ -49,6 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
             arguments.model,
             arguments.corpus,
             arguments.out,
+            segments=arguments.segments,
             threshold=arguments.threshold,
             seed=arguments.seed,
             member=arguments.member,
@@ -59,4 +66,4 @@ def run(arguments: argparse.Namespace) -> None:
         )
     reference = reference_of(arguments.model) if arguments.member is None else None
     whose = f" by {reference}, the ensemble's first member" if reference else ""
-    print(f"{arguments.out}: proportions of {written:,} documents{whose}")
+    print(f"{arguments.out}: proportions of {written:,} {'segments' if arguments.segments else 'documents'}{whose}")

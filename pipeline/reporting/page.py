@@ -22,7 +22,6 @@ from markupsafe import Markup
 from collapsar.pipeline import labelmap
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic
-from collapsar.pipeline.evaluation import HELDOUT
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.progress import plain
 from collapsar.pipeline.reporting import figures
@@ -30,6 +29,7 @@ from collapsar.pipeline.reporting.courses import charts_of
 from collapsar.pipeline.reporting.gathering import Material, Where, gather
 from collapsar.pipeline.reporting.topicmap import WEIGHTS, TopicMap
 from collapsar.pipeline.reporting.treeview import view
+from collapsar.pipeline.scored import HELDOUT
 from collapsar.storage.errors import OccupiedError
 from collapsar.storage.folder import File
 from collapsar.storage.progress import Counting, silent
