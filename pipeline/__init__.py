@@ -3,8 +3,9 @@
 The public surface is small: `ingest`, `append`, `split`, `flatten`, `simulate`, `estimate`, `fit`, `compare`, `topics`,
 `evaluate`, `infer`, `predict`, `info` and `verify` do what the commands of the same names do, `resume` what ``fit
 --resume`` does, `coherence` what ``evaluate --coherence`` does, `expected_topics` and `label_topics` what ``topics
---given`` and ``topics --labels`` do; `report`, `plot` and `export` show what was fitted; `batch` makes all of it a job,
-with `versions` and `rollback`; `Model` opens what `fit` made.
+--given`` and ``topics --labels`` do; `report`, `plot` and `export` show what was fitted, and `neighbour_distance` says
+how far segments lie apart; `batch` makes all of it a job, with `versions` and `rollback`; `Model` opens what `fit`
+made.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collapsar.pipeline.predicting import Prediction, predict
     from collapsar.pipeline.reporting.page import Report, report
     from collapsar.pipeline.runplots import plot
+    from collapsar.pipeline.segmentshares import neighbour_distance
     from collapsar.pipeline.simulation import simulate
     from collapsar.pipeline.verifying import Findings, verify
     from collapsar.storage.corpus import Corpus
@@ -71,6 +73,7 @@ _HOMES = {
     "info": "collapsar.pipeline.inspection",
     "ingest": "collapsar.pipeline.intake",
     "label_topics": "collapsar.pipeline.expecting",
+    "neighbour_distance": "collapsar.pipeline.segmentshares",
     "plot": "collapsar.pipeline.runplots",
     "predict": "collapsar.pipeline.predicting",
     "report": "collapsar.pipeline.reporting.page",
@@ -114,6 +117,7 @@ __all__ = [
     "info",
     "ingest",
     "label_topics",
+    "neighbour_distance",
     "plot",
     "predict",
     "report",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from collapsar.pipeline.contract import load_family
-from collapsar.pipeline.describing import Topic, topics
+from collapsar.pipeline.describing import Topic
+from collapsar.pipeline.describing import topics as topics_of
 from collapsar.pipeline.expecting import label_topics
 from collapsar.pipeline.labelmap import draw as draw_labels
 from collapsar.pipeline.labelmap import label_map
@@ -21,17 +22,28 @@ from collapsar.pipeline.progress import plain
 from collapsar.pipeline.reporting.courses import NUMBERS, Series, series_of, title_of
 from collapsar.pipeline.reporting.gathering import events_of
 from collapsar.pipeline.reporting.topicmap import topic_map
+from collapsar.pipeline.segmentplot import draw_segments
 from collapsar.storage.errors import AbsentError, MissingError, OccupiedError, OptionError
 from collapsar.storage.folder import File, Folder
 
 WHAT = ("score", "objective", "topics", "parameters", "sizes", "map")
-LABELS = "labels"  # a picture by itself
+LABELS, SEGMENTS = "labels", "segments"
+ALONE = (LABELS, SEGMENTS)  # pictures by themselves
 KINDS = ("png", "svg")
 MAP_WORDS = 8  # of a topic
 NAMED = 25  # topics of a map whose ids are written
 
 
-def plot(run: str | os.PathLike[str], out: str | os.PathLike[str], *, what: Sequence[str] | None = None) -> list[str]:
+def plot(
+    run: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    what: Sequence[str] | None = None,
+    document: str | None = None,
+    topics: Sequence[int] | None = None,
+    beside: str | os.PathLike[str] | None = None,
+    corpus: str | os.PathLike[str] | None = None,
+) -> list[str]:
     """Draw a run.
 
     Parameters
@@ -40,19 +52,34 @@ def plot(run: str | os.PathLike[str], out: str | os.PathLike[str], *, what: Sequ
         Folder of a run, finished or not, or of a model.
     out : str or path-like
         PNG or SVG file to write, by its ending.
-    what : sequence of {"score", "objective", "topics", "parameters", "sizes", "map", "labels"}, optional
+    what : sequence of {"score", "objective", "topics", "parameters", "sizes", "map", "labels", "segments"}, optional
         What to draw, a panel each (of parameters, a panel each); by default all that there is but ``labels``, the map
-        of labels and topics, which is a picture by itself.
+        of labels and topics, and ``segments``, topic proportions along a document's segments, which are pictures by
+        themselves.
+    document : str, optional
+        Of ``segments``, the document's id; by default that of most segments. Of a family without segments, the
+        documents ``ID#1``, ``ID#2`` and so on, as `flatten` names them, are drawn instead; by default all documents in
+        their order.
+    topics : sequence of int, optional
+        Of ``segments``, ids of the topics that have colours, ten at most; by default the largest.
+    beside : str or path-like, optional
+        Of ``segments``, a run on the same vocabulary to draw beside it; a topic of it has the colour of the topic of
+        `run` whose words' probabilities are nearest, one to one.
+    corpus : str or path-like, optional
+        Of ``segments``, where the training corpus of `run` lies by now.
 
     Returns
     -------
     list of str
-        What was drawn.
+        What was drawn; of ``segments`` a line a run, with the mean Hellinger distance between neighbours.
 
     Raises
     ------
     OptionError
-        The file's ending is neither, or there is nothing to draw of that kind; or ``labels`` is not alone.
+        The file's ending is neither, or there is nothing to draw of that kind; or a picture is not alone; or there is
+        no such document or topic.
+    MismatchError
+        The runs have other vocabularies, or another number of segments.
     MissingError
         matplotlib is not installed.
     OccupiedError
@@ -63,20 +90,21 @@ def plot(run: str | os.PathLike[str], out: str | os.PathLike[str], *, what: Sequ
     kind = os.fspath(out).rpartition(".")[2].lower()
     if kind not in KINDS:
         raise OptionError(f"{os.fspath(out)}: expected a name that ends in .png or .svg")
-    for name in what or ():
-        if name not in (*WHAT, LABELS):
-            raise OptionError(f"--what: expected {', '.join((*WHAT, LABELS))}, found {name!r}")
-    if LABELS in (what or ()) and set(what or ()) != {LABELS}:
-        raise OptionError("--what labels: it is a picture by itself; draw the others into another file")
+    wanted = tuple(dict.fromkeys(what or WHAT))
+    _check(wanted, {"--document": document, "--topics": topics, "--beside": beside, "--corpus": corpus})
     if not can_draw():
         raise MissingError("plots need matplotlib, which is not there; pip install 'collapsar[plots]'")
     target = File(out)
     if target.exists():
         raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
-    if LABELS in (what or ()):
+    if wanted == (LABELS,):
         _put(target, _labels(run, kind))
         return [LABELS]
-    drawing = _panels(run, tuple(dict.fromkeys(what or WHAT)))
+    if wanted == (SEGMENTS,):
+        data, said = draw_segments(run, kind, document=document, chosen=topics, other=beside, corpus=corpus)
+        _put(target, data)
+        return said
+    drawing = _panels(run, wanted)
     missing = [name for name in what or () if name not in {one for one, _, _ in drawing}]
     if missing:
         raise OptionError(f"--what {missing[0]}: there is none to draw of {os.fspath(run)}")
@@ -85,6 +113,18 @@ def plot(run: str | os.PathLike[str], out: str | os.PathLike[str], *, what: Sequ
     data = _drawn(drawing, Folder(run).address.rpartition("/")[2], kind)
     _put(target, data)
     return list(dict.fromkeys(name for name, _, _ in drawing))
+
+
+def _check(wanted: Sequence[str], besides: Mapping[str, Any]) -> None:
+    """Refuse what cannot be drawn together, and options of another picture."""
+    for name in wanted:
+        if name not in (*WHAT, *ALONE):
+            raise OptionError(f"--what: expected {', '.join((*WHAT, *ALONE))}, found {name!r}")
+        if name in ALONE and len(wanted) > 1:
+            raise OptionError(f"--what {name}: it is a picture by itself; draw the others into another file")
+    given = [name for name, value in besides.items() if value is not None]
+    if given and SEGMENTS not in wanted:
+        raise OptionError(f"{given[0]}: expected with --what segments")
 
 
 def _put(target: File, data: bytes) -> None:
@@ -117,7 +157,7 @@ def _panels(run: str | os.PathLike[str], what: Sequence[str]) -> list[Panel]:
                 found.append((kind, title_of(name)[0], _course(series, title_of(name)[1])))
     if not {"sizes", "map"} & set(what):
         return found
-    shown = topics(run, 1)
+    shown = topics_of(run, 1)
     if "sizes" in what and shown:
         found.append(("sizes", "Sizes", lambda axes: _sizes(axes, shown)))
     if "map" in what and shown and not any(topic.signed for topic in shown):

@@ -40,13 +40,31 @@ def stability(reference: Model, others: Sequence[Model]) -> dict[int, float]:
         return {}
     distance = np.zeros(ids.size)
     for other in others:
-        theirs = occupied(other)
-        apart = distances(reference, other)[np.ix_(ids, theirs)]
-        rows, columns = linear_sum_assignment(apart)
         nearest = np.ones(ids.size)
-        nearest[rows] = apart[rows, columns]
+        for one, _, apart in matched(reference, other):
+            nearest[np.searchsorted(ids, one)] = apart
         distance += nearest
     return dict(zip(ids.tolist(), (1.0 - distance / len(others)).tolist(), strict=True))
+
+
+def matched(reference: Model, other: Model) -> list[tuple[int, int, float]]:
+    """Match the topics of two models one to one, so that the sum of their distances is least.
+
+    Parameters
+    ----------
+    reference, other : Model
+        Two models of the same vocabulary.
+
+    Returns
+    -------
+    list of (int, int, float)
+        The ids of a topic of each, and the Hellinger distance of their words' probabilities; topics without tokens are
+        left out, and so are those that have no partner.
+    """
+    ids, theirs = occupied(reference), occupied(other)
+    apart = distances(reference, other)[np.ix_(ids, theirs)]
+    rows, columns = linear_sum_assignment(apart)
+    return list(zip(ids[rows].tolist(), theirs[columns].tolist(), apart[rows, columns].tolist(), strict=True))
 
 
 def occupied(model: Model) -> npt.NDArray[np.int64]:
