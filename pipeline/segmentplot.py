@@ -14,6 +14,7 @@ from collapsar.pipeline.plotting import SALT, saved
 from collapsar.pipeline.progress import plain
 from collapsar.pipeline.segmentshares import Along, along, beside, colours_of, largest
 from collapsar.storage.errors import OptionError
+from collapsar.workers.summaries import in_runs
 
 # Okabe and Ito's, and three of Tol's that can be told from them; the grey is of all other topics.
 AREAS = (
@@ -24,7 +25,7 @@ OTHERS = "other topics"
 WORDS, LETTERS = 5, 18  # of a topic's words, and of each
 PANEL = (6.4, 3.9)  # inches
 LEGEND, ROW = 3.6, 0.19  # of a legend beside the panel, and of a line of one below
-FEW = 120  # places up to which areas are parted by white lines
+FEW = 60  # places up to which areas are parted by broad lines
 
 
 def draw_segments(
@@ -131,20 +132,20 @@ def _drawn(
 
 def _areas(axes: Any, one: Along, palette: Mapping[int, str], known: Mapping[int, Topic]) -> None:
     """Draw areas over one another, a step a place."""
-    edges = np.arange(len(one.proportions) + 1) + 0.5
-    base = np.zeros(len(one.proportions))
-    parts = [(one.proportions[:, topic], colour, _named(known[topic])) for topic, colour in palette.items()]
-    rest = np.setdiff1d(np.arange(one.proportions.shape[1]), list(palette))
-    if one.proportions[:, rest].sum() > 0.0:
-        parts.append((one.proportions[:, rest].sum(axis=1), GREY, OTHERS))
-    width = 0.6 if len(base) <= FEW else 0.0
+    shares, number = in_runs(one.proportions), len(one.proportions)
+    edges = np.arange(len(shares) + 1) * number / len(shares) + 0.5
+    base = np.zeros(len(shares))
+    parts = [(shares[:, topic], colour, _named(known[topic])) for topic, colour in palette.items()]
+    rest = np.setdiff1d(np.arange(shares.shape[1]), list(palette))
+    if shares[:, rest].sum() > 0.0:
+        parts.append((shares[:, rest].sum(axis=1), GREY, OTHERS))
+    style = {"fill": True, "edgecolor": "white", "linewidth": 0.6 if number <= FEW else 0.2}
     for values, colour, name in parts:
-        axes.stairs(
-            base + values, edges, baseline=base, fill=True, color=colour, edgecolor="white", linewidth=width, label=name
-        )
+        axes.stairs(base + values, edges, baseline=base, color=colour, label=name, **style)
         base = base + values
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0.0, 1.0))
-    axes.set_xlabel(one.places)
+    each = "" if len(shares) == number else f", means of about {number / len(shares):.2g} neighbours"
+    axes.set_xlabel(f"{one.places}{each}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(f"{_title(one)}\n{one.said}", loc="left", fontsize=10, parse_math=False)

@@ -20,6 +20,7 @@ from collapsar.storage.run import RECORD, Run
 from collapsar.storage.segments import COLUMN, segment_counts
 from collapsar.storage.shard import read_further
 from collapsar.workers.contract import load_sweeps, wanted_by
+from collapsar.workers.summaries import neighbours_apart
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,7 +54,7 @@ class Along:
     @property
     def distance(self) -> float | None:
         """Mean Hellinger distance between neighbours, in [0, 1]; None of a single place."""
-        return hellinger_of_neighbours(self.proportions)
+        return neighbours_apart(self.proportions)
 
     @property
     def said(self) -> str:
@@ -61,26 +62,6 @@ class Along:
         if self.distance is None:
             return f"one {self.places}"
         return f"neighbouring {self.places}s lie {self.distance:.3f} apart"
-
-
-def hellinger_of_neighbours(proportions: npt.NDArray[np.floating]) -> float | None:
-    """Return the mean over neighbours of sqrt(1 - sum_k sqrt(p_k q_k)).
-
-    Parameters
-    ----------
-    proportions : numpy.ndarray, shape (places, topics)
-        Rows that add up to one.
-
-    Returns
-    -------
-    float or None
-        In [0, 1]; None of fewer than two places.
-    """
-    if len(proportions) < 2:
-        return None
-    root = np.sqrt(np.asarray(proportions, dtype=np.float64))
-    overlap = (root[1:] * root[:-1]).sum(axis=1)
-    return float(np.sqrt(np.clip(1.0 - overlap, 0.0, 1.0)).mean())
 
 
 def neighbour_distance(

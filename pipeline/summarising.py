@@ -8,6 +8,7 @@ more than a shard's proportions or one block, and the driver holds the examples 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,21 +23,35 @@ from collapsar.storage.manifest import VECTORS
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.shard import merge_segments
 from collapsar.storage.summary import (
+    SEGMENTED,
+    UNSEGMENTED,
     Example,
     ExampleDocument,
     FieldSummary,
     LabelSummary,
+    SegmentedDocument,
     SummaryRecord,
     TopicSummary,
     digest_of_model,
 )
 from collapsar.workers.contract import load_sweeps
-from collapsar.workers.summaries import SHOWN, Candidates, Labelled, ShardSummary, explained, summarise
+from collapsar.workers.summaries import (
+    SHOWN,
+    Candidates,
+    Labelled,
+    Segmented,
+    ShardSummary,
+    explained,
+    most_segmented,
+    segmented_of,
+    summarise,
+)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 EXAMPLES = 3  # documents of a topic
+LONGEST = 3  # documents whose segments are told
 WORDS = 6  # of a document and topic
 READ_WORDS = 200  # of a document, its most frequent, among which these are looked for
 VALUES = 100  # of a field
@@ -96,12 +111,15 @@ def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Count
         )
         held = int(total.largest[topic]) if topic < total.largest.size else 0
         topics.append(TopicSummary(id=topic, documents=held, examples=given))
+    segmented = _segmented(corpus, executor, total.segmented)
     return SummaryRecord(
+        version=SEGMENTED if segmented else UNSEGMENTED,
         model=digest_of_model(model.record),
         documents=total.documents,
         topics=tuple(topics),
         examples=tuple(examples.values()),
         fields=tuple(_field(name, one) for name, one in sorted(total.fields.items())),
+        segmented=segmented,
     )
 
 
@@ -117,10 +135,15 @@ def _each(
 
 def _summarise(model: Model, reference: ShardReference, labelled: bool) -> ShardSummary:
     sweeps, local = load_sweeps(model.record.family), model.documents(reference.number)
-    theta = np.asarray(sweeps.infer(local, model.globals)["document_topic"], dtype=np.float64)
+    found = sweeps.infer(local, model.globals)
+    theta = np.asarray(found["document_topic"], dtype=np.float64)
     tokens = np.asarray(sweeps.lengths(local)["document_tokens"], dtype=np.float64)
     labels = reference.documents().extras.get(LABELS) if labelled else None
-    return summarise(theta, tokens, reference.number, labels, EXAMPLES)
+    summary = summarise(theta, tokens, reference.number, labels, EXAMPLES)
+    if "segment_topic" not in found:
+        return summary
+    segmented = segmented_of(found["segment_topic"], found["segments"], reference.number, LONGEST)
+    return replace(summary, segmented=segmented)
 
 
 def _added(one: ShardSummary, other: ShardSummary) -> ShardSummary:
@@ -133,7 +156,8 @@ def _added(one: ShardSummary, other: ShardSummary) -> ShardSummary:
     for name, labelled in other.fields.items():
         fields[name] = fields[name] + labelled if name in fields else labelled
     candidates = Candidates.join([one.candidates, other.candidates]).best(EXAMPLES)
-    return ShardSummary(one.documents + other.documents, largest, candidates, fields)
+    segmented = most_segmented([*one.segmented, *other.segmented], LONGEST)
+    return ShardSummary(one.documents + other.documents, largest, candidates, fields, segmented)
 
 
 def _shown(model: Model) -> Ints:
@@ -157,6 +181,22 @@ def _field(name: str, found: Labelled) -> FieldSummary:
             )
         )
     return FieldSummary(field=name, values=tuple(values), left_out=len(found.values) - len(values))
+
+
+def _segmented(corpus: Corpus, executor: Executor, chosen: Sequence[Segmented]) -> tuple[SegmentedDocument, ...]:
+    """Name the documents whose segments are told."""
+    each = _each(executor, [corpus.references[one.shard] for one in chosen], lambda one: (_titles, one))
+    return tuple(
+        SegmentedDocument(
+            id=names[one.row][0],
+            title=names[one.row][1],
+            segments=one.segments,
+            distance=round(one.distance, 6),
+            topics=tuple(one.topics.tolist()),
+            shares=tuple(tuple(round(share, 4) for share in row) for row in one.shares.tolist()),
+        )
+        for one, names in zip(chosen, each, strict=True)
+    )
 
 
 def _proportions(topics: Ints | None, shares: Floats) -> tuple[tuple[int, float], ...]:
@@ -211,6 +251,14 @@ def _read(reference: ShardReference, rows: Ints) -> list[tuple[str, str | None, 
         title = None if titles is None else titles[row].as_py()
         found.append((documents.ids[row].as_py(), title and title[:TITLE], words[most], counts[most]))
     return found
+
+
+def _titles(reference: ShardReference) -> list[tuple[str, str | None]]:
+    """Read the ids and titles of a shard's documents."""
+    documents = reference.documents()
+    titles = documents.extras.get("title")
+    told = [None] * len(documents) if titles is None else titles.to_pylist()
+    return [(name, title and title[:TITLE]) for name, title in zip(documents.ids.to_pylist(), told, strict=True)]
 
 
 def _probabilities(model: Model, executor: Executor, words: Sequence[Ints], topics: Ints) -> list[Floats]:

@@ -14,7 +14,7 @@ from collapsar.storage.records import digest_of, dump, read_record
 
 RECORD = "summary.json"
 KIND = "collapsar-summary"
-VERSION = 2  # records of version 1 have no digest
+SEGMENTED, UNSEGMENTED = 3, 2  # versions with and without `segmented`; records of version 1 have no digest
 
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -75,16 +75,35 @@ class FieldSummary(_Part):
     left_out: Count | None
 
 
+class SegmentedDocument(_Part):
+    """A training document of many segments, and its largest topics along them.
+
+    ``distance`` is the mean Hellinger distance between neighbouring segments; ``shares`` has a row for each of
+    ``topics``, falling, of its shares at each segment or, of many segments, in runs of neighbours.
+    """
+
+    id: str
+    title: str | None
+    segments: Count
+    distance: Share
+    topics: tuple[Count, ...]
+    shares: tuple[tuple[Share, ...], ...]
+
+
 class SummaryRecord(_Part):
-    """What `summary.json` says; ``model`` is the digest of what `model.json` says."""
+    """What `summary.json` says; ``model`` is the digest of what `model.json` says.
+
+    ``segmented`` are the documents of most segments; a record without any is of version 2, which has no such field.
+    """
 
     format: str = KIND
-    version: int = VERSION
+    version: int = UNSEGMENTED
     model: str
     documents: Count
     topics: tuple[TopicSummary, ...]
     examples: tuple[ExampleDocument, ...]
     fields: tuple[FieldSummary, ...]
+    segmented: tuple[SegmentedDocument, ...] = ()
 
 
 def digest_of_model(record: ModelRecord) -> str:
@@ -94,7 +113,7 @@ def digest_of_model(record: ModelRecord) -> str:
 
 def write_summary(folder: Folder, record: SummaryRecord) -> None:
     """Write a summary into a model's folder."""
-    folder.write(RECORD, dump(record.model_dump(mode="json")))
+    folder.write(RECORD, dump(record.model_dump(mode="json", exclude=None if record.segmented else {"segmented"})))
 
 
 def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
@@ -120,7 +139,7 @@ def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
     if not folder.exists(RECORD):
         return None
     path = f"{folder.url}/{RECORD}"
-    found = parse_summary(read_record(folder, RECORD, KIND, VERSION, oldest=2), path)
+    found = parse_summary(read_record(folder, RECORD, KIND, SEGMENTED, oldest=UNSEGMENTED), path)
     if found.model != digest_of_model(record):
         raise DamagedError(path, "it is the summary of another model")
     return found
@@ -154,4 +173,10 @@ def parse_summary(record: dict[str, Any], path: str) -> SummaryRecord:
         raise DamagedError(path, first["msg"], f"field '{where}'") from None
     if any(one.document >= len(found.examples) for topic in found.topics for one in topic.examples):
         raise DamagedError(path, f"expected documents below {len(found.examples)}", "field 'topics'")
+    for one in found.segmented:
+        places = {len(shares) for shares in one.shares}
+        if len(one.shares) != len(one.topics) or len(places) != 1 or not 0 < max(places) <= one.segments:
+            raise DamagedError(
+                path, "expected a row of shares for each topic, one or less a segment", "field 'segmented'"
+            )
     return found

@@ -16,6 +16,7 @@ Ints = npt.NDArray[np.int64]
 FLOORS = (0.2, 0.01)  # shares of at least so much make a document an example; few have to be sorted so
 LEAST_TOKENS = 0.5  # a document with fewer is empty
 SHOWN = 8  # topics told of an example
+PLACES = 120  # along the segments of a document, that are told or drawn: more cannot be told apart
 CELLS = 2_000_000  # values of a label times topics, at most
 
 
@@ -98,6 +99,30 @@ class Labelled:
 
 
 @dataclass(frozen=True)
+class Segmented:
+    """A document's segments, and its largest topics along them.
+
+    Attributes
+    ----------
+    segments, shard, row : int
+        How many there are, and where the document is.
+    distance : float
+        Mean Hellinger distance between neighbours.
+    topics : numpy.ndarray of int64, shape (n,)
+        The topics, falling.
+    shares : numpy.ndarray of float64, shape (n, places)
+        Their shares at each segment or, of more than 120, their means in runs of neighbours.
+    """
+
+    segments: int
+    shard: int
+    row: int
+    distance: float
+    topics: Ints
+    shares: Floats
+
+
+@dataclass(frozen=True)
 class ShardSummary:
     """What is told of a shard.
 
@@ -111,12 +136,15 @@ class ShardSummary:
         The best of the shard.
     fields : dict of str to Labelled
         Its labels.
+    segmented : tuple of Segmented
+        The documents of most segments; none where the family knows no segments.
     """
 
     documents: int
     largest: Ints
     candidates: Candidates
     fields: dict[str, Labelled]
+    segmented: tuple[Segmented, ...] = ()
 
 
 def too_many(topics: int) -> Labelled:
@@ -236,3 +264,81 @@ def explained(
             order = np.argsort(-expected[:, column], kind="stable")[:most]
             found[topic] = order[expected[order, column] >= LEAST_TOKENS].astype(np.int64)
     return found
+
+
+def most_segmented(parts: Sequence[Segmented], count: int) -> tuple[Segmented, ...]:
+    """Take the documents of most segments; of those with as many the earlier ones."""
+    return tuple(sorted(parts, key=lambda one: (-one.segments, one.shard, one.row))[:count])
+
+
+def segmented_of(shares: npt.NDArray[np.floating], segments: Ints, shard: int, count: int) -> tuple[Segmented, ...]:
+    """Follow the topics of a shard's documents of most segments along these.
+
+    Parameters
+    ----------
+    shares : numpy.ndarray, shape (segments, topics)
+        Proportions.
+    segments : numpy.ndarray of int64, shape (documents,)
+        How many each document has.
+    shard : int
+        The shard's number.
+    count : int
+        How many documents.
+
+    Returns
+    -------
+    tuple of Segmented
+        Documents of one segment take no part.
+    """
+    ends, found = np.cumsum(segments), []
+    for row in np.argsort(-segments, kind="stable")[:count].tolist():
+        number = int(segments[row])
+        if number < 2:
+            break
+        own = np.asarray(shares[ends[row] - number : ends[row]], dtype=np.float64)
+        topics = np.argsort(-own.sum(axis=0), kind="stable")[:SHOWN].astype(np.int64)
+        found.append(Segmented(number, shard, row, neighbours_apart(own) or 0.0, topics, in_runs(own[:, topics]).T))
+    return tuple(found)
+
+
+def in_runs(proportions: Floats) -> Floats:
+    """Put neighbours together where there are more than 120: means over runs that are about equally long.
+
+    Parameters
+    ----------
+    proportions : numpy.ndarray of float64, shape (places, n)
+        In their order.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (places, n)
+        With 120 places at most.
+    """
+    number = len(proportions)
+    if number <= PLACES:
+        return proportions
+    place = np.arange(number) * PLACES // number
+    found = np.zeros((PLACES, proportions.shape[1]))
+    np.add.at(found, place, proportions)
+    means: Floats = found / np.bincount(place)[:, np.newaxis]
+    return means
+
+
+def neighbours_apart(proportions: npt.NDArray[np.floating]) -> float | None:
+    """Return the mean over neighbours of the Hellinger distance sqrt(1 - sum_k sqrt(p_k q_k)).
+
+    Parameters
+    ----------
+    proportions : numpy.ndarray, shape (places, topics)
+        Rows that add up to one.
+
+    Returns
+    -------
+    float or None
+        In [0, 1]; None of fewer than two places.
+    """
+    if len(proportions) < 2:
+        return None
+    root = np.sqrt(np.asarray(proportions, dtype=np.float64))
+    overlap = (root[1:] * root[:-1]).sum(axis=1)
+    return float(np.sqrt(np.clip(1.0 - overlap, 0.0, 1.0)).mean())

@@ -24,7 +24,7 @@ from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.progress import plain
-from collapsar.pipeline.reporting import figures
+from collapsar.pipeline.reporting import figures, segmentview
 from collapsar.pipeline.reporting.courses import charts_of
 from collapsar.pipeline.reporting.gathering import Material, Where, gather
 from collapsar.pipeline.reporting.topicmap import WEIGHTS, TopicMap
@@ -135,6 +135,8 @@ def rendered(material: Material) -> str:
         "circles": [] if material.map is None else _circles(material.topics, material.map),
         "label_plane": labelmap.PLANE,
         "charts": charts,
+        "along": [] if material.summary is None else segmentview.views(material.summary.segmented, material.topics),
+        "segmentview": segmentview,
         "tree": view(material.topics) if material.tree else None,
         "stable": _stable(material),
         "members": _members(material),
