@@ -31,10 +31,9 @@ from collapsar.pipeline.classifying import scored
 from collapsar.pipeline.classing import Classing, Fields, Rival, able, others_of, require_scorable, rivals, variants
 from collapsar.pipeline.compared import RUNS, SERIES_FILE, TABLE, TEXT
 from collapsar.pipeline.config import ITERATIONS
-from collapsar.pipeline.contract import family_names
 from collapsar.pipeline.events import Sink, tell
 from collapsar.pipeline.executor import TLS, open_executor
-from collapsar.pipeline.grid import STARTS, Asked, Cell, cells_of, require_comparable
+from collapsar.pipeline.grid import STARTS, Asked, Cell, cells_of, labelled_families, require_comparable
 from collapsar.pipeline.gridoptions import shown
 from collapsar.pipeline.inference import infer
 from collapsar.pipeline.measuring import SERIES, series_of, write_rows
@@ -45,7 +44,6 @@ from collapsar.pipeline.unseenplots import draw_unseen
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, MismatchError
 from collapsar.storage.folder import Folder
-from collapsar.workers.contract import is_labelled
 
 MANY, ONCE = (200,), 1
 CLASSES_FILE = "classes.parquet"
@@ -149,7 +147,7 @@ def compare_unseen(
     CollapsarError
         As for `fit`.
     """
-    named = [name for name in family_names() if is_labelled(name)] if families is None else families
+    named = labelled_families() if families is None else families
     require_scorable(named)
     spans = tuple(topics), tuple(start_topics), restarts, iterations, samples, sample_every
     asked = Asked(tuple(named), *spans, dict(settings or {}), seed=seed, vary=vary or None)

@@ -175,6 +175,10 @@ def _score(
     rows = tasks.gather(blocks, held.words, whole=True)
     logs = np.log(np.asarray(half.predict(held, local, rows, model.globals)["probability"], dtype=np.float64))
     if beyond is not None:
-        theta = np.asarray(half.infer(local, model.globals)["document_topic"], dtype=np.float64)
-        logs -= np.repeat(np.log1p(-np.minimum(theta @ beyond, 1.0 - 1e-12)), np.diff(held.offsets))
+        found = half.infer(local, model.globals)
+        theta, starts = found["document_topic"], held.offsets
+        if held.segments is not None:
+            theta, starts = found["segment_topic"], held.segments.pairs
+        lacking = np.asarray(theta, dtype=np.float64) @ beyond
+        logs -= np.repeat(np.log1p(-np.minimum(lacking, 1.0 - 1e-12)), np.diff(starts))
     return tasks.Score(float((held.counts * logs).sum()), int(held.counts.sum()))

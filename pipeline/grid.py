@@ -317,7 +317,19 @@ def _as_given(said: str, owner: str, options: Container[str], flag: str) -> str:
 
 def all_families() -> tuple[str, ...]:
     """Return all families of topics over words that need no labels, the default."""
-    return tuple(name for name in family_names() if load_family(name).CORPUS == DOCUMENTS and not is_labelled(name))
+    found = (name for name in family_names() if load_family(name).CORPUS == DOCUMENTS)
+    return tuple(name for name in found if not is_labelled(name) and fits_by_itself(name))
+
+
+def labelled_families() -> tuple[str, ...]:
+    """Return all families that take labels, the default on unseen documents."""
+    return tuple(name for name in family_names() if is_labelled(name) and fits_by_itself(name))
+
+
+def fits_by_itself(family: str) -> bool:
+    """Tell whether a family asks for no option but the number of topics."""
+    fields = load_family(family).Config.model_fields
+    return not any(field.is_required() for name, field in fields.items() if name != "topics")
 
 
 def require_comparable(corpus: Corpus, asked: Asked) -> None:

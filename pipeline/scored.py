@@ -9,9 +9,9 @@ from typing import Any
 from collapsar.pipeline.alignment import HeldoutReference, align
 from collapsar.pipeline.chances import Chances, Submit, chances_of
 from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.keeping import documents_of
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
-from collapsar.storage.model import ShardDocuments
 from collapsar.storage.shard import Shard
 from collapsar.storage.split import split_documents
 from collapsar.workers import tasks
@@ -61,9 +61,7 @@ class Scored:
             return align(first.record.shards, self.corpus, first.folder.url)
         if self.scored is None:
             return None
-        rows = self.corpus.manifest.shards
-        fitted = [ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in rows]
-        return align(fitted, self.scored, self.corpus.url)
+        return align(documents_of(self.corpus), self.scored, self.corpus.url)
 
     @property
     def definition(self) -> str:

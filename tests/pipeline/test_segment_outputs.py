@@ -26,6 +26,8 @@ from collapsar.pipeline import (
     verify,
 )
 from collapsar.pipeline.commands.main import main
+from collapsar.pipeline.completing import complete
+from collapsar.pipeline.grid import all_families, labelled_families
 from collapsar.pipeline.segmentshares import along, beside, colours_of
 from collapsar.pipeline.stability import distances, matched
 from collapsar.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
@@ -146,6 +148,32 @@ def test_evaluate__fits_unseen_documents_on_one_corpus_and_scores_them_on_anothe
     assert found.documents == Corpus(observed).manifest.documents
     assert found.definition.startswith("unseen documents: proportions fitted on the tokens of one corpus")
     assert evaluate(place / run, unseen=observed, heldout=scored, seed=2, workers=2) == found
+
+
+def test_completion__over_the_first_words_takes_what_segments_expect_of_the_others(place):
+    most, model, logs, tokens = 25, Model(place / "run"), 0.0, 0
+    half = load_sweeps("segmented-lda")
+    phi = half.probabilities(model.rows(0), model.globals)["word_topic"]
+    pairs = zip(Corpus(place / "observed").references, Corpus(place / "scored").references, strict=True)
+    for shard, held in ((one.load(segmented=True), other.load(segmented=True)) for one, other in pairs):
+        rows = {name: values[shard.words] for name, values in model.rows(0).items()}
+        local = half.settle(shard, rows, model.globals, Stream(0, "complete", place=shard.number))
+        owner = np.repeat(np.arange(len(held.segments)), np.diff(held.segments.pairs))
+        expected = half.infer(local, model.globals)["segment_topic"].astype(float) @ phi.T
+        expected[:, :most] /= expected[:, :most].sum(axis=1, keepdims=True)
+        word = held.words[held.position]
+        logs += float((held.counts * np.log(expected[owner, word]))[word < most].sum())
+        tokens += int(held.counts[word < most].sum())
+    found = complete(place / "run", place / "observed", place / "scored", words=most, scheduler="serial")
+    assert found.tokens == tokens
+    assert found.score == pytest.approx(logs / tokens, abs=1e-6)
+
+
+def test_families__that_ask_for_more_than_topics_are_no_default_of_comparisons():
+    named = {"segmented-lda", "sequential-lda", "gibbs-lda"}
+    assert named <= set(all_families())
+    assert "labeled-lda" in labelled_families()
+    assert "dirichlet-network" not in (*all_families(), *labelled_families())
 
 
 def test_evaluate__averages_members_on_two_corpora(place, capsys):
