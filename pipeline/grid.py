@@ -16,7 +16,7 @@ from collapsar.pipeline.peers_hdp import ALPHA, FINDING, STARTING
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import MismatchError, OptionError, suggestion
 from collapsar.storage.manifest import DOCUMENTS
-from collapsar.workers.contract import is_labelled
+from collapsar.workers.contract import is_labelled, wanted_by
 
 TOPICS, STARTS, RESTARTS = (40, 80, 120), (1, 100), 10
 LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")  # that --set may give a family
@@ -316,9 +316,9 @@ def _as_given(said: str, owner: str, options: Container[str], flag: str) -> str:
 
 
 def all_families() -> tuple[str, ...]:
-    """Return all families of topics over words that need no labels, the default."""
+    """Return all families of topics over words that take nothing else of documents, the default."""
     found = (name for name in family_names() if load_family(name).CORPUS == DOCUMENTS)
-    return tuple(name for name in found if not is_labelled(name) and fits_by_itself(name))
+    return tuple(name for name in found if not any(wanted_by(name).values()) and fits_by_itself(name))
 
 
 def labelled_families() -> tuple[str, ...]:
