@@ -68,8 +68,8 @@ class GivenLabels:
 
 
 def table_of(model: Model) -> LabelTable:
-    """Return the labels and numbers that a model was fitted with; an empty table of a family that takes none."""
-    if not is_labelled(model.record.family):
+    """Return the labels and numbers that a model was fitted with; an empty table where it takes none."""
+    if not is_labelled(model.record.family) or "label_table" not in model.globals:
         return LabelTable()
     return LabelTable.unpacked(model.globals["label_table"])
 

@@ -33,7 +33,7 @@ from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Delta
 from collapsar.workers.rows import counted
 from collapsar.workers.streams import Stream
-from tests.conftest import planted, planted_labels, write_corpus
+from tests.conftest import dealt, planted, planted_labels, write_corpus
 from tests.strategies import documents_of
 
 # What an event says of its time and place, which a run that was resumed says otherwise.
@@ -114,13 +114,13 @@ class Conformance:
 
     `family` is the family's name, `matrix` the options that each test is repeated with; `ascends` those of them under
     which theory says that the objective never falls. Where `labelled`, all corpora have labels, and are else the same;
-    `planted_labels` says which the planted topics' documents have.
+    `planted_labels` says which the planted topics' documents have. Where `segmented`, they have segments too.
     """
 
     family: str
     matrix: tuple[dict, ...]
     ascends: tuple[dict, ...] = ()
-    labelled = False
+    labelled = segmented = False
     word_prior: dict = MappingProxyType({"beta": 3.0})  # the option that gives each of 30 words a prior of 0.1
     planted_iterations = 80
     losing = (3, 4)  # every so manieth wait for work is in vain: with checkpoints, and without
@@ -128,6 +128,8 @@ class Conformance:
     @pytest.fixture
     def small(self, small, request):
         """A training and a held-out corpus of 60 documents in 5 shards."""
+        if self.segmented:
+            return request.getfixturevalue("segmented_small")
         return request.getfixturevalue("labelled_small") if self.labelled else small
 
     def planted_labels(self, theta):
@@ -138,7 +140,8 @@ class Conformance:
         """Write a corpus; all documents are of one topic, unless their proportions are given."""
         theta = np.ones((len(rows), 1)) if theta is None else theta
         labels = self.planted_labels(theta) if self.labelled else None
-        return write_corpus(path, rows, vocabulary, shard_tokens, labels=labels)
+        rows = dealt(rows, 1) if self.segmented else rows
+        return write_corpus(path, rows, vocabulary, shard_tokens, labels=labels, segmented=self.segmented)
 
     def sized(self, topics):
         """The option that asks for so many topics, or for a start from them."""

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 
+from collapsar.pipeline import split
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.shard import LABELS
 from collapsar.storage.writer import CorpusWriter
-from tests.strategies import documents_of
+from tests.strategies import documents_of, segmented_of
 
 settings.register_profile(
     "default",
@@ -41,13 +42,13 @@ os.environ.setdefault("DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED", "False")
 INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT", "0")))
 
 
-def write_corpus(path, rows, vocabulary, shard_tokens=None, ids=None, labels=None):
-    """Write a corpus of a list of {word: count}; of labels, lists of (field, value)."""
+def write_corpus(path, rows, vocabulary, shard_tokens=None, ids=None, labels=None, segmented=False):
+    """Write a corpus of a list of {word: count}, or of lists of these; of labels, lists of (field, value)."""
     with created(Folder(path)) as folder:
         writer = CorpusWriter(folder, vocabulary, shard_tokens)
-        documents = documents_of(rows, ids)
+        documents = segmented_of(rows, ids) if segmented else documents_of(rows, ids)
         extras = {} if labels is None else {"labels": pa.array([labels_of(each) for each in labels], LABELS)}
-        writer.add(replace(documents, extras=extras))
+        writer.add(replace(documents, extras={**documents.extras, **extras}))
         writer.finish([f"w{n}" for n in range(vocabulary)])
     return path
 
@@ -81,6 +82,19 @@ def planted_labels(theta):
     return [[] if number % 11 == 3 else own for number, own in enumerate(each)]
 
 
+def dealt(rows, seed):
+    """Documents cut into segments, of which some have no words; one that is empty itself may have none."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for row in rows:
+        many = int(generator.integers(1, 5)) if row else int(generator.integers(0, 3))
+        each = {
+            word: generator.multinomial(count, generator.dirichlet(np.full(many, 0.5))) for word, count in row.items()
+        }
+        found.append([{word: int(n[place]) for word, n in each.items() if n[place]} for place in range(many)])
+    return found
+
+
 @pytest.fixture(scope="session", autouse=True)
 def unsynced():
     """Files wait for no disk: what a power cut would leave is not tested."""
@@ -108,6 +122,18 @@ def labelled_small(tmp_path_factory):
         rows, theta = planted(seed)
         made.append(str(write_corpus(place / name, rows, 30, shard_tokens=size, labels=planted_labels(theta))))
     yield tuple(made)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def segmented_small(tmp_path_factory):
+    """A training and a held-out part of the same 60 documents, in 5 shards; they have labels and segments."""
+    place = tmp_path_factory.mktemp("segmented")
+    rows, theta = planted(1)
+    labels = planted_labels(theta)
+    write_corpus(place / "all", dealt(rows, 1), 30, shard_tokens=500, labels=labels, segmented=True)
+    split(place / "all", place / "train", place / "heldout", fraction=0.2, seed=1)
+    yield str(place / "train"), str(place / "heldout")
     shutil.rmtree(place, ignore_errors=True)
 
 

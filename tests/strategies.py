@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from collapsar.storage.segments import running, segment_lists
 from collapsar.storage.shard import Documents, Shard
 from collapsar.workers.tree import FREE, ROOT, Tree
 
@@ -21,6 +22,20 @@ def documents_of(rows, ids=None):
     )
 
 
+def segmented_of(documents, ids=None):
+    """Make Documents of lists of segments, each a {word: count}."""
+    each = documents_of([segment for document in documents for segment in document])
+    ids = [str(n + 1) for n in range(len(documents))] if ids is None else ids
+    counts = np.array([len(document) for document in documents], dtype=np.int64)
+    extras = {"segments": segment_lists(counts, np.diff(each.offsets))}
+    return Documents(pa.array(ids, pa.string()), each.offsets[running(counts)], each.words, each.counts, extras)
+
+
+def shard_of(documents):
+    """Make a shard of lists of segments."""
+    return Shard.of(0, segmented_of(documents), segmented=True)
+
+
 @st.composite
 def bags(draw, max_documents=6, max_words=5, max_count=4, some_token=True):
     """A list of {word: count}, and the size of the vocabulary."""
@@ -30,6 +45,15 @@ def bags(draw, max_documents=6, max_words=5, max_count=4, some_token=True):
     if some_token and not any(rows):
         rows[0] = {0: 1}
     return rows, vocabulary
+
+
+@st.composite
+def segmented(draw, max_documents=3, max_segments=4, max_words=3, max_count=2):
+    """Lists of segments, each a {word: count}: documents without segments, and segments without words, among them."""
+    words = draw(st.integers(1, max_words))
+    segment = st.dictionaries(st.integers(0, words - 1), st.integers(1, max_count), max_size=2)
+    found = draw(st.lists(st.lists(segment, max_size=max_segments), min_size=1, max_size=max_documents))
+    return found if any(map(any, found)) else [*found, [{0: 1}]]
 
 
 @st.composite

@@ -51,5 +51,6 @@ def test_wheel__installed_elsewhere_ingests_the_demo(tmp_path):
     out = run(sys.executable, "-c", HIDE_EDITABLE + INGEST, place, tmp_path / "corpus", env=env, cwd=tmp_path)
     assert int(out) > 3000
     out = run(sys.executable, "-c", HIDE_EDITABLE + FAMILIES, env=env, cwd=tmp_path)
-    named = "author-topic gibbs-hdp gibbs-lda gibbs-ncrp hca hdp hdsp labeled-lda lda ncrp partially-labeled-lda vb-lda"
+    named = "author-topic dirichlet-network gibbs-hdp gibbs-lda gibbs-ncrp hca hdp hdsp labeled-lda lda ncrp "
+    named += "partially-labeled-lda segmented-lda sequential-lda vb-lda"
     assert out.split() == named.split()

@@ -42,10 +42,9 @@ def mended(graph: Graph, customers: Counts, tables: Counts) -> tuple[Counts, Cou
         With 1 <= t <= m where there are customers and no tables elsewhere; customers that come from documents are what
         they were.
     """
-    customers, tables = customers.copy(), np.maximum(tables, 0)
     own = customers.copy()
     np.subtract.at(own, graph.edge_parent, tables)
-    given = tables.copy()
+    given = np.maximum(tables, 0)  # several shards may have taken off the same one
     whole = own.copy()
     for node in range(graph.above - 1, -1, -1):  # children first, as their tables are their parents' customers
         first, last = int(graph.node_edges[node]), int(graph.node_edges[node + 1])

@@ -10,12 +10,24 @@ each at its place in a stream, as the compiled sampler draws it.
 """
 
 import functools
+import itertools
+from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
 from tests.naive.gibbs import pick
 from tests.naive.random import uniform
+
+
+def numbers_of(key):
+    """The numbers of a stream, by their places."""
+    return lambda number: uniform(key, int(number))
+
+
+def unheard(state):
+    """Nobody asks what the state is after a move."""
 
 
 class Network:
@@ -71,9 +83,9 @@ class State:
 
     def is_valid(self):
         """Whether m is right, tp <= m, and tp = 0 where m = 0 and nowhere else."""
-        tables = np.array([self.tables(i) for i in self.network.inner()])
+        tables = np.array([self.tables(i) for i in self.network.inner()]).reshape(-1, self.m.shape[1])
         m = self.m[self.network.inner()]
-        right = (self.customers() == self.m)[self.network.held :].all() and self.n.min() >= 0 and self.s.min() >= 0
+        right = (self.customers() == self.m)[self.network.held :].all() and (self.n >= 0).all() and (self.s >= 0).all()
         return bool(right and (tables <= m).all() and ((tables == 0) == (m == 0)).all())
 
     def shift(self, j, k, path, by):
@@ -119,7 +131,7 @@ def log_polya(prior, counts):
 def log_probability(state):
     """log p(n, s), of tokens as sequences of draws; given the nodes that are held."""
     network, total = state.network, 0.0
-    above = np.log(chances(state)[: network.held]) if network.held else None
+    above = np.log(expected(state)[: network.held]) if network.held else None
     for i in range(network.held, network.nodes):
         edges, m = network.of[i], state.m[i]
         if not edges:
@@ -173,10 +185,12 @@ def chances(state):
     """Z_i(k), shape (nodes, K): what all ways weigh in which a customer of value k is added to node i.
 
     A way weighs p(n, s) with it / p(n, s) * the chance that it is what the customer's removal would draw. As such a
-    removal may be given up, these are no probabilities of the next customer, as `expected` are, and do not sum to 1.
+    removal may be given up, these are no probabilities of the next customer, as `expected` are, and do not sum to 1. A
+    node that is held is a vector that is known: there they are what it is expected to be.
     """
     network, z = state.network, np.zeros(state.m.shape)
-    for i in range(network.nodes):
+    z[: network.held] = expected(state)[: network.held]
+    for i in range(network.held, network.nodes):
         if network.of[i]:
             known, new = weights(state, i, z)
             z[i] = (known + new.sum(axis=0)) / (network.b[i] + state.m[i].sum())
@@ -320,44 +334,105 @@ def table_outcomes(state, e, k):
     return list(zip(chance / chance.sum(), (other for _, other in found), strict=True))
 
 
-def move_tables(state, nodes, number):
-    """Draw the table counts of the edges of nodes, which are taken from the last to the first; the state changes."""
-    values = state.m.shape[1]
+def move_tables(state, nodes, number, values=None, told=unheard):
+    """Draw the table counts of the edges of nodes, which are taken from the last to the first; the state changes.
+
+    Number e `values` + k of the stream is that of edge e and value k; without `values` they are as many as there are.
+    """
+    values = state.m.shape[1] if values is None else values
     for i in sorted(nodes, reverse=True):
         for e in state.network.of[i]:
             for k in np.flatnonzero(state.m[i]):
                 outcomes = table_outcomes(state, e, k)
                 chosen = outcomes[pick(np.array([chance for chance, _ in outcomes]), number(e * values + k))][1]
                 state.s, state.m = chosen.s, chosen.m
+                told(state)
 
 
 # A sweep over a shard
 
 
-def tokens_of(segment_node, segment_pairs, pair_count):
-    """Each token's pair and node."""
-    pair = np.repeat(np.arange(len(pair_count)), pair_count)
-    return pair, np.asarray(segment_node)[np.searchsorted(segment_pairs, pair, side="right") - 1]
+class Laid(NamedTuple):
+    """Where the documents of a shard lie: each one's nodes and segments, each segment's node and pairs, each pair's row
+    and count."""
+
+    nodes: np.ndarray
+    segments: np.ndarray
+    node: np.ndarray
+    pairs: np.ndarray
+    row: np.ndarray
+    count: np.ndarray
+
+    def tokens(self):
+        """Each token's row and node."""
+        pair = np.repeat(np.arange(len(self.count)), self.count)
+        node = np.asarray(self.node)[np.searchsorted(self.pairs, pair, side="right") - 1]
+        return np.asarray(self.row)[pair], node
 
 
-def enter_all(state, segment_node, segment_pairs, pair_count, token_topic, key):
+def enter_all(state, laid, token_topic, key, told=unheard):
     """Tokens that have topics enter, one after another; the state changes."""
-    _, node = tokens_of(segment_node, segment_pairs, pair_count)
-    for place, (j, k) in enumerate(zip(node, token_topic, strict=True)):
-        enter(state, place, j, k, lambda number: uniform(key, number))
+    for place, (j, k) in enumerate(zip(laid.tokens()[1], token_topic, strict=True)):
+        enter(state, place, j, k, numbers_of(key))
+        told(state)
 
 
-def sweep(state, segment_node, segment_pairs, pair_row, pair_count, token_topic, row_topic, topic, beta, total, key):
-    """Move each token; the state, `token_topic`, `row_topic` (n_kw, shape (rows, K)) and `topic` (n_k) change.
+def sweep(
+    state, laid, z, row_topic, topic, beta, total, key, table_key=None, *, values=None, held=False, told=unheard
+):  # fmt: skip
+    """Move each token, and with `table_key` table counts; the state, `z`, `row_topic` (n_kw, shape (rows, K)) and
+    `topic` (n_k) change, these two not where they are held.
 
-    `beta` is that of a word, `total` that of all words.
+    Tables of a node that nothing depends on are drawn when its tokens are through, those of the others at the end of their
+    document, from the last node to the first. `beta` is that of a word, `total` that of all words; `told` hears of each
+    move.
     """
-    pair, node = tokens_of(segment_node, segment_pairs, pair_count)
-    for place, (row, j) in enumerate(zip(np.asarray(pair_row)[pair], node, strict=True)):
-        own = np.arange(topic.size) == token_topic[place]
-        likelihood = (row_topic[row] - own + beta) / (topic - own + total)
-        value = move_token(state, place, j, int(token_topic[place]), likelihood, lambda number: uniform(key, number))
-        new = np.arange(topic.size) == value
-        row_topic[row] += new.astype(row_topic.dtype) - own
-        topic += new.astype(topic.dtype) - own
-        token_topic[place] = value
+    rows, every = laid.tokens()[0], np.arange(topic.size)
+    inner, place = {parent for _, parent in state.network.edges}, 0
+    for first, last, low, high in zip(laid.segments, laid.segments[1:], laid.nodes, laid.nodes[1:], strict=False):
+        for j, group in itertools.groupby(range(first, last), laid.node.__getitem__):
+            segments = list(group)
+            for _ in range(laid.count[laid.pairs[segments[0]] : laid.pairs[segments[-1] + 1]].sum()):
+                row, own = rows[place], (every == z[place]) & (not held)
+                likelihood = (row_topic[row] - own + beta) / (topic - own + total)
+                z[place] = move_token(state, place, j, int(z[place]), likelihood, numbers_of(key))
+                told(state)
+                by = ((every == z[place]) & (not held)).astype(int) - own
+                row_topic[row] += by.astype(row_topic.dtype)
+                topic += by.astype(topic.dtype)
+                place += 1
+            if j not in inner and table_key is not None:
+                move_tables(state, [j], numbers_of(table_key), values, told)
+        if table_key is not None and first < last:
+            move_tables(state, inner.intersection(range(low, high)), numbers_of(table_key), values, told)
+
+
+# What is made of a state
+
+
+def log_terms(state, nodes):
+    """Of some nodes, log p(n, s) but for (b|a)_T and what b or alpha are divided by: what single values tell."""
+    network, total = state.network, 0.0
+    for i in nodes:
+        edges, m, tables = network.of[i], state.m[i], state.tables(i)
+        if not edges:
+            total += (gammaln(network.alpha + m) - gammaln(network.alpha)).sum()
+            continue
+        total += sum(log_stirling(network.a[i], *one) for one in zip(m, tables, strict=True))
+        total += (gammaln(tables + 1) - gammaln(state.s[edges] + 1).sum(axis=0)).sum()
+        if len(edges) > 1:
+            total += log_polya(network.mixing[edges], state.s[edges].sum(axis=1))
+    return total
+
+
+def list_nodes(node, token_topic, nodes):
+    """Each node's topics, ascending, and its tokens that have them."""
+    found = [Counter(token_topic[node == j].tolist()) for j in nodes]
+    return [sorted(one.items()) for one in found]
+
+
+def dot_pairs(laid, mean, phi):
+    """sum_k nu_jk phi_kw of each pair."""
+    owner = np.repeat(laid.node, np.diff(laid.pairs))
+    mean = mean / mean.sum(axis=1, keepdims=True)
+    return (mean[owner] * phi[laid.row]).sum(axis=1)

@@ -136,7 +136,8 @@ def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, toy, cuts)
 
 
 def test_families__are_discovered_and_an_unknown_one_is_suggested():
-    named = "author-topic gibbs-hdp gibbs-lda gibbs-ncrp hca hdp hdsp labeled-lda lda ncrp partially-labeled-lda vb-lda"
+    named = "author-topic dirichlet-network gibbs-hdp gibbs-lda gibbs-ncrp hca hdp hdsp labeled-lda lda ncrp "
+    named += "partially-labeled-lda segmented-lda sequential-lda vb-lda"
     assert family_names() == named.split()
     with pytest.raises(OptionError, match="did you mean 'lda'"):
         load_family("ldaa")

@@ -15,9 +15,9 @@ from scipy.stats import chisquare
 
 from collapsar.workers.streams import Stream
 from tests.naive.network import (
+    Laid,
     Network,
     State,
-    chances,
     enter_all,
     expected,
     log_polya,
@@ -27,7 +27,6 @@ from tests.naive.network import (
     sweep,
     table_outcomes,
     token_outcomes,
-    tokens_of,
     weights,
 )
 
@@ -180,12 +179,11 @@ def test_probability__summed_over_tables_is_that_of_the_draws(case, discounted):
     for (z, _), state in states_of(case, network).items():
         assert state.is_valid()
         summed[z] += np.exp(log_probability(state))
-    fixed = chances(nothing_yet(case, network))
+    fixed = expected(nothing_yet(case, network))
     for z, found in summed.items():
         drawn = [[value for value, j in zip(z, case.tokens, strict=True) if j == i] for i in range(network.nodes)]
         assert found == pytest.approx(chance_of_draws(network, drawn, fixed), rel=1e-12)
-    if not case.held:  # there Z of what is held takes the place of probabilities
-        assert sum(summed.values()) == pytest.approx(1, rel=1e-12)
+    assert sum(summed.values()) == pytest.approx(1, rel=1e-12)
 
 
 @pytest.mark.parametrize("case", [CASES[name] for name in NOT_HELD], ids=NOT_HELD)
@@ -314,26 +312,28 @@ def test_sweep__keeps_all_constraints_and_counts(case, discounted):
     network = case.network(discounted)
     state, key = nothing_yet(case, network), Stream(3).key()
     nodes = sorted(set(case.tokens))
-    pairs = np.arange(len(nodes) + 1) * 2
-    shard = nodes, pairs, np.tile([2, 1], len(nodes))
-    rows, words = np.tile([0, 1], len(nodes)), 2
-    pair, _ = tokens_of(*shard)
-    z = np.arange(pair.size) % case.values
-    enter_all(state, *shard, z, key)
-    assert state.is_valid()
-    row_topic = np.zeros((words, case.values), dtype=int)
-    np.add.at(row_topic, (rows[pair], z), 1)
-    topic = row_topic.sum(axis=0)
+    pairs, rows, counts = np.arange(len(nodes) + 1) * 2, np.tile([0, 1], len(nodes)), np.tile([2, 1], len(nodes))
+    laid = Laid(np.array([case.held, network.nodes]), np.array([0, len(nodes)]), np.array(nodes), pairs, rows, counts)
+    row, _ = laid.tokens()
+    z, moves = np.arange(row.size) % case.values, []
+
+    def told(state):
+        assert state.is_valid()
+        moves.append(state.n.sum())
+
+    enter_all(state, laid, z, key, told)
+    row_topic = np.zeros((2, case.values), dtype=int)
+    np.add.at(row_topic, (row, z), 1)
+    before, topic = row_topic.copy(), row_topic.sum(axis=0)
     for iteration in range(3):
-        sweep(state, nodes, pairs, rows, shard[2], z, row_topic, topic, 0.1, 0.2, Stream(3, iteration=iteration).key())
-        assert state.is_valid()
-        move_tables(state, range(network.held, network.nodes), np.random.default_rng(iteration).random(100).__getitem__)
-        assert state.is_valid()
+        keys = [Stream(3, name, iteration).key() for name in ("", "tables")]
+        sweep(state, laid, z, row_topic, topic, 0.1, 0.2, *keys, held=case.held > 0, told=told)
+    assert moves[: row.size] == list(range(1, row.size + 1))
+    assert set(moves[row.size :]) == {row.size}
     expected_rows = np.zeros_like(row_topic)
-    np.add.at(expected_rows, (rows[pair], z), 1)
-    np.testing.assert_array_equal(row_topic, expected_rows)
-    np.testing.assert_array_equal(topic, expected_rows.sum(axis=0))
-    assert state.n.sum() == pair.size
+    np.add.at(expected_rows, (row, z), 1)
+    np.testing.assert_array_equal(row_topic, before if case.held else expected_rows)
+    np.testing.assert_array_equal(topic, row_topic.sum(axis=0))
 
 
 # The token move as it is printed in section 3.2 of the paper

@@ -53,7 +53,7 @@ def network_means(
     above_tables: Array,
     mean: Array,
 ) -> None:
-    """Fill E[nu_jk] given all counts; twin: `naive.network.means`.
+    """Fill E[nu_jk] given all counts; twin: `naive.network.expected`.
 
     (alpha_k + m_jk) / (sum alpha + M_j) at a root, else (m_jk - a t_jk + (b + a T_j) sum_l rho_lj E[nu_lk]) / (b +
     M_j).

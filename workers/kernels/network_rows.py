@@ -126,7 +126,7 @@ def finish_node(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, mad
     above, slot, kind = place[0], slot_of(place, node), graph[0][node]
     customers[node], tables[node] = totals[0][slot], totals[1][slot]
     root, several = is_root(graph, node), graph[1][node + 1] - graph[1][node] > 1
-    discount, table = priors[1][kind], priors[4][kind]
+    discount, table, mixing = priors[1][kind], priors[4][kind], 0.0
     for edge in range(graph[1][node], graph[1][node + 1]):
         row = edge_slot(graph, place, node, edge)
         if node >= above:
@@ -137,7 +137,10 @@ def finish_node(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, mad
                     state[FILLED] += 1
             number[edge] = state[FILLED] - start[edge]
         if several:
+            mixing += graph[3][edge]
             sums[kind, 0] += math.lgamma(graph[3][edge] + totals[2][row]) - math.lgamma(graph[3][edge])
+    if several:
+        sums[kind, 0] += math.lgamma(mixing) - math.lgamma(mixing + totals[1][slot])
     for k in range(priors[2].size):
         m, t = rows[0][slot, k], rows[1][slot, k]
         if m == 0:

@@ -1,0 +1,43 @@
+"""What tests of families of networks share."""
+
+import numpy as np
+
+from tests.conformance import Conformance
+
+# A section depends on its document and on the section before it; documents depend on the corpus.
+DIAMOND = {
+    "corpus": {"over": "corpus"},
+    "document": {"over": "document", "parents": ["corpus"]},
+    "section": {"over": "segment", "parents": ["document", "section[-1]"]},
+}
+# Documents depend on their labels, where they have some; two segments share a part, on which each depends.
+LABELS = {
+    "corpus": {"over": "corpus"},
+    "kind": {"over": "label", "field": "kind", "parents": ["corpus"]},
+    "document": {"over": "document", "parents": ["kind"], "otherwise": ["corpus"], "mixing": 0.5},
+    "part": {"over": "segment", "every": 2, "parents": ["document"]},
+    "section": {"over": "segment", "parents": ["part"]},
+}
+
+
+def needed(fields):
+    """The options that a family cannot do without, by the fields of its configuration."""
+    given = {"topics": 4, "network": DIAMOND}
+    return {name: value for name, value in given.items() if name in fields}
+
+
+class NetworkConformance(Conformance):
+    """The suite, on corpora whose documents have labels and segments."""
+
+    labelled = segmented = True
+
+    def topic_tokens(self, globals):
+        """As many as customers of the vectors above documents, if these have no parents, are at least tables."""
+        assert (globals["vector_topic"] >= 0).all()
+        return globals["topic"]
+
+    def document_counts(self, local, topics):
+        found = np.zeros((local["document_tokens"].size, topics))
+        owner = np.repeat(np.arange(len(found)), local["document_tokens"])
+        np.add.at(found, (owner, np.asarray(local["token_topic"])), 1)
+        return found
