@@ -82,7 +82,7 @@ def check_network(network: Mapping[str, Vectors], words: str | None) -> str:
     Parameters
     ----------
     network : mapping of str to Vectors
-        Kinds in the order in which they depend on one another.
+        Kinds, in any order.
     words : str or None
         The kind whose vectors words are drawn from; the last one by itself.
 
@@ -98,8 +98,9 @@ def check_network(network: Mapping[str, Vectors], words: str | None) -> str:
     """
     if not network:
         raise ValueError("expected at least one kind of vectors")
+    chosen = list(network)[-1] if words is None else words
+    network = ordered(network)
     names = list(network)
-    chosen = names[-1] if words is None else words
     if chosen not in network:
         raise ValueError(f"words are drawn from '{chosen}', of which there is no kind{suggestion(chosen, names)}")
     if SCOPES[network[chosen].over] < DOCUMENT:
@@ -114,12 +115,28 @@ def check_network(network: Mapping[str, Vectors], words: str | None) -> str:
     return chosen
 
 
+def ordered(network: Mapping[str, Vectors]) -> dict[str, Vectors]:
+    """Return kinds with parents before children, and else by name: records of runs do not keep what came first."""
+    left = sorted(network)
+    found: dict[str, Vectors] = {}
+    while left:
+        able = (name for name in left if not _parents(network[name]) & set(left) - {name})
+        name = next(able, left[0])
+        found[name] = network[name]
+        left.remove(name)
+    return found
+
+
+def _parents(one: Vectors) -> set[str]:
+    return {parsed(text)[0] for text in (*one.parents, *one.otherwise)}
+
+
 def _check_parent(network: Mapping[str, Vectors], before: list[str], name: str, text: str) -> None:
     parent, lag = parsed(text)
     if parent not in network:
         raise ValueError(f"'{name}': unknown parent '{parent}'{suggestion(parent, [*before, name])}")
     if lag > 0 or (lag == 0 and parent == name) or (parent != name and parent not in before):
-        raise ValueError(f"'{name}': '{text}' is no parent; expected a kind that stands before it, or {name}[-1]")
+        raise ValueError(f"'{name}': '{text}' is no parent; expected a kind that does not depend on it, or {name}[-1]")
     child, above = network[name], network[parent]
     if SCOPES[above.over] > SCOPES[child.over]:
         raise ValueError(f"'{name}': a vector over a {child.over} cannot depend on one over a {above.over}")
@@ -147,7 +164,7 @@ def plan_of(network: Mapping[str, Vectors], words: str, table: LabelTable | None
     Parameters
     ----------
     network : mapping of str to Vectors
-        Kinds in their order.
+        Kinds, in any order.
     words : str
         The kind whose vectors words are drawn from.
     table : LabelTable or None
@@ -163,6 +180,7 @@ def plan_of(network: Mapping[str, Vectors], words: str, table: LabelTable | None
     OptionError
         The corpus has no label of a field.
     """
+    network = ordered(network)
     names = list(network)
     kinds, links, mixing = [], [], []
     for number, (name, one) in enumerate(network.items()):

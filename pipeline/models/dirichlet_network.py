@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from collapsar.pipeline import networkdrawing, networks
 from collapsar.pipeline.contract import Summary
@@ -38,13 +38,19 @@ class Config(
         'parents, such as ["document", "section[-1]"]; otherwise, parents where one is missing'
     )
     words_from: str | None = Field(
-        None, description="the kind of vectors that words are drawn from (default: the last)"
+        None, description="the kind of vectors that words are drawn from (default: the last)", validate_default=True
     )
 
     @field_validator("network", mode="before")
     @classmethod
     def _read(cls, given: Any) -> dict[str, Any]:
         return read_network(given)
+
+    @field_validator("words_from")
+    @classmethod
+    def _last(cls, given: str | None, info: ValidationInfo) -> str | None:
+        network = info.data.get("network")
+        return list(network)[-1] if given is None and network else given
 
     @model_validator(mode="after")
     def _checked(self) -> Config:

@@ -30,6 +30,7 @@ from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.streams import Stream
 from tests.conformance import problem_of
 from tests.conftest import write_corpus
+from tests.networks import DIAMOND, LABELS
 from tests.storage.test_vectors import write_vectors
 
 BORN = 1_000_000  # ids from here on are (shard, n) until update names them
@@ -191,6 +192,9 @@ MATRIX = {
     "hdsp": [{"topics": 3}],
     "labeled-lda": [{}],
     "partially-labeled-lda": [{"background": 0}],
+    "segmented-lda": [{"topics": 3}, {"topics": 3, "learn": ["discount", "asymmetric-alpha", "beta"]}],
+    "sequential-lda": [{"topics": 3}],
+    "dirichlet-network": [{"topics": 3, "network": DIAMOND}, {"topics": 3, "network": LABELS}],
 }
 EACH = [pytest.param(name, options, id=f"{name}-{options}") for name in family_names() for options in MATRIX[name]]
 

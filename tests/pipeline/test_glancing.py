@@ -11,6 +11,7 @@ from collapsar.pipeline.loop import sweep_times
 from collapsar.storage.run import Run
 from collapsar.workers.contract import is_labelled
 from collapsar.workers.delta import Delta
+from tests.networks import needed
 from tests.pipeline.test_hca import corpus_of, drawn
 
 
@@ -27,7 +28,7 @@ def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_p
     vectors = load_family(family).CORPUS == "vectors"
     documents = labelled_small if is_labelled(family) else small
     corpus = corpus_of(tmp_path, drawn(3)) if vectors else documents[0]
-    options = {"topics": 4} if "topics" in load_family(family).Config.model_fields else {}
+    options = needed(load_family(family).Config.model_fields)
     fit(corpus, tmp_path / "run", family=family, iterations=3, scheduler="serial", **options)
     told = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
     found = {topic.id: topic for topic in topics(tmp_path / "run", words=glancing.WORDS)}
