@@ -25,8 +25,10 @@ from collapsar.workers.gibbs import Priors, widened
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.gibbs import word_rising
 from collapsar.workers.kernels.network import CHUNK
+from collapsar.workers.kernels.network_above import visit_above
 from collapsar.workers.kernels.network_means import dot_pairs, list_nodes, network_means
 from collapsar.workers.kernels.network_sweep import sweep_network
+from collapsar.workers.kernels.stirling import fill_ratios
 from collapsar.workers.networkgraph import KEPT, Graph
 from collapsar.workers.stirling import tables_for
 from collapsar.workers.streams import Stream
@@ -34,7 +36,7 @@ from collapsar.workers.streams import Stream
 Vector = npt.NDArray[np.float64]
 Tables = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.uint16], npt.NDArray[np.int32]]
 
-KERNELS = (sweep_network, network_means, list_nodes, dot_pairs, word_rising)
+KERNELS = (sweep_network, network_means, list_nodes, dot_pairs, word_rising, visit_above, fill_ratios)
 BURN, SAMPLES = 15, 25  # sweeps over unseen documents: until they have settled, and those whose means are taken
 TABLES = ("table_start", "table_entries", "table_topic", "table_count")
 OWN = ("own_lists", "own_topics", "own_counts")

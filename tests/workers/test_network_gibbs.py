@@ -117,15 +117,6 @@ def test_sweeps__sample_from_the_posterior(name, discount, moving):
         chain.step()
         if number >= 20 and number % 9 == 0:  # nearly independent
             samples.append((tuple(chain.z().tolist()), chain.tables().tobytes()))
-    print(
-        "\nPOSTERIOR",
-        name,
-        discount,
-        moving,
-        len(expected),
-        misfit(samples, expected),
-        misfit(samples, {one: 0.5 * value for one, value in expected.items()}),
-    )
     assert misfit(samples, expected) > 0.01
     assert misfit(samples, {one: 0.5 * value for one, value in expected.items()}) < 1e-4  # the test can fail
 
@@ -247,14 +238,6 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(name, lear
     batches = turns.reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)
     score = (straight.mean(axis=0) - turns.mean(axis=0)) / error
-    print(
-        "\nGEWEKE",
-        name,
-        learn,
-        np.abs(score).max(),
-        np.round(score, 2),
-        np.round(error / np.abs(straight.mean(axis=0)), 3),
-    )
     assert (np.abs(score) < 3.5).all(), score
     assert (error < 0.1 * straight.std(axis=0)).all()  # it would see what is off by a third of a deviation
 
@@ -282,11 +265,10 @@ def test_one_segment__is_lda_with_a_prior_of_two_levels(b):
         chain.step()
         if number >= 20 and number % 3 == 0:
             samples.append(tuple(chain.z().tolist()))
-    print("\nTWO LEVELS", b, misfit(samples, expected))
     assert misfit(samples, expected) > 0.01
 
 
-@pytest.mark.parametrize(("b", "a"), [(0.1, 0.0), (3.0, 0.0), (1e5, 0.0), (1.0, 0.5)])
+@pytest.mark.parametrize(("b", "a"), [(0.1, 0.0), (3.0, 0.0), (1e5, 0.0), (2.0, 0.3)])
 def test_tokens_of_segments__have_the_same_topic_as_often_as_b_says(b, a):
     """Where words tell nothing: E[sum nu^2] = E[sum mu^2] + (1 - E[sum mu^2]) (1 - a) / (b + 1) in a segment; E[sum mu^2]
     between two, as in LDA on documents."""
@@ -303,6 +285,5 @@ def test_tokens_of_segments__have_the_same_topic_as_often_as_b_says(b, a):
     for found, expected in ((within, alike + (1 - alike) * (1 - a) / (b + 1)), (between, alike)):
         batches = np.array(found).reshape(20, -1).mean(axis=1)
         error = batches.std(ddof=1) / np.sqrt(20)
-        print("\nALIKE", b, a, np.mean(found), expected, error)
         assert abs(np.mean(found) - expected) < 3.5 * error
         assert error < 0.02
