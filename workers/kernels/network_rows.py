@@ -99,8 +99,8 @@ def make_terms(graph: Any, priors: Any, rows: Any, node: int, slot: int) -> None
 @borrower
 def draw_joins(table: Array, discount: float, m: int, t: int, key: Array, state: Array) -> Any:
     """Draw how many customers who joined a table speak for 1 - a: with so many, p(a) ~ (1 - a)^n a^(tables beyond)."""
-    # The numbers S^m_t are sums over ways in which customers came, one by one from the last: the last opened a table with
-    # chance S^{m-1}_{t-1} / S^m_t, or joined one, which weighs m - 1 - t a = (m - 1 - t) + t (1 - a).
+    # The numbers S^m_t are sums over ways in which customers came, one by one from the last: the last opened a table
+    # with chance S^{m-1}_{t-1} / S^m_t, or joined one, which weighs m - 1 - t a = (m - 1 - t) + t (1 - a).
     found = 0.0
     while m > 1:
         joined = (m - 1 - t * discount) * stirling_ratio(table, discount, m - 1, t) if 1 < t < m else 0.0
