@@ -37,7 +37,7 @@ Vector = npt.NDArray[np.float64]
 Tables = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.uint16], npt.NDArray[np.int32]]
 
 KERNELS = (sweep_network, network_means, list_nodes, dot_pairs, word_rising, visit_above, fill_ratios)
-BURN, SAMPLES = 15, 25  # sweeps over unseen documents: until they have settled, and those whose means are taken
+BURN, SAMPLES = 30, 100  # sweeps over unseen documents: until they have settled, and those whose means are taken
 TABLES = ("table_start", "table_entries", "table_topic", "table_count")
 OWN = ("own_lists", "own_topics", "own_counts")
 
