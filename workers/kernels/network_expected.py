@@ -80,10 +80,11 @@ def load_own(place: Any, rows: Any, lists: Any, low: int, high: int) -> None:
 
 
 @helper
-def begin_edges(graph: Any, edges: Any, low: int, high: int) -> None:
-    """Let tables go to parents by their prior alone."""
+def begin_document(graph: Any, place: Any, totals: Any, edges: Any, low: int, high: int) -> None:
+    """Forget a document's tables, and let them go to parents by their prior alone."""
     first = graph[1][low]
     for node in range(low, high):
+        totals[1][row_of(place, node)] = 0.0
         total = 0.0
         for edge in range(graph[1][node], graph[1][node + 1]):
             total += graph[3][edge]
@@ -128,11 +129,12 @@ def _seat(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edges: An
         if customers <= 0.0:
             rows[TABLES, row, k] = 0.0
             continue
-        base = factor * rows[ABOVE, row, k]
-        found = seated(customers, log_absent, 0.0 if first else base, 0.0 if first else discount)
+        present = -math.expm1(log_absent)
+        found = min(customers, present)
+        if not first and customers > present:
+            found = present * climbed(customers / present, factor * rows[ABOVE, row, k], discount)
         rows[TABLES, row, k] = found
         tables += found
-        present = -math.expm1(log_absent)
         for edge in range(begin, end):
             parent = graph[2][edge]
             part = 1.0
@@ -143,7 +145,8 @@ def _seat(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edges: An
             edges[1][edge - offset] += part * found
             if counting or parent >= place[0]:
                 rows[CUSTOMERS, row_of(place, parent), k] += part * found
-                rows[ABSENT, row_of(place, parent), k] += math.log1p(-min(part * present, LARGEST))
+                if not is_root(graph, parent) or priors[4]:
+                    rows[ABSENT, row_of(place, parent), k] += math.log1p(-min(part * present, LARGEST))
     totals[1][row] = tables
     if end > begin + 1:
         for edge in range(begin, end):
@@ -202,17 +205,3 @@ def spread_down(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edg
         if not is_root(graph, node):
             inherit(graph, place, rows, edges, node, graph[1][low])
         expect(graph, priors, place, rows, totals, node)
-
-
-@helper
-def seat_all(
-    graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edges: Any, span: Any, rounds: int
-) -> None:
-    """Make tables and vectors of a document's nodes from its own counts alone, in some rounds after a first."""
-    low, high, _ = span
-    begin_edges(graph, edges, low, high)
-    for node in range(low, high):
-        totals[1][row_of(place, node)] = 0.0
-    for number in range(rounds):
-        gather(graph, priors, place, rows, totals, edges, (low, high, 0), 1 if number == 0 else 0)
-        spread_down(graph, priors, place, rows, totals, edges, span)

@@ -38,14 +38,15 @@ from collapsar.workers.kernels.network_expected import (
     RESPONSE,
     RISE,
     TABLES,
+    begin_document,
     expect,
     gather,
     inherit,
     load_own,
     make_room,
     row_of,
-    seat_all,
     seated,
+    spread_down,
 )
 from collapsar.workers.kernels.network_shares import absences, choose
 
@@ -115,10 +116,9 @@ def sweep_expected(
     rising : float64, shape (topics,)
         Increased by the expected tables of the roots below, of strength alpha_k.
     sums : float64, shape (2,)
-        Increased by sum c log sum_k E[nu_j]'(k) phi'_kw and by sum c |q - q before|; the second place is then filled
-        with how much room the new lists took.
+        Filled with sum c log sum_k E[nu_j]'(k) phi'_kw, and with how much room the new lists took.
     """
-    graph, priors = (node_kind, node_edges, edge_parent, edge_mixing), (strength, discount, alpha, alpha.sum())
+    graph, priors = (node_kind, node_edges, edge_parent, edge_mixing), (strength, discount, alpha, alpha.sum(), rising.size)
     above, values = above_mean.shape[0], alpha.size
     most = _largest(node_edges, document_nodes)
     rows, sizes, edges = make_room(above + most[0], most[1], values)
@@ -132,15 +132,21 @@ def sweep_expected(
         low, high = document_nodes[document], document_nodes[document + 1]
         place = above, low
         load_own(place, rows, (own_lists, own_topic, own_count, own_absent), low, high)
-        seat_all(graph, priors, place, rows, sizes, edges, (low, high, 0), ROUNDS)
-        for node in range(low, high):
-            span = pairs[node - above], pairs[node - above + 1]
-            if span[0] < span[1]:
-                _visit(
-                    graph, priors, place, rows, sizes, edges, (node, node_edges[low]), span, position, counts, given,
-                    made, words, work, logs, at, sums,
-                )  # fmt: skip
-        gather(graph, priors, place, rows, sizes, edges, (low, high, 1), 0)
+        begin_document(graph, place, sizes, edges, low, high)
+        for number in range(ROUNDS + 1):  # the last after the pairs have moved
+            counting = 1 if number == ROUNDS else 0
+            gather(graph, priors, place, rows, sizes, edges, (low, high, counting), 1 if number == 0 else 0)
+            if number < ROUNDS:
+                spread_down(graph, priors, place, rows, sizes, edges, (low, high, 0))
+            if number != ROUNDS - 1:
+                continue
+            for node in range(low, high):
+                span = pairs[node - above], pairs[node - above + 1]
+                if span[0] < span[1]:
+                    _visit(
+                        graph, priors, place, rows, sizes, edges, (node, node_edges[low]), span, position, counts,
+                        given, made, words, work, logs, at, sums,
+                    )  # fmt: skip
         for node in range(low, high):
             row = row_of(place, node)
             node_customers[node - above], node_tables[node - above] = sizes[0][row], sizes[1][row]
@@ -212,7 +218,10 @@ def _visit(
         at[1] += found
     if not root:
         _seat_again(graph, priors, place, rows, sizes, edges, node, offset, factor)
-    expect(graph, priors, place, rows, sizes, node)
+    for edge in range(graph[1][node], graph[1][node + 1] + 1):  # parents, and the node itself
+        one = graph[2][edge] if edge < graph[1][node + 1] else node
+        if one >= place[0]:
+            expect(graph, priors, place, rows, sizes, one)
 
 
 @helper
@@ -223,9 +232,12 @@ def _without(rows: Any, row: int, k: int, q: float, log_absent: float, root: Any
     less = max(customers - q, 0.0)
     if root:
         return less + above
-    base, absent_less = factor * above, min(absent - log_absent, 0.0)
-    tables = seated(less, absent_less, base, discount)
-    lost = max(seated(customers, absent, base, discount) - tables, 0.0)
+    before = tables = 0.0
+    for turn in range(2):  # in a loop, so that the compiler meets it once
+        before = tables
+        some, none = (customers, absent) if turn == 0 else (less, min(absent - log_absent, 0.0))
+        tables = seated(some, none, factor * above, discount)
+    lost = max(before - tables, 0.0)
     return less - discount * tables + factor * max(above - lost * rows[RISE, row, k], LEAST * above)
 
 
@@ -256,9 +268,6 @@ def _seat_again(
             sizes[0][above] += after - rows[CUSTOMERS, above, k]
             rows[CUSTOMERS, above, k] = after
     sizes[1][row] += change
-    for edge in range(begin, end):
-        if graph[2][edge] >= place[0]:
-            expect(graph, priors, place, rows, sizes, graph[2][edge])
 
 
 @kernel(I4, I8, I8, F8, I8, F8, F8, F8, F8_2, F8_2, I8, U2, F4, F4, OUT_F4_2)
@@ -277,7 +286,7 @@ above_response, own_lists, own_topic, own_count, own_absent
     mean : float32, shape (nodes of documents, topics)
         Filled.
     """
-    graph, priors = (node_kind, node_edges, edge_parent, edge_mixing), (strength, discount, alpha, alpha.sum())
+    graph, priors = (node_kind, node_edges, edge_parent, edge_mixing), (strength, discount, alpha, alpha.sum(), 0)
     above = above_mean.shape[0]
     most = _largest(node_edges, document_nodes)
     rows, sizes, edges = make_room(above + most[0], most[1], alpha.size)
@@ -286,7 +295,10 @@ above_response, own_lists, own_topic, own_count, own_absent
         low, high = document_nodes[document], document_nodes[document + 1]
         place = above, low
         load_own(place, rows, (own_lists, own_topic, own_count, own_absent), low, high)
-        seat_all(graph, priors, place, rows, sizes, edges, (low, high, 0), ROUNDS)
+        begin_document(graph, place, sizes, edges, low, high)
+        for number in range(ROUNDS):
+            gather(graph, priors, place, rows, sizes, edges, (low, high, 0), 1 if number == 0 else 0)
+            spread_down(graph, priors, place, rows, sizes, edges, (low, high, 0))
         for node in range(low, high):
             for k in range(mean.shape[1]):
                 mean[node - above, k] = rows[MEAN, row_of(place, node), k]
@@ -313,12 +325,14 @@ def expect_above(
     rising : float64, shape (topics,)
         Increased as by `sweep_expected`.
     """
-    graph, priors = (node_kind, node_edges, edge_parent, edge_mixing), (strength, discount, alpha, alpha.sum())
+    graph, priors = (node_kind, node_edges, edge_parent, edge_mixing), (strength, discount, alpha, alpha.sum(), rising.size)
     nodes, place = node_kind.size, (0, 0)
     rows, sizes, edges = make_room(nodes, edge_parent.size, alpha.size)
     rows[OWN], rows[OWN_ABSENT] = customers, absent
-    if nodes:
-        seat_all(graph, priors, place, rows, sizes, edges, (0, nodes, 0), 2 * ROUNDS)
+    begin_document(graph, place, sizes, edges, 0, nodes)
+    for number in range(2 * ROUNDS):
+        gather(graph, priors, place, rows, sizes, edges, (0, nodes, 0), 1 if number == 0 else 0)
+        spread_down(graph, priors, place, rows, sizes, edges, (0, nodes, 0))
     mean[:], response[:] = rows[MEAN], rows[RESPONSE]
     node_customers[:], node_tables[:] = sizes[0], sizes[1]
     for node in range(nodes):
