@@ -217,7 +217,7 @@ def start(
         Counts as changes from nothing.
     """
     if variational(globals):
-        return networkexpected.start(shard, rows, globals, stream, warm)
+        return networkexpected.start(shard, globals, stream, warm)
     topics = globals["alpha"].size
     return begun(shard, gibbs.drawn(shard, topics, topics, stream, warm), rows, globals, stream)
 
@@ -225,7 +225,7 @@ def start(
 def take(shard: Shard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
     """Go on from the topics that another run kept of the shard's tokens; they hang on the network anew."""
     if variational(globals):
-        return networkexpected.take(shard, kept, rows, globals)
+        return networkexpected.take(shard, kept, globals)
     return begun(shard, np.asarray(kept["token_topic"]), rows, globals, Stream(0, "take", place=shard.number))
 
 

@@ -55,14 +55,12 @@ def room_for(pairs: int, topics: int) -> tuple[npt.NDArray[np.uint8], npt.NDArra
     return np.zeros(pairs, np.uint8), np.empty(room, np.uint16), np.empty(room, np.uint16)
 
 
-def start(
-    shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, warm: Arrays | None = None
-) -> tuple[Arrays, Delta]:
+def start(shard: Shard, globals: Arrays, stream: Stream, warm: Arrays | None = None) -> tuple[Arrays, Delta]:
     """Give the pairs of each few segments the same few topics, drawn at random, or those that another run has for them.
 
     Parameters
     ----------
-    shard, rows, globals, stream, warm
+    shard, globals, stream, warm
         As for `network.start`.
 
     Returns
@@ -118,7 +116,7 @@ def cut(lists: Lists, filled: int) -> Lists:
     return lists[0], lists[1][:filled].copy(), lists[2][:filled].copy()
 
 
-def take(shard: Shard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
+def take(shard: Shard, kept: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
     """Go on from the responsibilities that another run kept of the shard's pairs."""
     sizes, topics, shares = (np.asarray(kept[name]) for name in PAIRS)
     return begun(shard, (sizes, topics, shares), globals)
@@ -312,7 +310,8 @@ def vectors(local: Arrays, globals: Arrays) -> npt.NDArray[np.float32]:
     graph = Graph.kept(local)
     own: Any = tuple(np.asarray(local[f"{KEPT}{name}"]) for name in OWN)
     mean = np.empty((int(graph.nodes[-1]) - graph.above, globals["alpha"].size), dtype=np.float32)
-    expected_means(*_network(graph, globals), *own, mean)
+    arguments: Any = *_network(graph, globals), *own, mean
+    expected_means(*arguments)
     return mean
 
 
@@ -340,8 +339,7 @@ def expected_above(graph: Graph, globals: Arrays) -> dict[str, npt.NDArray[Any]]
         "rising": np.zeros(topics),
     }
     network = _network(graph, {**globals, "vector_mean": found["mean"], "vector_response": found["response"]})
-    expect_above(
-        *network[:4], *network[5:8], np.asarray(globals["vector_topic"]), np.asarray(globals["vector_absent"]),
-        *found.values(),
-    )  # fmt: skip
+    customers, absent = np.asarray(globals["vector_topic"]), np.asarray(globals["vector_absent"])
+    arguments: Any = *network[:4], *network[5:8], customers, absent, *found.values()
+    expect_above(*arguments)
     return dict(found)

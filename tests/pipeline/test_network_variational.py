@@ -9,8 +9,8 @@ import pytest
 from collapsar.pipeline import Corpus, Model, evaluate, fit, simulate
 from collapsar.storage.errors import OptionError
 from collapsar.storage.folder import Folder, created
-from collapsar.storage.corpus import CorpusWriter
 from collapsar.storage.shard import EXTRAS
+from collapsar.storage.writer import CorpusWriter
 from collapsar.workers.networkgraph import Graph
 from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
 from tests.conftest import planted_rows
@@ -115,7 +115,7 @@ def test_planted_topics__are_found_again(name, tmp_path):
     true = (true / true.sum(axis=0)).T
     distance = 0.5 * np.abs(found[:, np.newaxis] - true).sum(axis=2)
     assert sorted(distance.argmin(axis=1)) == [0, 1, 2]
-    assert distance.min(axis=1).max() < 0.2
+    assert distance.min(axis=1) @ word_topic.sum(axis=0) / word_topic.sum() < 0.12  # a topic may have few tokens
 
 
 def test_a_discount__is_not_learned(segmented_small, tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collapsar.pipeline.contract import Summary, load_family
 from collapsar.pipeline.config import make_config
+from collapsar.pipeline.contract import Summary, load_family
 from collapsar.storage.segments import Segments
 from collapsar.storage.shard import Shard
 from collapsar.workers import networkexpected
@@ -67,7 +67,7 @@ def problem(seed, network, discount):
     globals_["vector_absent"] = -globals_["vector_topic"] * generator.uniform(1.0, 2.0, shape)
     above = networkexpected.expected_above(graph_above(globals_), globals_)
     globals_.update(vector_mean=above["mean"], vector_response=above["response"])
-    local, delta = networkexpected.start(shard, {}, globals_, Stream(seed))
+    local, delta = networkexpected.start(shard, globals_, Stream(seed))
     word_topic = delta["word_topic"] + generator.gamma(0.3, 3.0, (WORDS, topics))
     globals_["topic"] = word_topic.sum(axis=0)
     return shard, local, {"word_topic": word_topic}, globals_

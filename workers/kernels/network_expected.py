@@ -96,8 +96,27 @@ def begin_document(graph: Any, place: Any, totals: Any, edges: Any, low: int, hi
 def gather(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edges: Any, span: Any, first: int) -> None:
     """Seat the customers of a document's nodes, from the last to the first, whose tables are their parents' customers.
 
-    In the `first` round, nothing is known of what lies above: each value that is there has one table. Customers of
-    nodes above the document are left, unless `span` says to count them.
+    In the first round nothing is known of what lies above, and each value that is there has one table. Customers of
+    nodes above the document are left, unless they are to be counted.
+
+    Parameters
+    ----------
+    graph : tuple of numpy.ndarray
+        Kinds of nodes, where their edges begin, parents and mixing parameters.
+    priors : tuple
+        b, a, alpha, its sum, and whether alpha is learned.
+    place : tuple of int
+        How many nodes stand above documents, and the document's first.
+    rows : numpy.ndarray of float64, shape (9, rows, topics)
+        What is known of each node and value; customers, absences and tables are filled.
+    totals : tuple of numpy.ndarray of float64, shape (rows,)
+        M and T; filled.
+    edges : tuple of numpy.ndarray of float64, shape (edges of the document,)
+        rho and tables; filled.
+    span : tuple of int
+        The document's nodes, from and to, and whether customers above are counted.
+    first : int
+        Whether this is the first round.
     """
     low, high, counting = span
     for node in range(low, high):

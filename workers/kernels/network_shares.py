@@ -15,7 +15,6 @@ import numpy.typing as npt
 from collapsar.workers.kernels.active import UNIT
 from collapsar.workers.kernels.compile import (
     F4_2,
-    F8_2,
     I4,
     I8,
     OUT_F4,
@@ -57,7 +56,7 @@ def choose(weight: Array, total: Any, place: Any, topic: Array, share: Array) ->
     if size == 0:  # more topics than 256, all alike: none is above its share
         topic[place] = np.argmax(weight)
         size = 1
-    kept, largest, left = 0.0, 0, UNIT
+    kept, largest, left = 0.0, 0, np.int64(UNIT)
     for one in range(size):
         kept += float(weight[topic[place + one]])
         if weight[topic[place + one]] > weight[topic[place + largest]]:

@@ -118,7 +118,10 @@ def sweep_expected(
     sums : float64, shape (2,)
         Filled with sum c log sum_k E[nu_j]'(k) phi'_kw, and with how much room the new lists took.
     """
-    graph, priors = (node_kind, node_edges, edge_parent, edge_mixing), (strength, discount, alpha, alpha.sum(), rising.size)
+    graph, priors = (
+        (node_kind, node_edges, edge_parent, edge_mixing),
+        (strength, discount, alpha, alpha.sum(), rising.size),
+    )
     above, values = above_mean.shape[0], alpha.size
     most = _largest(node_edges, document_nodes)
     rows, sizes, edges = make_room(above + most[0], most[1], values)
@@ -186,7 +189,7 @@ def _visit(
         for k in range(weight.size):
             weight[k] = mean[k] * cells[k] * inverse[k]
         for entry in range(first, first + many):
-            k, q = np.int64(given[1][entry]), given[2][entry] / UNIT
+            k, q = given[1][entry], given[2][entry] / UNIT
             own = _without(rows, row, k, q, logs[given[2][entry]], root, chance)
             word = np.float64(cells[k])
             if not words[4]:
@@ -203,7 +206,7 @@ def _visit(
             if turn == 1:
                 lists, begin, end, sign = made, at[1], at[1] + found, each
             for entry in range(begin, end):
-                k, q = np.int64(lists[1][entry]), sign * (lists[2][entry] / UNIT)
+                k, q = lists[1][entry], sign * (lists[2][entry] / UNIT)
                 customers[k] = max(customers[k] + q, 0.0)
                 rows[OWN, row, k] = max(rows[OWN, row, k] + q, 0.0)
                 rows[OWN_ABSENT, row, k] = min(rows[OWN_ABSENT, row, k] + sign * logs[lists[2][entry]], 0.0)
@@ -325,7 +328,10 @@ def expect_above(
     rising : float64, shape (topics,)
         Increased as by `sweep_expected`.
     """
-    graph, priors = (node_kind, node_edges, edge_parent, edge_mixing), (strength, discount, alpha, alpha.sum(), rising.size)
+    graph, priors = (
+        (node_kind, node_edges, edge_parent, edge_mixing),
+        (strength, discount, alpha, alpha.sum(), rising.size),
+    )
     nodes, place = node_kind.size, (0, 0)
     rows, sizes, edges = make_room(nodes, edge_parent.size, alpha.size)
     rows[OWN], rows[OWN_ABSENT] = customers, absent
