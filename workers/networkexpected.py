@@ -208,7 +208,7 @@ def _swept(
         "sums": np.zeros(2),
     }
     arguments: Any = (
-        *_network(graph, globals), int(held), given_.word, given_.total, node_pairs(shard, graph), shard.position,
+        *_network(graph, globals), int(held), given_.word, node_pairs(shard, graph), shard.position,
         shard.counts, *own, *lists, *words, *made, *found.values(),
     )  # fmt: skip
     sweep_expected(*arguments)

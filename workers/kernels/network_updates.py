@@ -67,13 +67,13 @@ def _largest(node_edges: Array, document_nodes: Array) -> Any:
 
 
 @kernel(
-    I4, I8, I8, F8, I8, F8, F8, F8, F8_2, F8_2, i8, f8, f8, I8, I4, I4, I8, U2, F4, F4, U1, U2, U2, OUT_F4_2, OUT_F8,
+    I4, I8, I8, F8, I8, F8, F8, F8, F8_2, F8_2, i8, f8, I8, I4, I4, I8, U2, F4, F4, U1, U2, U2, OUT_F4_2, OUT_F8,
     OUT_F8_2, OUT_U1, OUT_U2, OUT_U2, OUT_F8, OUT_F8, OUT_F8_2, OUT_F8_2, OUT_F8, OUT_F8,
 )  # fmt: skip
 def sweep_expected(
     node_kind: Array, node_edges: Array, edge_parent: Array, edge_mixing: Array, document_nodes: Array,
     strength: Array, discount: Array, alpha: Array, above_mean: Array, above_response: Array, held: int,
-    word_prior: float, word_total: float, pairs: Array, position: Array, counts: Array, own_lists: Array,
+    word_prior: float, pairs: Array, position: Array, counts: Array, own_lists: Array,
     own_topic: Array, own_count: Array, own_absent: Array, size: Array, topic: Array, share: Array, running: Array,
     totals: Array, moved: Array, new_size: Array, new_topic: Array, new_share: Array, node_customers: Array,
     node_tables: Array, above_customers: Array, above_absent: Array, rising: Array, sums: Array,
@@ -91,8 +91,8 @@ def sweep_expected(
         E[nu] of vectors above documents, and by how much it would fall without a customer.
     held : int
         Whether words stay as they are: `running` then has phi_kw.
-    word_prior, word_total : float
-        b and B.
+    word_prior : float
+        b.
     pairs : int64, shape (nodes of documents + 1,)
         Where each node's pairs begin.
     position, counts : int32, shape (pairs,)
