@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
 
+from collapsar.pipeline.contract import Footprint, Summary
 from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.kernels.network_shares import MOST
 from collapsar.workers.networkabove import graph_above
 from collapsar.workers.networkexpected import expected_above, node_sums
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 LEAST = 1e-8  # smallest Dirichlet parameter, and strength, that learning may reach
 PAIR, OWNED = 4.0, 10.0  # bytes of a topic that a pair gives to, and of one that a segment has
-LISTED = 6.0  # topics that a pair is taken to give to, in the mean over a run
+LISTED, SHARED = 8.0, 0.5  # topics that a pair is taken to give to; the part of them that a segment has but once
 
 
 def initialise(globals: Arrays, config: NetworkConfig) -> Arrays:
@@ -32,6 +34,36 @@ def initialise(globals: Arrays, config: NetworkConfig) -> Arrays:
         vector_tables=np.zeros(globals["vector_tables"].shape),
     )
     return above_expected(found)[0]
+
+
+def footprint(summary: Summary, topics: int, node: float, segment_pairs: float) -> Footprint:
+    """Return what the state takes: the pairs' lists, and the counts of each node's own tokens.
+
+    Parameters
+    ----------
+    summary : Summary
+        Of the corpus.
+    topics : int
+        K.
+    node, segment_pairs : float
+        Bytes of a vector besides its counts, and the pairs that a segment is taken to have.
+
+    Returns
+    -------
+    Footprint
+        In bytes.
+    """
+    listed = min(LISTED, topics)
+    pair = 1.0 + PAIR * listed + OWNED * SHARED * listed + node / segment_pairs
+    return Footprint(
+        kept=8.0 * topics,
+        shown=8.0 * topics,
+        swept=4.0 * topics,
+        delta=8.0 * topics,
+        pair=pair,
+        document=node + 8.0,
+        portion=(2.0 * pair + (PAIR + OWNED) * min(MOST, topics)) * summary.pairs,
+    )
 
 
 def above_expected(globals: Arrays) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
