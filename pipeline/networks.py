@@ -58,7 +58,7 @@ class NetworkConfig(FamilyConfig):
     inference: Literal["gibbs", "variational"] = Field(
         "gibbs",
         description="gibbs: topics and tables are drawn; variational: both are expected, as CV-HDP expects them, which "
-        "takes fewer and faster sweeps; it holds the discount",
+        "takes fewer sweeps; it holds the discount",
     )
     tables: bool = Field(
         True, description="whether numbers of tables are drawn anew beside the tokens, so that chains mix faster"
