@@ -53,6 +53,7 @@ def truth(summary: Summary, config: NetworkConfig, globals: Arrays, stream: Stre
     above = draw_vectors(graph_above(globals), globals, np.zeros((0, config.topics)), generator)
     tokens = np.full(config.topics, LARGE / config.topics)
     counts = {"topic": tokens, "vector_topic": np.rint(LARGE * above).astype(np.int64), "beta": np.array(1e-9)}
+    counts["variational"] = np.array(False)
     return drawing.draw_topics(summary.words, tokens, config.beta, stream), {**globals, **counts}
 
 

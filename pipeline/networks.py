@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from scipy.special import digamma, gammaln
 
-from collapsar.pipeline import gibbs
+from collapsar.pipeline import gibbs, networkexpecting
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.slicing import slice_sampled
 from collapsar.workers.delta import Arrays, Delta, total
-from collapsar.workers.network import padded, priors
+from collapsar.workers.network import padded
 from collapsar.workers.networkabove import graph_above, mended, visited
 from collapsar.workers.networkgraph import Plan
+from collapsar.workers.networkshared import priors, variational
 from collapsar.workers.streams import Stream
 
 Vector = npt.NDArray[np.float64]
@@ -54,6 +55,11 @@ class NetworkConfig(FamilyConfig):
         description="what is learned: alpha (one value for all), asymmetric-alpha (a value a topic), beta, strength "
         "(b) and discount (a), one of each for each kind of vectors",
     )
+    inference: Literal["gibbs", "variational"] = Field(
+        "gibbs",
+        description="gibbs: topics and tables are drawn; variational: both are expected, as CV-HDP expects them, which "
+        "takes fewer sweeps; it holds the discount",
+    )
     tables: bool = Field(
         True, description="whether numbers of tables are drawn anew beside the tokens, so that chains mix faster"
     )
@@ -64,6 +70,12 @@ class NetworkConfig(FamilyConfig):
         if {"alpha", "asymmetric-alpha"} <= set(learn):
             raise ValueError("name either alpha or asymmetric-alpha")
         return learn
+
+    @model_validator(mode="after")
+    def _expected_discount(self) -> Self:
+        if self.inference == "variational" and "discount" in self.learn:
+            raise ValueError("inference = variational holds the discount; leave it out of learn, or take gibbs")
+        return self
 
 
 def initialise(summary: Summary, config: NetworkConfig, plan: Plan, table: bool = False) -> Arrays:
@@ -104,12 +116,15 @@ def initialise(summary: Summary, config: NetworkConfig, plan: Plan, table: bool 
     graph = graph_above(found)
     found["vector_topic"] = np.zeros((graph.above, config.topics), dtype=np.int64)
     found["vector_tables"] = np.zeros((graph.edge_parent.size, config.topics), dtype=np.int64)
+    if config.inference == "variational":
+        return networkexpecting.initialise(found, config)
     return found
 
 
 def carry(globals: Arrays, known: Arrays, config: NetworkConfig, before: NetworkConfig) -> tuple[Arrays, int] | None:
     """Go on from what another run has learned, where its network has as many kinds."""
-    if config.topics != before.topics or globals["strength"].shape != known["strength"].shape:
+    same = config.topics == before.topics and config.inference == before.inference
+    if not same or globals["strength"].shape != known["strength"].shape:
         return None
     learned = {name.removeprefix("asymmetric-") for name in config.learn}
     return {**globals, **{name: known[name] for name in sorted(learned)}}, config.topics
@@ -118,6 +133,8 @@ def carry(globals: Arrays, known: Arrays, config: NetworkConfig, before: Network
 def footprint(summary: Summary, config: NetworkConfig) -> Footprint:
     """Return what the state takes: 2 bytes a token, 6 a topic of a segment, as many a table, and a segment's node."""
     found = gibbs.footprint(summary, config.topics)
+    if config.inference == "variational":
+        return networkexpecting.footprint(summary, config.topics, NODE, SEGMENT_PAIRS)
     tokens = summary.tokens / max(summary.pairs, 1)
     pair = 2.0 * tokens + 12.0 + 2.0 * NODE / SEGMENT_PAIRS
     document = 2.0 * NODE + 12.0 * min(config.topics, summary.tokens / max(summary.documents, 1))
@@ -157,6 +174,8 @@ def update(globals: Arrays, delta: Delta, config: NetworkConfig, stream: Stream)
     Arrays
         The next globals.
     """
+    if variational(globals):
+        return networkexpecting.update(globals, delta, config)
     after = dict(moved_above(globals, delta))
     if "tokens" not in delta:  # the start's delta: nothing has been swept yet
         return after
@@ -270,6 +289,8 @@ def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
     dict of str to float
         ``objective``; none before the first sweep.
     """
+    if variational(globals):
+        return networkexpecting.objective(delta)
     if "tokens" not in delta:
         return {}
     after = moved_above(globals, delta)

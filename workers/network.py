@@ -19,7 +19,7 @@ from scipy.special import gammaln, psi
 from collapsar.storage.errors import MismatchError
 from collapsar.storage.segments import Segments
 from collapsar.storage.shard import Shard
-from collapsar.workers import collapsed, gibbs
+from collapsar.workers import gibbs, networkexpected
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.gibbs import Priors, widened
 from collapsar.workers.kernels.compile import Kernel
@@ -30,6 +30,7 @@ from collapsar.workers.kernels.network_means import dot_pairs, list_nodes, netwo
 from collapsar.workers.kernels.network_sweep import sweep_network
 from collapsar.workers.kernels.stirling import fill_ratios
 from collapsar.workers.networkgraph import KEPT, Graph
+from collapsar.workers.networkshared import node_pairs, priors, variational, word_probability
 from collapsar.workers.stirling import tables_for
 from collapsar.workers.streams import Stream
 
@@ -45,12 +46,6 @@ OWN = ("own_lists", "own_topics", "own_counts")
 def padded(topics: int) -> int:
     """Return the columns that the kernels work on."""
     return -(-topics // CHUNK) * CHUNK
-
-
-def priors(globals: Arrays) -> Priors:
-    """Take the Dirichlet parameters from the globals."""
-    topics, beta = np.asarray(globals["alpha"], dtype=np.float64), float(globals["beta"])
-    return Priors(topics, float(topics.sum()), beta / float(globals["vocabulary"]), beta)
 
 
 def wide(values: npt.NDArray[Any], columns: int, dtype: Any) -> npt.NDArray[Any]:
@@ -179,14 +174,6 @@ class Sampling:
         }
 
 
-def node_pairs(shard: Shard, graph: Graph) -> npt.NDArray[np.int64]:
-    """Return where the pairs of each node of documents begin, shape (nodes of documents + 1,)."""
-    segments = shard.segments or Segments.of(shard.offsets, {})
-    some = np.zeros(int(graph.nodes[-1]) - graph.above + 1, dtype=np.int64)
-    np.add.at(some, graph.segment_node - graph.above + 1, np.diff(segments.pairs))
-    return np.cumsum(some)
-
-
 def no_tables(graph: Graph) -> Tables:
     """Return tables of which there are none."""
     edges = graph.edge_parent.size
@@ -195,12 +182,13 @@ def no_tables(graph: Graph) -> Tables:
 
 def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
     """Name the kernels that a fit calls in every iteration."""
-    return KERNELS
+    return networkexpected.kernels() if variational(globals) else KERNELS
 
 
 def blank(words: int, globals: Arrays) -> Arrays:
     """Make the rows of `words` words before any document has been seen."""
-    return gibbs.blank(words, globals["alpha"].size)
+    topics = globals["alpha"].size
+    return networkexpected.blank(words, topics) if variational(globals) else gibbs.blank(words, topics)
 
 
 def start(
@@ -228,12 +216,16 @@ def start(
     delta : Delta
         Counts as changes from nothing.
     """
+    if variational(globals):
+        return networkexpected.start(shard, globals, stream, warm)
     topics = globals["alpha"].size
     return begun(shard, gibbs.drawn(shard, topics, topics, stream, warm), rows, globals, stream)
 
 
 def take(shard: Shard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
     """Go on from the topics that another run kept of the shard's tokens; they hang on the network anew."""
+    if variational(globals):
+        return networkexpected.take(shard, kept, globals)
     return begun(shard, np.asarray(kept["token_topic"]), rows, globals, Stream(0, "take", place=shard.number))
 
 
@@ -253,6 +245,8 @@ def begun(
 
 def sweep(shard: Shard, local: Arrays, rows: Arrays, globals: Arrays, stream: Stream) -> tuple[Arrays, Delta]:
     """Pass once over a shard; its delta has what `collapsar.pipeline.networks.update` takes."""
+    if variational(globals):
+        return networkexpected.sweep(shard, local, rows, globals)
     began = time.perf_counter()
     graph = Graph.kept(local)
     tables: Any = tuple(np.asarray(local[f"{KEPT}{name}"]) for name in TABLES)
@@ -339,11 +333,15 @@ def node_sums(
 
 def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     """Add the rows of a delta to a block of the vocabulary."""
+    if variational(globals):
+        return networkexpected.fold(block, delta, globals)
     return gibbs.fold(block, delta, priors(globals))
 
 
 def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
     """Give the rows and globals with which a shard sweeps once more before its delta is reduced."""
+    if variational(globals):
+        return networkexpected.advance(rows, delta, globals)
     after, moved = gibbs.advance(rows, delta)
     above = {name: globals[name] + delta[name] for name in ("vector_topic", "vector_tables")}
     return after, {**globals, **above, "topic": globals["topic"] + moved}
@@ -374,6 +372,8 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
         ``document_vectors``, float32, shape (nodes of documents, topics), the means of E[nu_j] over samples; and the
         graph.
     """
+    if variational(globals):
+        return networkexpected.settle(shard, rows, globals)
     graph, topics = Graph.of(shard, globals), globals["alpha"].size
     given = priors(globals)
     alike = np.ones((shard.documents, 1)) * given.topics / given.concentration
@@ -395,6 +395,8 @@ def vectors(local: Arrays, globals: Arrays) -> npt.NDArray[np.float32]:
     """Return E[nu_j] of the nodes of documents given the counts, float32, shape (nodes of documents, topics)."""
     if f"{KEPT}vectors" in local:
         return np.asarray(local[f"{KEPT}vectors"])
+    if variational(globals):
+        return networkexpected.vectors(local, globals)
     graph, topics = Graph.kept(local), globals["alpha"].size
     columns = padded(topics)
     above = [wide(np.asarray(globals[name]), columns, np.int32) for name in ("vector_topic", "vector_tables")]
@@ -410,12 +412,6 @@ def vectors(local: Arrays, globals: Arrays) -> npt.NDArray[np.float32]:
     )  # fmt: skip
     network_means(*arguments)
     return found
-
-
-def word_probability(rows: Arrays, globals: Arrays) -> Vector:
-    """Return phi_kw of the words at hand, float64, shape (words, topics)."""
-    given = priors(globals).over(len(rows["word_topic"]))
-    return collapsed.word_probability(rows, gibbs.moments(globals), given)
 
 
 def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
