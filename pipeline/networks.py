@@ -136,8 +136,8 @@ def footprint(summary: Summary, config: NetworkConfig) -> Footprint:
     if config.inference == "variational":
         return networkexpecting.footprint(summary, config.topics, NODE, SEGMENT_PAIRS)
     tokens = summary.tokens / max(summary.pairs, 1)
-    pair = 2.0 * tokens + 12.0 + 2.0 * NODE / SEGMENT_PAIRS
-    document = 2.0 * NODE + 12.0 * min(config.topics, summary.tokens / max(summary.documents, 1))
+    pair = 2.0 * tokens + 8.0 + NODE / SEGMENT_PAIRS
+    document = 2.0 * NODE + 6.0 * min(config.topics, summary.tokens / max(summary.documents, 1))
     portion = 2.0 * (pair * summary.pairs + document * summary.documents)
     return replace(found, swept=4.0 * padded(config.topics), pair=pair, document=document, portion=portion)
 

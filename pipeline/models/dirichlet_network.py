@@ -28,9 +28,7 @@ SAMPLER = True
 __all__ = ["CORPUS", "SCHEDULES", "carry", "describe", "figures", "footprint", "objective", "update"]
 
 
-class Config(
-    NetworkConfig, title="a network of Dirichlet or Pitman-Yor vectors that you draw, collapsed Gibbs sampling"
-):
+class Config(NetworkConfig, title="a network of Dirichlet or Pitman-Yor vectors that you draw"):
     """Options of the family."""
 
     network: dict[str, Vectors] = Field(

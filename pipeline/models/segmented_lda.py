@@ -1,4 +1,4 @@
-"""The segmented topic model (Du, Buntine and Jin 2010), by collapsed Gibbs sampling over tables.
+"""The segmented topic model (Du, Buntine and Jin 2010), by sampling or expecting tables.
 
 Documents have proportions mu_d ~ Dir(alpha), and each of their segments its own, nu_dj ~ PDP(a, b, mu_d); z ~ nu_dj,
 phi_k ~ Dir(B/W, ..., B/W). With several shards as AD-LDA.
@@ -27,9 +27,7 @@ PLAN = Plan(
 __all__ = ["CORPUS", "SCHEDULES", "carry", "describe", "figures", "footprint", "objective", "update"]
 
 
-class Config(
-    NetworkConfig, title="segmented topic model: segments vary about their document, collapsed Gibbs sampling"
-):
+class Config(NetworkConfig, title="segmented topic model: segments vary about their document"):
     """Options of the family."""
 
 

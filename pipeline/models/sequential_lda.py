@@ -1,4 +1,4 @@
-"""Sequential LDA (Du, Buntine and Jin 2010), by collapsed Gibbs sampling over tables.
+"""Sequential LDA (Du, Buntine and Jin 2010), by collapsed Gibbs sampling over tables or by expected tables.
 
 Documents have proportions mu_d ~ Dir(alpha); those of the first segment vary about them, nu_d1 ~ PDP(a, b, mu_d), and
 those of each other segment about the one before, nu_dj ~ PDP(a, b, nu_d,j-1); z ~ nu_dj, phi_k ~ Dir(B/W, ..., B/W).
@@ -30,9 +30,7 @@ PLAN = Plan(
 __all__ = ["CORPUS", "SCHEDULES", "carry", "describe", "figures", "footprint", "objective", "update"]
 
 
-class Config(
-    NetworkConfig, title="sequential LDA: each segment varies about the one before it, collapsed Gibbs sampling"
-):
+class Config(NetworkConfig, title="sequential LDA: each segment varies about the one before it"):
     """Options of the family."""
 
 

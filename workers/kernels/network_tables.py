@@ -13,7 +13,7 @@ from collapsar.workers.kernels.stirling import stirling_ratio
 
 Array = npt.NDArray[Any]
 
-CLIMB, FALL, UPWARDS, DOWNWARDS, CHOOSE = range(5)  # what `walk` does
+CLIMB, FALL, UPWARDS, DOWNWARDS, CHOOSE = range(5)  # what `_walk` does
 NEGLIGIBLE = 1e-25  # of the most probable number, beyond which numbers are no longer looked at
 
 
@@ -59,12 +59,12 @@ def draw_tables(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edg
             high = 0
     if low == high:
         return int(low)
-    drawn: int = walk(graph, priors, place, rows, totals, edge, k, chance, low, high)
+    drawn: int = _walk(graph, priors, place, rows, totals, edge, k, chance, low, high)
     return drawn
 
 
 @borrower
-def walk(
+def _walk(
     graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edge: Any, k: int, chance: float, low: int, high: int
 ) -> int:
     """Draw from `low` to `high`: find the most probable number, sum to both sides of it, and go up from the lowest.
