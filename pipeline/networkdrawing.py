@@ -21,6 +21,7 @@ Vector = npt.NDArray[np.float64]
 SEGMENT_TOKENS = 20.0  # mean tokens of a segment
 LARGE = 1e9  # tokens that a drawn vector is written as, so that priors do not show
 STICKS, LEAST = 2000, 1e-4  # of a Pitman-Yor process: how many are broken at most, and the rest that is not broken on
+TOGETHER = 200  # sticks that are broken at a time
 
 
 def truth(summary: Summary, config: NetworkConfig, globals: Arrays, stream: Stream) -> tuple[Arrays, Arrays]:
@@ -138,13 +139,14 @@ def _draw_about(mean: Vector, strength: float, discount: float, generator: np.ra
     if discount == 0.0:
         drawn: Vector = drawing.draw_proportions(strength * mean, 1, generator)[0]
         return drawn
-    rest, found = 1.0, np.zeros(mean.size)
-    running = np.cumsum(mean)
-    for number in range(1, STICKS + 1):
-        stick = rest * generator.beta(1.0 - discount, strength + number * discount)
-        place = np.searchsorted(running, generator.random() * running[-1], side="right")
-        found[min(int(place), mean.size - 1)] += stick
-        rest -= stick
+    rest, found, running = 1.0, np.zeros(mean.size), np.cumsum(mean)
+    for first in range(1, STICKS, TOGETHER):
+        number = np.arange(first, first + TOGETHER)
+        left = np.cumprod(1.0 - generator.beta(1.0 - discount, strength + number * discount))
+        place = np.searchsorted(running, generator.random(TOGETHER) * running[-1], side="right")
+        weight = rest * -np.diff(left, prepend=1.0)
+        found += np.bincount(np.minimum(place, mean.size - 1), weight, mean.size)
+        rest *= float(left[-1])
         if rest < LEAST:
             break
     whole: Vector = found + rest * mean
