@@ -76,15 +76,41 @@ def fields_of(network: Mapping[str, Vectors]) -> tuple[str, ...]:
     return tuple(sorted({one.field for one in network.values() if one.over == "label" and one.field is not None}))
 
 
-def check_network(network: Mapping[str, Vectors], words: str | None) -> str:
-    """Check a network, and say whose vectors words are drawn from.
+def check_network(network: Mapping[str, Vectors]) -> None:
+    """Check the kinds of a network and what they depend on.
 
     Parameters
     ----------
     network : mapping of str to Vectors
         Kinds, in any order.
+
+    Raises
+    ------
+    ValueError
+        A parent is unknown, or cannot be one.
+    """
+    if not network:
+        raise ValueError("expected at least one kind of vectors")
+    network = ordered(network)
+    names = list(network)
+    for place, (name, one) in enumerate(network.items()):
+        if (one.over == "label") != (one.field is not None):
+            raise ValueError(f"'{name}': vectors over labels name their field, and no others do")
+        if one.every > 1 and one.over != "segment":
+            raise ValueError(f"'{name}': every is of vectors over segments")
+        for text in (*one.parents, *one.otherwise):
+            _check_parent(network, names[:place], name, text)
+
+
+def source_of_words(network: Mapping[str, Vectors], words: str | None) -> str:
+    """Say from whose vectors words are drawn.
+
+    Parameters
+    ----------
+    network : mapping of str to Vectors
+        Kinds, as the user wrote them.
     words : str or None
-        The kind whose vectors words are drawn from; the last one by itself.
+        The kind that is asked for; the last one by itself.
 
     Returns
     -------
@@ -94,24 +120,13 @@ def check_network(network: Mapping[str, Vectors], words: str | None) -> str:
     Raises
     ------
     ValueError
-        A parent is unknown, or cannot be one.
+        There is no such kind, or it is above documents.
     """
-    if not network:
-        raise ValueError("expected at least one kind of vectors")
     chosen = list(network)[-1] if words is None else words
-    network = ordered(network)
-    names = list(network)
     if chosen not in network:
-        raise ValueError(f"words are drawn from '{chosen}', of which there is no kind{suggestion(chosen, names)}")
+        raise ValueError(f"expected a kind of vectors{suggestion(chosen, network)}")
     if SCOPES[network[chosen].over] < DOCUMENT:
-        raise ValueError(f"words are drawn from '{chosen}'; expected vectors over documents or segments")
-    for place, (name, one) in enumerate(network.items()):
-        if (one.over == "label") != (one.field is not None):
-            raise ValueError(f"'{name}': vectors over labels name their field, and no others do")
-        if one.every > 1 and one.over != "segment":
-            raise ValueError(f"'{name}': every is of vectors over segments")
-        for text in (*one.parents, *one.otherwise):
-            _check_parent(network, names[:place], name, text)
+        raise ValueError(f"expected vectors over documents or segments; those of '{chosen}' are over more")
     return chosen
 
 
@@ -134,7 +149,7 @@ def _parents(one: Vectors) -> set[str]:
 def _check_parent(network: Mapping[str, Vectors], before: list[str], name: str, text: str) -> None:
     parent, lag = parsed(text)
     if parent not in network:
-        raise ValueError(f"'{name}': unknown parent '{parent}'{suggestion(parent, [*before, name])}")
+        raise ValueError(f"'{name}': unknown parent '{parent}'{suggestion(parent, network)}")
     if lag > 0 or (lag == 0 and parent == name) or (parent != name and parent not in before):
         raise ValueError(f"'{name}': '{text}' is no parent; expected a kind that does not depend on it, or {name}[-1]")
     child, above = network[name], network[parent]

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from collapsar.pipeline import networkdrawing, networks
 from collapsar.pipeline.contract import Summary
-from collapsar.pipeline.networkplan import Vectors, check_network, fields_of, plan_of, read_network
+from collapsar.pipeline.networkplan import Vectors, check_network, fields_of, plan_of, read_network, source_of_words
 from collapsar.pipeline.networks import SCHEDULES, NetworkConfig, carry, describe, figures, footprint, objective, update
 from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays
@@ -44,16 +44,17 @@ class Config(NetworkConfig, title="a network of Dirichlet or Pitman-Yor vectors 
     def _read(cls, given: Any) -> dict[str, Any]:
         return read_network(given)
 
+    @field_validator("network")
+    @classmethod
+    def _sound(cls, given: dict[str, Vectors]) -> dict[str, Vectors]:
+        check_network(given)
+        return given
+
     @field_validator("words_from")
     @classmethod
     def _last(cls, given: str | None, info: ValidationInfo) -> str | None:
-        network = info.data.get("network")
-        return list(network)[-1] if given is None and network else given
-
-    @model_validator(mode="after")
-    def _checked(self) -> Config:
-        check_network(self.network, self.words_from)
-        return self
+        network = info.data.get("network")  # missing where that was refused
+        return source_of_words(network, given) if network else given
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -63,8 +64,7 @@ class Config(NetworkConfig, title="a network of Dirichlet or Pitman-Yor vectors 
 
 def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any document has been seen; raise `OptionError` if a field of labels is not there."""
-    words = check_network(config.network, config.words_from)
-    plan = plan_of(config.network, words, summary.labels)
+    plan = plan_of(config.network, source_of_words(config.network, config.words_from), summary.labels)
     return networks.initialise(summary, config, plan, table=bool(config.labels))
 
 
