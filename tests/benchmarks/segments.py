@@ -24,7 +24,7 @@ COMMANDS = {  # the function, its paths, and its options with their defaults
         ("papers", "out"),
         {"topics": (100,), "iterations": 500, "samples": 5, "share": 0.6, "seed": 0},
     ),
-    "prince": (segments_texts.prince, ("text", "out"), {"topics": 10, "iterations": 1000, "samples": 10, "seeds": 5}),
+    "prince": (segments_texts.prince, ("text", "out"), {"topics": 10, "iterations": 1000, "samples": 40, "seeds": 6}),
     "speed": (segments_texts.speed, ("corpus",), {"topics": 100, "iterations": 30, "rounds": 3}),
 }
 

@@ -81,9 +81,9 @@ def nips(papers, out, topics, iterations, samples, share, seed):
     saved(out / "nips.png", [paint])
 
 
-def chapters(text, out):
-    """The book with its chapters as segments, whole and by halves of each chapter's words; all flattened too."""
-    if (out / "heldout-flat").exists():
+def chapters(text, out, seeds):
+    """The book with its chapters as segments, and splits of its words, a fifth held out; all flattened too."""
+    if (out / f"heldout-{seeds - 1}-flat").exists():
         return
     whole = text.read_text(encoding="utf-8-sig")
     first = re.search(r"^CHAPTER I\b", whole, re.MULTILINE)
@@ -91,9 +91,11 @@ def chapters(text, out):
     last = last.start() + first.end() if last else len(whole)
     (out / "prince.txt").write_text(whole[first.start() : last], encoding="utf-8")
     ingest(out / "prince.txt", out / "all", segments="headings:CHAPTER [IVXL]+")
-    split(out / "all", out / "train", out / "heldout", fraction=0.1)
-    for name in ("all", "train", "heldout"):
-        flatten(out / name, out / f"{name}-flat")
+    for seed in range(seeds):
+        parts = [out / f"{name}-{seed}" for name in ("train", "heldout")]
+        split(out / "all", *parts, fraction=0.2, seed=seed)
+        for part in parts:
+            flatten(part, part.with_name(f"{part.name}-flat"))
 
 
 def neighbours(theta):
@@ -103,18 +105,18 @@ def neighbours(theta):
 
 
 def prince(text, out, topics, iterations, samples, seeds):
-    """Neighbouring chapters' distances and held-out scores of sequential-lda beside LDA on chapters."""
-    chapters(text, out)
+    """Neighbouring chapters' distances and held-out scores of sequential-lda beside LDA on chapters, a split a seed."""
+    chapters(text, out, seeds)
     rows = []
     for seed in range(seeds):
         given = {"topics": topics, "iterations": iterations, "seed": seed}
         given.update(samples=samples, sample_every=20)
         for family, flat, own in (
-            ("sequential-lda", "", {"learn": (*LEARN, "strength")}),
+            ("sequential-lda", "", {"learn": ("beta", "strength", "discount")}),
             ("gibbs-lda", "-flat", {"learn": LEARN}),
         ):
-            run = fitted(out / f"train{flat}", out / f"{family}-{seed}", family=family, **own, **given)
-            score = evaluate(run, heldout=out / f"heldout{flat}").score
+            run = fitted(out / f"train-{seed}{flat}", out / f"{family}-{seed}", family=family, **own, **given)
+            score = evaluate(run, heldout=out / f"heldout-{seed}{flat}").score
             name = "segment_topic" if family == "sequential-lda" else "document_topic"
             places = sorted((run / "members").iterdir()) if (run / "members").exists() else [run]
             apart = [neighbours(proportions(one, name)) for one in places]
@@ -125,7 +127,10 @@ def prince(text, out, topics, iterations, samples, seeds):
         for family in ("sequential-lda", "gibbs-lda")
     }
     note = "; ".join(f"{family}: distance {d:.3f}, {s:.4f} nats a token" for family, (d, s) in mean.items())
-    write(out, "prince", {"rows": rows}, [table(rows, ("seed", "family", "hellinger", "score"))], note + ".")
+    more = [one["score"] - other["score"] for one, other in zip(rows[::2], rows[1::2], strict=True)]
+    error = statistics.stdev(more) / len(more) ** 0.5 if len(more) > 1 else float("nan")
+    note += f"; of one seed sequential-lda has {statistics.mean(more):+.4f} nats more (standard error {error:.4f})."
+    write(out, "prince", {"rows": rows}, [table(rows, ("seed", "family", "hellinger", "score"))], note)
 
     def paint(axes):
         for family in mean:
