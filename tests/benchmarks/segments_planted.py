@@ -7,12 +7,11 @@ import numpy as np
 import pyarrow as pa
 from scipy.optimize import linear_sum_assignment
 
-from collapsar.pipeline import Corpus, Model, fit
+from collapsar.pipeline import Corpus, Model
 from collapsar.pipeline.config import make_config
 from collapsar.pipeline.contract import Summary, load_family
 from collapsar.pipeline.networkdrawing import draw_vectors
 from collapsar.storage.folder import Folder, created
-from collapsar.storage.run import Run
 from collapsar.storage.segmented import flatten_corpus
 from collapsar.storage.segments import segment_lists
 from collapsar.storage.shard import Documents
@@ -20,6 +19,7 @@ from collapsar.storage.writer import CorpusWriter, even_shard_tokens
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.networkgraph import Plan, graph_of
 from collapsar.workers.streams import Stream
+from tests.benchmarks.labels_kept import fitted
 from tests.benchmarks.labels_tables import saved, table, write
 
 MODELS = {"segmented-lda": 5.0, "sequential-lda": 20.0}  # with the strengths that they are drawn with
@@ -82,13 +82,6 @@ def compared(run, truth, name):
         "worst": float(apart[rows, columns].max()),
         "segments": float(0.5 * np.abs(theta - truth.segments[:, rows]).sum(axis=1).mean()),
     }
-
-
-def fitted(corpus, out, **options):
-    """A run, made unless it is there."""
-    if not Run(out).model.exists("model.json") and not (out / "members").exists():
-        fit(corpus, out, **options)
-    return out
 
 
 def planted(out, seeds, documents, segments, tokens, topics, words, iterations):

@@ -13,8 +13,9 @@ from collapsar.pipeline.config import make_config
 from collapsar.pipeline.contract import Summary, load_family
 from collapsar.workers.contract import load_sweeps, wanted_by
 from collapsar.workers.streams import Stream
+from tests.benchmarks.labels_kept import fitted
 from tests.benchmarks.labels_tables import lines, saved, table, write
-from tests.benchmarks.segments_planted import fitted, proportions
+from tests.benchmarks.segments_planted import proportions
 
 LAST = re.compile(r"References|REFERENCES|Bibliography|BIBLIOGRAPHY|R ?e ?f ?e ?r ?e ?n ?c ?e ?s")
 HYPHEN = re.compile(r"(\w)- ?\n ?([a-z])")
