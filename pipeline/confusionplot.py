@@ -113,7 +113,7 @@ def _figure(names: list[str], matrix: np.ndarray[Any, np.dtype[np.int64]], title
     if len(names) <= NUMBERED:
         for row, column in zip(*np.nonzero(matrix), strict=True):
             ink = "white" if share[row, column] > 0.6 else "black"
-            text = f"{matrix[row, column]}"
+            text = f"{matrix[row, column]:,}"
             axes.text(column, row, text, ha="center", va="center", color=ink, fontsize=7 if len(text) < 5 else 6)
     figure.colorbar(image, ax=axes, label="share of the row", shrink=0.8)
     return figure

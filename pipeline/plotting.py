@@ -155,7 +155,7 @@ def _draw_by_topics(axes: Any, rows: Rows, styles: Mapping[str, Any], name: str,
         )
     axes.set_xticks([])
     if counts:
-        axes.set_xticks(counts, [str(count) for count in counts])
+        axes.set_xticks(counts, [f"{count:,}" for count in counts])
         room = max((counts[-1] - counts[0]) * 0.08, 1.0)
         axes.set_xlim(counts[0] - room, counts[-1] + room)
     axes.set_xlabel("number of topics K")
@@ -206,6 +206,8 @@ def _courses(rows: Rows, series: Rows, across: str, what: str) -> Any:
     for axes in panels:
         axes.set_ylim(low - room, high + room)
         axes.ticklabel_format(axis="y", useOffset=False)
+        if across == "steps":
+            _whole_steps(axes)
     panels[0].set_ylabel(SCORE)
     _legend(figure, panels)
     return figure
@@ -229,16 +231,35 @@ def _objective_by_topics(rows: Rows) -> Any:
     for axes, (family, own) in zip(panels, told.items(), strict=True):
         _draw_by_topics(axes, own, styles, "objective", "objective (nats)")
         axes.set_title(family)
-        thousands(axes)
+        thousands(axes.yaxis)
     _legend(figure, panels)
     return figure
 
 
-def thousands(axes: Any) -> None:
-    """Write the numbers of the vertical axis with their thousands apart."""
+def thousands(axis: Any) -> None:
+    """Write the numbers of an axis without decimals and with their thousands apart."""
     from matplotlib.ticker import FuncFormatter
 
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}".replace("-", "\N{MINUS SIGN}")))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}".replace("-", "\N{MINUS SIGN}")))
+
+
+def whole_numbers(axis: Any) -> None:
+    """Mark whole numbers alone on an axis of counts, iterations or ranks, with their thousands apart."""
+    from matplotlib.ticker import MaxNLocator
+
+    # Where fewer ticks than `min_n_ticks` fall on whole numbers, the locator marks fractions.
+    axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1, steps=(1, 2, 5, 10)))
+    thousands(axis)
+
+
+def _whole_steps(axes: Any) -> None:
+    """Mark whole numbers alone on a logarithmic horizontal axis of counts."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high >= 100 * low else (1.0, 2.0, 5.0)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    thousands(axes.xaxis)
 
 
 def _objective_by_iterations(rows: Rows, series: Rows) -> Any:
@@ -249,7 +270,7 @@ def _objective_by_iterations(rows: Rows, series: Rows) -> Any:
     for axes, (family, own) in zip(panels, told.items(), strict=True):
         _draw_each(axes, own, series, "objective", "objective (nats)")
         axes.set_title(family)
-        thousands(axes)
+        thousands(axes.yaxis)
     return figure
 
 
@@ -275,7 +296,7 @@ def _draw_each(axes: Any, rows: Rows, series: Rows, name: str, what: str) -> Non
         low, high = min(lowest), max(highest)
         room = 0.05 * (high - low) or 1.0
         axes.set_ylim(low - room, high + room)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    whole_numbers(axes.xaxis)
     axes.set_xlabel("iteration")
     axes.set_ylabel(what)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False, ncols=2, fontsize=9)
@@ -295,5 +316,5 @@ def _topics_by_iterations(rows: Rows, series: Rows) -> Any:
         _draw_each(axes, own, series, "topics_99", "topics")
         axes.set_title(family)
         axes.set_ylim(0, 1.05 * max(axes.get_ylim()[1], 1.0))
-        axes.yaxis.get_major_locator().set_params(integer=True)
+        whole_numbers(axes.yaxis)
     return figure

@@ -17,7 +17,7 @@ from collapsar.pipeline.expecting import label_topics
 from collapsar.pipeline.labelmap import draw as draw_labels
 from collapsar.pipeline.labelmap import label_map
 from collapsar.pipeline.opening import Model
-from collapsar.pipeline.plotting import COLOURS, LATE, SALT, can_draw, new_panels, saved, thousands
+from collapsar.pipeline.plotting import COLOURS, LATE, SALT, can_draw, new_panels, saved, thousands, whole_numbers
 from collapsar.pipeline.progress import plain
 from collapsar.pipeline.reporting.courses import NUMBERS, Series, series_of, title_of
 from collapsar.pipeline.reporting.gathering import events_of
@@ -154,7 +154,7 @@ def _panels(run: str | os.PathLike[str], what: Sequence[str]) -> list[Panel]:
         for name in named.get(kind, []):
             series = series_of(members, name)
             if len({value for _, points in series for _, value in points}) > 1:
-                found.append((kind, title_of(name)[0], _course(series, title_of(name)[1])))
+                found.append((kind, title_of(name)[0], _course(series, title_of(name)[1], counted=name in NUMBERS)))
     if not {"sizes", "map"} & set(what):
         return found
     shown = topics_of(run, 1)
@@ -178,7 +178,7 @@ def _drawn(drawing: Sequence[Panel], title: str, kind: str) -> bytes:
         return saved(figure, kind)
 
 
-def _course(series: Series, unit: str) -> Callable[[Any], None]:
+def _course(series: Series, unit: str, *, counted: bool) -> Callable[[Any], None]:
     def draw(axes: Any) -> None:
         late: list[float] = []
         for number, (name, points) in enumerate(series):
@@ -188,11 +188,13 @@ def _course(series: Series, unit: str) -> Callable[[Any], None]:
         low, high = min(late), max(late)
         room = 0.05 * (high - low) or 0.01
         axes.set_ylim(low - room, high + room)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        whole_numbers(axes.xaxis)
         axes.set_xlabel("iteration")
         axes.set_ylabel(unit)
-        if max(abs(low), abs(high)) >= 10_000:
-            thousands(axes)
+        if counted:
+            whole_numbers(axes.yaxis)
+        elif max(abs(low), abs(high)) >= 10_000:
+            thousands(axes.yaxis)
         else:
             axes.ticklabel_format(axis="y", useOffset=False, style="plain")
         if 1 < len(series) <= len(COLOURS):
@@ -206,7 +208,7 @@ def _sizes(axes: Any, shown: Sequence[Topic]) -> None:
     axes.bar(range(1, len(shares) + 1), shares, width=1.0 if len(shares) > 40 else 0.8, color=COLOURS[0])
     axes.set_xlabel(f"{'nodes' if shown[0].level is not None else 'topics'}, the largest first")
     axes.set_ylabel("share (%)")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    whole_numbers(axes.xaxis)
 
 
 def _map(axes: Any, model: Model, shown: Sequence[Topic]) -> None:

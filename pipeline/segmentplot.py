@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from collapsar.pipeline.describing import Topic, topics
-from collapsar.pipeline.plotting import SALT, saved
+from collapsar.pipeline.plotting import SALT, saved, whole_numbers
 from collapsar.pipeline.progress import plain
 from collapsar.pipeline.segmentshares import Along, along, beside, colours_of, largest
 from collapsar.storage.errors import OptionError
@@ -146,7 +146,7 @@ def _areas(axes: Any, one: Along, palette: Mapping[int, str], known: Mapping[int
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0.0, 1.0))
     each = "" if len(shares) == number else f", means of about {number / len(shares):.2g} neighbours"
     axes.set_xlabel(f"{one.places}{each}")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    whole_numbers(axes.xaxis)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(f"{_title(one)}\n{one.said}", loc="left", fontsize=10, parse_math=False)
 

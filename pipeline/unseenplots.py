@@ -183,5 +183,5 @@ def _matrix(axes: Any, row: Row, known: Sequence[Any]) -> Any:
     if len(names) <= NUMBERED:
         for y, x in zip(*np.nonzero(matrix), strict=True):
             ink = "white" if share[y, x] > 0.6 else "black"
-            axes.text(x, y, f"{matrix[y, x]}", ha="center", va="center", color=ink, fontsize=7)
+            axes.text(x, y, f"{matrix[y, x]:,}", ha="center", va="center", color=ink, fontsize=7)
     return image

@@ -72,7 +72,7 @@ def charts_of(
         series = series_of(members, name)
         values = {value for _, points in series for _, value in points}
         if len(values) > 1:
-            charts.append(chart(name, *title_of(name), series))
+            charts.append(chart(name, *title_of(name), series, counted=name in NUMBERS))
         elif name in figures:
             constant[name] = figures[name]
     return charts[:MOST], constant

@@ -90,13 +90,14 @@ class Chart:
 Points = Sequence[tuple[float, float]]
 
 
-def ticks(low: float, high: float, count: int = 4) -> list[float]:
-    """Return about `count` round numbers between two."""
+def ticks(low: float, high: float, count: int = 4, *, whole: bool = False) -> list[float]:
+    """Return about `count` round numbers between two, or whole ones, of which there may be none."""
     if not high > low:
-        return [low]
+        return [low] if not whole or low == round(low) else []
     rough = (high - low) / max(count, 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * each for each in (1, 2, 5, 10) if power * each >= rough)
+    step = max(step, 1.0) if whole else step
     first = math.ceil(low / step - 1e-9)
     return [one * step for one in range(first, math.floor(high / step + 1e-9) + 1)]
 
@@ -109,7 +110,7 @@ def thinned(points: Points) -> list[tuple[float, float]]:
     return [points[round(step * place)] for place in range(MOST_POINTS)]
 
 
-def chart(name: str, title: str, unit: str, series: Sequence[tuple[str, Points]]) -> Chart:
+def chart(name: str, title: str, unit: str, series: Sequence[tuple[str, Points]], *, counted: bool = False) -> Chart:
     """Lay out a chart.
 
     Parameters
@@ -118,6 +119,8 @@ def chart(name: str, title: str, unit: str, series: Sequence[tuple[str, Points]]
         What is drawn.
     series : sequence of (str, points)
         A member's name and its (iteration, value); at least one point.
+    counted : bool, optional
+        Whether the values are counts, whose ticks are whole numbers.
 
     Returns
     -------
@@ -143,13 +146,12 @@ def chart(name: str, title: str, unit: str, series: Sequence[tuple[str, Points]]
             f"{'L' if n else 'M'}{x:.1f},{min(max(y, -500.0), 900.0):.1f}" for n, (x, y) in enumerate(spots)
         )
         lines.append(Line(member, path, len(spots), points[-1][1]))
-    marks = ticks(low, high)
+    marks = ticks(low, high, whole=counted)
     values = [value for _, points in series for _, value in points[-1:]]
     ends = f"{number(values[0])}" if len(values) == 1 else f"{number(min(values))} to {number(max(values))}"
     caption = f"{ends} after iteration {last:,.0f}"
     up = [(place(first, mark)[1], text) for mark, text in zip(marks, _texts(marks), strict=True)]
-    whole = sorted({float(round(mark)) for mark in ticks(first, last, 5)})
-    across = [(place(mark, low)[0], f"{mark:,.0f}") for mark in whole if first <= mark <= last]
+    across = [(place(mark, low)[0], f"{mark:,.0f}") for mark in ticks(first, last, 5, whole=True)]
     return Chart(name, title, unit, caption, lines, across, up)
 
 

@@ -75,8 +75,8 @@ def _view(one: SegmentedDocument, known: dict[int, Topic]) -> SegmentView:
     if (base < 0.999).any():
         areas.append(Area(None, _path(base, np.ones(base.size)), "rest", "other topics"))
     wide, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-    marks = sorted({max(round(mark), 1) for mark in ticks(1, one.segments, 8)})
-    across = [(LEFT + wide * (mark - 0.5) / one.segments, f"{mark:,}") for mark in marks]
+    marks = ticks(1, one.segments, 8, whole=True)
+    across = [(LEFT + wide * (mark - 0.5) / one.segments, f"{mark:,.0f}") for mark in marks]
     up = [(TOP + tall * (1.0 - share), f"{share:.0%}") for share in (0.0, 0.5, 1.0)]
     name = plain(one.id if one.title is None else f"{one.id}: {one.title}")
     said = f"{one.segments:,} segments; neighbours lie {number(one.distance, 3)} apart"
