@@ -36,6 +36,10 @@ def start_cluster(
 ) -> Executor:
     """Start a Dask cluster of worker processes on this machine.
 
+    It listens on 127.0.0.1 alone, and encrypts its messages: loopback ports are open to all users of a machine, and
+    whoever a scheduler or worker listens to can run code as its owner. Without certificates of the user's it makes
+    some that live in memory, for as long as the cluster does.
+
     Parameters
     ----------
     workers : int, optional
@@ -43,7 +47,7 @@ def start_cluster(
     memory : int, optional
         Bytes that each may hold; one that holds more is started anew. By default its share of the machine's.
     tls : TLS, optional
-        Certificates, if messages shall be encrypted.
+        Certificates to use instead of those that are made for the cluster.
     watch : Watch, optional
         Judges what goes on while results are waited for.
 
@@ -63,7 +67,8 @@ def start_cluster(
             dashboard_address="127.0.0.1:8787",
             silence_logs=logging.CRITICAL,
             preload=["collapsar.pipeline.preload"],
-            **({} if tls is None else {"security": _security(tls), "protocol": "tls://"}),
+            protocol="tls://",
+            security=distributed.Security.temporary() if tls is None else _security(tls),
         )
     prompt = _Prompt()
     cluster.scheduler.add_plugin(prompt)

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import distributed
+import psutil
 import pytest
 
 from collapsar.pipeline import TLS, Model, fit
@@ -64,11 +65,30 @@ def _settings():
     return clusters.SETTINGS
 
 
-def test_a_local_cluster__speaks_tls_if_asked(small, tmp_path, tls):
+def test_a_local_cluster__shows_the_certificates_it_is_given(tls):
     executor = open_executor("local", 1, tls=tls)
     try:
-        assert executor._client.scheduler.address.startswith("tls://127.0.0.1:")
         assert executor.collect([executor.submit(abs, -3)]) == [3]
+        with distributed.Client(executor._client.scheduler.address, security=_security(tls), timeout=10) as client:
+            assert len(client.scheduler_info()["workers"]) == 1
+    finally:
+        executor.close()
+
+
+def test_a_local_cluster__hears_no_other_process_of_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setitem(_settings(), "distributed.comm.timeouts.connect", "3s")
+    executor = open_executor("local", 1)
+    try:
+        assert executor.collect([executor.submit(abs, -3)]) == [3]
+        address = executor._client.scheduler.address
+        assert address.startswith("tls://127.0.0.1:")
+        with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
+            open_executor(address.replace("tls://", "tcp://"))
+        with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
+            open_executor(address, tls=certificates(tmp_path / "others"))
+        parts = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        listening = {one.laddr.ip for part in parts for one in part.net_connections("inet") if one.status == "LISTEN"}
+        assert listening == {"127.0.0.1"}
     finally:
         executor.close()
 
