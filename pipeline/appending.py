@@ -1,7 +1,8 @@
 """Adding documents to a corpus: new shards behind those that there are, which stay as they are.
 
-Nothing of the corpus is changed before its manifest is replaced, which is the last step but one: files have names of
-their own content, so that neither a reader nor an addition that was cut short meets another's bytes.
+Nothing of the corpus is changed before its manifest is replaced, which is the last step: files have names of their own
+content, so that neither a reader nor an addition that was cut short meets another's bytes. The history is written just
+before; an addition that the manifest does not have is left out when it is read (`History.until`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collapsar.pipeline.ingesting import look_at, numberings_of, report_of, sett
 from collapsar.pipeline.passes import Counted, in_order, judge_ids, lay_beside, read_all, write_shards
 from collapsar.storage.chunks import Chunk, write_table
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.cuts import Sieve
+from collapsar.storage.cuts import NOT_IN_VOCABULARY, Sieve
 from collapsar.storage.errors import MismatchError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.history import History, Report, read_history
@@ -102,7 +103,29 @@ def append(
     """
     wanted = Wanted(*(((one,) if isinstance(one, str) else tuple(one)) for one in (label_files, label_names)))
     asked = Addition(grow, skip_existing, format, tokenizer, max_decompressed, scheduler, workers, tls, wanted)
-    return append_told(corpus, sources, asked, progress)[0]
+    return append_told(corpus, sources, asked, progress).manifest
+
+
+@dataclass(frozen=True)
+class Added:
+    """Result of an addition.
+
+    Attributes
+    ----------
+    manifest : Manifest
+        What the corpus holds now.
+    report : Report
+        What was added, left out and dropped.
+    history : History
+        How the corpus came about, with this addition.
+    files : frozenset of str
+        Files that documents were added from; of others all documents were in the corpus already.
+    """
+
+    manifest: Manifest
+    report: Report
+    history: History
+    files: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -125,8 +148,8 @@ def append_told(
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     asked: Addition,
     progress: Counting = silent,
-) -> tuple[Manifest, Report]:
-    """Add documents to a corpus, and tell what was dropped; see `append`.
+) -> Added:
+    """Add documents to a corpus, and report what was dropped; see `append`.
 
     Parameters
     ----------
@@ -139,10 +162,8 @@ def append_told(
 
     Returns
     -------
-    manifest : Manifest
-        What the corpus holds now.
-    report : Report
-        What was added, left out and dropped.
+    Added
+        What the corpus holds now, and what was added, left out and dropped.
     """
     paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
     if not paths:
@@ -159,21 +180,24 @@ def append_told(
         )
     with RunLock(opened.folder / LOCK) as lock, _scratch(opened.folder) as scratch:
         opened = Corpus(corpus)
-        kept = read_history(opened.folder) or kept  # what another addition has told meanwhile
+        kept = read_history(opened.folder) or kept  # with additions that another process has made meanwhile
+        kept = kept.until(opened.manifest.documents)
         executor = open_executor(scheduler, asked.workers, tls=asked.tls)
         try:
             adding = _Adding(executor, opened, scratch, history, stops, asked, sides)
             told = adding.read(paths, scheduler, progress)
             if not told.notes:
-                return opened.manifest, adding.report
+                return Added(opened.manifest, adding.report, kept)
             _clean(opened)
             manifest = adding.write(told)
         finally:
             executor.close()
         lock.require()
+        kept = replace(kept, appended=(*kept.appended, adding.report))
+        kept.write(opened.folder)
         manifest.write(opened.folder)
-        replace(kept, appended=(*kept.appended, adding.report)).write(opened.folder)
-    return manifest, adding.report
+    files = frozenset(path for note in told.notes for path, count in note.origins if count)
+    return Added(manifest, adding.report, kept, files)
 
 
 def _history_of(corpus: Corpus, kept: History, paths: list[str], asked: Addition) -> History:
@@ -386,7 +410,8 @@ class _Adding:
         if self._asked.grow:
             sieve.cut(self._history.cuts, counted.documents, words)
         else:
-            sieve.drop_named("not in the vocabulary", words, others=True)
+            sieve.drop_frequent(self._history.cuts, self._history.frequent)
+            sieve.drop_named(NOT_IN_VOCABULARY, words, others=True)
         fresh = sieve.kept & ~np.asarray(pc.is_in(spelled, value_set=words), dtype=bool)
         every = [*old.words, *spelled.filter(pa.array(fresh)).to_pylist()]
         place = pc.fill_null(

@@ -20,6 +20,7 @@ from collapsar.pipeline.events import Sink
 from collapsar.pipeline.jobs import read_job
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.supplying import settle_pending, take_in
+from collapsar.pipeline.unknown_words import UnknownWords
 from collapsar.pipeline.workbench import PUBLISHED, Bench
 from collapsar.storage.errors import AbsentError
 from collapsar.storage.folder import Folder
@@ -51,8 +52,16 @@ class Outcome:
         Of the new model and of the one published before, on the same held-out tokens, in nats a token.
     scored : int
         How many tokens that were.
+    job : str
+        The job's file, as it was named.
+    unknown_tokens : int
+        Tokens of the new documents that were dropped, as their words are not in the vocabulary.
+    unknown_share : float or None
+        Their share; see `collapsar.pipeline.unknown_words.UnknownWords`. None where nothing was appended.
     warnings : tuple of str
         What should be looked at.
+    notices : tuple of str
+        What is good to know, such as that a file has gone; each is reported once.
     seconds : float
         What it took.
     """
@@ -67,7 +76,11 @@ class Outcome:
     score: float | None = None
     previous_score: float | None = None
     scored: int = 0
+    job: str = ""
+    unknown_tokens: int = 0
+    unknown_share: float | None = None
     warnings: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
     seconds: float = 0.0
 
     def record(self) -> dict[str, Any]:
@@ -76,7 +89,7 @@ class Outcome:
 
     def line(self) -> str:
         """Say it in a line."""
-        scores = "" if self.score is None else f"score {self.score:.4f} nats a held-out token"
+        scores = "" if self.score is None else f"score {self.score:.4f} nats over {self.scored:,} held-out tokens"
         if self.previous_score is not None:
             scores += f" (the version before: {self.previous_score:.4f})"
         if self.outcome == "alarm":
@@ -84,7 +97,8 @@ class Outcome:
             return f"ALARM: the new model is worse, {scores}; it is not published, {stays}"
         if self.outcome == "nothing-new":
             return f"nothing new; version {self.version} is current"
-        size = f"{self.documents:,} documents ({self.new_documents:,} new), {self.iterations} iterations"
+        unknown = "" if self.unknown_share is None else f", {self.unknown_share:.1%} of their tokens unknown"
+        size = f"{self.documents:,} documents ({self.new_documents:,} new{unknown}), {self.iterations} iterations"
         return f"version {self.version} published: {size}, {scores}; {self.seconds:.0f} s"
 
 
@@ -116,7 +130,7 @@ def batch(job: str | os.PathLike[str], *, accept: bool = False, sinks: Sequence[
     folder = Folder(asked.batch.folder)
     folder.make()
     with RunLock(folder / LOCK) as lock:
-        return _Batch(Bench(asked, folder, sinks, lock.require), accept=accept).run()
+        return _Batch(Bench(asked, folder, sinks, lock.require), accept=accept, name=os.fspath(job)).run()
 
 
 def versions(job: str | os.PathLike[str]) -> list[tuple[VersionRecord, bool]]:
@@ -165,8 +179,8 @@ def rollback(job: str | os.PathLike[str], *, to: int | None = None) -> int:
 class _Batch:
     """A job that is worked on by whoever holds its lock."""
 
-    def __init__(self, bench: Bench, *, accept: bool) -> None:
-        self._bench, self._journal, self._accept = bench, bench.journal, accept
+    def __init__(self, bench: Bench, *, accept: bool, name: str) -> None:
+        self._bench, self._journal, self._accept, self._name = bench, bench.journal, accept, name
         self._cycle = Cycle(bench)
         self._began = time.monotonic()
 
@@ -209,6 +223,7 @@ class _Batch:
         """Make the steps that are not done yet."""
         bench, journal = self._bench, self._journal
         journal.outcome = ""
+        self._cycle.warn_of_unknown()
         self._cycle.folder.make()
         for step in STEPS:
             if step in journal.done:
@@ -234,6 +249,7 @@ class _Batch:
         bench, journal, corpus, run = self._bench, self._journal, self._bench.corpus, self._cycle.run_folder
         current = bench.versions.current()
         told = {name: one["score"] for name, one in journal.scores.items()}
+        unknown = self._cycle.unknown() if worked and corpus is not None else UnknownWords()
         return Outcome(
             outcome=journal.outcome if worked or journal.outcome == "alarm" else "nothing-new",
             version=current,
@@ -245,7 +261,11 @@ class _Batch:
             score=told.get("new"),
             previous_score=told.get("previous"),
             scored=journal.scores.get("new", {}).get("tokens", 0),
+            job=self._name,
+            unknown_tokens=unknown.unknown,
+            unknown_share=unknown.share,
             warnings=tuple(bench.warnings),
+            notices=tuple(bench.notices),
             seconds=time.monotonic() - self._began,
         )
 

@@ -11,10 +11,12 @@ from collapsar.pipeline.fitting import fit, resume
 from collapsar.pipeline.inference import infer
 from collapsar.pipeline.intake import split
 from collapsar.pipeline.opening import Model
+from collapsar.pipeline.unknown_words import UnknownWords, additions_of
 from collapsar.pipeline.workbench import CYCLES, Bench, clean_hidden
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError
 from collapsar.storage.folder import File, Folder
+from collapsar.storage.history import read_history
 from collapsar.storage.manifest import MANIFEST
 from collapsar.storage.progress import Counting
 from collapsar.storage.published import RECORD, VersionRecord, copy_file, copy_folder
@@ -27,7 +29,7 @@ COPIED = ("run.json", "events.jsonl")  # of a run, beside its model
 
 
 def _write_report(run: str, out: str, progress: Counting) -> None:
-    """Write a run's report."""
+    """Write the report of a published version."""
     from collapsar.pipeline import report
 
     report(run, out, progress=progress)
@@ -54,6 +56,21 @@ class Cycle:
     def run_folder(self) -> Folder:
         """Its run."""
         return self.folder / "run"
+
+    def unknown(self) -> UnknownWords:
+        """Return the share of unknown words in the documents that were appended since the version before."""
+        base = self._journal.base
+        since = self._versions.record(base).additions if base in self._versions.numbers() and base is not None else 0
+        return UnknownWords.of(additions_of(Corpus(self._bench.place.url))[since:])
+
+    def warn_of_unknown(self) -> None:
+        """Warn where too many of the words that were appended are unknown."""
+        history = read_history(self._bench.place)
+        if history is not None:
+            grow = self._bench.job.ingest.grow
+            text = self.unknown().warning(history, grow=grow, option="grow = true in [ingest]")
+            if text is not None:
+                self._bench.warn(text)
 
     def make(self, step: str) -> None:
         """Make one of `STEPS`, or what is left of it."""
@@ -148,9 +165,10 @@ class Cycle:
     def _record(self) -> VersionRecord:
         journal, model = self._journal, Model(self.run_folder.url).record
         manifest = Corpus(self._bench.place.url).manifest
-        previous = journal.scores.get("previous")
+        previous, unknown = journal.scores.get("previous"), self.unknown()
         return VersionRecord(
             number=journal.number,
+            job=self._bench.job.name,
             plan=journal.plan,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             family=model.family,
@@ -164,6 +182,9 @@ class Cycle:
             definition=journal.scores["new"]["definition"],
             previous=None if previous is None else {"version": journal.base, "score": previous["score"]},
             warm=journal.base if journal.warm else None,
+            additions=len(additions_of(Corpus(self._bench.place.url))),
+            unknown_tokens=unknown.unknown,
+            unknown_share=unknown.share,
         )
 
     def _report(self) -> None:
@@ -172,7 +193,7 @@ class Cycle:
             return
         place = self._versions.at(self._journal.number)
         if not place.exists(REPORT):
-            _write_report(self.run_folder.url, f"{place.url}/{REPORT}", self._bench.documents("report"))
+            _write_report(place.url, f"{place.url}/{REPORT}", self._bench.documents("report"))
         if self._bench.job.report.out is not None:
             parent, _, name = self._bench.job.report.out.rpartition("/")
             Folder(parent).write(name, place.read(REPORT))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from collapsar.pipeline.executor import TLS, Executor, check_scheduler, open_executor
 from collapsar.pipeline.passes import Counted, find_phrases, judge_ids, lay_beside, read_all, write_shards
-from collapsar.storage.cuts import Cuts, Dropped, Sieve
+from collapsar.storage.cuts import NOT_IN_VOCABULARY, Cuts, Dropped, Sieve
 from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created, ensure_free
 from collapsar.storage.history import History, Phrasing, Report
@@ -275,7 +275,7 @@ def _write(
         history, report = replace(history, phrasing=phrasing), replace(report, phrases=len(phrasing.pairs))
         sieve = Sieve(counted.spelled, counted.column("documents"), counted.column("tokens"))
         sieve.dropped = stopped
-    vocabulary, dropped = _kept(sieve, counted, history.cuts, given, stops, sources.name)
+    vocabulary, dropped, frequent = _kept(sieve, counted, history.cuts, given, stops, sources.name)
     leave_words(scratch, vocabulary.words, stops)
     counted, unmatched = lay_beside(scratch, counted, numberings, sides)
     rows, empty = write_shards(executor, folder, scratch, counted.notes, numberings, shard_tokens)
@@ -286,7 +286,7 @@ def _write(
     report = replace(report, empty_documents=empty, words=len(vocabulary), tokens=tokens, dropped=tuple(dropped))
     report = replace(report, unmatched_rows=unmatched)
     columns = Fields.of(history.options).columns | ({} if sides is None else sides.columns)
-    replace(history, given=given is not None, report=report).write(folder)
+    replace(history, given=given is not None, report=report, frequent=frequent).write(folder)
     scratch.remove()
     manifest = Manifest(
         documents=sum(row.documents for row in rows),
@@ -302,13 +302,13 @@ def _write(
 
 def _kept(
     sieve: Sieve, counted: Counted, cuts: Cuts, given: list[str] | None, stops: tuple[str, ...], name: str
-) -> tuple[Vocabulary, list[Dropped]]:
+) -> tuple[Vocabulary, list[Dropped], tuple[str, ...]]:
     """Cut the vocabulary that was found without its stop words, or the one that is given, which keeps its order."""
     spelled, documents, tokens = counted.spelled, counted.column("documents"), counted.column("tokens")
     dropped = sieve.dropped
     if given is not None:
         words = pa.array(given, pa.string())
-        sieve.drop_named("not in the vocabulary", words, others=True)
+        sieve.drop_named(NOT_IN_VOCABULARY, words, others=True)
         place = np.asarray(pc.fill_null(pc.index_in(words, value_set=spelled), -1), dtype=np.int64)
         place[np.asarray(pc.is_in(words, value_set=pa.array(stops, pa.string())), dtype=bool)] = -1
         documents, tokens = (np.append(counts, 0)[place] for counts in (documents, tokens))
@@ -319,7 +319,8 @@ def _kept(
     if cuts.wanted and not sieve.kept.any():
         raise InputError(name, f"no word is left of {before} after the cuts by document frequency")
     words = spelled.filter(pa.array(sieve.kept)).to_pylist()
-    return Vocabulary(words, documents[sieve.kept], tokens[sieve.kept]), [one for one in dropped if one.words]
+    vocabulary = Vocabulary(words, documents[sieve.kept], tokens[sieve.kept])
+    return vocabulary, [one for one in dropped if one.words], sieve.frequent
 
 
 def report_of(sources: Sources, counted: Counted) -> Report:

@@ -147,6 +147,12 @@ class Job(_Table):
     alarm: AlarmTable = AlarmTable()
     report: ReportTable = ReportTable()
     cluster: ClusterTable = ClusterTable()
+    _name: str = pydantic.PrivateAttr("")
+
+    @property
+    def name(self) -> str:
+        """The job's name: that of its file, without the suffix."""
+        return self._name
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -261,7 +267,9 @@ def read_job(path: str | os.PathLike[str]) -> Job:
         raise _explained(error, str(path)) from None
     except OptionError as error:
         raise InputError(str(path), str(error)) from None
-    return _placed(job, file.resolve().parent)
+    placed = _placed(job, file.resolve().parent)
+    placed._name = file.stem
+    return placed
 
 
 def _expanded(value: Any, path: str) -> Any:

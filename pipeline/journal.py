@@ -28,7 +28,8 @@ class Journal:
     Attributes
     ----------
     sources : dict
-        The files that are in the corpus: path, and size, time of change and digest as they were read.
+        The files that are in the corpus: path, and size, time of change and digest as they were read; ``copy`` where
+        they added nothing, ``gone`` where their absence was reported.
     reading : dict
         How they were read.
     pending : dict or None
@@ -145,7 +146,7 @@ def _described(fs: fsspec.AbstractFileSystem, path: str, known: Mapping[str, Any
     info = fs.info(path)
     changed = next((str(info[name]) for name in ("mtime", "ETag", "LastModified", "created") if name in info), "")
     if known is not None and known["size"] == info["size"] and known["changed"] == changed and changed:
-        return dict(known)
+        return {name: known[name] for name in ("size", "changed", "sha256")}
     digest = hashlib.sha256()
     with fs.open(path, "rb") as file:
         while piece := file.read(PIECE):

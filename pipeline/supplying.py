@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import json
+from dataclasses import fields
 from typing import Any
 
 from collapsar.pipeline.intake import ingest
 from collapsar.pipeline.journal import find_sources
+from collapsar.pipeline.unknown_words import UnknownWords
 from collapsar.pipeline.workbench import Bench, clean_hidden
 from collapsar.storage.errors import AbsentError, InputError
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.readers import kind_of_name
 from collapsar.storage.readers.blocks import BELOW
+
+GONE, COPY = "gone", "copy"  # of a source in the journal: its absence was reported; it added nothing to the corpus
 
 
 def settle_pending(bench: Bench) -> None:
@@ -46,7 +49,7 @@ def take_in(bench: Bench) -> None:
         raise AbsentError(f"{', '.join(bench.job.ingest.sources)}: there is no file yet")
     if corpus is None:
         journal.sources = {}
-    _follow(journal.sources, found)
+    _follow(bench, found)
     fresh = {path: one for path, one in found.items() if path not in journal.sources and one["size"]}
     if corpus is None and not fresh:
         raise InputError(next(iter(found)), "expected documents, the file is empty")
@@ -54,51 +57,103 @@ def take_in(bench: Bench) -> None:
     if not fresh:
         bench.write()
         return
-    journal.pending = {"sources": fresh, "before": None if corpus is None else corpus.manifest.digest}
+    copies = _copies(bench, fresh)
+    fresh = {path: one for path, one in fresh.items() if path not in copies}
+    journal.pending = {"sources": {**fresh, **copies}, "before": None if corpus is None else corpus.manifest.digest}
     if corpus is None:
         journal.reading = _plain(bench.job.reading)
     bench.write()
     step = "ingest" if corpus is None else "append"
     bench.say(step, done=False)
-    (_ingest if corpus is None else _append)(bench, _paths(bench, fresh))
+    if corpus is None:
+        _ingest(bench, _paths(bench, fresh))
+    else:
+        added = _append(bench, _paths(bench, fresh))
+        for path, one in fresh.items():
+            if path not in added:
+                one[COPY] = True
+                bench.note(f"{path}: added nothing, all its documents are in the corpus already")
     bench.say(step, done=True)
     journal.sources.update(fresh)
+    journal.sources.update(copies)
     journal.pending = None
     bench.write()
 
 
-def _follow(sources: dict[str, dict[str, Any]], found: dict[str, dict[str, Any]]) -> None:
-    """Give files that were read and have been moved or copied their new names: what they hold is in the corpus.
+def _follow(bench: Bench, found: dict[str, dict[str, Any]]) -> None:
+    """Give files that were read and have been moved or copied their new names: their documents are in the corpus.
 
     Where another file has taken the old name, as when files are rotated, that one is new.
     """
+    sources = bench.journal.sources
     known = {one["sha256"]: path for path, one in sources.items()}
     for path, one in found.items():
         before = known.get(one["sha256"])
-        if before is not None and path not in sources:
-            sources[path] = one
-            if before not in found or found[before]["sha256"] != one["sha256"]:
-                sources.pop(before, None)
+        if before is None or path in sources:
+            continue
+        if before in found and found[before]["sha256"] == one["sha256"]:
+            sources[path] = _copied(bench, path, before, one)
+        else:
+            sources[path] = {**one, **({COPY: True} if COPY in sources[before] else {})}
+            del sources[before]
+            known[one["sha256"]] = path
+
+
+def _copied(bench: Bench, path: str, before: str, one: dict[str, Any]) -> dict[str, Any]:
+    """Report that a file is a copy of another, and return what the journal has of it."""
+    bench.note(f"{path}: is a copy of {before}, and adds nothing")
+    return {**one, COPY: True}
+
+
+def _copies(bench: Bench, fresh: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return those of new files that are the same to the byte as one before; texts of a file each are no copies."""
+    first: dict[str, str] = {}
+    found = {}
+    for path, one in fresh.items():
+        before = first.setdefault(one["sha256"], path)
+        if before != path and not _is_text(bench, path):
+            found[path] = _copied(bench, path, before, one)
+    return found
 
 
 def _compare(bench: Bench, found: dict[str, dict[str, Any]]) -> None:
-    """Say which files that were read have changed or gone."""
+    """Report files that were read and have changed, and once those that have gone."""
     sources = bench.journal.sources
+    there = {one["sha256"]: path for path, one in reversed(found.items())}
     for path, before in list(sources.items()):
         now = found.get(path)
         if now is None:
-            bench.warn(f"{path}: was read, and is gone; the corpus keeps what was in it")
+            _miss(bench, path, there.get(before["sha256"]))
         elif now["sha256"] != before["sha256"]:
             bench.warn(f"{path}: has changed since it was read; the corpus keeps what was in it then")
         else:
-            sources[path] = now
+            sources[path] = {**now, **({COPY: True} if COPY in before else {})}
     if sources and bench.journal.reading != _plain(bench.job.reading):
         bench.warn("[ingest]: has changed; new files are read as the first ones were")
 
 
+def _miss(bench: Bench, path: str, other: str | None) -> None:
+    """Report once that a file has gone, unless another file holds the same or it added nothing."""
+    sources = bench.journal.sources
+    one = sources[path]
+    if other is not None:
+        if COPY not in one and other in sources:
+            sources[other].pop(COPY, None)  # from now on that is the file that the documents are from
+        del sources[path]
+        return
+    if COPY not in one and GONE not in one:
+        bench.note(f"{path}: was read, and is gone; the corpus keeps what was in it")
+    one[GONE] = True
+
+
+def _is_text(bench: Bench, path: str) -> bool:
+    """Return whether a file is a document by itself."""
+    return (bench.job.reading.get("format") or kind_of_name(path)) == "text"
+
+
 def _paths(bench: Bench, files: dict[str, dict[str, Any]]) -> list[str]:
     """Name files to their reader; those that are a text each are called by their paths below the source."""
-    if (bench.job.reading.get("format") or kind_of_name(next(iter(files)))) != "text":
+    if not _is_text(bench, next(iter(files))):
         return list(files)
     return [f"{path.removesuffix(one['below'])[:-1]}{BELOW}{one['below']}" for path, one in files.items()]
 
@@ -117,12 +172,17 @@ def _ingest(bench: Bench, paths: list[str]) -> Manifest:
     return ingest(paths, bench.place.url, progress=bench.documents("ingest"), **given)
 
 
-def _append(bench: Bench, paths: list[str]) -> Manifest:
-    from collapsar.pipeline import append
+def _append(bench: Bench, paths: list[str]) -> frozenset[str]:
+    """Append files, and return those that documents were added from."""
+    from collapsar.pipeline.appending import Addition, append_told
 
-    named = inspect.signature(append).parameters
+    named = {field.name for field in fields(Addition)}
     reading = {name: value for name, value in bench.job.reading.items() if name in named}
-    how = {"grow": bench.job.ingest.grow, "skip_existing": bench.job.ingest.skip_existing}
-    given = {**how, **reading, **bench.able(append)}
-    manifest: Manifest = append(bench.place.url, paths, progress=bench.documents("append"), **given)
-    return manifest
+    ingest_table = bench.job.ingest
+    asked = Addition(
+        **{**reading, **bench.where, "grow": ingest_table.grow, "skip_existing": ingest_table.skip_existing}
+    )
+    added = append_told(bench.place.url, paths, asked, bench.documents("append"))
+    unknown = UnknownWords.of([added.report])
+    bench.tell({"event": "added", "documents": added.report.documents, **unknown.record(), "text": unknown.text()})
+    return added.files

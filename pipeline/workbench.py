@@ -35,6 +35,8 @@ class Bench:
         Raises an error where another process has taken the job over.
     warnings : list of str
         What should be looked at.
+    notices : list of str
+        What is good to know, and is reported once.
     """
 
     job: Job
@@ -42,6 +44,7 @@ class Bench:
     sinks: Sequence[Sink]
     owned: Callable[[], None]
     warnings: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.journal = Journal.read(self.folder)
@@ -77,7 +80,16 @@ class Bench:
     def warn(self, text: str) -> None:
         """Say what should be looked at."""
         self.warnings.append(text)
-        tell(self.sinks, {"event": "warning", "text": text})
+        self.tell({"event": "warning", "text": text})
+
+    def note(self, text: str) -> None:
+        """Report what is good to know, once."""
+        self.notices.append(text)
+        self.tell({"event": "notice", "text": text})
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Give an event to those who listen."""
+        tell(self.sinks, event)
 
     def say(self, step: str, *, done: bool) -> None:
         """Say that a step begins, or is done."""

@@ -11,6 +11,10 @@ import pyarrow.compute as pc
 
 from collapsar.storage.errors import OptionError
 
+NOT_IN_VOCABULARY = "not in the vocabulary"
+TOO_RARE, TOO_MANY = "in fewer than ", "beyond "  # how the rules of `Cuts.min_documents` and `Cuts.max_words` begin
+TOO_FREQUENT = "in more than "
+
 
 @dataclass(frozen=True)
 class Cuts:
@@ -53,6 +57,11 @@ class Dropped:
     words: int
     tokens: int
 
+    @property
+    def unknown(self) -> bool:
+        """Whether the vocabulary lacks the words though nobody chose to leave out these: stop words are no such."""
+        return self.rule == NOT_IN_VOCABULARY or self.rule.startswith((TOO_RARE, TOO_MANY))
+
 
 class Sieve:
     """Drops words of a counted vocabulary, rule after rule, and tells how many.
@@ -70,18 +79,26 @@ class Sieve:
         Which are left.
     dropped : list of Dropped
         What each rule has dropped, in order.
+    frequent : tuple of str
+        Words that `Cuts.max_document_share` has dropped.
     """
 
     def __init__(self, words: pa.Array, documents: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64]) -> None:
         self._words, self._documents, self._tokens = words, documents, tokens
         self.kept: npt.NDArray[np.bool_] = np.ones(len(words), dtype=bool)
         self.dropped: list[Dropped] = []
+        self.frequent: tuple[str, ...] = ()
 
     def drop(self, rule: str, out: npt.NDArray[np.bool_]) -> None:
         """Drop the words for which `out` is true."""
         gone = self.kept & out
         self.kept &= ~out
         self.dropped.append(Dropped(rule, int(gone.sum()), int(self._tokens[gone].sum())))
+
+    def drop_frequent(self, cuts: Cuts, names: tuple[str, ...]) -> None:
+        """Drop the words that `Cuts.max_document_share` dropped of documents before."""
+        if names:
+            self.drop_named(_too_frequent(cuts), pa.array(names, pa.string()))
 
     def drop_named(self, rule: str, names: pa.Array, *, others: bool = False) -> None:
         """Drop the words that are among `names`, or all `others`."""
@@ -103,13 +120,15 @@ class Sieve:
         spared = pa.array([], pa.string()) if spare is None else spare
         may = ~np.asarray(pc.is_in(self._words, value_set=spared), dtype=bool)
         if cuts.min_documents > 0:
-            self.drop(f"in fewer than {cuts.min_documents} documents", may & (self._documents < cuts.min_documents))
+            self.drop(f"{TOO_RARE}{cuts.min_documents} documents", may & (self._documents < cuts.min_documents))
         if cuts.max_document_share < 1:
             most = cuts.max_document_share * documents
-            self.drop(f"in more than {cuts.max_document_share:g} of the documents", may & (self._documents > most))
+            frequent = self.kept & may & (self._documents > most)
+            self.frequent = tuple(self._words.filter(pa.array(frequent)).to_pylist())
+            self.drop(_too_frequent(cuts), frequent)
         if cuts.max_words is not None:
             room = max(cuts.max_words - len(spared), 0)
-            self.drop(f"beyond {cuts.max_words} words", self._beyond(room, self.kept & may))
+            self.drop(f"{TOO_MANY}{cuts.max_words} words", self._beyond(room, self.kept & may))
 
     def _beyond(self, room: int, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         places = np.flatnonzero(among)
@@ -119,3 +138,7 @@ class Sieve:
         out = np.zeros(len(self._words), dtype=bool)
         out[places[order[room:]]] = True
         return out
+
+
+def _too_frequent(cuts: Cuts) -> str:
+    return f"{TOO_FREQUENT}{cuts.max_document_share:g} of the documents"

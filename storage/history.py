@@ -5,7 +5,7 @@ What is added later is read the same way. Nothing in it is a path, a URL or a ti
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from collapsar.storage.cuts import Cuts, Dropped
@@ -67,6 +67,11 @@ class Report:
     dropped: tuple[Dropped, ...] = ()
     unmatched_rows: int = 0
     segments: int = 0
+
+    @property
+    def unknown_tokens(self) -> int:
+        """Tokens of words that the vocabulary does not have, without those of stop words and of frequent words."""
+        return sum(one.tokens for one in self.dropped if one.unknown)
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,8 @@ class History:
         What each addition dropped.
     beside : Beside or None
         What side files gave.
+    frequent : tuple of str
+        Words that were dropped as too many documents hold them, which are dropped of documents that are added too.
     """
 
     kind: str
@@ -143,12 +150,21 @@ class History:
     report: Report = field(default_factory=Report)
     appended: tuple[Report, ...] = ()
     beside: Beside | None = None
+    frequent: tuple[str, ...] = ()
+
+    def until(self, documents: int) -> History:
+        """Return the history of the first documents: without an addition that was cut off before the manifest."""
+        appended = list(self.appended)
+        while appended and self.report.documents + sum(one.documents for one in appended) > documents:
+            appended.pop()
+        return replace(self, appended=tuple(appended))
 
     def record(self) -> dict[str, Any]:
         """Return what ``ingest.json`` says."""
         reading = {name: getattr(self.options, name) for name in _READING}
         lists = {name: list(getattr(self.options, name)) for name in ("labels", "covariates")}
-        told = {} if self.beside is None else {"beside": _plain(self.beside)}
+        told: dict[str, Any] = {} if self.beside is None else {"beside": _plain(self.beside)}
+        told.update({"frequent": list(self.frequent)} if self.frequent else {})
         sided = self.beside is not None or any(one.unmatched_rows for one in (self.report, *self.appended))
         version = WITHOUT_SEGMENTS if sided else WITHOUT_SIDES
         if self.options.segments is not None:
@@ -220,6 +236,7 @@ def read_history(folder: Folder) -> History | None:
             _report(record["report"]),
             tuple(_report(one) for one in record["appended"]),
             None if beside is None else _beside(beside),
+            tuple(map(str, record.get("frequent", ()))),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedError(f"{folder.url}/{FILE}", f"expected the record of an ingest ({error})") from None

@@ -73,7 +73,7 @@ def ingest(
     ensure_free(Folder(corpus))
     cuts = cuts or Cuts()
     words = source.words()
-    kept, report = _kept_words(source, cuts, words)
+    kept, report, frequent = _kept_words(source, cuts, words)
     number = np.cumsum(kept, dtype=np.int64) - 1
     with created(Folder(corpus)) as folder:
         writer = CorpusWriter(folder, int(kept.sum()), shard_tokens)
@@ -93,7 +93,7 @@ def ingest(
             report = replace(report, unmatched_rows=unmatched)
             found = report.tokens_found or manifest.tokens
             told = replace(report, documents=written, empty_documents=empty, tokens=manifest.tokens, tokens_found=found)
-            replace(history, report=told).write(folder)
+            replace(history, report=told, frequent=frequent).write(folder)
         return manifest
 
 
@@ -158,10 +158,13 @@ def _require_shard_tokens(shard_tokens: int | None) -> None:
         raise OptionError(f"--shard-tokens: expected 1 or more, found {shard_tokens}")
 
 
-def _kept_words(source: Source, cuts: Cuts, words: list[str]) -> tuple[npt.NDArray[np.bool_], Report]:
-    """Choose the words to keep, and tell what was dropped; where there is no rule, nothing is counted."""
+def _kept_words(source: Source, cuts: Cuts, words: list[str]) -> tuple[npt.NDArray[np.bool_], Report, tuple[str, ...]]:
+    """Choose the words to keep; return what was dropped and the words that were too frequent.
+
+    Where there is no rule, nothing is counted.
+    """
     if not cuts.wanted:
-        return np.ones(len(words), dtype=bool), Report(words_found=len(words), words=len(words))
+        return np.ones(len(words), dtype=bool), Report(words_found=len(words), words=len(words)), ()
     frequency, tokens = np.zeros((2, len(words)), dtype=np.int64)
     documents = 0
     for part in source.documents():
@@ -174,9 +177,9 @@ def _kept_words(source: Source, cuts: Cuts, words: list[str]) -> tuple[npt.NDArr
     if not sieve.kept.any():
         raise InputError(source.name, f"no word is left of {len(words)} after the cuts by document frequency")
     found = int(tokens.sum())
-    return sieve.kept, Report(
-        words_found=len(words), words=int(sieve.kept.sum()), tokens_found=found, dropped=tuple(sieve.dropped)
-    )
+    kept = int(sieve.kept.sum())
+    report = Report(words_found=len(words), words=kept, tokens_found=found, dropped=tuple(sieve.dropped))
+    return sieve.kept, report, sieve.frequent
 
 
 def _cut(documents: Documents, kept: npt.NDArray[np.bool_], number: npt.NDArray[np.int64]) -> Documents:

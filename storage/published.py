@@ -57,6 +57,15 @@ class VersionRecord(BaseModel):
         The version that was current, with its score on the same tokens.
     warm : int or None
         The version whose run it was begun from.
+    job : str
+        Name of the job: that of its file, without the suffix.
+    additions : int
+        How often documents had been appended to the corpus.
+    unknown_tokens : int
+        Tokens that were dropped of the documents that were appended since the version before, as their words are not
+        in the vocabulary.
+    unknown_share : float or None
+        Their share; None where nothing was appended.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,6 +86,43 @@ class VersionRecord(BaseModel):
     definition: str
     previous: dict[str, Any] | None = None
     warm: int | None = None
+    job: str = ""
+    additions: Count = 0
+    unknown_tokens: Count = 0
+    unknown_share: float | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name for people: job, version and date."""
+        return f"{self.job or 'model'}, version {self.number} of {self.created[:10]}"
+
+
+def read_version(folder: Folder) -> VersionRecord:
+    """Read the record of a published model.
+
+    Parameters
+    ----------
+    folder : Folder
+        The version's folder.
+
+    Returns
+    -------
+    VersionRecord
+        Its record.
+
+    Raises
+    ------
+    AbsentError
+        There is none.
+    DamagedError
+        It does not hold what its format asks for.
+    """
+    try:
+        return VersionRecord.model_validate(read_record(folder, RECORD, KIND, VERSION, oldest=2))
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DamagedError(f"{folder.url}/{RECORD}", first["msg"], f"field '{where}'") from None
 
 
 class Versions:
@@ -124,12 +170,7 @@ class Versions:
         if not place.exists(RECORD):
             known = ", ".join(str(one) for one in self.numbers()) or "none"
             raise AbsentError(f"{self.folder.url}: there is no version {number} (known: {known})")
-        try:
-            return VersionRecord.model_validate(read_record(place, RECORD, KIND, VERSION, oldest=2))
-        except pydantic.ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise DamagedError(f"{place.url}/{RECORD}", first["msg"], f"field '{where}'") from None
+        return read_version(place)
 
     def current(self) -> int | None:
         """Return the number of the version that counts.

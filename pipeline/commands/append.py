@@ -8,12 +8,14 @@ addition that is cut short leaves the corpus as it was.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from collapsar.pipeline.appending import Addition, append_told
 from collapsar.pipeline.commands.options import add_json, add_scheduler, add_sides, print_json, say_report, tls_of
 from collapsar.pipeline.progress import counted, counting
+from collapsar.pipeline.unknown_words import UnknownWords
 from collapsar.storage.readers import FORMATS
 from collapsar.storage.readers.sidecolumns import Wanted
 from collapsar.storage.sizes import parse_size
@@ -60,12 +62,18 @@ def run(arguments: argparse.Namespace) -> None:
         Wanted(tuple(arguments.labels), tuple(arguments.label_names)),
     )
     with counting("appending") as progress:
-        manifest, report = append_told(arguments.corpus, arguments.sources, asked, progress)
+        added = append_told(arguments.corpus, arguments.sources, asked, progress)
+    manifest, report, unknown = added.manifest, added.report, UnknownWords.of([added.report])
+    warning = unknown.warning(added.history, grow=arguments.grow, option="--grow")
+    if warning is not None:
+        print(f"collapsar: warning: {warning}", file=sys.stderr)
     if arguments.json:
-        print_json(manifest.record() | {"append": asdict(report)})
+        print_json(manifest.record() | {"append": asdict(report) | unknown.record()})
         return
     print(
         f"{arguments.corpus}: {counted(report.documents, 'document')} added, now {manifest.documents:,} documents, "
         f"{manifest.vocabulary.words:,} words, {manifest.tokens:,} tokens, {counted(len(manifest.shards), 'shard')}"
     )
+    if unknown.tokens:
+        print(f"  {unknown.text()}")
     say_report(report)

@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _say(arguments: argparse.Namespace, record: dict[str, Any]) -> None:
     if arguments.json:
-        print(json.dumps({"job": arguments.job, **record}, ensure_ascii=False), flush=True)
+        print(json.dumps({**record, "job": arguments.job}, ensure_ascii=False), flush=True)
 
 
 def _warn(event: dict[str, Any]) -> None:
@@ -118,7 +118,11 @@ def _warn(event: dict[str, Any]) -> None:
 
 
 def _steps(event: dict[str, Any]) -> None:
-    """Say which step begins."""
+    """Say which step begins, and what was added."""
+    from collapsar.pipeline.progress import counted
+
+    if event["event"] == "added":
+        print(f"added {counted(event['documents'], 'document')}: {event['text']}", file=sys.stderr)
     if event["event"] == "step" and not event["done"]:
         version = (
             f" (version {event['version']})" if event["version"] and event["step"] not in ("ingest", "append") else ""

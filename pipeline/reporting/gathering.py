@@ -17,12 +17,14 @@ from collapsar.pipeline.givenlabels import table_of
 from collapsar.pipeline.labelmap import LabelMap, label_map
 from collapsar.pipeline.members import reference_of, restarts_of, samples_of
 from collapsar.pipeline.opening import Model
+from collapsar.pipeline.reporting.publication import notes_of, version_of
 from collapsar.pipeline.reporting.topicmap import WORDS, Pool, TopicMap, relevant, topic_map
 from collapsar.pipeline.summarising import summary_of
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import ClusterError, CollapsarError
 from collapsar.storage.folder import Folder
 from collapsar.storage.progress import Counting, silent
+from collapsar.storage.published import VersionRecord
 from collapsar.storage.run import RECORD as RUN_RECORD
 from collapsar.storage.run import Run
 from collapsar.storage.summary import SummaryRecord, read_summary
@@ -48,7 +50,7 @@ class Material:
     Attributes
     ----------
     name : str
-        The run's folder, without those above it.
+        The run's folder, without those above it; of a published version its job, number and date.
     record : dict
         What `run.json` says; empty of a model by itself.
     members : list of (str, list of dict)
@@ -73,6 +75,8 @@ class Material:
         Kept samples, with which the topics are compared.
     notes : list of str
         What the report lacks, and why.
+    version : VersionRecord or None
+        Of a published version, its record.
     """
 
     name: str
@@ -88,6 +92,7 @@ class Material:
     labels: LabelMap | None = None
     samples: int = 0
     notes: list[str] = field(default_factory=list)
+    version: VersionRecord | None = None
 
     @property
     def signed(self) -> bool:
@@ -127,9 +132,9 @@ def gather(run: str | os.PathLike[str], where: Where) -> Material:
     share = np.array([topic.share for topic in found])
     record, members, notes = _told(run)
     summary = _summary(model, record, where, notes)
-    first = reference_of(run)
+    first, version = reference_of(run), version_of(run)
     return Material(
-        name=Folder(run).address.rpartition("/")[2],
+        name=Folder(run).address.rpartition("/")[2] if version is None else version.title,
         record=record,
         members=members,
         model=model,
@@ -141,7 +146,8 @@ def gather(run: str | os.PathLike[str], where: Where) -> Material:
         summary=summary,
         labels=label_map(label_topics(run, WORDS)) if len(table_of(model)) else None,
         samples=len(samples_of(run)),
-        notes=notes,
+        notes=notes + notes_of(version),
+        version=version,
     )
 
 

@@ -27,6 +27,7 @@ from collapsar.pipeline.progress import plain
 from collapsar.pipeline.reporting import figures, segmentview
 from collapsar.pipeline.reporting.courses import charts_of
 from collapsar.pipeline.reporting.gathering import Material, Where, gather
+from collapsar.pipeline.reporting.publication import facts_of
 from collapsar.pipeline.reporting.topicmap import WEIGHTS, TopicMap
 from collapsar.pipeline.reporting.treeview import view
 from collapsar.pipeline.scored import HELDOUT
@@ -417,6 +418,7 @@ def _facts(material: Material, constant: Mapping[str, float]) -> list[tuple[str,
     if record.get("warm"):
         made.append(("begins from", str(record["warm"].get("url", ""))))
     groups = [
+        ("Publication", _said(facts_of(material.version))),
         ("Fit", _said(made)),
         ("Options", _said(model.options.items())),
         ("Figures that did not change", [(name, figures.number(value)) for name, value in sorted(constant.items())]),

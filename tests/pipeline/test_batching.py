@@ -183,7 +183,8 @@ def test_a_worse_model__is_not_published_and_alarms(job, capsys):
     found = json.loads(capsys.readouterr().out)
     assert (found["outcome"], found["version"]) == ("alarm", 1)
     assert found["score"] < found["previous_score"] - 0.02
-    assert json.loads(told.read_text())["outcome"] == "alarm"
+    alarm = json.loads(told.read_text())
+    assert (alarm["outcome"], alarm["job"]) == ("alarm", str(job))
     assert [one.number for one, _ in versions(job)] == [1]
     told.unlink()
     assert main(["batch", str(job), "--quiet"]) == 3  # it stands, and nothing is done again
@@ -251,11 +252,16 @@ def test_files_that_change_or_go__are_warned_of(job):
     (job.parent / "day-2.jsonl").unlink()
     found = batch(job)
     assert found.outcome == "nothing-new"
-    assert len(found.warnings) == 2
-    assert "day-1.jsonl: has changed" in found.warnings[0]
-    assert "day-2.jsonl: was read, and is gone" in found.warnings[1]
+    assert [text.split("/")[-1].split(" ")[:3] for text in found.warnings] == [["day-1.jsonl:", "has", "changed"]]
+    assert len(found.notices) == 1
+    assert "day-2.jsonl: was read, and is gone" in found.notices[0]
     (job.parent / "day-1.jsonl").touch()
-    assert batch(job).documents == 50
+    again = batch(job)
+    assert (again.documents, again.notices) == (50, ())  # it was reported once
+    write_day(job.parent, 2, documents=10)
+    assert batch(job).notices == ()
+    (job.parent / "day-2.jsonl").unlink()
+    assert len(batch(job).notices) == 1
 
 
 def test_sources__are_not_read_again_while_they_are_as_they_were(tmp_path):
