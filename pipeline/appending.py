@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from collapsar.pipeline.beside import look_beside_more
 from collapsar.pipeline.executor import TLS, Executor, open_executor
-from collapsar.pipeline.ingesting import look_at, numberings_of, report_of, settled
+from collapsar.pipeline.ingesting import drop_stopped, look_at, numberings_of, report_of, settled
 from collapsar.pipeline.passes import Counted, in_order, judge_ids, lay_beside, read_all, write_shards
 from collapsar.storage.chunks import Chunk, write_table
 from collapsar.storage.corpus import Corpus
@@ -40,6 +40,7 @@ from collapsar.storage.vocabulary import Vocabulary
 from collapsar.workers import reading
 from collapsar.workers.counting import counts_of
 from collapsar.workers.reading import Asked, Note
+from collapsar.workers.stopwords import StopWords
 
 SCRATCH, LOCK = "append", "lock"
 
@@ -262,7 +263,7 @@ class _Adding:
         corpus: Corpus,
         scratch: Folder,
         history: History,
-        stops: tuple[str, ...],
+        stops: StopWords,
         asked: Addition,
         sides: Sides | None,
     ) -> None:
@@ -371,7 +372,9 @@ class _Adding:
         corpus, old = self._corpus, self._corpus.manifest
         self._require_fields(counted)
         vocabulary, sieve = self._vocabulary(counted)
-        reading.leave_words(self._scratch, vocabulary.words, self._stops if self._history.kind in TEXTS else ())
+        reading.leave_words(
+            self._scratch, vocabulary.words, self._stops if self._history.kind in TEXTS else StopWords()
+        )
         size = max([row.tokens for row in old.shards if row.tokens] or [1])
         rows, empty = write_shards(
             self._executor, corpus.folder, self._scratch, counted.notes, self._numberings, size, len(old.shards)
@@ -406,7 +409,7 @@ class _Adding:
         spelled, documents, tokens = counted.spelled, counted.column("documents"), counted.column("tokens")
         sieve = Sieve(spelled, documents, tokens)
         if self._history.kind in TEXTS:
-            sieve.drop_named("stop words", pa.array(self._stops, pa.string()))
+            drop_stopped(sieve, spelled, self._stops)
         if self._asked.grow:
             sieve.cut(self._history.cuts, counted.documents, words)
         else:

@@ -23,10 +23,10 @@ from collapsar.storage.readers.batches import are_numbered, fields_of
 from collapsar.storage.readers.blocks import Block, Span, absolute, cut_blocks, find_files
 from collapsar.storage.readers.fields import Fields
 from collapsar.storage.readers.source import distinct, read_vocabulary_file
-from collapsar.storage.readers.stopwords import stop_words
 from collapsar.storage.sides import Sides
 from collapsar.storage.vocabulary import Vocabulary
 from collapsar.workers.reading import Asked, Note, leave_words
+from collapsar.workers.stopwords import StopWords
 from collapsar.workers.tokenizing import load_tokenizer
 
 SCRATCH = "scratch"
@@ -96,7 +96,7 @@ def look_at(paths: list[str], history: History, scheduler: str) -> Sources:
     return Sources(paths, files, name, are_numbered(files, history.kind, history.options))
 
 
-def settled(history: History, scheduler: str | None, workers: int | None) -> tuple[History, str, tuple[str, ...]]:
+def settled(history: History, scheduler: str | None, workers: int | None) -> tuple[History, str, StopWords]:
     """Check the options of reading texts before anything is written.
 
     Parameters
@@ -112,8 +112,8 @@ def settled(history: History, scheduler: str | None, workers: int | None) -> tup
         With the fields that the format has by itself.
     scheduler : str
         Where it runs.
-    stops : tuple of str
-        Stop words, sorted.
+    stops : StopWords
+        Words that are left out.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def settled(history: History, scheduler: str | None, workers: int | None) -> tup
         load_tokenizer(options.tokenizer)
     scheduler = scheduler or "threads"
     check_scheduler(scheduler, workers)
-    return replace(history, options=options), scheduler, tuple(sorted(stop_words(options.stop_words)))
+    return replace(history, options=options), scheduler, StopWords.of(options)
 
 
 def phrasing_of(score: str | None, least: int | None, threshold: float | None) -> Phrasing | None:
@@ -253,7 +253,7 @@ def _write(
     folder: Folder,
     sources: Sources,
     history: History,
-    stops: tuple[str, ...],
+    stops: StopWords,
     given: list[str] | None,
     shard_tokens: int | None,
     progress: Counting,
@@ -268,7 +268,7 @@ def _write(
     _require_seen(sources, history, counted)
     report = report_of(sources, counted)
     sieve = Sieve(counted.spelled, counted.column("documents"), counted.column("tokens"))
-    sieve.drop_named("stop words", pa.array(stops, pa.string()))
+    drop_stopped(sieve, counted.spelled, stops)
     stopped = sieve.dropped
     if history.phrasing is not None:
         phrasing, counted = find_phrases(executor, scratch, counted, stops, history.phrasing)
@@ -301,7 +301,7 @@ def _write(
 
 
 def _kept(
-    sieve: Sieve, counted: Counted, cuts: Cuts, given: list[str] | None, stops: tuple[str, ...], name: str
+    sieve: Sieve, counted: Counted, cuts: Cuts, given: list[str] | None, stops: StopWords, name: str
 ) -> tuple[Vocabulary, list[Dropped], tuple[str, ...]]:
     """Cut the vocabulary that was found without its stop words, or the one that is given, which keeps its order."""
     spelled, documents, tokens = counted.spelled, counted.column("documents"), counted.column("tokens")
@@ -310,7 +310,7 @@ def _kept(
         words = pa.array(given, pa.string())
         sieve.drop_named(NOT_IN_VOCABULARY, words, others=True)
         place = np.asarray(pc.fill_null(pc.index_in(words, value_set=spelled), -1), dtype=np.int64)
-        place[np.asarray(pc.is_in(words, value_set=pa.array(stops, pa.string())), dtype=bool)] = -1
+        place[stops.dropped(words)] = -1
         documents, tokens = (np.append(counts, 0)[place] for counts in (documents, tokens))
         spelled, sieve = words, Sieve(words, documents, tokens)
     before = int(sieve.kept.sum())
@@ -321,6 +321,13 @@ def _kept(
     words = spelled.filter(pa.array(sieve.kept)).to_pylist()
     vocabulary = Vocabulary(words, documents[sieve.kept], tokens[sieve.kept])
     return vocabulary, [one for one in dropped if one.words], sieve.frequent
+
+
+def drop_stopped(sieve: Sieve, words: pa.Array, stops: StopWords) -> None:
+    """Drop stop words and short words from a sieve of `words`."""
+    sieve.drop("stop words", stops.stopped(words))
+    if stops.min_letters:
+        sieve.drop(f"of fewer than {stops.min_letters} letters", stops.short(words))
 
 
 def report_of(sources: Sources, counted: Counted) -> Report:

@@ -22,6 +22,7 @@ from collapsar.storage.manifest import Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source, open_vectors, settled_base
 from collapsar.storage.readers.sidecolumns import Wanted
+from collapsar.storage.readers.stopwords import parse_stop_words
 from collapsar.storage.segmented import flatten_corpus
 from collapsar.storage.split import Held, split_corpus, split_whole
 
@@ -90,8 +91,9 @@ def ingest(
         Told the number of documents read so far.
     **reading
         ``vocabulary``, ``id_field``, ``text_field``, ``title_field``, ``date_field``, ``labels``, ``covariates``,
-        ``stop_words``, ``tokenizer`` and ``bad_bytes``, and ``max_decompressed``, the bytes that may come
-        out of each compressed file (by default 200 times its size, and at least 256 MB); ``segments``, what texts are
+        ``stop_words`` (languages and files, in a string with commas or in a list), ``min_letters``, ``tokenizer``,
+        ``bad_bytes``, and ``max_decompressed``, the bytes that may come out of each compressed file (by default 200
+        times its size, and at least 256 MB); ``segments``, what texts are
         cut into: ``paragraphs``, ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` where the text is a list
         of strings (see `collapsar.storage.readers.segmenting`); of SVMlight ``index_base``, the first index, 0 or 1
         (by default 0 where a file has it, for those that are added later too); of vectors
@@ -112,6 +114,7 @@ def ingest(
         raise OptionError("expected at least one source")
     cuts, kind = Cuts(min_documents, max_document_share, max_words), format or guess_format(paths[0])
     options = ReadOptions(**reading | {name: _listed(reading.get(name, ())) for name in ("labels", "covariates")})
+    options = _chosen_words(options)
     phrasing = phrasing_of(phrases, phrase_count, phrase_threshold)
     ensure_free(Folder(corpus))
     sides, options, beside = look_beside(Wanted(_listed(label_files), _listed(label_names)), paths, kind, options)
@@ -131,10 +134,19 @@ def _listed(said: Any) -> tuple[str, ...]:
     return tuple(str(one) for one in ((said,) if isinstance(said, (str, int)) else said))
 
 
+def _chosen_words(options: ReadOptions) -> ReadOptions:
+    """Check which words are left out, and read the files of stop words."""
+    if options.min_letters is not None and (type(options.min_letters) is not int or options.min_letters < 1):
+        raise OptionError(f"--min-letters: expected a whole number of 1 or more, found {options.min_letters!r}")
+    languages, words = parse_stop_words(options.stop_words)
+    return replace(options, stop_words=languages, stop_list=(*options.stop_list, *words))
+
+
 def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | None) -> None:
     """Refuse what is said of vectors where documents are read, of texts where words are counted, and so on."""
     texts: dict[str, object] = {
         "--stop-words": options.stop_words,
+        "--min-letters": options.min_letters,
         "--text": options.text_field,
         "--title": options.title_field,
         "--date": options.date_field,
@@ -158,7 +170,7 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
         wrong, of = vectors, "vectors alone (--format vectors)"
     else:
         wrong, of = vectors | {"--label": options.labels}, "vectors alone (--format vectors)"
-        counted = {flag: given for flag, given in texts.items() if flag not in ("--stop-words", "--text")}
+        counted = {flag: given for flag, given in texts.items() if flag != "--text"}
         said = next((flag for flag, given in counted.items() if given), None)
         if said is not None:
             raise OptionError(f"{said}: is of texts; documents of the format {kind} are counted already")

@@ -28,6 +28,7 @@ from collapsar.storage.writer import even_shard_tokens_of
 from collapsar.workers import reading
 from collapsar.workers.phrases import FREQUENT, add_pairs, count_pairs
 from collapsar.workers.reading import Asked, Note, Piece
+from collapsar.workers.stopwords import StopWords
 
 TOGETHER = 8  # tables of counts that are added by one task
 WAITING = 32  # tasks a worker that are submitted before the first is waited for
@@ -143,7 +144,7 @@ def in_order(executor: Executor, futures: Iterable[Any]) -> Iterator[Any]:
 
 
 def find_phrases(
-    executor: Executor, scratch: Folder, counted: Counted, stops: tuple[str, ...], phrasing: Phrasing
+    executor: Executor, scratch: Folder, counted: Counted, stops: StopWords, phrasing: Phrasing
 ) -> tuple[Phrasing, Counted]:
     """Find phrases of two words, and join them.
 
@@ -158,8 +159,8 @@ def find_phrases(
         Where the chunks lie, of tokens in their order.
     counted : Counted
         What the first pass told.
-    stops : tuple of str
-        Stop words; words on both sides of one are neighbours.
+    stops : StopWords
+        Words that are left out; words on both sides of one are neighbours.
     phrasing : Phrasing
         The score and its threshold.
 
@@ -171,7 +172,7 @@ def find_phrases(
         Of the chunks whose phrases are joined.
     """
     words, tokens = counted.spelled, counted.column("tokens")
-    tokens = np.where(np.asarray(pc.is_in(words, value_set=pa.array(stops, pa.string())), dtype=bool), 0, tokens)
+    tokens = np.where(stops.dropped(words), 0, tokens)
     frequent = tokens >= max(phrasing.least, 1)
     names = [note.name for note in counted.notes]
     write_table(scratch, FREQUENT, pa.table({"word": words.filter(pa.array(frequent))}))

@@ -14,9 +14,11 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.records import dump, read_record
 
-FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 4
-WITHOUT_SEGMENTS, WITHOUT_SIDES = 3, 2  # versions of records that tell of none, as older releases know them
+FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 5
+# Versions of records that have none of these, as older releases know them.
+WITHOUT_WORDS, WITHOUT_SEGMENTS, WITHOUT_SIDES = 4, 3, 2
 _SOMETIMES = ("unmatched_rows", "segments")  # of a report
+_WORDS = ("stop_list", "min_letters")  # of the reading, recorded where they are requested
 _READING = ("id_field", "text_field", "title_field", "date_field", "stop_words", "tokenizer", "bad_bytes", "index_base")
 
 
@@ -168,7 +170,10 @@ class History:
         sided = self.beside is not None or any(one.unmatched_rows for one in (self.report, *self.appended))
         version = WITHOUT_SEGMENTS if sided else WITHOUT_SIDES
         if self.options.segments is not None:
-            reading["segments"], version = self.options.segments, VERSION
+            reading["segments"], version = self.options.segments, WITHOUT_WORDS
+        chosen = {name: _listed(getattr(self.options, name)) for name in _WORDS if getattr(self.options, name)}
+        if chosen:
+            reading, version = reading | chosen, VERSION
         return {
             **told,
             "format": KIND,
@@ -220,6 +225,9 @@ def read_history(folder: Folder) -> History | None:
         kind = str(reading.pop("format"))
         if not isinstance(reading.get("segments"), str | None):
             raise ValueError("expected a way to cut texts into segments")
+        if type(reading.get("min_letters", 1)) is not int:
+            raise ValueError("expected a number of letters")
+        reading["stop_list"] = tuple(map(str, reading.pop("stop_list", ())))
         labels, covariates = (tuple(map(str, reading.pop(name))) for name in ("labels", "covariates"))
         cuts = dict(record["cuts"])
         given = bool(cuts.pop("vocabulary_given"))

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from collapsar.storage.chunks import read_chunk, read_table, write_table
 from collapsar.storage.folder import Folder
 from collapsar.workers.counting import tokens_of
+from collapsar.workers.stopwords import StopWords
 from collapsar.workers.tokenizing import Tokens
 
 JOIN = "_"  # between the words of a phrase
@@ -50,23 +51,22 @@ def named_phrases(address: str, name: str) -> Phrases:
     return Phrases.of(*(table.column(column).combine_chunks() for column in ("first", "second")))
 
 
-def without(tokens: Tokens, stops: Sequence[str]) -> Tokens:
+def without(tokens: Tokens, stops: StopWords) -> Tokens:
     """Leave out stop words."""
-    out = np.asarray(pc.is_in(tokens.words, value_set=pa.array(stops, pa.string())), dtype=bool)
-    keep = ~out[tokens.numbers]
+    keep = ~stops.dropped(tokens.words)[tokens.numbers]
     running = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
     return Tokens(tokens.words, tokens.numbers[keep], running[tokens.offsets])
 
 
-def joined_by(tokens: Tokens, stops: Sequence[str], phrases: Phrases) -> Tokens:
+def joined_by(tokens: Tokens, stops: StopWords, phrases: Phrases) -> Tokens:
     """Join words to phrases, from the left, each word in one at most; stop words are left out before.
 
     Parameters
     ----------
     tokens : Tokens
         Words in their order.
-    stops : sequence of str
-        Stop words.
+    stops : StopWords
+        Words that are left out.
     phrases : Phrases
         Which pairs of words are phrases.
 
@@ -110,7 +110,7 @@ def _keys(tokens: Tokens, place: npt.NDArray[np.int64], width: int) -> npt.NDArr
     return keys
 
 
-def count_pairs(scratch: Folder, name: str, stops: tuple[str, ...], parts: int) -> None:
+def count_pairs(scratch: Folder, name: str, stops: StopWords, parts: int) -> None:
     """Count how often words of a chunk follow one another, and leave the counts in so many files.
 
     Parameters
@@ -119,8 +119,8 @@ def count_pairs(scratch: Folder, name: str, stops: tuple[str, ...], parts: int) 
         Where the chunk and the table of frequent words lie.
     name : str
         The chunk, of tokens in their order.
-    stops : tuple of str
-        Stop words.
+    stops : StopWords
+        Words that are left out.
     parts : int
         A pair's counts are in the file of its key's remainder by this.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from collapsar.storage.shard import Documents, encode
 from collapsar.storage.sides import merged
 from collapsar.workers.counting import counted_of, counts_of, stream_of, tokens_of
 from collapsar.workers.phrases import joined_by, named_phrases
+from collapsar.workers.stopwords import StopWords
 from collapsar.workers.tokenizing import tokenize
 
 KNOWN, WORDS, PHRASES = "known", "words", "phrases"  # tables in the scratch folder that all tasks may need
@@ -50,8 +51,8 @@ class Asked:
         Whether tokens are kept in their order, as phrases are still to be found.
     phrases : bool
         Whether words are joined by the phrases in the scratch folder, of tokens without `stops`.
-    stops : tuple of str
-        Stop words; only needed where there are `phrases`.
+    stops : StopWords
+        Words that are left out; only needed where there are `phrases`.
     known : bool
         Whether the scratch folder has the ids of documents that are there already.
     skip : bool
@@ -64,7 +65,7 @@ class Asked:
     numbered: bool = False
     streams: bool = False
     phrases: bool = False
-    stops: tuple[str, ...] = ()
+    stops: StopWords = field(default_factory=StopWords)
     known: bool = False
     skip: bool = False
 
@@ -207,11 +208,11 @@ def ids_of(reference: ShardReference) -> pa.Array:
     return column_of(decode_table(data, reference.record.documents, path), "id")
 
 
-def leave_words(scratch: Folder, words: Sequence[str], stops: Sequence[str]) -> None:
+def leave_words(scratch: Folder, words: Sequence[str], stops: StopWords) -> None:
     """Leave the vocabulary where the tasks of the second pass find it; stop words keep their place alone."""
-    out = frozenset(stops)
-    left = [None if word in out else word for word in words]
-    write_table(scratch, WORDS, pa.table({"word": pa.array(left, pa.string())}))
+    spelled = pa.array(words, pa.string())
+    left = pc.if_else(pa.array(stops.dropped(spelled)), pa.scalar(None, pa.string()), spelled)
+    write_table(scratch, WORDS, pa.table({"word": left}))
 
 
 @functools.lru_cache(maxsize=3)
@@ -356,7 +357,7 @@ def ids_of_numbers(numbering: tuple[tuple[str, int, int], ...]) -> pa.Array:
     )
 
 
-def pair_up(scratch: Folder, name: str, stops: tuple[str, ...]) -> pa.Table:
+def pair_up(scratch: Folder, name: str, stops: StopWords) -> pa.Table:
     """Join the phrases of a chunk of tokens, and leave it as pairs under the name that `paired` gives.
 
     Parameters
@@ -365,8 +366,8 @@ def pair_up(scratch: Folder, name: str, stops: tuple[str, ...]) -> pa.Table:
         Where it and the phrases lie.
     name : str
         The chunk.
-    stops : tuple of str
-        Stop words.
+    stops : StopWords
+        Words that are left out.
 
     Returns
     -------

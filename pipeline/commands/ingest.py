@@ -134,8 +134,12 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
     words = parser.add_argument_group("texts (text, jsonl, csv, parquet, mallet)")
     words.add_argument(
         "--stop-words",
-        metavar="LANG",
-        help="words to leave out: english (the default), none, or languages' codes with commas between, such as de,fr",
+        metavar="LIST",
+        help="words to leave out: english (the default), none, languages' codes, or files of words, whose names have a "
+        "dot or a slash; with commas between, such as de,fr or english,mine.txt",
+    )
+    words.add_argument(
+        "--min-letters", type=int, metavar="N", help="leave out words of fewer letters (default: 2, by the tokenizer)"
     )
     words.add_argument(
         "--tokenizer",
@@ -190,6 +194,7 @@ def run(arguments: argparse.Namespace) -> None:
             title_field=arguments.title_field,
             date_field=arguments.date_field,
             stop_words=arguments.stop_words,
+            min_letters=arguments.min_letters,
             tokenizer=arguments.tokenizer,
             bad_bytes=arguments.bad_bytes,
             segments=arguments.segments,

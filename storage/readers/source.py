@@ -51,6 +51,10 @@ class ReadOptions:
         Fields of the title and the date, by default none.
     stop_words : str or None
         ``english``, the default, ``none``, or codes of languages with commas between.
+    stop_list : tuple of str
+        One's own stop words, besides.
+    min_letters : int or None
+        Shorter words are left out; by default none, of those that the tokenizer yields.
     labels : tuple of str
         Fields that are labels, each perhaps with a name for it, ``topic=topics``; of vectors columns, by name or
         number, ``class=-1``.
@@ -78,6 +82,8 @@ class ReadOptions:
     title_field: str | None = None
     date_field: str | None = None
     stop_words: str | None = None
+    stop_list: tuple[str, ...] = ()
+    min_letters: int | None = None
     labels: tuple[str, ...] = ()
     covariates: tuple[str, ...] = ()
     tokenizer: str | None = None

@@ -11,6 +11,7 @@ from collapsar.pipeline.passes import phrase_scores
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.history import Phrasing, read_history
 from collapsar.workers.phrases import Phrases, joined_by
+from collapsar.workers.stopwords import StopWords
 from collapsar.workers.tokenizing import tokenize
 from tests.workers.test_tokenizing import words_of
 
@@ -33,7 +34,7 @@ def test_phrases__are_joined_as_gensim_joins_them(given_sentences, pairs):
 
     sides = (pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1))
     tokens = tokenize(pa.array([" ".join(one) for one in given_sentences], pa.large_string()))
-    joined = joined_by(tokens, ["dd"], Phrases.of(*sides))
+    joined = joined_by(tokens, StopWords(("dd",)), Phrases.of(*sides))
     kept = [[word for word in one if word != "dd"] for one in given_sentences]
     assert words_of(joined) == [Given(delimiter="_")[one] for one in kept]
 
