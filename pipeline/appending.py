@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 
 from collapsar.pipeline.beside import look_beside_more
 from collapsar.pipeline.executor import TLS, Executor, open_executor
-from collapsar.pipeline.ingesting import drop_stopped, look_at, numberings_of, report_of, settled
+from collapsar.pipeline.ingesting import drop_stopped, leave_phrases, look_at, numberings_of, report_of, settled
 from collapsar.pipeline.passes import Counted, in_order, judge_ids, lay_beside, read_all, write_shards
+from collapsar.pipeline.recorded_reading import history_for
 from collapsar.storage.chunks import Chunk, write_table
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.cuts import NOT_IN_VOCABULARY, Sieve
@@ -31,8 +32,7 @@ from collapsar.storage.history import History, Report, read_history
 from collapsar.storage.lock import RunLock
 from collapsar.storage.manifest import DOCUMENTS, Manifest
 from collapsar.storage.progress import Counting, silent
-from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_source, settled_base
-from collapsar.storage.readers.batches import FIXED
+from collapsar.storage.readers import TEXTS, guess_format, open_source, settled_base
 from collapsar.storage.readers.sidecolumns import Wanted
 from collapsar.storage.readers.source import distinct
 from collapsar.storage.sides import Sides
@@ -211,24 +211,18 @@ def _history_of(corpus: Corpus, kept: History, paths: list[str], asked: Addition
         kind = kept.kind
     if kind == "vectors":
         raise OptionError(f"--format {kind}: {corpus.url} is a corpus of documents")
-    options = replace(kept.options, max_decompressed=asked.max_decompressed)
-    if options.tokenizer != asked.tokenizer:
-        if options.tokenizer is None:
-            raise OptionError(f"--tokenizer {asked.tokenizer}: {corpus.url} was made with the default one")
+    if kept.flattened:
         raise OptionError(
-            f"{corpus.url}: was made with --tokenizer {options.tokenizer}; say so again, if it is to be trusted"
+            f"{corpus.url}: its documents are segments that `collapsar flatten` made; append to the corpus that it was "
+            "made of, and flatten that again"
         )
-    if kind in FIXED and kind != kept.kind:
-        options = ReadOptions(
-            stop_words=options.stop_words,
-            tokenizer=options.tokenizer,
-            bad_bytes=options.bad_bytes,
-            max_decompressed=options.max_decompressed,
-            segments=options.segments,
-        )
-    elif kept.kind in FIXED and kind != kept.kind:
-        options = replace(options, labels=(), index_base=None)
-    return replace(kept, kind=kind, options=options)
+    tokenizer = kept.options.tokenizer
+    if tokenizer != asked.tokenizer:
+        if tokenizer is None:
+            raise OptionError(f"--tokenizer {asked.tokenizer}: {corpus.url} was made with the default one")
+        raise OptionError(f"{corpus.url}: was made with --tokenizer {tokenizer}; say so again, if it is to be trusted")
+    history = history_for(kept, kind)
+    return replace(history, options=replace(history.options, max_decompressed=asked.max_decompressed))
 
 
 @contextmanager
@@ -284,10 +278,7 @@ class _Adding:
         else:
             write_table(scratch, reading.KNOWN, pa.table({"id": self._known}))
             pairs = () if history.phrasing is None else history.phrasing.pairs
-            columns = {
-                side: pa.array([pair[n] for pair in pairs], pa.string()) for n, side in enumerate(("first", "second"))
-            }
-            write_table(scratch, reading.PHRASES, pa.table(columns))
+            leave_phrases(scratch, history.phrasing)
             sources = look_at(paths, history, scheduler)
             skip = self._asked.skip_existing
             how = Asked(

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from collapsar.pipeline.executor import TLS, Executor, check_scheduler, open_executor
 from collapsar.pipeline.passes import Counted, find_phrases, judge_ids, lay_beside, read_all, write_shards
+from collapsar.storage.chunks import write_table
 from collapsar.storage.cuts import NOT_IN_VOCABULARY, Cuts, Dropped, Sieve
 from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created, ensure_free
@@ -22,10 +23,10 @@ from collapsar.storage.readers import kind_of_name
 from collapsar.storage.readers.batches import are_numbered, fields_of
 from collapsar.storage.readers.blocks import Block, Span, absolute, cut_blocks, find_files
 from collapsar.storage.readers.fields import Fields
-from collapsar.storage.readers.source import distinct, read_vocabulary_file
+from collapsar.storage.readers.source import distinct, given_words
 from collapsar.storage.sides import Sides
 from collapsar.storage.vocabulary import Vocabulary
-from collapsar.workers.reading import Asked, Note, leave_words
+from collapsar.workers.reading import PHRASES, Asked, Note, leave_words
 from collapsar.workers.stopwords import StopWords
 from collapsar.workers.tokenizing import load_tokenizer
 
@@ -207,6 +208,8 @@ def ingest_texts(
     tls: TLS | None,
     progress: Counting,
     sides: Sides | None = None,
+    like: Vocabulary | None = None,
+    may_be_empty: bool = False,
 ) -> Manifest:
     """Read texts, and write a corpus; see `collapsar.pipeline.ingest`.
 
@@ -222,6 +225,10 @@ def ingest_texts(
         As for `collapsar.pipeline.ingest`.
     sides : Sides, optional
         Labels and covariates from side files.
+    like : Vocabulary, optional
+        The vocabulary of the corpus whose record `history` is: words and phrases are its own, and nothing is pruned.
+    may_be_empty : bool, optional
+        Whether the corpus may have no token.
 
     Returns
     -------
@@ -235,17 +242,31 @@ def ingest_texts(
     """
     if shard_tokens is not None and shard_tokens < 1:
         raise OptionError(f"--shard-tokens: expected 1 or more, found {shard_tokens}")
-    said = history.options.vocabulary
     history, scheduler, stops = settled(history, scheduler, workers)
     sources = look_at(paths, history, scheduler)
     ensure_free(Folder(corpus))
-    given = None if said is None else read_vocabulary_file(said, history.options.max_decompressed)
+    words = _Words(given_words(history.options) if like is None else like.words, stops, like is not None, may_be_empty)
+    if like is not None:
+        # A word that the vocabulary counts was no stop word when it was made, whatever list has it today.
+        counted = pa.array(like.words, pa.string()).filter(pa.array(like.tokens > 0))
+        words = replace(words, stops=stops.sparing(counted))
+    history = replace(history, options=replace(history.options, vocabulary=None))
     with created(Folder(corpus)) as folder:
         executor = open_executor(scheduler, workers, tls=tls)
         try:
-            return _write(executor, folder, sources, history, stops, given, shard_tokens, progress, sides)
+            return _write(executor, folder, sources, history, words, shard_tokens, progress, sides)
         finally:
             executor.close()
+
+
+@dataclass(frozen=True)
+class _Words:
+    """Words that are given: the vocabulary, if it is, and the stop words; `recorded` of those of an ingest's record."""
+
+    given: list[str] | None
+    stops: StopWords
+    recorded: bool
+    may_be_empty: bool
 
 
 def _write(
@@ -253,15 +274,19 @@ def _write(
     folder: Folder,
     sources: Sources,
     history: History,
-    stops: StopWords,
-    given: list[str] | None,
+    words: _Words,
     shard_tokens: int | None,
     progress: Counting,
     sides: Sides | None,
 ) -> Manifest:
-    scratch = folder / SCRATCH
-    streams = history.phrasing is not None
-    asked = Asked(history.kind, history.options, scratch, sources.numbered, streams)
+    scratch, given, stops = folder / SCRATCH, words.given, words.stops
+    find = history.phrasing is not None and not words.recorded
+    known = history.phrasing is not None and words.recorded
+    if known:
+        leave_phrases(scratch, history.phrasing)
+    asked = Asked(
+        history.kind, history.options, scratch, sources.numbered, find, known, stops if known else StopWords()
+    )
     counted = read_all(executor, sources.blocks(history.kind), asked, progress, lambda note: None)  # noqa: ARG005
     numberings = numberings_of(sources, counted.notes, tagged=False)
     judge_ids(counted.notes, numberings)
@@ -270,17 +295,21 @@ def _write(
     sieve = Sieve(counted.spelled, counted.column("documents"), counted.column("tokens"))
     drop_stopped(sieve, counted.spelled, stops)
     stopped = sieve.dropped
-    if history.phrasing is not None:
+    if find and history.phrasing is not None:
         phrasing, counted = find_phrases(executor, scratch, counted, stops, history.phrasing)
         history, report = replace(history, phrasing=phrasing), replace(report, phrases=len(phrasing.pairs))
         sieve = Sieve(counted.spelled, counted.column("documents"), counted.column("tokens"))
         sieve.dropped = stopped
-    vocabulary, dropped, frequent = _kept(sieve, counted, history.cuts, given, stops, sources.name)
+    if words.recorded:
+        sieve.drop_frequent(history.cuts, history.frequent)
+    cuts = Cuts() if words.recorded else history.cuts
+    vocabulary, dropped, frequent = _kept(sieve, counted, cuts, given, stops, sources.name)
+    frequent = history.frequent if words.recorded else frequent
     leave_words(scratch, vocabulary.words, stops)
     counted, unmatched = lay_beside(scratch, counted, numberings, sides)
     rows, empty = write_shards(executor, folder, scratch, counted.notes, numberings, shard_tokens)
     tokens = sum(row.tokens for row in rows)
-    if not tokens:
+    if not tokens and not (words.may_be_empty and counted.documents):
         raise InputError(sources.name, "the corpus is empty: expected at least one document with a word")
     record = vocabulary.write(folder)
     report = replace(report, empty_documents=empty, words=len(vocabulary), tokens=tokens, dropped=tuple(dropped))
@@ -298,6 +327,13 @@ def _write(
     )
     manifest.write(folder)
     return manifest
+
+
+def leave_phrases(scratch: Folder, phrasing: Phrasing | None) -> None:
+    """Leave the phrases that were found where the tasks that read blocks join them."""
+    pairs = () if phrasing is None else phrasing.pairs
+    columns = {side: pa.array([pair[n] for pair in pairs], pa.string()) for n, side in enumerate(("first", "second"))}
+    write_table(scratch, PHRASES, pa.table(columns))
 
 
 def _kept(
@@ -365,6 +401,6 @@ def _require_seen(sources: Sources, history: History, counted: Counted) -> None:
         return
     beside = () if history.beside is None else (*history.beside.labels, *history.beside.covariates)
     seen = frozenset().union(*(note.seen for note in counted.notes), (one.partition("=")[2] for one in beside))
-    for field, flag in Fields.of(history.options).flags.items():
+    for field, flag in Fields.of(history.options).required.items():
         if flag not in ("--id", "--text") and field not in seen:
             raise InputError(sources.name, f"no document has a field {field!r} ({flag})")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from collapsar.pipeline.beside import look_beside
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.ingesting import ingest_texts, phrasing_of
+from collapsar.pipeline.ingesting_like import NewSources, ingest_like
+from collapsar.pipeline.recorded_reading import RecordedReading, history_like, recorded_reading, vocabulary_of
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.cuts import Cuts
 from collapsar.storage.errors import OptionError
@@ -32,6 +34,7 @@ def ingest(
     corpus: str | os.PathLike[str],
     *,
     format: str | None = None,
+    like: str | os.PathLike[str] | None = None,
     min_documents: int = 0,
     max_document_share: float = 1.0,
     max_words: int | None = None,
@@ -60,6 +63,11 @@ def ingest(
     format : str, optional
         ``uci``, ``ldac``, ``mtx``, ``npz``, ``svmlight``, ``vectors`` or, of texts, ``text``, ``jsonl``, ``csv``,
         ``parquet`` or ``mallet``; by default told from the first name.
+    like : path, optional
+        A corpus, a run or a model: documents get its vocabulary, and are read as its own were: tokenizer, phrases, stop
+        words, segments, fields. Sources may be of another format, and lack the recorded titles, dates, labels and
+        covariates. A function or a regular expression that the record names runs only if `tokenizer` or `segments`
+        names it again. The report tells how many tokens are not in the vocabulary.
     min_documents : int, optional
         Drop words that fewer documents hold.
     max_document_share : float, optional
@@ -90,11 +98,12 @@ def ingest(
     progress : callable, optional
         Told the number of documents read so far.
     **reading
-        ``vocabulary``, ``id_field``, ``text_field``, ``title_field``, ``date_field``, ``labels``, ``covariates``,
-        ``stop_words`` (languages and files, in a string with commas or in a list), ``min_letters``, ``tokenizer``,
-        ``bad_bytes``, and ``max_decompressed``, the bytes that may come out of each compressed file (by default 200
-        times its size, and at least 256 MB); ``segments``, what texts are
-        cut into: ``paragraphs``, ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` where the text is a list
+        ``vocabulary`` (a file of words, one a line or a column of Parquet; a corpus, a run or a model, whose words are
+        taken; or a tuple of words), ``id_field``, ``text_field``, ``title_field``, ``date_field``, ``labels``,
+        ``covariates``, ``stop_words`` (languages and files, in a string with commas or in a list), ``min_letters``,
+        ``tokenizer``, ``bad_bytes``, and ``max_decompressed``, the bytes that may come out of each compressed file (by
+        default 200 times its size, and at least 256 MB); ``segments``, what texts are cut into:
+        ``paragraphs``, ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` where the text is a list
         of strings (see `collapsar.storage.readers.segmenting`); of SVMlight ``index_base``, the first index, 0 or 1
         (by default 0 where a file has it, for those that are added later too); of vectors
         ``labels``, ``values`` and ``header`` (see `collapsar.storage.readers.ReadOptions`).
@@ -112,22 +121,52 @@ def ingest(
     paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
     if not paths:
         raise OptionError("expected at least one source")
-    cuts, kind = Cuts(min_documents, max_document_share, max_words), format or guess_format(paths[0])
+    cuts = Cuts(min_documents, max_document_share, max_words)
     options = ReadOptions(**reading | {name: _listed(reading.get(name, ())) for name in ("labels", "covariates")})
     options = _chosen_words(options)
     phrasing = phrasing_of(phrases, phrase_count, phrase_threshold)
     ensure_free(Folder(corpus))
-    sides, options, beside = look_beside(Wanted(_listed(label_files), _listed(label_names)), paths, kind, options)
+    if isinstance(options.vocabulary, str):
+        options = replace(options, vocabulary=vocabulary_of(options.vocabulary))
+    wanted = Wanted(_listed(label_files), _listed(label_names))
+    if like is not None:
+        if cuts.wanted or phrasing is not None:
+            raise OptionError(
+                "min_documents, max_document_share, max_words and phrases: with like, words and phrases are the "
+                "recorded ones"
+            )
+        where: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls}
+        how = {"shard_tokens": shard_tokens, "progress": progress, **where}
+        return _ingest_as(recorded_reading(like), paths, corpus, format, options, wanted, how)
+    kind = format or guess_format(paths[0])
+    sides, options, beside = look_beside(wanted, paths, kind, options)
     _require_own(kind, options, cuts, phrases)
     history = History(kind, options, cuts, phrasing=phrasing, beside=beside)
-    how: dict[str, Any] = {"shard_tokens": shard_tokens, "sides": sides, "progress": progress}
+    how = {"shard_tokens": shard_tokens, "sides": sides, "progress": progress}
     if kind == "vectors":
-        return ingest_vectors(open_vectors(paths, options), corpus, history=history if sides else None, **how)
+        return ingest_vectors(open_vectors(paths, options), corpus, history=history, **how)
     history = replace(history, options=settled_base(paths, kind, options))
     if kind in TEXTS:
         return ingest_texts(paths, corpus, history, scheduler=scheduler, workers=workers, tls=tls, **how)
     source, history = open_source(paths, kind, history.options), replace(history, given=True)
     return ingest_source(source, corpus, cuts=cuts, history=history, **how)
+
+
+def _ingest_as(
+    recorded: RecordedReading,
+    paths: list[str],
+    corpus: str | os.PathLike[str],
+    format: str | None,
+    options: ReadOptions,
+    wanted: Wanted,
+    how: Mapping[str, Any],
+) -> Manifest:
+    """Read documents as a record says, and their side files."""
+    said = {one.name: getattr(options, one.name) for one in fields(options)}
+    history = history_like(recorded, paths, said, format)
+    sides, own, beside = look_beside(wanted, paths, history.kind, history.options)
+    history = replace(history, options=own, beside=beside)
+    return ingest_like(recorded, NewSources(paths, format, said), corpus, history=history, sides=sides, **how)
 
 
 def _listed(said: Any) -> tuple[str, ...]:

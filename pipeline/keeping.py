@@ -10,8 +10,9 @@ from collapsar.pipeline.opening import Model
 from collapsar.pipeline.state import Problem, State
 from collapsar.pipeline.summarising import summary_of
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import ClusterError, CollapsarError
+from collapsar.storage.errors import ClusterError, CollapsarError, DamagedError
 from collapsar.storage.folder import Folder, replaced
+from collapsar.storage.history import inherit_history
 from collapsar.storage.model import ModelRecord, ModelWriter, ShardDocuments
 from collapsar.storage.summary import write_summary
 from collapsar.workers import tasks
@@ -83,9 +84,19 @@ def keep_model(
             shards=tuple(documents_of(corpus)),
             parts=parts,
         )
+        _keep_reading(folder, corpus, notice)
         record = writer.finish(record, corpus.vocabulary)
         if notice is not None and _keep_summary(folder, corpus, executor, notice):
             writer.write_record(record.model_copy(update={"summarised": True}))
+
+
+def _keep_reading(folder: Folder, corpus: Corpus, notice: Callable[[str], None] | None) -> None:
+    """Write how the documents were read into the model, which can then read new ones without the corpus."""
+    try:
+        inherit_history(corpus.folder, folder)
+    except DamagedError as error:
+        if notice is not None:
+            notice(f"the model has no record of how its documents were read: {error}")
 
 
 def _keep_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Callable[[str], None]) -> bool:

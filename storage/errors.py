@@ -42,6 +42,10 @@ class DamagedError(InputError):
     """A file of ours is not what its digest or its format version says."""
 
 
+class NoVocabularyError(InputError):
+    """Counts of numbered words come without the words."""
+
+
 class AbsentError(CollapsarError, FileNotFoundError):
     """A file or folder that is given does not exist."""
 

@@ -5,7 +5,7 @@ What is added later is read the same way. Nothing in it is a path, a URL or a ti
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from collapsar.storage.cuts import Cuts, Dropped
@@ -15,11 +15,13 @@ from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.records import dump, read_record
 
 FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 5
-# Versions of records that have none of these, as older releases know them.
-WITHOUT_WORDS, WITHOUT_SEGMENTS, WITHOUT_SIDES = 4, 3, 2
+# Versions of records without later options, without segments and without side files, as older releases know them.
+WITHOUT_LATER, WITHOUT_SEGMENTS, WITHOUT_SIDES = 4, 3, 2
 _SOMETIMES = ("unmatched_rows", "segments")  # of a report
-_WORDS = ("stop_list", "min_letters")  # of the reading, recorded where they are requested
-_READING = ("id_field", "text_field", "title_field", "date_field", "stop_words", "tokenizer", "bad_bytes", "index_base")
+_LISTS = ("labels", "covariates")
+# Of one reading alone; every other option is recorded where it is not the default.
+_NEVER = ("vocabulary", "max_decompressed", "optional")
+_ALWAYS = ("id_field", "text_field", "title_field", "date_field", "stop_words", "tokenizer", "bad_bytes", "index_base")
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,8 @@ class History:
         What side files gave.
     frequent : tuple of str
         Words that were dropped as too many documents hold them, which are dropped of documents that are added too.
+    flattened : bool
+        Whether the corpus's documents are the segments of those that were read.
     """
 
     kind: str
@@ -153,6 +157,7 @@ class History:
     appended: tuple[Report, ...] = ()
     beside: Beside | None = None
     frequent: tuple[str, ...] = ()
+    flattened: bool = False
 
     def until(self, documents: int) -> History:
         """Return the history of the first documents: without an addition that was cut off before the manifest."""
@@ -163,22 +168,20 @@ class History:
 
     def record(self) -> dict[str, Any]:
         """Return what ``ingest.json`` says."""
-        reading = {name: getattr(self.options, name) for name in _READING}
-        lists = {name: list(getattr(self.options, name)) for name in ("labels", "covariates")}
+        reading = _reading(self.options)
         told: dict[str, Any] = {} if self.beside is None else {"beside": _plain(self.beside)}
         told.update({"frequent": list(self.frequent)} if self.frequent else {})
+        told.update({"flattened": True} if self.flattened else {})
         sided = self.beside is not None or any(one.unmatched_rows for one in (self.report, *self.appended))
         version = WITHOUT_SEGMENTS if sided else WITHOUT_SIDES
-        if self.options.segments is not None:
-            reading["segments"], version = self.options.segments, WITHOUT_WORDS
-        chosen = {name: _listed(getattr(self.options, name)) for name in _WORDS if getattr(self.options, name)}
-        if chosen:
-            reading, version = reading | chosen, VERSION
+        version = version if self.options.segments is None else WITHOUT_LATER
+        if self.flattened or set(reading) - {*_ALWAYS, *_LISTS, "segments"}:
+            version = VERSION
         return {
             **told,
             "format": KIND,
             "version": version,
-            "reading": {"format": self.kind, **reading, **lists},
+            "reading": {"format": self.kind, **reading},
             "cuts": {**asdict(self.cuts), "vocabulary_given": self.given},
             "phrases": None if self.phrasing is None else _plain(self.phrasing),
             "report": _plain(self.report),
@@ -188,6 +191,28 @@ class History:
     def write(self, folder: Folder) -> None:
         """Write it beside the manifest."""
         folder.write(FILE, dump(self.record()))
+
+
+def _reading(options: ReadOptions) -> dict[str, Any]:
+    """Return the options of reading that a record has, as JSON has them."""
+    named = {one.name: (getattr(options, one.name), one.default) for one in fields(options) if one.name not in _NEVER}
+    always = (*_ALWAYS, *_LISTS)
+    return {name: _listed(value) for name, (value, default) in named.items() if name in always or value != default}
+
+
+def _options(reading: dict[str, Any]) -> ReadOptions:
+    """Return the options of a record, which may be anybody's; `ValueError` or `TypeError` where it holds others."""
+    known = {one.name: one.default for one in fields(ReadOptions) if one.name not in _NEVER}
+    found = {name: reading.pop(name) for name in _LISTS}
+    found.update(reading)
+    for name, value in found.items():
+        if name not in known:
+            raise ValueError(f"unknown option {name!r}")
+        if isinstance(known[name], tuple):
+            found[name] = tuple(map(str, value))
+        elif not isinstance(value, str | int | float | None):
+            raise ValueError(f"expected a value of {name!r}, found {type(value).__name__}")
+    return ReadOptions(**found)
 
 
 def _plain(one: Report | Phrasing | Beside) -> dict[str, Any]:
@@ -227,8 +252,6 @@ def read_history(folder: Folder) -> History | None:
             raise ValueError("expected a way to cut texts into segments")
         if type(reading.get("min_letters", 1)) is not int:
             raise ValueError("expected a number of letters")
-        reading["stop_list"] = tuple(map(str, reading.pop("stop_list", ())))
-        labels, covariates = (tuple(map(str, reading.pop(name))) for name in ("labels", "covariates"))
         cuts = dict(record["cuts"])
         given = bool(cuts.pop("vocabulary_given"))
         phrases, beside = record["phrases"], record.get("beside")
@@ -237,7 +260,7 @@ def read_history(folder: Folder) -> History | None:
             phrases = Phrasing(**{**phrases, "pairs": pairs})
         return History(
             kind,
-            ReadOptions(**reading, labels=labels, covariates=covariates),
+            _options(reading),
             Cuts(**cuts),
             given,
             phrases,
@@ -245,9 +268,30 @@ def read_history(folder: Folder) -> History | None:
             tuple(_report(one) for one in record["appended"]),
             None if beside is None else _beside(beside),
             tuple(map(str, record.get("frequent", ()))),
+            record.get("flattened") is True,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedError(f"{folder.url}/{FILE}", f"expected the record of an ingest ({error})") from None
+
+
+def inherit_history(source: Folder, target: Folder, *, flattened: bool = False) -> None:
+    """Write the record of a corpus into another that was made of it, or into a model that was fitted to it.
+
+    Parameters
+    ----------
+    source, target : Folder
+        The corpus, which may have no record, and the folder to write into.
+    flattened : bool, optional
+        Whether the documents of the new corpus are the segments of those of `source`.
+
+    Raises
+    ------
+    DamagedError
+        The record is not what its format asks for.
+    """
+    history = read_history(source)
+    if history is not None:
+        replace(history, flattened=history.flattened or flattened).write(target)
 
 
 def _beside(said: dict[str, Any]) -> Beside:

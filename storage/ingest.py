@@ -17,6 +17,7 @@ from collapsar.storage.history import History, Report
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers.dense import DenseSource
+from collapsar.storage.readers.relabelled import RelabelledSource
 from collapsar.storage.readers.source import Source
 from collapsar.storage.shard import Documents, merge_segments
 from collapsar.storage.sides import Sides, merged
@@ -90,7 +91,8 @@ def ingest(
             raise InputError(source.name, error.expected) from None
         unmatched = 0 if sides is None else sides.judge(written)
         if history is not None:
-            report = replace(report, unmatched_rows=unmatched)
+            lost = source.dropped if isinstance(source, RelabelledSource) else ()
+            report = replace(report, unmatched_rows=unmatched, dropped=(*report.dropped, *lost))
             found = report.tokens_found or manifest.tokens
             told = replace(report, documents=written, empty_documents=empty, tokens=manifest.tokens, tokens_found=found)
             replace(history, report=told, frequent=frequent).write(folder)

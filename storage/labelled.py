@@ -207,7 +207,7 @@ def split_labels(
         raise OptionError(f"--drop-labels: expected a share above 0, and at most 1, found {share}")
     words, written, able = corpus.vocabulary.words, 0, 0
     size = max(row.tokens for row in corpus.manifest.shards)
-    with two_parts(train, heldout) as folders:
+    with two_parts(corpus, train, heldout) as folders:
         kind = CorpusWriter if corpus.holds == DOCUMENTS else VectorWriter
         writers: list[Any] = [kind(folder, len(words), size) for folder in folders]
         for reference in corpus.references:

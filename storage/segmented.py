@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import DamagedError, InputError, MismatchError
 from collapsar.storage.folder import Folder, created, ensure_free
+from collapsar.storage.history import inherit_history
 from collapsar.storage.manifest import DOCUMENTS, Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.segments import COLUMN, running, segment_bounds, segment_counts
@@ -95,6 +96,7 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
     ensure_free(Folder(out))
     words, read = corpus.vocabulary.words, 0
     with created(Folder(out)) as folder:
+        inherit_history(corpus.folder, folder, flattened=True)
         writer = CorpusWriter(folder, len(words))
         for reference in corpus.references:
             documents = reference.documents()

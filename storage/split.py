@@ -18,6 +18,7 @@ import numpy.typing as npt
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created, ensure_free
+from collapsar.storage.history import inherit_history
 from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.shard import Documents
@@ -157,7 +158,7 @@ def split_corpus(
         raise OptionError(f"{corpus.url}: vectors have no tokens to split; hold out whole vectors (--documents)")
     _require_share(fraction)
     words, written = corpus.vocabulary.words, 0
-    with two_parts(train, heldout) as folders:
+    with two_parts(corpus, train, heldout) as folders:
         writers = [CorpusWriter(folder, len(words)) for folder in folders]
         for reference in corpus.references:
             documents = reference.documents()
@@ -174,11 +175,17 @@ def _require_share(fraction: float) -> None:
 
 
 @contextmanager
-def two_parts(train: str | os.PathLike[str], heldout: str | os.PathLike[str]) -> Iterator[tuple[Folder, Folder]]:
+def two_parts(
+    corpus: Corpus, train: str | os.PathLike[str], heldout: str | os.PathLike[str]
+) -> Iterator[tuple[Folder, Folder]]:
     """Make two folders, or none: what is written in both stays if nothing is raised.
+
+    Both have the record of how the whole was read.
 
     Parameters
     ----------
+    corpus : Corpus
+        The whole.
     train, heldout : str or path-like
         The folders.
 
@@ -199,6 +206,8 @@ def two_parts(train: str | os.PathLike[str], heldout: str | os.PathLike[str]) ->
     ensure_free(Folder(train))
     ensure_free(Folder(heldout))
     with created(Folder(heldout)) as held_folder, created(Folder(train)) as train_folder:
+        for folder in (train_folder, held_folder):
+            inherit_history(corpus.folder, folder)
         yield train_folder, held_folder
 
 
@@ -283,7 +292,7 @@ def split_whole(
     words, read = corpus.vocabulary.words, 0
     shard_tokens = max(row.tokens for row in corpus.manifest.shards)
     kind = CorpusWriter if corpus.holds == DOCUMENTS else VectorWriter
-    with two_parts(train, heldout) as folders:
+    with two_parts(corpus, train, heldout) as folders:
         writers: list[Any] = [kind(folder, len(words), shard_tokens) for folder in folders]
         for reference in corpus.references:
             part = reference.documents() if corpus.holds == DOCUMENTS else reference.vectors()

@@ -17,6 +17,8 @@ from collapsar.storage.manifest import VocabularyRecord
 from collapsar.storage.parts import FAULTS
 
 FILE = "vocabulary.parquet"
+PARQUET_MAGIC = b"PAR1"
+COLUMNS = ("word", "words", "term", "terms", "token", "tokens")  # names that a column of words may have
 
 
 @dataclass(frozen=True)
@@ -166,11 +168,58 @@ def read_words(path: str, data: bytes) -> list[str]:
         words = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise InputError(path, f"expected UTF-8 text ({error})") from None
-    seen: dict[str, int] = {}
-    for line, word in enumerate(words, start=1):
-        if not word.strip():
-            raise InputError(path, "expected a word, found an empty line", f"line {line}")
-        if word in seen:
-            raise InputError(path, f"the word {word!r} stands on line {seen[word]} already", f"line {line}")
-        seen[word] = line
+    _require_distinct(path, words, "line")
     return words
+
+
+def words_of_column(path: str, data: bytes) -> list[str]:
+    """Read the words of a Parquet file, such as the vocabulary of a corpus.
+
+    Parameters
+    ----------
+    path : str
+        The file's name, for errors.
+    data : bytes
+        Its bytes.
+
+    Returns
+    -------
+    list of str
+        The column ``word`` (or ``words``, ``term``, ``token``), or else the only column of strings; row 0 is word 0.
+
+    Raises
+    ------
+    InputError
+        It is no Parquet, has no such column, or a word is missing or repeated.
+    """
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        strings = [one.name for one in file.schema_arrow if _is_text(one.type)]
+        named = [name for name in COLUMNS if name in strings] or (strings if len(strings) == 1 else [])
+        if not named:
+            found = ", ".join(file.schema_arrow.names[:12]) or "none"
+            raise InputError(path, f"expected a column 'word' of strings, found the columns {found}")
+        words: list[str | None] = file.read(columns=[named[0]]).column(0).to_pylist()
+    except InputError:
+        raise
+    except FAULTS as error:
+        raise InputError(path, f"expected Parquet with a column 'word' ({error})") from None
+    spelled = ["" if word is None else word for word in words]
+    _require_distinct(path, spelled, "row")
+    return spelled
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _require_distinct(path: str, words: list[str], unit: str) -> None:
+    """Refuse a word that is empty or stands there twice; `unit` is what words are counted in."""
+    seen: dict[str, int] = {}
+    for place, word in enumerate(words, start=1):
+        if not word.strip():
+            raise InputError(path, f"expected a word, found an empty {unit}", f"{unit} {place}")
+        if word in seen:
+            raise InputError(path, f"the word {word!r} stands on {unit} {seen[word]} already", f"{unit} {place}")
+        seen[word] = place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +28,13 @@ class StopWords:
         The stop words, sorted.
     min_letters : int
         Shorter words are left out too.
+    spared : tuple of str
+        Words that are not left out all the same.
     """
 
     words: tuple[str, ...] = ()
     min_letters: int = 0
+    spared: tuple[str, ...] = ()
 
     @staticmethod
     def of(options: ReadOptions) -> StopWords:
@@ -61,9 +64,14 @@ class StopWords:
         found = tokenize(pa.array(simple, pa.large_string()), options.tokenizer).words.to_pylist()
         return StopWords(tuple(sorted(entries.union(found))), options.min_letters or 0)
 
+    def sparing(self, words: pa.Array) -> StopWords:
+        """Return the same, but for those of `words` that would be left out."""
+        return replace(self, spared=tuple(words.filter(pa.array(self.dropped(words))).to_pylist()))
+
     def short(self, words: pa.Array) -> npt.NDArray[np.bool_]:
         """Return which words have too few letters."""
-        return np.asarray(pc.less(pc.utf8_length(words), self.min_letters), dtype=bool)
+        short = np.asarray(pc.less(pc.utf8_length(words), self.min_letters), dtype=bool)
+        return short & ~self._among_spared(words)
 
     def stopped(self, words: pa.Array) -> npt.NDArray[np.bool_]:
         """Return which words are stop words, or contractions of them."""
@@ -73,7 +81,10 @@ class StopWords:
         if at.size and self.words:
             known = frozenset(self.words)
             found[at] = [is_contraction(word, known) for word in words.take(pa.array(at)).to_pylist()]
-        return found
+        return found & ~self._among_spared(words)
+
+    def _among_spared(self, words: pa.Array) -> npt.NDArray[np.bool_]:
+        return np.asarray(pc.is_in(words, value_set=pa.array(self.spared, pa.string())), dtype=bool)
 
     def dropped(self, words: pa.Array) -> npt.NDArray[np.bool_]:
         """Return which words are left out, for whatever reason."""

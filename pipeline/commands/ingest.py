@@ -34,6 +34,8 @@ examples:
   collapsar ingest a.jsonl b.jsonl.gz corpus --id key --text body
   collapsar ingest 's3://bucket/day-*.parquet' corpus --text body --title head --label topic=tags --covariate stars
   collapsar ingest news.jsonl corpus --stop-words de,fr --phrases npmi --max-words 20000 --scheduler local
+  collapsar ingest tomorrow.jsonl corpus --like run
+  collapsar ingest other.csv corpus --text body --vocabulary news
   collapsar ingest papers.jsonl papers --segments sentences
   collapsar ingest prince.txt prince --segments 'headings:CHAPTER [IVXL]+'
   collapsar ingest docword.nips.txt.gz nips --labels author=doc_authors.txt --label-names author=authors.txt
@@ -49,12 +51,19 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         "sources", nargs="+", metavar="SOURCE", help="files, folders or, of texts, globs, local or fsspec URLs"
     )
     parser.add_argument("corpus", metavar="CORPUS", help="folder to make")
+    parser.add_argument(
+        "--like",
+        metavar="RUN|CORPUS",
+        help="read documents as those of a run, a model or a corpus: its vocabulary, tokenizer, phrases, stop words "
+        "and segments, and its fields where the sources have them; a function or a regular expression that it names "
+        "runs only if --tokenizer or --segments names it again",
+    )
     parser.add_argument("--format", choices=sorted(FORMATS), help="default: told from the first name")
     parser.add_argument(
         "--vocabulary",
-        metavar="FILE",
-        help="one word, or name of a column of vectors, a line; for uci, vocab.NAME.txt beside docword.NAME.txt is "
-        "found by itself",
+        metavar="FILE|CORPUS|RUN",
+        help="words, one a line or a column 'word' of Parquet, or a corpus, a run or a model that has them; of vectors "
+        "names of columns; for uci, vocab.NAME.txt beside docword.NAME.txt is found by itself",
     )
     parser.add_argument("--min-documents", type=int, default=0, metavar="N", help="drop words in fewer documents")
     parser.add_argument(
@@ -178,6 +187,7 @@ def run(arguments: argparse.Namespace) -> None:
             arguments.sources,
             arguments.corpus,
             format=arguments.format,
+            like=arguments.like,
             vocabulary=arguments.vocabulary,
             min_documents=arguments.min_documents,
             max_document_share=arguments.max_document_share,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsar.storage.errors import InputError, OptionError, suggestion
-from collapsar.storage.readers.source import ReadOptions, read_vocabulary_file
+from collapsar.storage.readers.source import ReadOptions, given_words
 from collapsar.storage.shard import LABELS
 from collapsar.storage.vectors import MOST_COLUMNS, Vectors
 from collapsar.storage.writer import numbered_ids
@@ -200,11 +200,13 @@ class DenseSource:
                     file.name, f"expected the columns of {files[0].name}, found {other[0]!r} for {other[1]!r}"
                 )
         self._columns = list(names) or [f"x{number}" for number in range(1, width + 1)]
-        if options.vocabulary is not None:
-            self._columns = read_vocabulary_file(options.vocabulary, options.max_decompressed)
+        given = given_words(options)
+        if given is not None:
+            self._columns = given
             if len(self._columns) != width:
                 raise InputError(
-                    options.vocabulary, f"expected names of the {width} columns of values, found {len(self._columns)}"
+                    options.vocabulary if isinstance(options.vocabulary, str) else self.name,
+                    f"expected names of the {width} columns of values, found {len(self._columns)}",
                 )
 
     def columns(self) -> list[str]:

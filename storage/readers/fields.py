@@ -39,6 +39,8 @@ class Fields:
         What each is called in the corpus, and its field.
     segments : str or None
         How texts are cut into segments.
+    optional : frozenset of str
+        Fields that no record needs to have.
     """
 
     id: str
@@ -49,6 +51,7 @@ class Fields:
     labels: tuple[tuple[str, str], ...]
     covariates: tuple[tuple[str, str], ...]
     segments: str | None = None
+    optional: frozenset[str] = frozenset()
 
     @staticmethod
     def of(options: ReadOptions) -> Fields:
@@ -76,16 +79,26 @@ class Fields:
             labels,
             covariates,
             options.segments,
+            frozenset(options.optional),
         )
 
     @property
     def flags(self) -> dict[str, str]:
-        """The fields that a record must have, each with the option that names it."""
+        """The fields that a document is made of, each with the option that names it."""
         found = {self.id: "--id", self.text: "--text"}
         found.update({field: "--label" for _, field in self.labels})
         found.update({field: "--covariate" for _, field in self.covariates})
         found.update({field: flag for field, flag in ((self.title, "--title"), (self.date, "--date")) if field})
         return found
+
+    @property
+    def required(self) -> dict[str, str]:
+        """The fields of `flags` without which a table, or all records together, are refused."""
+        return {
+            field: flag
+            for field, flag in self.flags.items()
+            if flag in ("--id", "--text") or field not in self.optional
+        }
 
     @property
     def columns(self) -> dict[str, pa.DataType]:
@@ -336,7 +349,7 @@ def require_columns(path: str, names: list[str], fields: Fields) -> None:
     InputError
         One is not there; the error names those that are.
     """
-    for field, flag in fields.flags.items():
+    for field, flag in fields.required.items():
         if field not in names and not (flag == "--id" and not fields.id_said):
             raise InputError(path, f"no column {field!r} ({flag}); there are {named(names)}")
 

@@ -10,11 +10,11 @@ from typing import IO, Any, Protocol, cast
 import fsspec
 import pyarrow as pa
 
-from collapsar.storage.errors import AbsentError, InputError
+from collapsar.storage.errors import AbsentError, InputError, NoVocabularyError
 from collapsar.storage.folder import Folder
 from collapsar.storage.shard import Documents
 from collapsar.storage.sizes import size
-from collapsar.storage.vocabulary import read_words
+from collapsar.storage.vocabulary import PARQUET_MAGIC, read_words, words_of_column
 
 INT32_MAX = 2**31 - 1
 RATIO, LEAST_LIMIT = 200, 1 << 28  # text shrinks to a tenth, not to less than this; small files may hold 256 MB
@@ -41,8 +41,8 @@ class ReadOptions:
 
     Attributes
     ----------
-    vocabulary : str or None
-        File with one word a line.
+    vocabulary : str, tuple of str or None
+        File with one word a line, or Parquet with a column of words; or the words themselves.
     id_field : str or None
         Field that holds the document's id, by default ``id``; of vectors the column of ids, by default none.
     text_field : str or None
@@ -74,9 +74,11 @@ class ReadOptions:
         Of SVMlight: the first index, 0 or 1; by default 0 where a file has it.
     segments : str or None
         How texts are cut into segments; see `collapsar.storage.readers.segmenting.cutter_of`. By default they are not.
+    optional : tuple of str
+        Those of the fields of titles, dates, labels and covariates that no record needs to have.
     """
 
-    vocabulary: str | None = None
+    vocabulary: str | tuple[str, ...] | None = None
     id_field: str | None = None
     text_field: str | None = None
     title_field: str | None = None
@@ -93,6 +95,7 @@ class ReadOptions:
     max_decompressed: int | None = None
     index_base: int | None = None
     segments: str | None = None
+    optional: tuple[str, ...] = ()
 
 
 def open_input(path: str, limit: int | None = None) -> IO[bytes]:
@@ -187,7 +190,7 @@ def require_plausible(path: str, documents: int, pairs: int, where: str) -> None
 
 
 def read_vocabulary_file(path: str, limit: int | None = None) -> list[str]:
-    """Read a file with one word a line.
+    """Read a file of words: one a line, or Parquet with a column of them.
 
     Parameters
     ----------
@@ -199,17 +202,43 @@ def read_vocabulary_file(path: str, limit: int | None = None) -> list[str]:
     Returns
     -------
     list of str
-        The words, the first line's being word 0.
+        The words, the first line's or row's being word 0.
 
     Raises
     ------
     AbsentError
         There is no such file.
     InputError
-        A line is empty or repeated.
+        A word is empty or repeated, or Parquet has no column of words.
     """
     with reading(path), open_input(path, limit) as handle:
-        return read_words(path, handle.read())
+        data = handle.read()
+    return words_of_column(path, data) if data.startswith(PARQUET_MAGIC) else read_words(path, data)
+
+
+def given_words(options: ReadOptions) -> list[str] | None:
+    """Return the words that the option `vocabulary` names.
+
+    Parameters
+    ----------
+    options : ReadOptions
+        What the user said.
+
+    Returns
+    -------
+    list of str or None
+        None where the option is not set.
+
+    Raises
+    ------
+    AbsentError
+        There is no such file.
+    InputError
+        The file is no vocabulary.
+    """
+    if isinstance(options.vocabulary, tuple):
+        return list(options.vocabulary)
+    return None if options.vocabulary is None else read_vocabulary_file(options.vocabulary, options.max_decompressed)
 
 
 def vocabulary_beside(path: str, names: list[str], options: ReadOptions) -> list[str]:
@@ -231,19 +260,21 @@ def vocabulary_beside(path: str, names: list[str], options: ReadOptions) -> list
 
     Raises
     ------
-    InputError
+    NoVocabularyError
         None is given and none is there.
+    InputError
+        It is no vocabulary.
     """
-    limit = options.max_decompressed
-    if options.vocabulary is not None:
-        return read_vocabulary_file(options.vocabulary, limit)
+    given = given_words(options)
+    if given is not None:
+        return given
     head, _, _ = path.rpartition("/")
     folder = Folder(head or ".")
     for name in names:
         if folder.exists(name):
-            return read_vocabulary_file(f"{head}/{name}" if head else name, limit)
+            return read_vocabulary_file(f"{head}/{name}" if head else name, options.max_decompressed)
     looked = f" (none of {', '.join(names)} lies beside it)" if names else ""
-    raise InputError(path, f"expected a vocabulary; name one with --vocabulary FILE{looked}")
+    raise NoVocabularyError(path, f"expected a vocabulary; name one with --vocabulary FILE{looked}")
 
 
 def distinct(paths: list[str]) -> list[str]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from collapsar.storage.errors import AbsentError, InputError
 from collapsar.storage.folder import Folder
-from collapsar.storage.readers.source import ReadOptions, open_input, read_vocabulary_file, reading
+from collapsar.storage.readers.source import ReadOptions, given_words, open_input, reading
 from collapsar.storage.shard import EXTRAS, Documents
 
 PORTION = 1_000_000  # pairs
@@ -115,8 +115,9 @@ class TextSource:
 
     @cached_property
     def _words(self) -> list[str]:
-        if self._options.vocabulary is not None:
-            return read_vocabulary_file(self._options.vocabulary, self._options.max_decompressed)
+        given = given_words(self._options)
+        if given is not None:
+            return given
         words: set[str] = set()
         for text in self._all():
             for section in text.sections:

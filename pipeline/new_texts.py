@@ -1,0 +1,179 @@
+"""New texts for a model: read as its own documents were, into a corpus that is gone again afterwards."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collapsar.pipeline.executor import TLS
+from collapsar.pipeline.ingesting_like import NewSources, ingest_like
+from collapsar.pipeline.recorded_reading import RecordedReading, recorded_reading
+from collapsar.pipeline.unknown_words import MAX_SHARE, UnknownWords
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import AbsentError
+from collapsar.storage.folder import Folder
+from collapsar.storage.history import History, Report, read_history
+from collapsar.storage.manifest import MANIFEST
+from collapsar.storage.progress import Counting, silent
+from collapsar.storage.readers import kind_of_name
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+OURS = ("run.json", "model.json", "compare.json", "checkpoint.json", "journal.json", "ingest.json")
+"""Records of folders of ours, whose files are no texts."""
+
+
+@dataclass(frozen=True)
+class NewDocuments:
+    """Documents that a model is applied to.
+
+    Attributes
+    ----------
+    corpus : Corpus
+        The documents; of texts in a temporary folder.
+    report : Report or None
+        What reading texts has dropped; None of a corpus that is there already.
+    unknown : UnknownWords or None
+        Of texts, how many of their tokens the model does not know.
+    notices : tuple of str
+        Lines for the user.
+    """
+
+    corpus: Corpus
+    report: Report | None = None
+    unknown: UnknownWords | None = None
+    notices: tuple[str, ...] = ()
+
+
+@contextmanager
+def documents_for(
+    run: str | os.PathLike[str],
+    sources: Paths,
+    *,
+    reading: Mapping[str, Any] | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    tls: TLS | None = None,
+    notice: Callable[[str], None] | None = None,
+    progress: Counting = silent,
+) -> Iterator[NewDocuments]:
+    """Open a corpus, or read texts as a model's own documents were read.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run, a model, a published version, or a corpus whose record is followed.
+    sources : path or sequence of paths
+        The folder of a corpus; or files, folders and globs of any format of `collapsar.pipeline.ingest`.
+    reading : mapping of str to object, optional
+        Options of reading texts, as of `ingest`: ``format``, ``id``, ``text``, ``labels`` and so on where the sources
+        differ from the recorded ones; and ``tokenizer`` and ``segments`` to trust a recorded function or pattern.
+    scheduler, workers, tls : optional
+        Where texts are read, as for `ingest`. For a cluster at an address the temporary corpus lies in the folder of
+        `run`, which its workers see; else on this machine.
+    notice : callable, optional
+        Receives each line for the user.
+    progress : callable, optional
+        Receives the number of documents read so far.
+
+    Yields
+    ------
+    NewDocuments
+        The documents, and how many tokens are unknown. Texts none of whose words are known are documents without a
+        token.
+
+    Raises
+    ------
+    CollapsarError
+        A source is missing or damaged, or cannot be read as recorded.
+    """
+    paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
+    if len(paths) == 1 and is_corpus(paths[0]):
+        yield NewDocuments(Corpus(paths[0]))
+        return
+    recorded, given = recorded_reading(run), dict(reading or {})
+    new = NewSources(paths, given.pop("format", None), given, may_be_empty=True)
+    with _temporary(run, scheduler) as place:
+        how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "progress": progress}
+        ingest_like(recorded, new, place.url, **how)
+        history = read_history(place) or History("")
+        found = new_documents(recorded, Corpus(place.url), history.report)
+        for line in found.notices if notice is not None else ():
+            notice(line)
+        yield found
+
+
+def new_documents(recorded: RecordedReading, corpus: Corpus, report: Report) -> NewDocuments:
+    """Say what came of reading texts as recorded.
+
+    Parameters
+    ----------
+    recorded : RecordedReading
+        How they were read.
+    corpus : Corpus
+        What was made of them.
+    report : Report
+        What was dropped.
+
+    Returns
+    -------
+    NewDocuments
+        With the tokens that the vocabulary lacks.
+    """
+    unknown, kept = UnknownWords.of([report]), recorded.history
+    training = None if kept is None else UnknownWords.of([kept.report]).share
+    lines = [recorded.notice] if recorded.notice is not None else []
+    if (unknown.share or 0.0) > MAX_SHARE + (training or 0.0):
+        beside = "" if training is None else f" (of its own documents: {training:.1%})"
+        lines.append(f"warning: {unknown.text()} of {recorded.name}{beside}; the texts may be of another kind")
+    return NewDocuments(corpus, report, unknown, tuple(lines))
+
+
+def is_corpus(path: str) -> bool:
+    """Tell whether a path is a corpus rather than a source of texts.
+
+    Parameters
+    ----------
+    path : str
+        A file, a folder or a glob.
+
+    Returns
+    -------
+    bool
+        True of a corpus, and of what is nothing at all, so that opening it as a corpus says so.
+
+    Raises
+    ------
+    AbsentError
+        A folder is one of ours, but no corpus.
+    """
+    folder = Folder(path)
+    if folder.exists(MANIFEST):
+        return True
+    if not folder.exists():
+        return kind_of_name(path) is None and not any(letter in path for letter in "*?[")
+    if not folder.is_folder():
+        return False
+    ours = next((name for name in OURS if folder.exists(name)), None)
+    if ours is not None:
+        raise AbsentError(f"{folder.url}: expected a corpus or texts, found a folder with {ours}, but no {MANIFEST}")
+    return False
+
+
+@contextmanager
+def _temporary(run: str | os.PathLike[str], scheduler: str | None) -> Iterator[Folder]:
+    """Name a folder for a corpus that every worker sees, and remove it afterwards."""
+    if scheduler is None or "://" not in scheduler:
+        with tempfile.TemporaryDirectory(prefix="collapsar-", ignore_cleanup_errors=True) as name:
+            yield Folder(Path(name) / "texts")
+        return
+    place = Folder(f"{Folder(run).address}/.texts-{uuid.uuid4().hex[:8]}")
+    try:
+        yield place
+    finally:
+        place.remove()
