@@ -103,8 +103,9 @@ def documents_for(
         ingest_like(recorded, new, place.url, **how)
         history = read_history(place) or History("")
         found = new_documents(recorded, Corpus(place.url), history.report)
-        for line in found.notices if notice is not None else ():
-            notice(line)
+        if notice is not None:
+            for line in found.notices:
+                notice(line)
         yield found
 
 

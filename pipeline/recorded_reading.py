@@ -194,7 +194,9 @@ def history_like(
     history = history_for(recorded.history, _kind(recorded, paths, format))
     _require_as_recorded(recorded, said)
     named = {name: value for name, value in said.items() if name in OF_SOURCES and value not in (None, ())}
-    options = replace(history.options, vocabulary=None, max_decompressed=None, **named)
+    if history.kind in TEXTS and "vocabulary" in named:
+        raise OptionError(f"--vocabulary: the words of texts are looked up in the vocabulary of {recorded.name}")
+    options = replace(history.options, **{"vocabulary": None, "max_decompressed": None, **named})
     fields_of_record = [getattr(options, name) for name in FIELDS if name not in named]
     flat = [text for one in fields_of_record for text in ((one,) if isinstance(one, str) else one or ())]
     optional = tuple(text.partition("=")[2] or text for text in flat)
