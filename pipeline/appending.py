@@ -11,13 +11,15 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collapsar.pipeline.additions import LOCK, Added, Addition, clean, refuse_known
+from collapsar.pipeline.appending_vectors import append_vectors
 from collapsar.pipeline.beside import look_beside_more
 from collapsar.pipeline.executor import TLS, Executor, open_executor
 from collapsar.pipeline.ingesting import drop_stopped, leave_phrases, look_at, numberings_of, report_of, settled
@@ -30,7 +32,7 @@ from collapsar.storage.errors import MismatchError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.history import History, Report, read_history
 from collapsar.storage.lock import RunLock
-from collapsar.storage.manifest import DOCUMENTS, Manifest
+from collapsar.storage.manifest import VECTORS, Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers import TEXTS, guess_format, open_source, settled_base
 from collapsar.storage.readers.sidecolumns import Wanted
@@ -42,7 +44,7 @@ from collapsar.workers.counting import counts_of
 from collapsar.workers.reading import Asked, Note
 from collapsar.workers.stopwords import StopWords
 
-SCRATCH, LOCK = "append", "lock"
+SCRATCH = "append"
 
 
 def append(
@@ -61,7 +63,7 @@ def append(
     label_names: str | Sequence[str] = (),
     progress: Counting = silent,
 ) -> Manifest:
-    """Add documents to a corpus as new shards, read and tokenized as those that it was made of.
+    """Add documents, or vectors, to a corpus as new shards, read as those that it was made of.
 
     Parameters
     ----------
@@ -107,43 +109,6 @@ def append(
     return append_told(corpus, sources, asked, progress).manifest
 
 
-@dataclass(frozen=True)
-class Added:
-    """Result of an addition.
-
-    Attributes
-    ----------
-    manifest : Manifest
-        What the corpus holds now.
-    report : Report
-        What was added, left out and dropped.
-    history : History
-        How the corpus came about, with this addition.
-    files : frozenset of str
-        Files that documents were added from; of others all documents were in the corpus already.
-    """
-
-    manifest: Manifest
-    report: Report
-    history: History
-    files: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Addition:
-    """What is asked for of an addition; see `append`."""
-
-    grow: bool = False
-    skip_existing: bool = False
-    format: str | None = None
-    tokenizer: str | None = None
-    max_decompressed: int | None = None
-    scheduler: str | None = None
-    workers: int | None = None
-    tls: TLS | None = None
-    beside: Wanted = field(default_factory=Wanted)
-
-
 def append_told(
     corpus: str | os.PathLike[str],
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -170,7 +135,8 @@ def append_told(
     if not paths:
         raise OptionError("expected at least one source")
     opened = Corpus(corpus)
-    opened.require(DOCUMENTS, "append")
+    if opened.holds == VECTORS:
+        return append_vectors(opened, paths, asked, progress)
     kept = read_history(opened.folder) or History("")
     history = _history_of(opened, kept, paths, asked)
     history, scheduler, stops = settled(history, asked.scheduler, asked.workers)
@@ -189,7 +155,7 @@ def append_told(
             told = adding.read(paths, scheduler, progress)
             if not told.notes:
                 return Added(opened.manifest, adding.report, kept)
-            _clean(opened)
+            clean(opened)
             manifest = adding.write(told)
         finally:
             executor.close()
@@ -235,17 +201,6 @@ def _scratch(folder: Folder) -> Iterator[Folder]:
         yield place
     finally:
         (folder / SCRATCH).remove()
-
-
-def _clean(corpus: Corpus) -> None:
-    """Remove files that the manifest does not name, as an addition that was cut short leaves them."""
-    folder, manifest = corpus.folder, corpus.manifest
-    ours = {row.file for row in manifest.shards} | {manifest.vocabulary.file}
-    there = [f"documents/{name}" for name in (folder / "documents").names() if name.endswith(".parquet")]
-    there += [name for name in folder.names() if name.startswith("vocabulary") and name.endswith(".parquet")]
-    for name in there:
-        if name not in ours:
-            folder.delete(name)
 
 
 class _Adding:
@@ -297,14 +252,7 @@ class _Adding:
 
     def _judge(self, note: Note) -> None:
         if note.there:
-            self._refuse(list(note.there))
-
-    def _refuse(self, names: list[str]) -> None:
-        some = ", ".join(repr(name) for name in names[: reading.NAMED])
-        raise MismatchError(
-            f"{self._corpus.url}: has documents of the same ids already, such as {some}; --skip-existing leaves "
-            "them out"
-        )
+            refuse_known(self._corpus, list(note.there))
 
     def _judge_numbered(self) -> None:
         names = [
@@ -318,7 +266,7 @@ class _Adding:
                 "(--id FIELD at ingest)"
             )
         if again:
-            self._refuse(again)
+            refuse_known(self._corpus, again)
 
     def _read_counted(self, paths: list[str], progress: Counting) -> Counted:
         """Read documents that are counted already; their ids, which are numbers, begin with the file's name."""
@@ -334,7 +282,7 @@ class _Adding:
                 there = pc.is_in(ids, value_set=self._known)
                 again = int(pc.sum(there).as_py() or 0)
                 if again and not self._asked.skip_existing:
-                    self._refuse(ids.filter(there).to_pylist())
+                    refuse_known(self._corpus, ids.filter(there).to_pylist())
                 part = replace(part, ids=ids).take(~np.asarray(there, dtype=bool))
                 skipped += again
                 chunk = Chunk(spelled, part.offsets, part.words, part.counts, part.ids, dict(part.extras))

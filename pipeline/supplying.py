@@ -174,7 +174,8 @@ def _ingest(bench: Bench, paths: list[str]) -> Manifest:
 
 def _append(bench: Bench, paths: list[str]) -> frozenset[str]:
     """Append files, and return those that documents were added from."""
-    from collapsar.pipeline.appending import Addition, append_told
+    from collapsar.pipeline.additions import Addition
+    from collapsar.pipeline.appending import append_told
 
     named = {field.name for field in fields(Addition)}
     reading = {name: value for name, value in bench.job.reading.items() if name in named}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import pairwise
 from typing import Annotated, Any
 
 import pydantic
@@ -15,6 +17,7 @@ MANIFEST = "manifest.json"
 KIND = "collapsar-corpus"
 DOCUMENTS, VECTORS = "documents", "vectors"  # what a corpus may hold
 VERSIONS = {DOCUMENTS: 2, VECTORS: 3}  # older releases do not know vectors, and say so
+APPENDED_VECTORS = 4  # version of a corpus to which vectors were appended
 
 Count = Annotated[int, Field(ge=0)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -39,11 +42,23 @@ class ShardRecord(BaseModel):
     vectors_sha256: Digest | None = None
 
 
+class AppendedArray(BaseModel):
+    """A Zarr array of vectors that were appended: chunk k holds the vectors of shard ``first`` + k."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str
+    sha256: Digest
+    rows: Annotated[int, Field(ge=1)]
+    first: Annotated[int, Field(ge=1)]
+
+
 class VectorsRecord(BaseModel):
     """The Zarr array of a corpus of vectors: its folder, the digest of its ``zarr.json``, and the rows of a chunk.
 
-    Chunk k holds the vectors of shard k, so that all shards but the last have as many. ``constant`` has the columns
-    whose value is the same in all vectors.
+    Chunk k holds the vectors of shard k, so that all shards of an array but its last have as many. Each addition to the
+    corpus has an array of its own in ``appended``, as a chunk that is not full cannot be filled up without changing
+    what readers read. ``constant`` has the columns whose value is the same in all vectors.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,6 +67,22 @@ class VectorsRecord(BaseModel):
     sha256: Digest
     rows: Annotated[int, Field(ge=1)]
     constant: tuple[Count, ...] = ()
+    appended: tuple[AppendedArray, ...] | None = None
+
+    @property
+    def arrays(self) -> tuple[AppendedArray | VectorsRecord, ...]:
+        """All arrays, in the order of their shards."""
+        return (self, *(self.appended or ()))
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The first shard of each array."""
+        return (0, *(one.first for one in self.appended or ()))
+
+    def place(self, shard: int) -> tuple[AppendedArray | VectorsRecord, int]:
+        """Return the array of a shard, and the number of its chunk."""
+        number = bisect_right(self.starts, shard) - 1
+        return self.arrays[number], shard - self.starts[number]
 
 
 class VocabularyRecord(BaseModel):
@@ -102,10 +133,16 @@ class Manifest(BaseModel):
             raise ValueError(f"expected version {VERSIONS[VECTORS]} of a corpus of vectors, found {self.version}")
         if any(row.pairs != row.documents * words or row.tokens != row.pairs for row in self.shards):
             raise ValueError("expected as many values as vectors times columns")
-        if any(row.documents != vectors.rows for row in self.shards[:-1]):
-            raise ValueError("expected as many vectors in each shard but the last as a chunk has rows")
-        if self.shards and not 1 <= self.shards[-1].documents <= vectors.rows:
-            raise ValueError("expected no more vectors in the last shard than a chunk has rows")
+        if vectors.appended is not None and self.version < APPENDED_VECTORS:
+            raise ValueError(f"expected version {APPENDED_VECTORS} of vectors with additions, found {self.version}")
+        starts = (*vectors.starts, len(self.shards))
+        if any(first >= after for first, after in pairwise(starts[int(not self.shards) :])):
+            raise ValueError("expected arrays of vectors in the order of their shards, each of one or more")
+        for array, first, after in zip(vectors.arrays, starts, starts[1:], strict=False):
+            if any(row.documents != array.rows for row in self.shards[first : after - 1]):
+                raise ValueError("expected as many vectors in each shard but the last as a chunk has rows")
+            if self.shards and not 1 <= self.shards[after - 1].documents <= array.rows:
+                raise ValueError("expected no more vectors in the last shard than a chunk has rows")
         if any(column >= words for column in vectors.constant):
             raise ValueError(f"expected constant columns from 0 to {words - 1}")
         return self
@@ -150,14 +187,14 @@ def read_manifest(folder: Folder) -> Manifest:
         A field is missing, unknown or of another kind.
     """
     path = f"{folder.url}/{MANIFEST}"
-    record = parse_record(folder.read(MANIFEST), path, KIND, max(VERSIONS.values()))
+    record = parse_record(folder.read(MANIFEST), path, KIND, APPENDED_VECTORS)
     try:
         manifest = Manifest.model_validate({name: value for name, value in record.items() if name != DIGEST})
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise DamagedError(path, first["msg"], f"field '{where}'" if where else "") from None
-    arrays = () if manifest.vectors is None else (manifest.vectors.file,)
+    arrays = () if manifest.vectors is None else tuple(one.file for one in manifest.vectors.arrays)
     for file in (manifest.vocabulary.file, *arrays, *(row.file for row in manifest.shards)):
         folder.inside(file)
     checked(record, path)  # last, as what is wrong with a field says more

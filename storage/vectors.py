@@ -210,14 +210,14 @@ def decode_columns(data: bytes, record: ShardRecord, path: str) -> tuple[pa.Arra
 def read_values(
     folder: Folder, vectors: VectorsRecord, number: int, record: ShardRecord, columns: int
 ) -> npt.NDArray[np.float64]:
-    """Read the vectors of a shard: one chunk, whose file is checked against the manifest.
+    """Read the vectors of a shard: one chunk of an array, whose file is checked against the manifest.
 
     Parameters
     ----------
     folder : Folder
         The corpus.
     vectors : VectorsRecord
-        What the manifest says of the array.
+        What the manifest says of the arrays.
     number : int
         Which shard.
     record : ShardRecord
@@ -235,14 +235,15 @@ def read_values(
     DamagedError
         A file is missing, its bytes are not those that the manifest names, or it is no such array.
     """
-    place = folder / vectors.file
-    file = chunk_file(number)
+    told, chunk = vectors.place(number)
+    place = folder / told.file
+    file = chunk_file(chunk)
     with damage(place):
-        store = DigestStore(place, {SAID: vectors.sha256, file: str(record.vectors_sha256)}, read_only=True)
+        store = DigestStore(place, {SAID: told.sha256, file: str(record.vectors_sha256)}, read_only=True)
         array = zarr.open_array(store, mode="r", zarr_format=3)
-    path, first = f"{place.url}/{file}", number * vectors.rows
+    path, first = f"{place.url}/{file}", chunk * told.rows
     require_plain(place.url, array)
-    expected = (vectors.rows, columns)
+    expected = (told.rows, columns)
     if array.dtype != np.float64 or array.chunks != expected:
         raise DamagedError(place.url, f"expected float64 in chunks of {expected}, found {array.dtype}, {array.chunks}")
     if array.shape[1] != columns or array.shape[0] < first + record.documents:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from collapsar.storage.arrays import MOST_CHUNK_BYTES
@@ -132,6 +135,29 @@ class CorpusWriter:
         self._rows.append(row)
 
 
+@dataclass(frozen=True)
+class WrittenVectors:
+    """Shards of vectors that were written.
+
+    Attributes
+    ----------
+    shards : tuple of ShardRecord
+        Rows of the manifest.
+    array : VectorsRecord
+        Their Zarr array.
+    fields : dict of str to str
+        Names and types of further columns.
+    least, most : numpy.ndarray, shape (columns,)
+        The smallest and the largest value of each column.
+    """
+
+    shards: tuple[ShardRecord, ...]
+    array: VectorsRecord
+    fields: dict[str, str]
+    least: npt.NDArray[np.float64]
+    most: npt.NDArray[np.float64]
+
+
 class VectorWriter:
     """Writes the shards, the vocabulary and, last, the manifest of a corpus of vectors.
 
@@ -146,10 +172,23 @@ class VectorWriter:
     shard_tokens : int, optional
         Values of a shard, rounded up to whole vectors. The default is that of `CorpusWriter`; until it is sure,
         vectors wait in memory.
+    array : str, optional
+        Folder of the array inside the corpus.
+    behind : int, optional
+        How many shards the corpus has already, whose files stay; None for a new corpus.
     """
 
-    def __init__(self, folder: Folder, columns: int, shard_tokens: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        columns: int,
+        shard_tokens: int | None = None,
+        *,
+        array: str = ARRAY,
+        behind: int | None = None,
+    ) -> None:
         self._folder, self._columns = folder, columns
+        self._file, self._behind = array, behind
         self._waiting: list[Vectors] = []
         self._shards: list[ShardRecord] = []
         self._least = np.full(columns, np.inf)
@@ -160,7 +199,7 @@ class VectorWriter:
     def _begun(self, shard_tokens: int) -> ArrayWriter:
         width = max(self._columns, 1)
         rows = max(min(math.ceil(shard_tokens / width), MOST_CHUNK_BYTES // (8 * width)), 1)
-        return ArrayWriter(self._folder / ARRAY, rows, width)
+        return ArrayWriter(self._folder / self._file, rows, width)
 
     @property
     def _waiting_rows(self) -> int:
@@ -196,27 +235,45 @@ class VectorWriter:
         InputError
             No vector has come, or they have no columns.
         """
-        width = self._columns
-        if not width or not (self._shards or self._waiting):
-            raise InputError(self._folder.url, "the corpus is empty: expected at least one vector with a column")
-        array = self._array or self._begun(even_shard_tokens(self._waiting_rows * width))
-        while self._waiting:
-            self._write(array)
-        documents = sum(row.documents for row in self._shards)
+        width, written = self._columns, self.close()
+        documents = sum(row.documents for row in written.shards)
         every = np.full(width, documents, dtype=np.int64)
-        constant = tuple(np.flatnonzero(self._least == self._most).tolist())
         manifest = Manifest(
             version=VERSIONS[VECTORS],
             documents=documents,
             pairs=documents * width,
             tokens=documents * width,
             vocabulary=Vocabulary(columns, every, every).write(self._folder),
-            fields=self._fields,
-            shards=tuple(self._shards),
-            vectors=VectorsRecord(file=ARRAY, sha256=array.finish(), rows=array.rows, constant=constant),
+            fields=written.fields,
+            shards=written.shards,
+            vectors=written.array.model_copy(
+                update={"constant": tuple(np.flatnonzero(written.least == written.most).tolist())}
+            ),
         )
         manifest.write(self._folder)
         return manifest
+
+    def close(self) -> WrittenVectors:
+        """Write what waits, without a vocabulary and a manifest.
+
+        Returns
+        -------
+        WrittenVectors
+            What the manifest must say of the vectors.
+
+        Raises
+        ------
+        InputError
+            No vector has come, or they have no columns.
+        """
+        width = self._columns
+        if not width or not (self._shards or self._waiting):
+            raise InputError(self._folder.url, "the corpus is empty: expected at least one vector with a column")
+        array = self._array or self._begun(even_shard_tokens(self._waiting_rows * width))
+        while self._waiting:
+            self._write(array)
+        record = VectorsRecord(file=self._file, sha256=array.finish(), rows=array.rows)
+        return WrittenVectors(tuple(self._shards), record, self._fields, self._least, self._most)
 
     def _write(self, array: ArrayWriter) -> None:
         """Write a shard of the first vectors that wait; of those alone, so that memory holds no second copy of all."""
@@ -231,13 +288,15 @@ class VectorWriter:
             room -= len(first)
         vectors = Vectors.join(parts)
         self._fields = {name: str(column.type) for name, column in vectors.extras.items()}
-        file = f"documents/part-{len(self._shards):05d}.parquet"
+        data = encode_vectors(vectors)
+        tag = "" if self._behind is None else f"-{hashlib.sha256(data).hexdigest()[:12]}"
+        file = f"documents/part-{len(self._shards) + (self._behind or 0):05d}{tag}.parquet"
         row = ShardRecord(
             file=file,
             documents=len(vectors),
             pairs=vectors.values.size,
             tokens=vectors.values.size,
-            sha256=self._folder.write(file, encode_vectors(vectors)),
+            sha256=self._folder.write(file, data),
             ids_sha256=vectors.ids_sha256(),
             vectors_sha256=array.add(vectors.values),
         )

@@ -1,4 +1,4 @@
-"""Add documents to a corpus, as new shards behind those that there are.
+"""Add documents, or vectors, to a corpus, as new shards behind those that there are.
 
 They are read and tokenized as the corpus was. Its shards stay as they are, and so
 does its vocabulary, unless it grows (--grow). The manifest is replaced last: an
@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from collapsar.pipeline.appending import Addition, append_told
+from collapsar.pipeline.additions import Addition
+from collapsar.pipeline.appending import append_told
 from collapsar.pipeline.commands.options import add_json, add_scheduler, add_sides, print_json, say_report, tls_of
 from collapsar.pipeline.progress import counted, counting
 from collapsar.pipeline.unknown_words import UnknownWords
@@ -20,10 +21,11 @@ from collapsar.storage.readers import FORMATS
 from collapsar.storage.readers.sidecolumns import Wanted
 from collapsar.storage.sizes import parse_size
 
-HELP = "add documents to a corpus"
+HELP = "add documents or vectors to a corpus"
 EPILOG = """examples:
   collapsar append reviews today.jsonl
   collapsar append reviews 'new/*.parquet' --skip-existing --grow
+  collapsar append digits optdigits.tes
   collapsar append nips docword.more.txt.gz --labels author=more_authors.txt --label-names author=authors.txt"""
 
 
@@ -69,6 +71,13 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"collapsar: warning: {warning}", file=sys.stderr)
     if arguments.json:
         print_json(manifest.record() | {"append": asdict(report) | unknown.record()})
+        return
+    if manifest.vectors is not None:
+        print(
+            f"{arguments.corpus}: {counted(report.documents, 'vector')} added, now {manifest.documents:,} vectors of "
+            f"{manifest.vocabulary.words:,} columns, {counted(len(manifest.shards), 'shard')}"
+        )
+        say_report(report)
         return
     print(
         f"{arguments.corpus}: {counted(report.documents, 'document')} added, now {manifest.documents:,} documents, "

@@ -217,7 +217,7 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
     return Chained([_Prefixed(counted[kind](path, options), stem) for path, stem in stems])
 
 
-def open_vectors(paths: list[str], options: ReadOptions | None = None) -> DenseSource:
+def open_vectors(paths: list[str], options: ReadOptions | None = None, *, tagged: bool = False) -> DenseSource:
     """Open files of dense vectors, of whatever format each is.
 
     Parameters
@@ -226,6 +226,8 @@ def open_vectors(paths: list[str], options: ReadOptions | None = None) -> DenseS
         Local paths or fsspec URLs of comma-separated values, ``.npy`` or ``.npz`` files, or of Zarr arrays.
     options : ReadOptions, optional
         Which columns are ids and labels, and how columns are named.
+    tagged : bool, optional
+        Whether ids that are numbers begin with the name of their file though there is one file.
 
     Returns
     -------
@@ -254,7 +256,7 @@ def open_vectors(paths: list[str], options: ReadOptions | None = None) -> DenseS
             magic = handle.read(6)
         kind = MatrixFile if magic == b"\x93NUMPY" else ArchiveFile if magic[:4] == b"PK\x03\x04" else TableFile
         files.append(kind(path, options))
-    return DenseSource(files, stems, options)
+    return DenseSource(files, stems, options, tagged=tagged)
 
 
 class _Prefixed:

@@ -169,14 +169,19 @@ def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str)
 class DenseSource:
     """Files of dense vectors behind one another.
 
+    ``named`` says whether a file names its columns, ``numbered`` whether the vectors of a file have no ids; ``file`` is
+    the name of the file that is being read.
+
     Parameters
     ----------
     files : list of DenseFile
         At least one.
     stems : list of str
-        What ids that are numbers begin with, a text for each file; empty where there is one file.
+        What ids that are numbers begin with, a text for each file; they do where there are several files.
     options : ReadOptions
         Its ``vocabulary`` names the columns.
+    tagged : bool, optional
+        Whether ids that are numbers begin with the text of their file though there is one file.
 
     Raises
     ------
@@ -184,9 +189,9 @@ class DenseSource:
         A file has other columns than the first.
     """
 
-    def __init__(self, files: list[DenseFile], stems: list[str], options: ReadOptions) -> None:
+    def __init__(self, files: list[DenseFile], stems: list[str], options: ReadOptions, *, tagged: bool = False) -> None:
         self.name = files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
-        self._files, self._stems = files, stems
+        self._files, self._stems, self._tagged = files, stems, tagged or len(files) > 1
         width = len(files[0].layout.values)
         names = next((file.layout.names for file in files if file.layout.names), ())
         for file in files:
@@ -199,6 +204,8 @@ class DenseSource:
                 raise InputError(
                     file.name, f"expected the columns of {files[0].name}, found {other[0]!r} for {other[1]!r}"
                 )
+        self.file, self.named = self.name, bool(names)
+        self.numbered = any(file.layout.id is None for file in files)
         self._columns = list(names) or [f"x{number}" for number in range(1, width + 1)]
         given = given_words(options)
         if given is not None:
@@ -228,13 +235,13 @@ class DenseSource:
         """
         seen: set[str] = set()
         for number, file in enumerate(self._files):
-            first = 0
+            self.file, first = file.name, 0
             for portion in file.portions():
                 _require_finite(file, portion.values, first, self._columns)
                 ids = portion.ids
                 if ids is None:
                     ids = numbered_ids(first + 1, len(portion.values))
-                    if len(self._files) > 1:
+                    if self._tagged:
                         ids = pc.binary_join_element_wise(self._stems[number], ids, "/")
                 else:
                     _require_new(file.name, ids, seen, first)

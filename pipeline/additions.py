@@ -1,0 +1,78 @@
+"""Additions to a corpus: what is asked for, what comes of it, and what documents and vectors have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from collapsar.pipeline.executor import TLS
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import MismatchError
+from collapsar.storage.history import History, Report
+from collapsar.storage.manifest import Manifest
+from collapsar.storage.readers.sidecolumns import Wanted
+from collapsar.storage.vectors import ARRAY
+
+LOCK = "lock"
+NAMED = 5  # ids that are there already, of a chunk, that an error names
+
+
+@dataclass(frozen=True)
+class Added:
+    """Result of an addition.
+
+    Attributes
+    ----------
+    manifest : Manifest
+        What the corpus holds now.
+    report : Report
+        What was added, left out and dropped.
+    history : History
+        How the corpus came about, with this addition.
+    files : frozenset of str
+        Files that documents were added from; of others all documents were in the corpus already.
+    """
+
+    manifest: Manifest
+    report: Report
+    history: History
+    files: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What is asked for of an addition; see `append`."""
+
+    grow: bool = False
+    skip_existing: bool = False
+    format: str | None = None
+    tokenizer: str | None = None
+    max_decompressed: int | None = None
+    scheduler: str | None = None
+    workers: int | None = None
+    tls: TLS | None = None
+    beside: Wanted = field(default_factory=Wanted)
+
+
+def clean(corpus: Corpus) -> None:
+    """Remove files that the manifest does not name, as an addition that was cut short leaves them."""
+    folder, manifest = corpus.folder, corpus.manifest
+    ours = {row.file for row in manifest.shards} | {manifest.vocabulary.file}
+    there = [f"documents/{name}" for name in (folder / "documents").names() if name.endswith(".parquet")]
+    there += [name for name in folder.names() if name.startswith("vocabulary") and name.endswith(".parquet")]
+    for name in there:
+        if name not in ours:
+            folder.delete(name)
+    if manifest.vectors is not None:
+        arrays = {one.file for one in manifest.vectors.arrays}
+        for name in folder.names():
+            if name.startswith(f"{ARRAY.partition('.')[0]}-") and name not in arrays:
+                (folder / name).remove()
+
+
+def refuse_known(corpus: Corpus, names: Sequence[str]) -> None:
+    """Raise `MismatchError`, as documents of these ids are in the corpus."""
+    some = ", ".join(repr(name) for name in names[:NAMED])
+    raise MismatchError(
+        f"{corpus.url}: has {corpus.holds} of the same ids already, such as {some}; --skip-existing leaves them out"
+    )
