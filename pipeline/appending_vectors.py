@@ -157,7 +157,7 @@ def _select(corpus: Corpus, sources: DenseSource, sides: Sides | None, asked: Ad
         again = part.ids.filter(there)
         if len(again) and sources.numbered:
             raise MismatchError(
-                f"{corpus.url}: has vectors numbered as these, such as {again[0].as_py()!r}; name the file otherwise, or "
+                f"{corpus.url}: has vectors numbered as these, such as {again[0].as_py()!r}; rename the file, or "
                 "give vectors ids (--id COLUMN at ingest), by which --skip-existing leaves them out"
             )
         if len(again) and not asked.skip_existing:
