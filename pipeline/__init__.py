@@ -5,7 +5,7 @@ The public surface is small: `ingest`, `append`, `split`, `flatten`, `simulate`,
 --resume`` does, `coherence` what ``evaluate --coherence`` does, `expected_topics` and `label_topics` what ``topics
 --given`` and ``topics --labels`` do; `report`, `plot` and `export` show what was fitted, and `neighbour_distance` says
 how far segments lie apart; `batch` makes all of it a job, with `versions` and `rollback`; `Model` opens what `fit`
-made.
+made. `topic_shares` gives the topics' shares by period that ``plot --what time`` draws.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collapsar.pipeline.runplots import plot
     from collapsar.pipeline.segmentshares import neighbour_distance
     from collapsar.pipeline.simulation import simulate
+    from collapsar.pipeline.timeshares import TimeShares, topic_shares
     from collapsar.pipeline.verifying import Findings, verify
     from collapsar.storage.corpus import Corpus
 
@@ -55,6 +56,7 @@ _HOMES = {
     "Prediction": "collapsar.pipeline.predicting",
     "Reconstruction": "collapsar.pipeline.evaluation",
     "Report": "collapsar.pipeline.reporting.page",
+    "TimeShares": "collapsar.pipeline.timeshares",
     "Topic": "collapsar.pipeline.describing",
     "UnseenComparison": "collapsar.pipeline.comparing_unseen",
     "Plan": "collapsar.pipeline.planning",
@@ -80,6 +82,7 @@ _HOMES = {
     "resume": "collapsar.pipeline.fitting",
     "simulate": "collapsar.pipeline.simulation",
     "split": "collapsar.pipeline.intake",
+    "topic_shares": "collapsar.pipeline.timeshares",
     "topics": "collapsar.pipeline.describing",
     "verify": "collapsar.pipeline.verifying",
 }
@@ -100,6 +103,7 @@ __all__ = [
     "Prediction",
     "Reconstruction",
     "Report",
+    "TimeShares",
     "Topic",
     "UnseenComparison",
     "append",
@@ -125,6 +129,7 @@ __all__ = [
     "rollback",
     "simulate",
     "split",
+    "topic_shares",
     "topics",
     "verify",
     "versions",

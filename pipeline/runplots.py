@@ -23,12 +23,22 @@ from collapsar.pipeline.reporting.courses import NUMBERS, Series, series_of, tit
 from collapsar.pipeline.reporting.gathering import events_of
 from collapsar.pipeline.reporting.topicmap import topic_map
 from collapsar.pipeline.segmentplot import draw_segments
+from collapsar.pipeline.timeplot import csv_of, draw_time
+from collapsar.pipeline.timeshares import topic_shares
 from collapsar.storage.errors import AbsentError, MissingError, OccupiedError, OptionError
 from collapsar.storage.folder import File, Folder
 
 WHAT = ("score", "objective", "topics", "parameters", "sizes", "map")
-LABELS, SEGMENTS = "labels", "segments"
-ALONE = (LABELS, SEGMENTS)  # pictures by themselves
+LABELS, SEGMENTS, TIME = "labels", "segments", "time"
+ALONE = (LABELS, SEGMENTS, TIME)  # pictures by themselves
+OF = {  # options of pictures
+    "document": (SEGMENTS,),
+    "beside": (SEGMENTS,),
+    "topics": (SEGMENTS, TIME),
+    "corpus": (SEGMENTS, TIME),
+    "period": (TIME,),
+    "table": (TIME,),
+}
 KINDS = ("png", "svg")
 MAP_WORDS = 8  # of a topic
 NAMED = 25  # topics of a map whose ids are written
@@ -43,6 +53,8 @@ def plot(
     topics: Sequence[int] | None = None,
     beside: str | os.PathLike[str] | None = None,
     corpus: str | os.PathLike[str] | None = None,
+    period: str | None = None,
+    table: str | os.PathLike[str] | None = None,
 ) -> list[str]:
     """Draw a run.
 
@@ -52,26 +64,34 @@ def plot(
         Folder of a run, finished or not, or of a model.
     out : str or path-like
         PNG or SVG file to write, by its ending.
-    what : sequence of {"score", "objective", "topics", "parameters", "sizes", "map", "labels", "segments"}, optional
-        What to draw, a panel each (of parameters, a panel each); by default all that there is but ``labels``, the map
-        of labels and topics, and ``segments``, topic proportions along a document's segments, which are pictures by
-        themselves.
+    what : sequence of str, optional
+        Of ``score``, ``objective``, ``topics``, ``parameters``, ``sizes``, ``map``, ``labels``, ``segments`` and
+        ``time``: what to draw, a panel each (of parameters, a panel each); by default all that there is but ``labels``,
+        the map of labels and topics, ``segments``, topic proportions along a document's segments, and ``time``, shares
+        of topics by period, which are pictures by themselves.
     document : str, optional
         Of ``segments``, the document's id; by default that of most segments. Of a family without segments, the
         documents ``ID#1``, ``ID#2`` and so on, as `flatten` names them, are drawn instead; by default all documents in
         their order.
     topics : sequence of int, optional
-        Of ``segments``, ids of the topics that have colours, ten at most; by default the largest.
+        Of ``segments``, ids of the topics that have colours, ten at most; by default the largest. Of ``time``, twelve
+        at most; by default the largest, and those that change most.
     beside : str or path-like, optional
         Of ``segments``, a run on the same vocabulary to draw beside it; a topic of it has the colour of the topic of
         `run` whose words' probabilities are nearest, one to one.
     corpus : str or path-like, optional
-        Of ``segments``, where the training corpus of `run` lies by now.
+        Of ``segments``, where the training corpus of `run` lies by now; of ``time``, if the run has no summary.
+    period : str, optional
+        Of ``time``, ``hour``, ``day``, ``week``, ``month``, ``quarter``, ``year`` or ``decade``; by default one of
+        which there are about 10 to 60.
+    table : str or path-like, optional
+        Of ``time``, a CSV file to write the shares of all topics to.
 
     Returns
     -------
     list of str
-        What was drawn; of ``segments`` a line a run, with the mean Hellinger distance between neighbours.
+        What was drawn; of ``segments`` a line a run, with the mean Hellinger distance between neighbours; of ``time``
+        the period, and what was left out.
 
     Raises
     ------
@@ -91,12 +111,21 @@ def plot(
     if kind not in KINDS:
         raise OptionError(f"{os.fspath(out)}: expected a name that ends in .png or .svg")
     wanted = tuple(dict.fromkeys(what or WHAT))
-    _check(wanted, {"--document": document, "--topics": topics, "--beside": beside, "--corpus": corpus})
+    options = {
+        "document": document,
+        "topics": topics,
+        "beside": beside,
+        "corpus": corpus,
+        "period": period,
+        "table": table,
+    }
+    _check(wanted, options)
     if not can_draw():
         raise MissingError("plots need matplotlib, which is not there; pip install 'collapsar[plots]'")
     target = File(out)
-    if target.exists():
-        raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
+    for path in (out, *([] if table is None else [table])):
+        if File(path).exists():
+            raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
     if wanted == (LABELS,):
         _put(target, _labels(run, kind))
         return [LABELS]
@@ -104,6 +133,13 @@ def plot(
         data, said = draw_segments(run, kind, document=document, chosen=topics, other=beside, corpus=corpus)
         _put(target, data)
         return said
+    if wanted == (TIME,):
+        found = topic_shares(run, period=period, corpus=corpus)
+        data = draw_time(run, found, kind, Folder(run).address.rpartition("/")[2], topics)
+        if table is not None:
+            _put(File(table), csv_of(found))
+        _put(target, data)
+        return [f"shares of topics in {len(found.names):,} {found.period}s", *found.notes]
     drawing = _panels(run, wanted)
     missing = [name for name in what or () if name not in {one for one, _, _ in drawing}]
     if missing:
@@ -122,9 +158,10 @@ def _check(wanted: Sequence[str], besides: Mapping[str, Any]) -> None:
             raise OptionError(f"--what: expected {', '.join((*WHAT, *ALONE))}, found {name!r}")
         if name in ALONE and len(wanted) > 1:
             raise OptionError(f"--what {name}: it is a picture by itself; draw the others into another file")
-    given = [name for name, value in besides.items() if value is not None]
-    if given and SEGMENTS not in wanted:
-        raise OptionError(f"{given[0]}: expected with --what segments")
+    for name, value in besides.items():
+        if value is not None and not set(OF[name]) & set(wanted):
+            flag = "csv" if name == "table" else name
+            raise OptionError(f"--{flag}: expected with --what {' or '.join(OF[name])}")
 
 
 def _put(target: File, data: bytes) -> None:

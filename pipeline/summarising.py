@@ -23,8 +23,10 @@ from collapsar.storage.manifest import VECTORS
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.shard import merge_segments
 from collapsar.storage.summary import (
+    DATED,
     SEGMENTED,
     UNSEGMENTED,
+    DatesSummary,
     Example,
     ExampleDocument,
     FieldSummary,
@@ -35,7 +37,10 @@ from collapsar.storage.summary import (
     digest_of_model,
 )
 from collapsar.workers.contract import load_sweeps
+from collapsar.workers.dates import UNITS
+from collapsar.workers.datesums import DateSums, date_sums, resolved
 from collapsar.workers.summaries import (
+    LEAST_TOKENS,
     SHOWN,
     Candidates,
     Labelled,
@@ -57,7 +62,7 @@ READ_WORDS = 200  # of a document, its most frequent, among which these are look
 VALUES = 100  # of a field
 LEAST = 0.01  # smaller proportions are not told
 TITLE = 200  # letters
-LABELS = "labels"
+LABELS, DATE = "labels", "date"
 
 
 def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Counting = silent) -> SummaryRecord:
@@ -88,16 +93,17 @@ def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Count
     """
     if corpus.manifest.digest != model.record.corpus:
         raise MismatchError(f"{corpus.url}: it is not the corpus that the model was fitted to")
-    labelled = LABELS in corpus.manifest.fields
+    named = tuple(name for name in (LABELS, DATE) if name in corpus.manifest.fields)
     _ = model.globals  # read once, and sent along with the model
     total: ShardSummary | None = None
-    each = _each(executor, corpus.references, lambda reference: (_summarise, model, reference, labelled))
+    ids = _shown(model)
+    each = _each(executor, corpus.references, lambda reference: (_summarise, model, reference, named, ids))
     for read, one in enumerate(each, start=1):
         total = one if total is None else _added(total, one)
         progress(read)
     if total is None:
         total = summarise(np.zeros((0, 0)), np.zeros(0), 0, None, EXAMPLES)
-    ids, chosen = _shown(model), total.candidates
+    chosen = total.candidates
     chosen = chosen.take(np.flatnonzero(np.isin(chosen.topic, ids)))
     examples, words = _examples(model, corpus, executor, chosen, signed=corpus.holds == VECTORS)
     place = {key: number for number, key in enumerate(examples)}
@@ -112,14 +118,17 @@ def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Count
         held = int(total.largest[topic]) if topic < total.largest.size else 0
         topics.append(TopicSummary(id=topic, documents=held, examples=given))
     segmented = _segmented(corpus, executor, total.segmented)
+    dates = None if total.dates is None else dates_summary(total.dates, ids)
+    without_dates = SEGMENTED if segmented else UNSEGMENTED
     return SummaryRecord(
-        version=SEGMENTED if segmented else UNSEGMENTED,
+        version=without_dates if dates is None else DATED,
         model=digest_of_model(model.record),
         documents=total.documents,
         topics=tuple(topics),
         examples=tuple(examples.values()),
         fields=tuple(_field(name, one) for name, one in sorted(total.fields.items())),
         segmented=segmented,
+        dates=dates,
     )
 
 
@@ -133,13 +142,17 @@ def _each(
         yield from executor.collect(submitted)
 
 
-def _summarise(model: Model, reference: ShardReference, labelled: bool) -> ShardSummary:
+def _summarise(model: Model, reference: ShardReference, named: Sequence[str], ids: Ints) -> ShardSummary:
+    """Summarise a shard; of its columns those that are named are read, and of its topics `ids` are summed by date."""
     sweeps, local = load_sweeps(model.record.family), model.documents(reference.number)
     found = sweeps.infer(local, model.globals)
     theta = np.asarray(found["document_topic"], dtype=np.float64)
     tokens = np.asarray(sweeps.lengths(local)["document_tokens"], dtype=np.float64)
-    labels = reference.documents().extras.get(LABELS) if labelled else None
-    summary = summarise(theta, tokens, reference.number, labels, EXAMPLES)
+    extras = reference.documents().extras if named else {}
+    summary = summarise(theta, tokens, reference.number, extras.get(LABELS), EXAMPLES)
+    if DATE in extras:
+        dates = date_sums(extras[DATE], theta[:, ids], tokens, tokens >= LEAST_TOKENS)
+        summary = replace(summary, dates=dates)
     if "segment_topic" not in found:
         return summary
     segmented = segmented_of(found["segment_topic"], found["segments"], reference.number, LONGEST)
@@ -157,7 +170,8 @@ def _added(one: ShardSummary, other: ShardSummary) -> ShardSummary:
         fields[name] = fields[name] + labelled if name in fields else labelled
     candidates = Candidates.join([one.candidates, other.candidates]).best(EXAMPLES)
     segmented = most_segmented([*one.segmented, *other.segmented], LONGEST)
-    return ShardSummary(one.documents + other.documents, largest, candidates, fields, segmented)
+    dates = one.dates + other.dates if one.dates is not None and other.dates is not None else one.dates or other.dates
+    return ShardSummary(one.documents + other.documents, largest, candidates, fields, segmented, dates)
 
 
 def _shown(model: Model) -> Ints:
@@ -181,6 +195,33 @@ def _field(name: str, found: Labelled) -> FieldSummary:
             )
         )
     return FieldSummary(field=name, values=tuple(values), left_out=len(found.values) - len(values))
+
+
+def dates_summary(sums: DateSums, ids: Ints) -> DatesSummary:
+    """Write the sums by date, once it is known which of day and month stands first."""
+    tally, found = sums.tally, resolved(sums)
+    order = {(True, False): "day first", (False, True): "month first"}.get(
+        (tally.day_first > 0, tally.month_first > 0), ""
+    )
+    return DatesSummary(
+        topics=tuple(ids.tolist()),
+        hour=tuple(found.hour.tolist()),
+        unit=tuple(UNITS[one] for one in found.exact.tolist()),
+        documents=tuple(found.documents.tolist()),
+        tokens=tuple(round(one, 3) for one in found.tokens.tolist()),
+        squares=tuple(round(one, 3) for one in found.squares.tolist()),
+        shares=DatesSummary.packed(found.shares),
+        weighted=DatesSummary.packed(found.weighted),
+        squared=DatesSummary.packed(found.squared),
+        missing=tally.missing,
+        unreadable=tally.unreadable,
+        examples=tally.examples,
+        ambiguous=0 if order else tally.ambiguous,
+        ordered=tally.ambiguous if order else 0,
+        order=order,
+        unix=tally.unix,
+        short_years=tally.short_years,
+    )
 
 
 def _segmented(corpus: Corpus, executor: Executor, chosen: Sequence[Segmented]) -> tuple[SegmentedDocument, ...]:

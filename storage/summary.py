@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import base64
+from typing import Annotated, Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,7 +17,10 @@ from collapsar.storage.records import digest_of, dump, read_record
 
 RECORD = "summary.json"
 KIND = "collapsar-summary"
-SEGMENTED, UNSEGMENTED = 3, 2  # versions with and without `segmented`; records of version 1 have no digest
+# Versions with `dates`, with `segmented`, and without either; records of version 1 have no digest.
+DATED, SEGMENTED, UNSEGMENTED = 4, 3, 2
+
+MIN_HOUR, MAX_HOUR = -17_259_888, 70_389_527  # since 1970, of the years 1 and 9999
 
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -90,10 +96,52 @@ class SegmentedDocument(_Part):
     shares: tuple[tuple[Share, ...], ...]
 
 
+class DatesSummary(_Part):
+    """Sums of the training documents' proportions by date, from which the topics' shares of any period follow.
+
+    A date is ``hour``, hours since 1970 to its beginning, and ``unit``, how exact it is. ``documents`` counts those
+    that have it. With w the tokens of a document and theta its proportions, ``tokens`` and ``squares`` are the sums of
+    w and of w^2, and ``shares``, ``weighted`` and ``squared`` those of w theta, w^2 theta and w^2 theta^2: a row a date
+    and a column for each of ``topics``, as float32, little-endian, row by row in base64. The rest counts documents:
+    those without a date, with one that could not be read (``examples`` are some), whose day and month could be told
+    apart by other dates alone (``ordered``, by ``order``) or not at all (``ambiguous``, which are exact to the year),
+    with numbers that were read as Unix times, and with years of two digits.
+    """
+
+    topics: tuple[Count, ...]
+    hour: tuple[int, ...]
+    unit: tuple[Literal["hour", "day", "month", "year"], ...]
+    documents: tuple[Count, ...]
+    tokens: tuple[Share, ...]
+    squares: tuple[Share, ...]
+    shares: str
+    weighted: str
+    squared: str
+    missing: Count
+    unreadable: Count
+    examples: tuple[str, ...]
+    ambiguous: Count
+    ordered: Count
+    order: Literal["day first", "month first", ""]
+    unix: Count
+    short_years: Count
+
+    def table(self, name: str) -> npt.NDArray[np.float64]:
+        """Return ``shares``, ``weighted`` or ``squared``, shape (dates, topics)."""
+        data = base64.b64decode(getattr(self, name), validate=True)
+        return np.frombuffer(data, dtype="<f4").astype(np.float64).reshape(len(self.hour), len(self.topics))
+
+    @staticmethod
+    def packed(table: npt.NDArray[np.float64]) -> str:
+        """Write a table of sums."""
+        return base64.b64encode(np.ascontiguousarray(table, dtype="<f4").tobytes()).decode()
+
+
 class SummaryRecord(_Part):
     """What `summary.json` says; ``model`` is the digest of what `model.json` says.
 
     ``segmented`` are the documents of most segments; a record without any is of version 2, which has no such field.
+    ``dates`` is None where the documents have none; a record with dates is of version 4.
     """
 
     format: str = KIND
@@ -104,6 +152,7 @@ class SummaryRecord(_Part):
     examples: tuple[ExampleDocument, ...]
     fields: tuple[FieldSummary, ...]
     segmented: tuple[SegmentedDocument, ...] = ()
+    dates: DatesSummary | None = None
 
 
 def digest_of_model(record: ModelRecord) -> str:
@@ -113,7 +162,8 @@ def digest_of_model(record: ModelRecord) -> str:
 
 def write_summary(folder: Folder, record: SummaryRecord) -> None:
     """Write a summary into a model's folder."""
-    folder.write(RECORD, dump(record.model_dump(mode="json", exclude=None if record.segmented else {"segmented"})))
+    absent = {name for name in ("segmented", "dates") if not getattr(record, name)}
+    folder.write(RECORD, dump(record.model_dump(mode="json", exclude=absent)))
 
 
 def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
@@ -139,7 +189,7 @@ def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
     if not folder.exists(RECORD):
         return None
     path = f"{folder.url}/{RECORD}"
-    found = parse_summary(read_record(folder, RECORD, KIND, SEGMENTED, oldest=UNSEGMENTED), path)
+    found = parse_summary(read_record(folder, RECORD, KIND, DATED, oldest=UNSEGMENTED), path)
     if found.model != digest_of_model(record):
         raise DamagedError(path, "it is the summary of another model")
     return found
@@ -179,4 +229,23 @@ def parse_summary(record: dict[str, Any], path: str) -> SummaryRecord:
             raise DamagedError(
                 path, "expected a row of shares for each topic, one or less a segment", "field 'segmented'"
             )
+    if found.dates is not None:
+        _check_dates(found.dates, path)
     return found
+
+
+def _check_dates(dates: DatesSummary, path: str) -> None:
+    count = len(dates.hour)
+    if any(len(one) != count for one in (dates.unit, dates.documents, dates.tokens, dates.squares)):
+        raise DamagedError(path, f"expected {count} of each, as there are dates", "field 'dates'")
+    if any(not MIN_HOUR <= hour <= MAX_HOUR for hour in dates.hour):
+        raise DamagedError(path, "expected hours of the years 1 to 9999", "field 'dates.hour'")
+    for name in ("shares", "weighted", "squared"):
+        try:
+            sound = bool((np.isfinite(dates.table(name))).all())
+        except ValueError:
+            sound = False
+        if not sound:
+            raise DamagedError(
+                path, f"expected {count} x {len(dates.topics)} numbers in base64", f"field 'dates.{name}'"
+            )

@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.sparse import csr_array
 
+from collapsar.workers.datesums import DateSums
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -138,6 +140,8 @@ class ShardSummary:
         Its labels.
     segmented : tuple of Segmented
         The documents of most segments; none where the family knows no segments.
+    dates : DateSums or None
+        Its documents by their dates; None where the corpus has none.
     """
 
     documents: int
@@ -145,6 +149,7 @@ class ShardSummary:
     candidates: Candidates
     fields: dict[str, Labelled]
     segmented: tuple[Segmented, ...] = ()
+    dates: DateSums | None = None
 
 
 def too_many(topics: int) -> Labelled:

@@ -6,6 +6,7 @@
     collapsar plot RUN labels.svg --what labels
     collapsar plot RUN document.svg --what segments --document ID
     collapsar plot RUN both.png --what segments --beside OTHER
+    collapsar plot RUN time.svg --what time --period month --csv time.csv
 
 score, objective: over iterations. topics: how many there are, over iterations. parameters: each hyperparameter
 that has changed, over iterations. sizes: shares of the tokens, the largest first. map: topics in the plane,
@@ -17,6 +18,10 @@ topics have colours, the others are grey. Of a family without segments, document
 place of segments (with --document, what `collapsar flatten` made of that one: ID#1, ID#2, ...). --beside draws
 another run next to it, on the same vocabulary, whose topics get the colours of those that they are nearest to.
 The mean Hellinger distance between neighbours is told; a picture by itself.
+time: shares of topics by period, where documents have dates: the mean of their proportions, weighted by their tokens,
+with bands of 95% intervals, and how many documents there are. The period is one of which there are about 10 to 60, or
+--period. Drawn are the largest topics and those that change most, or --topics; --csv has all. Dates that are missing
+or cannot be read are counted. A picture by itself.
 """
 
 from __future__ import annotations
@@ -24,8 +29,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from collapsar.pipeline.commands.options import print_json
+
 HELP = "draw the course of a fit, its topics' sizes and their map, as PNG or SVG"
-WHAT = ("score", "objective", "topics", "parameters", "sizes", "map", "labels", "segments")
+WHAT = ("score", "objective", "topics", "parameters", "sizes", "map", "labels", "segments", "time")
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
@@ -37,14 +44,24 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         action="append",
         choices=WHAT,
         metavar="WHAT",
-        help=f"{', '.join(WHAT)}; may be given again (default: all that there is, but labels and segments)",
+        help=f"{', '.join(WHAT)}; may be given again (default: all that there is, but labels, segments and time)",
     )
+    parser.set_defaults(refuse=parser.error)
     group = parser.add_argument_group("segments")
     group.add_argument("--document", metavar="ID", help="the document (default: that of most segments)")
-    group.add_argument(
-        "--topics", type=_ids, metavar="ID,...", help="topics that have colours, ten at most (default: the largest)"
-    )
     group.add_argument("--beside", metavar="RUN", help="another run, to be drawn next to it")
+    group = parser.add_argument_group("time")
+    group.add_argument("--period", metavar="PERIOD", help="hour, day, week, month, quarter, year or decade")
+    group.add_argument("--csv", metavar="FILE", help="write the shares of all topics: a row for each period and topic")
+    group.add_argument("--json", action="store_true", help="print the shares of all topics")
+    group = parser.add_argument_group("segments and time")
+    group.add_argument(
+        "--topics",
+        type=_ids,
+        metavar="ID,...",
+        help="topics that have colours, ten at most, or panels, twelve at most (default: the largest; of time also "
+        "those that change most)",
+    )
     group.add_argument("--corpus", metavar="CORPUS", help="where the training corpus of the run lies by now")
 
 
@@ -57,8 +74,11 @@ _ids.__name__ = "ids of topics"  # as argparse names what it expected
 
 def run(arguments: argparse.Namespace) -> None:
     """Draw, and say what was drawn."""
+    from collapsar.pipeline.progress import plain
     from collapsar.pipeline.runplots import plot
 
+    if arguments.json and arguments.what != ["time"]:
+        arguments.refuse("--json: expected with --what time")
     found = plot(
         arguments.run,
         arguments.out,
@@ -67,5 +87,18 @@ def run(arguments: argparse.Namespace) -> None:
         topics=arguments.topics,
         beside=arguments.beside,
         corpus=arguments.corpus,
+        period=arguments.period,
+        table=arguments.csv,
     )
+    if arguments.json:
+        from collapsar.pipeline.timeplot import record_of
+        from collapsar.pipeline.timeshares import topic_shares
+
+        print_json(record_of(topic_shares(arguments.run, period=arguments.period, corpus=arguments.corpus)))
+        return
+    if arguments.what == ["time"]:
+        print(f"{arguments.out}: {found[0]}")
+        for note in found[1:]:
+            print(plain(note))
+        return
     print(f"{arguments.out}: {', '.join(found)}")

@@ -131,7 +131,7 @@ def gather(run: str | os.PathLike[str], where: Where) -> Material:
     signed = any(topic.signed for topic in found)
     share = np.array([topic.share for topic in found])
     record, members, notes = _told(run)
-    summary = _summary(model, record, where, notes)
+    summary = documents_summary(model, record, where, notes)
     first, version = reference_of(run), version_of(run)
     return Material(
         name=Folder(run).address.rpartition("/")[2] if version is None else version.title,
@@ -180,8 +180,8 @@ def _ended(events: Events) -> bool:
     return last is not None and last["event"] == "end" and last.get("reason") not in ("interrupt", "error")
 
 
-def _summary(model: Model, record: Mapping[str, Any], where: Where, notes: list[str]) -> SummaryRecord | None:
-    """Read the summary that lies with the model, or make it from the corpus; say why where neither can be."""
+def documents_summary(model: Model, record: Mapping[str, Any], where: Where, notes: list[str]) -> SummaryRecord | None:
+    """Read the summary that lies with the model, or make it from the corpus; note why where neither can be."""
     try:
         found = read_summary(model.folder, model.record)
     except CollapsarError as error:

@@ -24,13 +24,14 @@ from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.progress import plain
-from collapsar.pipeline.reporting import figures, segmentview
+from collapsar.pipeline.reporting import figures, segmentview, timeview
 from collapsar.pipeline.reporting.courses import charts_of
 from collapsar.pipeline.reporting.gathering import Material, Where, gather
 from collapsar.pipeline.reporting.publication import facts_of
 from collapsar.pipeline.reporting.topicmap import WEIGHTS, TopicMap
 from collapsar.pipeline.reporting.treeview import view
 from collapsar.pipeline.scored import HELDOUT
+from collapsar.pipeline.timeshares import by_period
 from collapsar.storage.errors import OccupiedError
 from collapsar.storage.folder import File
 from collapsar.storage.progress import Counting, silent
@@ -138,6 +139,7 @@ def rendered(material: Material) -> str:
         "charts": charts,
         "along": [] if material.summary is None else segmentview.views(material.summary.segmented, material.topics),
         "segmentview": segmentview,
+        "time": _time(material),
         "tree": view(material.topics) if material.tree else None,
         "stable": _stable(material),
         "members": _members(material),
@@ -362,6 +364,14 @@ def _circles(topics: Sequence[Topic], found: TopicMap) -> list[dict[str, Any]]:
             }
         )
     return circles
+
+
+def _time(material: Material) -> timeview.TimeView | None:
+    """Lay out shares by period; None where no document has a date that can be read."""
+    dates = None if material.summary is None else material.summary.dates
+    if dates is None or not sum(dates.documents):
+        return None
+    return timeview.view(by_period(dates), material.topics)
 
 
 def _stable(material: Material) -> dict[str, Any] | None:

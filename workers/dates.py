@@ -1,0 +1,197 @@
+"""Read dates as people write them: ISO 8601, years, Unix times, and what `dateutil` knows, without silent guesses."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+
+from dateutil import parser
+
+# Units of time, from fine to coarse; a date that names its month alone is exact to the month.
+UNITS = ("hour", "day", "month", "year")
+HOUR, DAY, MONTH, YEAR = range(len(UNITS))
+MAX_LETTERS = 64  # of a date; longer texts are none
+ABSENT = frozenset(("", "-", "?", "nan", "nat", "none", "null", "na", "n/a", "<na>"))
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+_HOUR = datetime.timedelta(hours=1)
+FIRST = (datetime.datetime(1, 1, 1, tzinfo=datetime.UTC) - EPOCH) // _HOUR
+END = (datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC) - EPOCH) // _HOUR + 24
+
+_YEAR = re.compile(r"[0-9]{4}(\.0+)?")
+_DIGITS = re.compile(r"([0-9]{6,19})(\.[0-9]+)?")
+_YEAR_FIRST = re.compile(r"([0-9]{4})([-/.:])([0-9]{1,2})(?:\2([0-9]{1,2}))?(?![0-9])")
+_ISO_WEEK = re.compile(r"[0-9]{4}-?W[0-9]{2}-?[0-9]")
+_MAIL = re.compile(r"([A-Za-z]{3}, )?[0-9]{1,2} [A-Za-z]{3} [0-9]{4} [0-9]{2}:[0-9]{2}(:[0-9]{2})? ([-+][0-9]{4}|GMT)")
+_NUMERIC = re.compile(r"([0-9]{1,2})[-/.]([0-9]{1,2})[-/.](?:[0-9]{4}|[0-9]{2})(?![0-9])")
+_TIME = re.compile(r"(.*[^\s,T])[\sT,]\s*([0-9]{1,2}):[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?")
+# Digits of a Unix time, and its ticks a second.
+_UNIX = {9: 1, 10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
+_FAULTS = (ValueError, OverflowError, TypeError, ArithmeticError, LookupError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Date:
+    """A date that was read.
+
+    Attributes
+    ----------
+    hour : int
+        Hours from 1970-01-01 00:00 to its beginning, in UTC where it names a time zone.
+    exact : int
+        Place of its unit in `UNITS`.
+    day_first : int or None
+        Where day and month cannot be told apart: `hour` with the day before the month; `hour` itself then has the month
+        first.
+    order : int
+        1 where it shows that the day stands before the month, -1 where it shows the contrary, else 0.
+    unix : bool
+        Whether it is a number that was read as a Unix time.
+    short_year : bool
+        Whether its year has two digits, which stand for 1969 to 2068.
+    """
+
+    hour: int
+    exact: int
+    day_first: int | None = None
+    order: int = 0
+    unix: bool = False
+    short_year: bool = False
+
+
+class _Parserinfo(parser.parserinfo):  # type: ignore[misc]
+    """Two digits of a year as POSIX reads them: the library's own window moves with the clock."""
+
+    def convertyear(self, year: int, century_specified: bool = False) -> int:
+        if year >= 100 or century_specified:
+            return year
+        return year + (1900 if year >= 69 else 2000)
+
+
+_PARSER = parser.parser(_Parserinfo())
+# What a text leaves open is taken from a default, and differs between two of them.
+_DEFAULTS = (datetime.datetime(1604, 1, 1, 0), datetime.datetime(2008, 2, 2, 1))
+
+
+def is_absent(text: str | None) -> bool:
+    """Return whether a text says that there is no date."""
+    return text is None or text.strip().lower() in ABSENT
+
+
+@lru_cache(maxsize=1 << 16)
+def read_date(text: str) -> Date | None:
+    """Read a date.
+
+    Parameters
+    ----------
+    text : str
+        As the corpus has it.
+
+    Returns
+    -------
+    Date or None
+        None where it cannot be read.
+    """
+    text = text.strip()
+    if len(text) > MAX_LETTERS:
+        return None
+    try:
+        found = _number(text) or _standard(text) or _with_time(text) or _other(text)
+    except _FAULTS:
+        return None
+    return found if found is not None and FIRST <= found.hour < END else None
+
+
+def hours_of(moment: datetime.datetime) -> int:
+    """Return the whole hours from 1970 to a moment; of one without a zone as if it were in UTC."""
+    aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=datetime.UTC)
+    return (aware - EPOCH) // _HOUR
+
+
+def _number(text: str) -> Date | None:
+    """Read years, dates without separators and Unix times."""
+    if _YEAR.fullmatch(text):
+        return Date(hours_of(datetime.datetime(int(text[:4]), 1, 1)), YEAR)
+    match = _DIGITS.fullmatch(text)
+    if match is None:
+        return None
+    digits = match[1]
+    if len(digits) == 8:
+        return Date(hours_of(datetime.datetime.strptime(digits, "%Y%m%d")), DAY)
+    if len(digits) == 14:
+        return Date(hours_of(datetime.datetime.strptime(digits, "%Y%m%d%H%M%S")), HOUR)
+    if len(digits) in _UNIX:
+        return Date(int(digits) // _UNIX[len(digits)] // 3600, HOUR, unix=True)
+    raise ValueError(text)  # such as 198702, which may be a month or a day
+
+
+def _standard(text: str) -> Date | None:
+    """Read dates of mails, which are many and slow otherwise, and those that begin with a year of four digits."""
+    if _MAIL.fullmatch(text):
+        return Date(hours_of(parsedate_to_datetime(text)), HOUR)
+    if _ISO_WEEK.fullmatch(text):
+        return Date(hours_of(datetime.datetime.fromisoformat(text)), DAY)
+    match = _YEAR_FIRST.match(text)
+    if match is None:
+        return None
+    year, month = int(match[1]), int(match[3])
+    if match[4] is None:
+        if match.end() < len(text):
+            return None
+        return Date(hours_of(datetime.datetime(year, month, 1)), MONTH)
+    day = datetime.date(year, month, int(match[4])).isoformat()
+    rest = text[match.end() :].replace(",", ".")
+    if not rest.strip():
+        return Date(hours_of(datetime.datetime.fromisoformat(day)), DAY)
+    try:
+        return Date(hours_of(datetime.datetime.fromisoformat(day + rest.rstrip())), HOUR)
+    except ValueError:
+        return None
+
+
+def _with_time(text: str) -> Date | None:
+    """Read a date with a time behind it; dates are far fewer than times, and are read once each."""
+    match = _TIME.fullmatch(text)
+    if match is None or int(match[2]) > 23:
+        return None
+    date = read_date(match[1])
+    if date is None or date.exact != DAY:
+        return None
+    hour = int(match[2])
+    day_first = None if date.day_first is None else date.day_first + hour
+    return replace(date, hour=date.hour + hour, exact=HOUR, day_first=day_first)
+
+
+def _zone(name: str | None, offset: int | None) -> int | None:  # noqa: ARG001
+    """Apply offsets and UTC; the library would look up other names of zones on this machine."""
+    return offset
+
+
+def _parse(text: str, default: datetime.datetime, day_first: bool) -> datetime.datetime:
+    found: datetime.datetime = _PARSER.parse(text, default=default, dayfirst=day_first, tzinfos=_zone)
+    return found
+
+
+def _other(text: str) -> Date | None:
+    """Read a date with `dateutil`, and find out what it left open."""
+    one, other = (_parse(text, default, False) for default in _DEFAULTS)
+    if one.year != other.year:
+        return None
+    exact = next((unit for unit, part in ((YEAR, "month"), (MONTH, "day"), (DAY, "hour"))
+                  if getattr(one, part) != getattr(other, part)), HOUR)  # fmt: skip
+    hour, order, day_first = hours_of(one), 0, None
+    numeric = _NUMERIC.match(text)
+    if numeric is not None and int(numeric[1]) > 12:
+        order = 1
+    elif numeric is not None and int(numeric[2]) > 12:
+        order = -1
+    elif (
+        exact <= DAY
+        and _YEAR_FIRST.match(text) is None
+        and (swapped := hours_of(_parse(text, _DEFAULTS[0], True))) != hour
+    ):
+        day_first = swapped
+    return Date(hour, exact, day_first, order, short_year=re.search(r"[0-9]{4}", text) is None)
