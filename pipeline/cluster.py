@@ -20,6 +20,7 @@ from collapsar.pipeline.watching import Watch, WorkerSign
 from collapsar.storage.errors import ClusterError, ClusterGoneError
 
 TICK, LOOK = 0.5, 10.0  # seconds between two looks at a result, and between two at the cluster
+EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104  # hosts of sockets that are open to every network of a machine
 EVERYWHERE = 600.0  # seconds for what all workers do, such as compiling
 
 
@@ -252,6 +253,26 @@ class DaskExecutor:
             old, self._client = self._client, client
             old.close(timeout=1)
 
+    def exposed(self) -> list[str]:
+        """Return the names of the scheduler and of workers that listen on all interfaces of their machines.
+
+        Returns
+        -------
+        list of str
+            The scheduler first; empty where the cluster does not answer in time.
+        """
+        listening: dict[str, list[str]] = {}
+        with contextlib.suppress(TimeoutError):
+            client = self._client
+            listening["the scheduler"] = self._ask(client.run_on_scheduler(_listens, asynchronous=True)).result(LOOK)
+            workers = self._ask(client.run(_worker_listens, asynchronous=True)).result(LOOK)
+            listening |= {f"worker {address}": places for address, places in sorted(workers.items())}
+        return [
+            name
+            for name, places in listening.items()
+            if any(urlsplit(place).hostname in EVERY_INTERFACE for place in places)
+        ]
+
     def close(self) -> None:
         """Close the client, and the cluster if it is ours."""
         with contextlib.suppress(Exception):
@@ -281,6 +302,16 @@ async def _activity(scheduler: Any) -> list[Activity]:
         memory = int((worker.get("metrics") or {}).get("memory", 0))
         found.append(Activity(address.rpartition("//")[2], memory, tuple(tasks)))
     return found
+
+
+def _listens(dask_scheduler: Any) -> list[str]:
+    """Return the addresses that a scheduler listens on; Dask passes it by this name."""
+    return [str(listener.listen_address) for listener in dask_scheduler.listeners]
+
+
+def _worker_listens(dask_worker: Any) -> list[str]:
+    """Return the addresses that a worker listens on; Dask passes it by this name."""
+    return [str(listener.listen_address) for listener in dask_worker.listeners]
 
 
 async def _remove(address: str, dask_scheduler: Any) -> None:

@@ -122,9 +122,13 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
     OptionError
         The address and the certificates do not go together.
     """
-    if (tls is not None) != address.startswith("tls://"):
-        needs = "--tls-ca, --tls-cert and --tls-key" if tls is None else "an address that begins with tls://"
-        raise OptionError(f"--scheduler {address}: expected {needs}")
+    encrypted = address.startswith("tls://")
+    if tls is not None and not encrypted:
+        raise OptionError(f"--scheduler {address}: expected an address that begins with tls://")
+    if tls is None and encrypted and dask.config.get("distributed.comm.tls.client.cert", None) is None:
+        raise OptionError(
+            f"--scheduler {address}: expected --tls-ca, --tls-cert and --tls-key, or certificates in Dask's settings"
+        )
 
     def reach() -> Any:
         security = {} if tls is None else {"security": _security(tls)}
@@ -135,12 +139,27 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
         client = reach()
     except (OSError, ValueError, TimeoutError, RuntimeError) as error:
         raise ClusterError(f"{address}: the scheduler cannot be reached ({first_line(error)})") from None
+    watch = watch or _silent()
     try:
-        _wait_for_workers(client, workers, watch or _silent())
-        return DaskExecutor(client, None, watch, reach)
+        _wait_for_workers(client, workers, watch)
+        executor = DaskExecutor(client, None, watch, reach)
+        if not encrypted:
+            _warn_if_exposed(executor, watch)
+        return executor
     except (CollapsarError, KeyboardInterrupt):
         client.close(timeout=5)
         raise
+
+
+def _warn_if_exposed(executor: DaskExecutor, watch: Watch) -> None:
+    """Give notice of a cluster without TLS that listens on all interfaces."""
+    exposed = executor.exposed()
+    if exposed:
+        others = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
+        watch.notice(
+            f"{exposed[0]}{others} listens on all interfaces without TLS: whoever reaches it can run code there; start "
+            "schedulers and workers with --host, or with certificates (deploy/DEPLOY.md, 'Who may reach it')"
+        )
 
 
 def _silent() -> Watch:
@@ -159,4 +178,4 @@ def _wait_for_workers(client: Any, workers: int, watch: Watch) -> None:
             missing = f"{address}: the scheduler has {found} of {workers} workers"
             if not told:
                 watch.notice(f"{missing}; waiting for more ({watch.patience:.0f} s at most)")
-    raise ClusterError(f"{missing} after {watch.patience:g} s; start more with `dask worker {address}`")
+    raise ClusterError(f"{missing} after {watch.patience:g} s; start more with `dask worker {address} --host ...`")

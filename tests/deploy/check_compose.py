@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -41,6 +42,28 @@ def test_ports__are_open_to_this_machine_only():
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_dask__has_certificates_and_boards_have_no_password():
+    for name in ("scheduler", "worker", "driver"):
+        own = SERVICES[name]["environment"]
+        assert own["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "true"
+        assert own["DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT"] == "/tls/cert.pem"
+        assert "tls:/tls" in SERVICES[name]["volumes"]
+    assert SERVICES["grafana"]["environment"]["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+
+
+def test_certificates__are_made_once_and_for_their_owner_alone(tmp_path):
+    program = SERVICES["certificates"]["command"][2].replace("/tls", str(tmp_path))
+    made = []
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", program], check=True)
+        made.append({path.name: (path.stat().st_mode & 0o777, path.read_text()) for path in tmp_path.iterdir()})
+    assert made[0] == made[1]
+    assert {name: mode for name, (mode, _) in made[0].items()} == dict.fromkeys(
+        ("ca.pem", "cert.pem", "key.pem"), 0o600
+    )
+    assert "PRIVATE KEY" in made[0]["key.pem"][1]
 
 
 def test_prometheus__asks_services_that_are_there():

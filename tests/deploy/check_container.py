@@ -42,18 +42,19 @@ def test_image__runs_as_no_root(image):
     noted = image.noted.read_text()
     assert f"useradd --uid {image.user} " in noted
     assert "install --directory --owner collapsar /data" in noted
+    assert "install --directory --owner collapsar --mode 0700 /tls" in noted
     assert image.user != "0"
 
 
 def test_base__names_no_registry():
     bases = [said.partition(" AS ")[0] for name, said in instructions(FILE) if name == "FROM"]
-    assert set(bases) == {"python:3.11-slim"}
+    assert set(bases) == {"python:3.11.14-slim-bookworm"}
 
 
 def test_scheduler__is_healthy_and_ends_on_a_signal(image):
     port = free_port()
     words = [*image.entrypoint, "dask", "scheduler", "--host", "127.0.0.1", "--port", "0"]
-    own = {**image.environment(), "HEALTH_PORT": str(port)}
+    own = {**image.environment(), "HEALTH_PORT": str(port), "HEALTH_HOST": "127.0.0.1"}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     ill = subprocess.run(image.health, cwd=image.folder, env=own, **quiet)
     running = subprocess.Popen([*words, "--dashboard-address", f"127.0.0.1:{port}"], cwd=image.folder, env=own, **quiet)

@@ -83,6 +83,7 @@ def test_kinds__are_all_there():
 def test_pods__run_as_no_root_and_mount_what_is_there(manifest):
     for pod in pods(manifest):
         assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
         volumes = {one["name"] for one in pod["volumes"]}
         for container in pod["containers"]:
             assert {one["name"] for one in container["volumeMounts"]} == volumes
@@ -90,6 +91,22 @@ def test_pods__run_as_no_root_and_mount_what_is_there(manifest):
             assert container["args"][0] in ("dask", "collapsar")
         claims = {one["persistentVolumeClaim"]["claimName"] for one in pod["volumes"] if "persistentVolumeClaim" in one}
         assert claims <= {"collapsar-data"}
+
+
+def test_pods__have_certificates_wherever_they_speak_to_others():
+    for pod in (one for param in MANIFESTS for one in pods(param.values[0])):
+        assert {"name": "tls", "secret": {"secretName": "collapsar-tls", "defaultMode": 0o440}} in pod["volumes"]
+        for container in pod["containers"]:
+            own = {one["name"]: one.get("value", "") for one in container["env"]}
+            assert own["DASK_SCHEDULER_ADDRESS"].startswith("tls://")
+            assert own["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "true"
+            assert own["DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY"] == "/tls/key.pem"
+
+
+def test_policy__says_who_may_come_in_and_where_pods_may_go():
+    (policy,) = documents(FOLDER / "network.yaml")
+    assert set(policy["spec"]["policyTypes"]) == {"Ingress", "Egress"}
+    assert all(rule["to"] for rule in policy["spec"]["egress"])
 
 
 def test_cluster_and_job__have_the_same_pods():

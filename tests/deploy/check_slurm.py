@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -74,7 +75,7 @@ def submitted(site, *words, nodes=1):
     """Submit a job of a task a node."""
     own = environment()
     own["PATH"] = f"{site / 'bin'}{os.pathsep}{own['PATH']}"
-    own["DASK_CONFIG"] = str(DEPLOY / "dask.yaml")
+    own |= {"DASK_CONFIG": str(DEPLOY / "dask.yaml"), "COLLAPSAR_INTERFACE": "lo"}
     submit = ["sbatch", "--nodes", str(nodes), "--mem=1G", str(SCRIPT), *words]
     with (site / "slurm-17.out").open("w") as out:
         return subprocess.Popen(submit, cwd=site, env=own, stdout=out, stderr=out, start_new_session=True)
@@ -110,6 +111,9 @@ def test_job__runs_to_its_end(site):
     assert (site / "run" / "model" / "model.json").exists()
     journal = (site / "collapsar-17" / "workers.log").read_text()
     assert journal.count("Start worker at") == 2, journal
+    assert re.findall(r"\w+://\S+", journal)
+    assert not re.findall(r"tcp://|0\.0\.0\.0", journal), journal
+    assert {path.stat().st_mode & 0o777 for path in (site / "collapsar-17" / "tls").iterdir()} == {0o600}
 
 
 def test_job__keeps_a_checkpoint_when_its_time_is_over_and_is_queued_again(site):
@@ -131,4 +135,4 @@ def test_job__says_how_it_is_used(site):
 def test_job__fails_with_its_command(site):
     status, said = ended(site, submitted(site, "sh", "-c", "echo $DASK_SCHEDULER_ADDRESS; exit 3"))
     assert status == 3, said
-    assert said.split()[-1].startswith("tcp://")
+    assert said.split()[-1].startswith("tls://127.0.0.1:")

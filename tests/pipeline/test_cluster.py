@@ -232,3 +232,16 @@ def test_a_scheduler_that_is_gone_for_good__is_a_clear_error_in_time(small, tmp_
     np.testing.assert_array_equal(
         rows(Model(tmp_path / "run")), rows(fit(small[0], tmp_path / "calm", family="lda", topics=3, iterations=10))
     )
+
+
+@pytest.mark.parametrize(("host", "exposed"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_a_cluster__that_listens_on_all_interfaces_is_noticed_once(host, exposed):
+    notices = []
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp://", host=host, dashboard_address=None
+    ) as cluster:
+        port = cluster.scheduler.listeners[0].get_host_port()[1]
+        executor = open_executor(f"tcp://127.0.0.1:{port}", notice=notices.append)
+        executor.close()
+    assert len(notices) == exposed
+    assert all("listens on all interfaces without TLS" in line and "--host" in line for line in notices)

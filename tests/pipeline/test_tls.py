@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+import dask
 import distributed
 import psutil
 import pytest
@@ -46,6 +47,18 @@ def test_with_the_certificate__a_fit_has_the_same_bits(small, tmp_path, tls, clu
     words += ["--tls-ca", tls.ca, "--tls-cert", tls.cert, "--tls-key", tls.key]
     assert main(words) == 0
     assert bits(Model(tmp_path / "run"), 5) == expected
+
+
+def test_certificates_of_dasks_configuration__are_used(tls, cluster, monkeypatch):
+    own = {"ca-file": tls.ca, "client": {"cert": tls.cert, "key": tls.key}}
+    monkeypatch.setitem(
+        dask.config.config["distributed"]["comm"], "tls", {**dask.config.get("distributed.comm.tls"), **own}
+    )
+    executor = open_executor(cluster)
+    try:
+        assert executor.collect([executor.submit(abs, -3)]) == [3]
+    finally:
+        executor.close()
 
 
 def test_a_client_without_the_certificate__is_turned_away(cluster, tmp_path, monkeypatch):

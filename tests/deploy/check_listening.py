@@ -1,0 +1,127 @@
+"""Schedulers and workers are started as each example prints them, and what they listen on is looked at."""
+
+import os
+import re
+import subprocess
+
+import psutil
+import pytest
+
+from tests.deploy.reading import BIN, DEPLOY, ROOT, document, documents, environment, free_port, wait_until
+
+HERE = "127.0.0.1"
+PART = re.compile(r"dask (?:scheduler|worker) (?:[^\n]*\\\n)*[^\n]*")
+PLACES = r"\b(?:scheduler|worker)\.example\.org\b|(?<=//)scheduler(?=:)|(?<==)scheduler\b"
+OWN = dict.fromkeys(("HOSTNAME", "HOST", "POD_IP"), HERE)
+OWN |= {"n": "1", "DASK_WORKER_NAME": "one", "THREADS": "1", "MEMORY": "2GB"}
+
+
+def printed(path):
+    """The commands of a page that start a scheduler and a worker, two by two, without what becomes of their output."""
+    text = "\n".join(line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("    "))
+    commands = [re.split(r"\s+(?:\d?>|&$)", found.replace("\\\n", " "))[0] for found in PART.findall(text)]
+    return zip(commands[::2], commands[1::2], strict=True)
+
+
+def unit(name):
+    """The command of a unit, by the name of its program alone."""
+    (line,) = re.findall(r"^ExecStart=\S*/(.*)$", (DEPLOY / "systemd" / name).read_text(), re.MULTILINE)
+    return line.replace("%H-%i", "one")
+
+
+def pods(manifest):
+    """The commands of a manifest's scheduler and worker, as a shell has them."""
+    spec = manifest["spec"].get("cluster", manifest)["spec"]
+    containers = [spec[part]["spec"]["containers"][0] for part in ("scheduler", "worker")]
+    return [re.sub(r"\$\((\w+)\)", r"${\1}", " ".join(one["args"])) for one in containers]
+
+
+def examples():
+    """Pairs of commands, a scheduler and a worker, wherever one is printed or set."""
+    for name, path in (("readme", ROOT / "README.md"), ("guide", DEPLOY / "DEPLOY.md")):
+        for number, pair in enumerate(printed(path)):
+            yield pytest.param(*pair, id=f"{name}-{number}")
+    yield pytest.param(unit("collapsar-scheduler.service"), unit("collapsar-worker@.service"), id="systemd")
+    services = document(DEPLOY / "compose.yaml")["services"]
+    scheduler, (_, _, line, _, *options) = (services[part]["command"] for part in ("scheduler", "worker"))
+    worker = line.removeprefix("exec ").replace("$$", "$").replace('"$@"', " ".join(options))
+    yield pytest.param(" ".join(scheduler), worker, id="compose")
+    for path in ("cluster.yaml", "job.yaml"):
+        (manifest,) = documents(DEPLOY / "kubernetes" / path)
+        yield pytest.param(*pods(manifest), id=f"kubernetes-{manifest['kind']}")
+
+
+EXAMPLES = list(examples())
+
+
+def placed(command, ports, folder):
+    """The command with this machine's address, ports that are free and certificates that are there."""
+    command = re.sub(PLACES, HERE, command)
+    command = re.sub(r"\b878[678]\b", lambda found: ports[found[0]], command)
+    if "dask scheduler" in command and "--port" not in command:
+        command += f" --port {ports['8786']}"
+    return re.sub(r"(?<= )tls/", f"{folder}/", command)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run([DEPLOY / "make-test-certificates", folder], check=True, capture_output=True)
+    return folder
+
+
+def settings(folder):
+    """The environment of tls.env, with its certificates in a folder."""
+    lines = [line for line in (DEPLOY / "tls.env").read_text().splitlines() if not line.startswith("#")]
+    return dict(line.replace("/etc/collapsar/tls", str(folder)).split("=", 1) for line in lines)
+
+
+def listening(process):
+    """The addresses and ports that a process and those that it has started listen on."""
+    first = psutil.Process(process.pid)
+    places = [place for one in (first, *first.children(recursive=True)) for place in one.net_connections("inet")]
+    return {tuple(place.laddr) for place in places if place.status == "LISTEN"}
+
+
+def test_examples__are_found():
+    assert len(EXAMPLES) >= 7
+    for scheduler, worker in (one.values for one in EXAMPLES):
+        assert "dask scheduler " in scheduler
+        assert "dask worker " in worker
+
+
+@pytest.mark.parametrize(("scheduler", "worker"), EXAMPLES)
+def test_scheduler_and_worker__listen_where_they_are_told(scheduler, worker, certificates, tmp_path):
+    ports = {port: str(free_port()) for port in ("8786", "8787", "8788")}
+    protocol, log = "tls" if "tls" in scheduler else "tcp", tmp_path / "log"
+    own = environment(**OWN, **(settings(certificates) if protocol == "tls" else {}))
+    own |= {"DASK_CONFIG": str(DEPLOY / "dask.yaml"), "DASK_SCHEDULER_ADDRESS": f"{protocol}://{HERE}:{ports['8786']}"}
+    running = []
+    try:
+        with log.open("wb") as out:
+            for command in (scheduler, worker):
+                words = ["bash", "-c", f"exec {placed(command, ports, certificates)}"]
+                running.append(subprocess.Popen(words, cwd=tmp_path, env=own, stdout=out, stderr=out))
+        wait_until(lambda: "Register worker" in log.read_text() or any(one.poll() is not None for one in running))
+        assert [one.poll() for one in running] == [None, None], log.read_text()
+        assert f"{protocol}://{HERE}:" in log.read_text()
+        wait_until(lambda: len(listening(running[1])) >= 3)  # worker, its page, and its nanny
+        assert {ip for one in running for ip, _ in listening(one)} == {HERE}, log.read_text()
+    finally:
+        for one in reversed(running):
+            one.terminate()
+        for one in running:
+            one.wait(timeout=60)
+
+
+def test_what_is_open_to_all__is_found(tmp_path):
+    port = free_port()
+    own = environment(DASK_CONFIG=os.devnull)
+    command = [str(BIN / "dask"), "scheduler", "--port", str(port), "--no-dashboard"]
+    open_one = subprocess.Popen(command, cwd=tmp_path, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: listening(open_one))
+        assert {ip for ip, _ in listening(open_one)} & {"0.0.0.0", "::"}
+    finally:
+        open_one.terminate()
+        open_one.wait(timeout=60)
