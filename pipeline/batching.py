@@ -17,7 +17,7 @@ from typing import Any
 
 from collapsar.pipeline.cycle import STEPS, Cycle
 from collapsar.pipeline.events import Sink
-from collapsar.pipeline.jobs import read_job
+from collapsar.pipeline.jobs import named_as_in, read_job
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.supplying import settle_pending, take_in
 from collapsar.pipeline.unknown_words import UnknownWords
@@ -129,7 +129,7 @@ def batch(job: str | os.PathLike[str], *, accept: bool = False, sinks: Sequence[
     asked = read_job(job)
     folder = Folder(asked.batch.folder)
     folder.make()
-    with RunLock(folder / LOCK) as lock:
+    with RunLock(folder / LOCK) as lock, named_as_in(job):
         return _Batch(Bench(asked, folder, sinks, lock.require), accept=accept, name=os.fspath(job)).run()
 
 

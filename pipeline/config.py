@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,7 +12,7 @@ from typing import Any, Literal, get_args
 import pydantic
 
 from collapsar.pipeline.contract import FamilyConfig, family_names, load_family
-from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
+from collapsar.storage.errors import AbsentError, InputError, OptionError, SettingError, flag_of, suggestion
 
 StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]
@@ -61,23 +62,23 @@ class Limits:
             if value is None and name in ("iterations", "score_every"):
                 continue
             if type(value) is not int or value < 1:
-                raise OptionError(f"--{name.replace('_', '-')}: expected a whole number of 1 or more, found {value!r}")
+                raise OptionError(f"expected a whole number of 1 or more, found {value!r}", name)
         for name in ("samples", "sample_every"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
-                raise OptionError(f"--{name.replace('_', '-')}: expected a whole number of 0 or more, found {value!r}")
+                raise OptionError(f"expected a whole number of 0 or more, found {value!r}", name)
         if isinstance(self.tolerance, bool) or not isinstance(self.tolerance, (int, float)) or not self.tolerance >= 0:
-            raise OptionError(f"--tolerance: expected a number of 0 or more, found {self.tolerance!r}")
+            raise OptionError(f"expected a number of 0 or more, found {self.tolerance!r}", "tolerance")
         if self.stop_on not in get_args(StopOn):
-            raise OptionError(f"--stop-on: expected {', '.join(get_args(StopOn))}, found {self.stop_on!r}")
+            raise OptionError(_of_choices(self.stop_on, get_args(StopOn)), "stop_on")
         if self.schedule not in get_args(Schedule):
-            raise OptionError(f"--schedule: expected {', '.join(get_args(Schedule))}, found {self.schedule!r}")
+            raise OptionError(_of_choices(self.schedule, get_args(Schedule)), "schedule")
         if self.samples > 1 and not self.sample_every:
-            raise OptionError(f"--samples {self.samples}: say with --sample-every how many iterations lie between two")
+            raise OptionError(f"{self.samples} requires `sample_every`, the iterations between two", "samples")
         if self.sample_every and not self.samples:
-            raise OptionError(f"--sample-every {self.sample_every}: say with --samples how many are kept")
+            raise OptionError(f"{self.sample_every} requires `samples`, how many are kept", "sample_every")
         if self.samples and self.tolerance:
-            raise OptionError("--samples: counts from the last iteration, so it does not go with --tolerance")
+            raise OptionError("counts from the last iteration, so it does not go with `tolerance`", "samples")
 
     @property
     def sweeps(self) -> int:
@@ -114,8 +115,9 @@ class Limits:
         found = tuple(last - back * self.sample_every for back in reversed(range(self.samples)))
         if found and found[0] < 1:
             raise OptionError(
-                f"--samples {self.samples} --sample-every {self.sample_every}: expected more than "
-                f"{(self.samples - 1) * self.sample_every} iterations, found {last}"
+                f"{self.samples} with `sample_every` {self.sample_every} takes more than "
+                f"{(self.samples - 1) * self.sample_every} iterations, found {last}",
+                "samples",
             )
         return found
 
@@ -177,10 +179,13 @@ def make_config(family: str, options: Mapping[str, Any]) -> FamilyConfig:
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "options"
-        flag = name.replace("_", "-")
         if first["type"] == "missing":
-            raise OptionError(f"--{flag} is required: {config.model_fields[name].description}") from None
-        raise OptionError(f"--{flag}: {_expected(first)}, found {first['input']!r}") from None
+            raise OptionError(f"`{name}` is required: {config.model_fields[name].description}") from None
+        raise OptionError(f"{_expected(first)}, found {first['input']!r}", name) from None
+
+
+def _of_choices(value: Any, choices: tuple[str, ...]) -> str:
+    return f"expected {', '.join(choices)}, found {value!r}{suggestion(str(value), choices)}"
 
 
 def _expected(error: Any) -> str:
@@ -188,6 +193,53 @@ def _expected(error: Any) -> str:
     return message.replace("expected greater", "expected a value greater").replace(
         "expected less", "expected a value less"
     )
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Options as a configuration file writes them.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    written : mapping of str to (str, str)
+        For each parameter the table, such as ``[fit]``, or nothing, and the key as it stands there.
+    """
+
+    path: str
+    written: Mapping[str, tuple[str, str]]
+
+    @staticmethod
+    def of(path: str, options: Iterable[str]) -> Keys:
+        """Make them of the keys at the top level of a file."""
+        return Keys(path, {name.replace("-", "_"): ("", name) for name in options})
+
+    def explain(self, error: OptionError) -> OptionError:
+        """Return the error with the file's names, if it is about an option that the file sets; else the error."""
+        subject = error.subject
+        if isinstance(error, InputError) or subject is None or subject not in self.written:
+            return error
+        return SettingError(self.path, error.spelled(self._quoted), self.written[subject][0])
+
+    def renamed(self, text: str) -> str:
+        """Return a text with the file's names in place of flags."""
+        return OptionError(text).spelled(self._quoted)
+
+    def _quoted(self, name: str) -> str:
+        return repr(self.written[name][1]) if name in self.written else flag_of(name)
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a TOML file; what is wrong with it is an `InputError`, `SettingError` or `AbsentError` that names it."""
+    try:
+        return tomllib.loads(Path(path).read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        raise AbsentError(f"{os.fspath(path)}: no such file") from None
+    except OSError as error:
+        raise InputError(os.fspath(path), f"cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SettingError(os.fspath(path), f"expected TOML ({error})") from None
 
 
 def read_config(path: str, family: str | None) -> dict[str, Any]:
@@ -212,27 +264,25 @@ def read_config(path: str, family: str | None) -> dict[str, Any]:
     InputError
         It is not TOML, or a key is unknown.
     """
-    try:
-        found = tomllib.loads(Path(path).read_bytes().decode("utf-8"))
-    except FileNotFoundError:
-        raise AbsentError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(path, f"cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(path, f"expected TOML ({error})") from None
+    found = read_toml(path)
     options = {name.replace("-", "_"): value for name, value in found.items()}
+    keys = Keys.of(path, found)
     chosen = family or options.get("family")
     if chosen is None:
-        raise InputError(
+        raise SettingError(
             path, f"expected a family ({', '.join(family_names())}), here or with --family", "field 'family'"
         )
-    known = (*load_family(str(chosen)).Config.model_fields, *RUN_NAMES)
+    try:
+        known = (*load_family(str(chosen)).Config.model_fields, *RUN_NAMES)
+    except OptionError as error:
+        raise (error if family else keys.explain(error)) from None
     for name, value in options.items():
+        field = f"field '{keys.written[name][1]}'"
         if name not in known:
-            raise InputError(path, f"unknown option of family '{chosen}'{suggestion(name, known)}", f"field '{name}'")
+            raise SettingError(path, f"unknown option of family '{chosen}'{suggestion(name, known)}", field)
         if name in RUN_KINDS and type(value) not in RUN_KINDS[name]:
             kinds = " or ".join(KINDS[kind] for kind in RUN_KINDS[name])
-            raise InputError(path, f"expected {kinds}, found {value!r}", f"field '{name}'")
+            raise SettingError(path, f"expected {kinds}, found {value!r}", field)
     return options
 
 

@@ -252,7 +252,7 @@ def load_family(name: str) -> Family:
         There is no such family.
     """
     if name not in family_names():
-        raise OptionError(f"unknown family '{name}'{suggestion(name, family_names())}")
+        raise OptionError(f"unknown family '{name}'{suggestion(name, family_names())}", "family")
     return cast(Family, importlib.import_module(f"collapsar.pipeline.models.{family_module(name)}"))
 
 

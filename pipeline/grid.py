@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from collapsar.pipeline.peers import ALL as PEERS
 from collapsar.pipeline.peers import SAMPLERS
 from collapsar.pipeline.peers_hdp import ALPHA, FINDING, STARTING
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import MismatchError, OptionError, suggestion
+from collapsar.storage.errors import MismatchError, OptionError, flag_of, suggestion
 from collapsar.storage.manifest import DOCUMENTS
 from collapsar.workers.contract import is_labelled, wanted_by
 
@@ -253,9 +253,9 @@ def _cell(
         Limits(**limits)
         make_config(family, options)
     except OptionError as error:
-        said = _as_given(str(error), family, asked.settings.get(family, {}), "--set")
-        varied = [option for option in spans if option not in ("topics", "start_topics")]
-        raise OptionError(_as_given(said, family, varied, "--vary")) from None
+        varied = dict.fromkeys((option for option in spans if option not in ("topics", "start_topics")), "--vary")
+        given_by = {**varied, **dict.fromkeys(asked.settings.get(family, {}), "--set")}
+        raise OptionError(error.spelled(lambda option: _as_given(option, family, given_by))) from None
     return Cell(name, family, topics, start, options, limits, asked.restarts, warm)
 
 
@@ -305,14 +305,14 @@ def _peer_cell(asked: Asked, peer: str, topics: int | None, start: int, name: st
     try:
         Limits(**{name: options[name] for name in ("iterations", "samples", "sample_every")}).sampled(1)
     except OptionError as error:
-        raise OptionError(_as_given(str(error), peer, asked.settings.get(peer, {}), "--set")) from None
+        given_by = dict.fromkeys(asked.settings.get(peer, {}), "--set")
+        raise OptionError(error.spelled(lambda option: _as_given(option, peer, given_by))) from None
     return PeerCell(name, peer, topics, start, options)
 
 
-def _as_given(said: str, owner: str, options: Container[str], flag: str) -> str:
-    """Name an option as it was given: ``--set lda.alpha`` where an error says ``--alpha``."""
-    option = said[2:].partition(":")[0].partition(" ")[0]
-    return f"{flag} {owner}.{said[2:]}" if said.startswith("--") and option.replace("-", "_") in options else said
+def _as_given(option: str, owner: str, given_by: Mapping[str, str]) -> str:
+    """Name an option as it was given: ``--set lda.alpha``, or ``--alpha``."""
+    return f"{given_by[option]} {owner}.{option.replace('_', '-')}" if option in given_by else flag_of(option)
 
 
 def all_families() -> tuple[str, ...]:

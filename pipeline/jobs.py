@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
+from collapsar.pipeline.config import LIMIT_NAMES, Keys, Limits, make_config, read_toml
 from collapsar.pipeline.contract import FamilyConfig, load_family, require_schedule
 from collapsar.pipeline.executor import TLS
-from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
+from collapsar.storage.errors import InputError, OptionError, SettingError, suggestion
 from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.readers import ReadOptions
 from collapsar.storage.sizes import parse_size
@@ -251,25 +252,51 @@ def read_job(path: str | os.PathLike[str]) -> Job:
     InputError
         It is not TOML, or a key is unknown, missing or of another kind.
     """
-    file = Path(path)
-    try:
-        found = tomllib.loads(file.read_bytes().decode("utf-8"))
-    except FileNotFoundError:
-        raise AbsentError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(str(path), f"expected TOML ({error})") from None
+    file, found = Path(path), read_toml(path)
     try:
         job = Job.model_validate(_listed(_expanded(found, str(path))))
         _require_known(job)
     except pydantic.ValidationError as error:
         raise _explained(error, str(path)) from None
+    except InputError:
+        raise
     except OptionError as error:
-        raise InputError(str(path), str(error)) from None
+        explained = keys_of(path).explain(error)
+        raise (SettingError(str(path), str(error)) if explained is error else explained) from None
     placed = _placed(job, file.resolve().parent)
     placed._name = file.stem
     return placed
+
+
+def keys_of(path: str | os.PathLike[str]) -> Keys:
+    """Return the options of a job by the names that its file gives them; those that it leaves out have their own."""
+    tables = read_toml(path)
+    tables = {name: table for name, table in tables.items() if isinstance(table, dict)}
+    named: dict[str, tuple[str, str]] = {}
+    for table, field in Job.model_fields.items():
+        model = field.annotation
+        own = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
+        named = {name: (f"[{table}]", name) for name in own} | named
+    with contextlib.suppress(OptionError):
+        config = load_family(str(tables.get("fit", {}).get("family"))).Config
+        named |= {name: ("[fit]", name) for name in (*config.model_fields, *LIMIT_NAMES)}
+    named |= {name: ("[ingest]", name) for name in _reading_kinds() if name not in named}
+    for table, options in tables.items():
+        named |= {name.replace("-", "_"): (f"[{table}]", name) for name in options}
+    return Keys(os.fspath(path), named)
+
+
+@contextlib.contextmanager
+def named_as_in(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the options that an error is about as a job's file names them."""
+    try:
+        yield
+    except OptionError as error:
+        raise keys_of(path).explain(error) from error
+    except InputError as error:
+        if type(error) is not InputError:
+            raise
+        raise InputError(error.path, keys_of(path).renamed(error.expected), error.where) from error
 
 
 def _expanded(value: Any, path: str) -> Any:
@@ -284,7 +311,7 @@ def _expanded(value: Any, path: str) -> Any:
     def variable(found: re.Match[str]) -> str:
         name = found[1] or found[2]
         if name not in os.environ:
-            raise InputError(path, f"the environment has no variable {name}, which {value!r} names")
+            raise SettingError(path, f"the environment has no variable {name}, which {value!r} names")
         return os.environ[name]
 
     return VARIABLE.sub(variable, value)
@@ -300,7 +327,7 @@ def _listed(found: dict[str, Any]) -> dict[str, Any]:
     return tables
 
 
-def _explained(error: pydantic.ValidationError, path: str) -> InputError:
+def _explained(error: pydantic.ValidationError, path: str) -> SettingError:
     """Say the first thing that is wrong, with the known key that is nearest to an unknown one."""
     every = error.errors()
     first = next((one for one in every if one["type"] == "extra_forbidden"), every[0])
@@ -309,12 +336,12 @@ def _explained(error: pydantic.ValidationError, path: str) -> InputError:
     if first["type"] == "extra_forbidden":
         model = Job.model_fields[tables[0]].annotation if tables else Job
         known = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
-        return InputError(path, f"unknown {'key' if tables else 'table'} '{name}'{suggestion(name, known)}", where)
+        return SettingError(path, f"unknown {'key' if tables else 'table'} '{name}'{suggestion(name, known)}", where)
     if first["type"] == "missing":
-        return InputError(path, f"{'key' if tables else 'table'} '{name}' is required", where)
+        return SettingError(path, f"{'key' if tables else 'table'} '{name}' is required", where)
     text = str(first["msg"]).replace("Input should be", "expected").replace("a valid tuple", "a list of strings")
     text = re.sub("a valid dictionary or instance of .*", "a table", text)
-    return InputError(path, f"'{name}': {text[:1].lower()}{text[1:]}, found {first['input']!r}", where)
+    return SettingError(path, f"'{name}': {text[:1].lower()}{text[1:]}, found {first['input']!r}", where)
 
 
 def _require_known(job: Job) -> None:

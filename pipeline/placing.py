@@ -33,9 +33,9 @@ class Where:
     def __post_init__(self) -> None:
         every = self.checkpoint_every
         if every is not None and (type(every) is not int or every < 1):
-            raise OptionError(f"--checkpoint-every: expected a whole number of 1 or more, found {every!r}")
+            raise OptionError(f"expected a whole number of 1 or more, found {every!r}", "checkpoint_every")
         if not self.patience > 0:
-            raise OptionError(f"--patience: expected seconds above 0, found {self.patience!r}")
+            raise OptionError(f"expected seconds above 0, found {self.patience!r}", "patience")
 
     @property
     def here(self) -> bool:

@@ -7,9 +7,11 @@ expected and, where there is something to do, what to do; the commands print it 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 
 NAMED = 40  # names that an error lists
+_MENTION = re.compile(r"--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)|`([a-z][a-z0-9_]*)`")  # of an option in an error's text
 
 
 class CollapsarError(Exception):
@@ -55,7 +57,59 @@ class OccupiedError(CollapsarError, FileExistsError):
 
 
 class OptionError(CollapsarError, ValueError):
-    """An option has no such name, or a value that it cannot take."""
+    """An option has no such name, or a value that it cannot take.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong and what was expected. Other options stand in it as ``--other-option`` or as the parameter's name
+        in backquotes.
+    parameter : str, optional
+        The parameter that it is about, which then goes before the message.
+    """
+
+    def __init__(self, message: str, parameter: str | None = None) -> None:
+        self.message, self.parameter = message, parameter
+        super().__init__(message if parameter is None else f"{parameter}: {message}")
+
+    def __reduce__(self) -> tuple[type[CollapsarError], tuple[str | None, ...]]:
+        """Pickle by its parts, so that the error crosses processes."""
+        return type(self), (self.message, self.parameter)
+
+    @property
+    def subject(self) -> str | None:
+        """The parameter that it is about, also where the message begins with its flag; None where that is not known."""
+        first = _MENTION.match(self.message)
+        return self.parameter or (None if first is None else _parameter(first))
+
+    def spelled(self, spell: Callable[[str], str]) -> str:
+        """Return the text with the names of options as whoever has set them knows them.
+
+        Parameters
+        ----------
+        spell : callable
+            From a parameter's name, ``score_every``, to what it is called, such as ``--score-every``.
+
+        Returns
+        -------
+        str
+            The text.
+        """
+        text = _MENTION.sub(lambda found: spell(_parameter(found)), self.message)
+        return text if self.parameter is None else f"{spell(self.parameter)}: {text}"
+
+
+def _parameter(found: re.Match[str]) -> str:
+    return str(found[1] or found[2]).replace("-", "_")
+
+
+def flag_of(parameter: str) -> str:
+    """Return the flag that sets a parameter on the command line."""
+    return f"--{parameter.replace('_', '-')}"
+
+
+class SettingError(InputError, OptionError):
+    """A configuration file holds an unknown option, or a value that it cannot take."""
 
 
 class MissingError(CollapsarError, ImportError):
@@ -90,6 +144,13 @@ class NumericalError(CollapsarError, ArithmeticError):
     """A model's numbers have left what floating point can hold."""
 
 
+def near(name: str, known: Iterable[str], most: int = 1) -> str:
+    """Return the known names that are nearest to an unknown one: ``" (did you mean 'x'?)"``, or nothing."""
+    lower = {one.lower(): one for one in sorted(set(known))}
+    found = [lower[one] for one in difflib.get_close_matches(name.lower(), lower, n=most, cutoff=0.6)]
+    return f" (did you mean {' or '.join(repr(one) for one in found)}?)" if found else ""
+
+
 def suggestion(name: str, known: Iterable[str], most: int = 1) -> str:
     """Say which known names are nearest to an unknown one.
 
@@ -108,8 +169,5 @@ def suggestion(name: str, known: Iterable[str], most: int = 1) -> str:
         ``" (did you mean 'x'?)"``, or the names that there are, some of them if they are many, where none is near.
     """
     names = sorted(set(known))
-    near = difflib.get_close_matches(name, names, n=most, cutoff=0.6)
-    if near:
-        return f" (did you mean {' or '.join(repr(one) for one in near)}?)"
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f" (known: {', '.join(names[:NAMED])}{more})"
+    return near(name, names, most) or f" (known: {', '.join(names[:NAMED])}{more})"

@@ -16,8 +16,9 @@ from importlib.metadata import version
 
 from collapsar.pipeline.commands.options import command_parser
 from collapsar.pipeline.progress import plain
-from collapsar.storage.errors import CapacityError, CollapsarError
+from collapsar.storage.errors import CapacityError, CollapsarError, OptionError, flag_of
 
+FAILURE, USAGE, INTERRUPTED = 1, 2, 130  # exit codes
 COMMANDS = (
     "ingest",
     "append",
@@ -56,6 +57,15 @@ example:
   collapsar fit train run --family hdp --topics 200 --heldout heldout
   collapsar topics run
 
+exit codes:
+  0    done
+  1    an input is missing or damaged, or the work failed; what was there before is as it was
+  2    wrong usage: an unknown command or option, or a value that an option cannot take, also in a TOML file
+  3    batch: the new model scores worse than the published one
+  4    batch: another process works on the job
+  130  interrupted (Ctrl-C or SIGTERM)
+  141  whoever read the output has closed it
+
 `collapsar COMMAND --help` teaches a command, `collapsar fit --family hdp --help` a family's options."""
 
 
@@ -85,8 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 if all went well, 1 on an error, 130 if it was interrupted. Wrong usage exits with 2. What else a command
-        returns, its help says.
+        See `EXAMPLE`. A `SystemExit` ends what the parser refuses, with the same codes.
     """
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(signal.SIGINT, _interrupted)
@@ -99,6 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         arguments = _parser(words).parse_args(words)
+    except OptionError as error:
+        return _fail(error.spelled(flag_of), USAGE)
     except CollapsarError as error:
         return _fail(error)
     try:
@@ -106,11 +117,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("collapsar: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except CollapsarError as error:
         if arguments.debug:
             raise
-        return _fail(error)
+        return _fail(_as_requested(error, arguments), USAGE if isinstance(error, OptionError) else FAILURE)
     except BrokenPipeError:
         # `collapsar topics RUN | head` is no error. (The signal itself must stay ignored: it would end a driver whose
         # scheduler has died.) What is still to be written goes nowhere.
@@ -131,19 +142,27 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         if _interrupts:  # a library met the interrupt in the middle of something and raised an error of its own
             print("collapsar: interrupted", file=sys.stderr)
-            return 130
+            return INTERRUPTED
         return _fail(f"{type(error).__name__}: {error} (a defect; `collapsar --debug ...` shows where)")
     return result
 
 
-def _fail(error: object) -> int:
+def _as_requested(error: CollapsarError, arguments: argparse.Namespace) -> CollapsarError | str:
+    """Return an error's text with options named as the configuration file, or else the command line, names them."""
+    if not isinstance(error, OptionError):
+        return error
+    keys = getattr(arguments, "keys", None)
+    return (error if keys is None else keys.explain(error)).spelled(flag_of)
+
+
+def _fail(error: object, code: int = FAILURE) -> int:
     text, table = str(error), ""
     if isinstance(error, CapacityError):  # whose table is of no use in one line
         text, _, table = text.partition("\n")
     print(f"collapsar: error: {plain(' '.join(text.split()))}", file=sys.stderr)
     if table:
         print(table, file=sys.stderr)
-    return 1
+    return code
 
 
 _interrupts: list[int] = []
@@ -162,5 +181,5 @@ def _interrupted(number: int, frame: object) -> None:  # noqa: ARG001
     if len(_interrupts) > 1:
         shown = b"\x1b[?25h" if os.isatty(2) else b""  # a live view has hidden the cursor
         os.write(2, shown + b"collapsar: stopped at once\n")
-        os._exit(130)
+        os._exit(INTERRUPTED)
     raise KeyboardInterrupt

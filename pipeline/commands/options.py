@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from collapsar.pipeline.config import RUN_NAMES, parse_setting, read_config
+from collapsar.pipeline.config import RUN_NAMES, Keys, parse_setting, read_config, read_toml
 from collapsar.pipeline.contract import family_names, load_family
 from collapsar.pipeline.events import Sink
 from collapsar.pipeline.executor import PATIENCE, TLS
@@ -33,23 +33,52 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"formatter_class": _Help, "allow_abbrev": False, **kwargs})
+        self._line: list[str] = []
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            command = isinstance(action, argparse._SubParsersAction)
+            near = suggestion(str(value), map(str, action.choices))
+            text = f"unknown {'command' if command else 'value'} {value!r}{near}"
+            raise argparse.ArgumentError(None if command else action, text)
 
     def error(self, message: str) -> Any:
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown != message:
-            flag = unknown.split()[0].partition("=")[0]
-            known = [option for action in self._every_action() for option in action.option_strings]
-            message = f"unknown option {flag}{suggestion(flag, known)}" if flag.startswith("-") else message
-        chosen = " ".join([self.prog, *(name for name in sys.argv[1:2] if name in self._commands())])
+            message = self._unrecognised(unknown.split())
+        chosen = " ".join([self.prog, *self._command()])
         print(f"collapsar: error: {message}; see `{chosen} --help`", file=sys.stderr)
         raise SystemExit(2)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._line = list(sys.argv[1:] if args is None else args)
+        return super().parse_args(args, namespace)
+
+    def _unrecognised(self, words: Sequence[str]) -> str:
+        """Return what is wrong with words that no option takes: the family, whose options they may be, or the first."""
+        flag = words[0].partition("=")[0]
+        actions = self._every_action()
+        family = _requested_family(self._line) if any(action.dest == "family" for action in actions) else None
+        if family is not None and family not in family_names():
+            return f"argument --family: unknown family {family!r}{suggestion(family, family_names())}"
+        known = [option for action in actions for option in action.option_strings]
+        if not flag.startswith("-"):
+            return f"unexpected argument {flag!r}"
+        needs = any(action.dest == "family" for action in actions) and family is None
+        hint = "; options of a family need --family" if needs else ""
+        return f"unknown option {flag}{suggestion(flag, known)}{hint}"
+
+    def _command(self) -> list[str]:
+        """Return the name of the command, if the first word that is no option is one."""
+        first = [word for word in self._line if not word.startswith("-")][:1]
+        return [word for word in first if word in self._commands()]
 
     def _commands(self) -> dict[str, argparse.ArgumentParser]:
         subparsers = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
         return {name: sub for action in subparsers for name, sub in action.choices.items()}
 
     def _every_action(self) -> list[argparse.Action]:
-        chosen = [sub for name, sub in self._commands().items() if name in sys.argv[1:2]]
+        chosen = [sub for name, sub in self._commands().items() if name in self._command()]
         return [*self._actions, *(action for sub in chosen for action in sub._actions)]
 
 
@@ -260,7 +289,13 @@ def add_family(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 
 def _named_family(argv: Sequence[str]) -> str | None:
-    """Look ahead for the family, in ``--family`` or the configuration file: its options are flags too."""
+    """Look ahead for the family, whose options are flags too; None where there is no such family."""
+    family = _requested_family(argv)
+    return family if family in family_names() else None
+
+
+def _requested_family(argv: Sequence[str]) -> str | None:
+    """Return the family that ``--family``, the configuration file or the run to resume names."""
     ahead = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     ahead.add_argument("--family", nargs="?")
     ahead.add_argument("--config", nargs="?")
@@ -273,7 +308,7 @@ def _named_family(argv: Sequence[str]) -> str | None:
     if family is None and found.resume is not None:
         with contextlib.suppress(CollapsarError):
             family = Run(found.resume).record().get("family")
-    return family if family in family_names() else None
+    return None if family is None else str(family)
 
 
 def _shown(value: Any) -> str:
@@ -341,6 +376,10 @@ def gather(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[str, di
     path = getattr(arguments, "config", None)
     options = read_config(path, arguments.family) if path is not None else {}
     given = family_options(arguments)
+    flags = {name for name in names if getattr(arguments, name) is not None}
+    if path is not None:
+        written = (name for name in read_toml(path) if name.replace("-", "_") not in flags.union(given))
+        arguments.keys = Keys.of(path, written)
     family = arguments.family or options.pop("family", None)
     options.pop("family", None)
     if family is None:
@@ -352,7 +391,7 @@ def gather(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[str, di
         if name not in known:
             raise OptionError(f"--set: unknown option '{name}' of family '{family}'{suggestion(name, known)}")
     options.update(given)
-    options.update({name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None})
+    options.update({name: getattr(arguments, name) for name in flags})
     return family, options
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -407,8 +406,7 @@ def _named() -> Iterator[None]:
     try:
         yield
     except OptionError as error:
-        text = re.sub(r"--([a-z][a-z-]*)", lambda found: _here(found[1].replace("-", "_")), str(error))
-        raise OptionError(text) from None
+        raise OptionError(error.spelled(_here)) from None
 
 
 def _here(name: str) -> str:

@@ -41,6 +41,7 @@ _ENDINGS = {
     ".npz": "npz",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "jsonl",
     ".csv": "csv",
     ".tsv": "csv",
     ".parquet": "parquet",

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsar.storage.errors import InputError, OptionError
+from collapsar.storage.errors import InputError, OptionError, near
 from collapsar.storage.readers.segmenting import ENTRIES, cutter_of
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.shard import EXTRAS
@@ -351,12 +351,12 @@ def require_columns(path: str, names: list[str], fields: Fields) -> None:
     """
     for field, flag in fields.required.items():
         if field not in names and not (flag == "--id" and not fields.id_said):
-            raise InputError(path, f"no column {field!r} ({flag}); there are {named(names)}")
+            raise InputError(path, f"no column {field!r} ({flag}){near(field, names)}; there are {named(names)}")
 
 
 def _require_there(path: str, record: Mapping[str, Any], field: str, flag: str, where: Callable[[], str]) -> None:
     if field not in record:
-        raise InputError(path, f"no field {field!r} ({flag}); there are {named(record)}", where())
+        raise InputError(path, f"no field {field!r} ({flag}){near(field, record)}; there are {named(record)}", where())
 
 
 def named(names: Any) -> str:

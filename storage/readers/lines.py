@@ -125,11 +125,25 @@ def gather_json(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
         try:
             record = _parsed(line, options, into)
         except (ValueError, RecursionError) as error:
+            refuse_array(span.path, line, where)
             raise InputError(span.path, f"expected a JSON object ({error})", where()) from None
         if not isinstance(record, dict):
+            refuse_array(span.path, line, where)
             raise InputError(span.path, f"expected a JSON object, found {type(record).__name__}", where())
         into.add(span.path, {**constants, **record} if constants else record, where)
         yield
+
+
+def refuse_array(path: str, line: bytes, where: Callable[[], str]) -> None:
+    """Refuse a JSON array, and say how to make lines of it; nothing happens if a line does not begin as one."""
+    if not line.removeprefix(_BOM).lstrip().startswith(b"["):
+        return
+    raise InputError(
+        path,
+        "expected JSON lines, an object a line, found an array; make them with "
+        f"`jq -c '.[]' {path.rpartition('/')[2]} > lines.jsonl`",
+        where(),
+    )
 
 
 def _parsed(line: bytes, options: ReadOptions, into: Into) -> Any:

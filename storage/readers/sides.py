@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from collapsar.storage.errors import InputError, OptionError
+from collapsar.storage.errors import InputError, OptionError, near
 from collapsar.storage.folder import Folder
 from collapsar.storage.readers import kind_of_name
 from collapsar.storage.readers.batches import GATHER
@@ -37,7 +37,10 @@ class _Told:
         """Find the field of the ids: the one that is said, as far as the file has it, or else ``id``."""
         found = next((name for name in (self._said, "id") if name and name in names), None)
         if found is None:
-            raise InputError(path, f"no field {self._said or 'id'!r} (--id); there are {named(names)}", where())
+            sought = self._said or "id"
+            raise InputError(
+                path, f"no field {sought!r} (--id){near(sought, names)}; there are {named(names)}", where()
+            )
         self.id_field = found
 
     def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:

@@ -332,7 +332,7 @@ def test_scores_of_all_words__are_those_of_chances_that_add_up_to_one(small):
             r"\[ingest\]: unknown key 'shard_token' \(did you mean 'shard_tokens",
         ),
         (JOB.replace("topics", "topcs"), r"\[fit\]: unknown key 'topcs' of family 'lda' \(did you mean 'topics'\?\)"),
-        (JOB.replace("topics = 3\n", ""), "--topics is required"),
+        (JOB.replace("topics = 3\n", ""), "\\[fit\\]: 'topics' is required"),
         (JOB.replace('"lda"', '"hca"'), "a batch takes families of documents; 'hca' takes vectors"),
         (JOB.replace('"lda"', '"ldaa"'), r"unknown family 'ldaa' \(did you mean"),
         (JOB.replace('"job"', '"$NO_SUCH_VARIABLE/job"'), "the environment has no variable NO_SUCH_VARIABLE"),
@@ -343,7 +343,7 @@ def test_scores_of_all_words__are_those_of_chances_that_add_up_to_one(small):
 )
 def test_a_job_that_is_wrong__is_refused_before_anything_runs(job, capsys, text, where):
     job.write_text(text)
-    assert main(["batch", str(job)]) == 1
+    assert main(["batch", str(job)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     import re
@@ -390,7 +390,7 @@ def test_help__names_all_keys_and_codes(capsys):
 )
 def test_a_key_of_ingest_of_another_kind__is_refused_before_anything_is_made(job, capsys, said, told):
     job.write_text(JOB.replace("shard_tokens = 600", said))
-    assert main(["batch", str(job)]) == 1
+    assert main(["batch", str(job)]) == 2
     assert told in capsys.readouterr().err
     assert not (job.parent / "job").exists()
 

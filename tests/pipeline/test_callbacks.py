@@ -65,7 +65,7 @@ def test_wrong_names__are_refused_before_anything_runs(here, small, capsys, name
     with pytest.raises(OptionError, match=said):
         load_callback(name)
     given = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--callback", name]
-    assert main(given) == 1
+    assert main(given) == 2
     assert said in capsys.readouterr().err
     assert not (here / "run").exists()
     assert str(here) not in sys.path

@@ -407,11 +407,11 @@ def test_the_command__prints_the_table_and_says_how_to_go_on(small, tmp_path, ca
     rows = json.loads(out)["cells"]
     assert err == ""
     assert [json.loads(row["options"])["alpha"] for row in rows] == [0.1, 0.2 / 3]
-    assert main([*words, "--seed", "1"]) == 1
+    assert main([*words, "--seed", "1"]) == 2
     assert "error: --seed: the comparison in" in capsys.readouterr().err
-    assert main(["compare", small[0], str(tmp_path / "x"), "--topics", "2;3"]) == 1
+    assert main(["compare", small[0], str(tmp_path / "x"), "--topics", "2;3"]) == 2
     assert "--topics: expected whole numbers with commas between, found '2;3'" in capsys.readouterr().err
-    assert main(["compare", small[0], str(tmp_path / "x"), "--set", "alpha=3"]) == 1
+    assert main(["compare", small[0], str(tmp_path / "x"), "--set", "alpha=3"]) == 2
     assert "--set: expected FAMILY.OPTION=VALUE, found 'alpha=3'" in capsys.readouterr().err
 
 

@@ -130,7 +130,7 @@ def test_the_same_again__does_nothing_anew_and_prints_json(place, compared, caps
     assert found["cells"] == list(compared.rows)
     assert found["classifiers"] == list(compared.classifiers)
     assert "14 cells, 14 done before" in err
-    assert main(["compare", *words, "--field", "kind"]) == 1
+    assert main(["compare", *words, "--field", "kind"]) == 2
     assert "was begun with" in capsys.readouterr().err
 
 
@@ -322,7 +322,7 @@ def test_wrong_documents__are_refused(place):
     ],
 )
 def test_wrong_words__are_refused(words, said, capsys):
-    assert main(["compare", "T", "O", *words]) == 1
+    assert main(["compare", "T", "O", *words]) == 2
     assert said in capsys.readouterr().err
     assert not Path("O").exists()
 

@@ -14,27 +14,27 @@ from collapsar.workers.streams import Stream
 @pytest.mark.parametrize(
     ("family", "options", "message"),
     [
-        ("lda", {}, "--topics is required: number of topics K"),
-        ("lda", {"topics": 0}, "--topics: expected a value greater than or equal to 1, found 0"),
-        ("hdp", {"topics": -3}, "--topics"),
-        ("hdp", {"topics": 2.5}, "--topics"),
-        ("lda", {"topics": 2, "alpha": 0}, "--alpha: expected a value greater than 0, found 0"),
-        ("lda", {"topics": 2, "alpha": float("inf")}, "--alpha"),
-        ("lda", {"topics": 2, "order": 1}, "--order: expected 0 or 2, found 1"),
+        ("lda", {}, "`topics` is required: number of topics K"),
+        ("lda", {"topics": 0}, "topics: expected a value greater than or equal to 1, found 0"),
+        ("hdp", {"topics": -3}, "topics"),
+        ("hdp", {"topics": 2.5}, "topics"),
+        ("lda", {"topics": 2, "alpha": 0}, "alpha: expected a value greater than 0, found 0"),
+        ("lda", {"topics": 2, "alpha": float("inf")}, "alpha"),
+        ("lda", {"topics": 2, "order": 1}, "order: expected 0 or 2, found 1"),
         (
             "lda",
             {"topics": 2, "responsibilities": "some"},
-            "--responsibilities: expected 'active' or 'dense', found 'some'",
+            "responsibilities: expected 'active' or 'dense', found 'some'",
         ),
-        ("lda", {"topics": 2, "momentum": 1}, "--momentum: expected a value less than 1, found 1"),
-        ("lda", {"topics": 2, "flatten": 0}, "--flatten: expected a value greater than 0, found 0"),
-        ("lda", {"topics": 2, "most_active": 0}, "--most-active: expected a value greater than or equal to 1, found 0"),
-        ("lda", {"topics": 65536}, "--topics: expected a value less than or equal to 65535, found 65536"),
-        ("lda", {"topics": True}, "--topics: expected a valid integer, found True"),
-        ("lda", {"topics": 2, "alpha": "0.1"}, "--alpha: expected a valid number, found '0.1'"),
+        ("lda", {"topics": 2, "momentum": 1}, "momentum: expected a value less than 1, found 1"),
+        ("lda", {"topics": 2, "flatten": 0}, "flatten: expected a value greater than 0, found 0"),
+        ("lda", {"topics": 2, "most_active": 0}, "most_active: expected a value greater than or equal to 1, found 0"),
+        ("lda", {"topics": 65536}, "topics: expected a value less than or equal to 65535, found 65536"),
+        ("lda", {"topics": True}, "topics: expected a valid integer, found True"),
+        ("lda", {"topics": 2, "alpha": "0.1"}, "alpha: expected a valid number, found '0.1'"),
         ("lda", {"topics": 2, "alpa": 1}, "unknown option 'alpa' of family 'lda' (did you mean 'alpha'?)"),
         ("lda", {"topics": 2, "learn": ["alpha", "asymmetric-alpha"]}, "name either alpha or asymmetric-alpha"),
-        ("hdp", {"learn": ["delta"]}, "--learn"),
+        ("hdp", {"learn": ["delta"]}, "learn"),
         ("lad", {"topics": 2}, "unknown family 'lad' (did you mean 'lda'?)"),
     ],
 )
@@ -78,7 +78,7 @@ def test_options__have_the_documented_defaults():
     ],
 )
 def test_limits__are_checked(limits):
-    with pytest.raises(OptionError, match=next(iter(limits)).replace("_", "-")):
+    with pytest.raises(OptionError, match=f"^{next(iter(limits))}: expected .*, found"):
         Limits(**limits)
 
 
@@ -138,10 +138,10 @@ def test_config_file__is_read_and_checked(tmp_path):
         ('family = "hdp"\ntopisc = 9\n', r"field 'topisc': unknown option of family 'hdp' \(did you mean 'topics'"),
         ("topics = 9\n", "field 'family'"),
         ("topics = \n", "expected TOML"),
-        ('family = "hpd"\n', "did you mean 'hdp'"),
+        ('family = "hpd"\n', "f.toml: 'family': unknown family 'hpd' .did you mean 'hdp'"),
         ('family = "hdp"\nworkers = "a"\n', "f.toml: field 'workers': expected a whole number, found 'a'"),
         ('family = "hdp"\npasses = "a"\n', "field 'passes': expected a whole number, found 'a'"),
-        ('family = "hdp"\nlocal-sweeps = 1.5\n', r"field 'local_sweeps': expected a whole number, found 1\.5"),
+        ('family = "hdp"\nlocal-sweeps = 1.5\n', r"field 'local-sweeps': expected a whole number, found 1\.5"),
         ('family = "hdp"\nmemory = 1.5\n', r"field 'memory': expected a string or a whole number, found 1\.5"),
         ('family = "hdp"\nscheduler = 3\n', "field 'scheduler': expected a string, found 3"),
         ('family = "hdp"\nseed = true\n', "field 'seed': expected a whole number, found True"),
@@ -156,5 +156,5 @@ def test_config_file__is_read_and_checked(tmp_path):
 @pytest.mark.parametrize("said", ["alpha,beta", ["alpha", "beta"], ("alpha", "beta")])
 def test_names__are_lists_or_have_commas_between(said):
     assert make_config("lda", {"topics": 2, "learn": said}).learn == ("alpha", "beta")
-    with pytest.raises(OptionError, match="--learn"):
+    with pytest.raises(OptionError, match="learn: "):
         make_config("lda", {"topics": 2, "learn": "alpha,gamma"})

@@ -127,7 +127,7 @@ BAD = {
 def test_bad_input__is_one_line(capsys, small, tmp_path, name):
     words, message = BAD[name]
     code, out, err = command(capsys, "estimate", *(str(word).format(tmp=tmp_path, train=small[0]) for word in words))
-    assert (code, out) == (1, "")
+    assert (code, out) == (1 if name in ("no corpus", "not a corpus", "no config") else 2, "")
     assert message in one_line(err)
 
 

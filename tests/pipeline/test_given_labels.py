@@ -373,7 +373,7 @@ def test_commands__print_text_and_json(place, tmp_path, capsys):
             main(["topics", run, *words])
     with pytest.raises(SystemExit):
         main(["evaluate", run, "--coherence", unseen, "--field", "kind"])
-    assert main(["topics", run, "--given", "nothing"]) == 1
+    assert main(["topics", run, "--given", "nothing"]) == 2
 
 
 def boxes_of(found):

@@ -113,5 +113,5 @@ def test_wrong_options__are_clear_errors(tls, tmp_path, capsys):
         open_executor("tcp://127.0.0.1:1", tls=tls)
     with pytest.raises(OptionError, match="expected a cluster"):
         open_executor("threads", tls=tls)
-    assert main(["evaluate", "run", "--unseen", "c", "--tls-ca", tls.ca]) == 1
+    assert main(["evaluate", "run", "--unseen", "c", "--tls-ca", tls.ca]) == 2
     assert "--tls-cert is required: --tls-ca, --tls-cert and --tls-key belong together" in capsys.readouterr().err
