@@ -23,6 +23,7 @@ from collapsar.pipeline.appending_vectors import append_vectors
 from collapsar.pipeline.beside import look_beside_more
 from collapsar.pipeline.executor import TLS, Executor, open_executor
 from collapsar.pipeline.ingesting import drop_stopped, leave_phrases, look_at, numberings_of, report_of, settled
+from collapsar.pipeline.keywords import checked_keywords, paths_of
 from collapsar.pipeline.passes import Counted, in_order, judge_ids, lay_beside, read_all, write_shards
 from collapsar.pipeline.recorded_reading import history_for
 from collapsar.storage.chunks import Chunk, write_table
@@ -38,6 +39,7 @@ from collapsar.storage.readers import TEXTS, guess_format, open_source, settled_
 from collapsar.storage.readers.sidecolumns import Wanted
 from collapsar.storage.readers.source import distinct
 from collapsar.storage.sides import Sides
+from collapsar.storage.sizes import parse_size
 from collapsar.storage.vocabulary import Vocabulary
 from collapsar.workers import reading
 from collapsar.workers.counting import counts_of
@@ -47,6 +49,7 @@ from collapsar.workers.stopwords import StopWords
 SCRATCH = "append"
 
 
+@checked_keywords()
 def append(
     corpus: str | os.PathLike[str],
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -55,7 +58,7 @@ def append(
     skip_existing: bool = False,
     format: str | None = None,
     tokenizer: str | None = None,
-    max_decompressed: int | None = None,
+    max_decompressed: int | str | None = None,
     scheduler: str | None = None,
     workers: int | None = None,
     tls: TLS | None = None,
@@ -80,7 +83,7 @@ def append(
         As for `ingest`; by default told from the first name, or else the corpus's own.
     tokenizer : str, optional
         ``module:function``; must be said again where the corpus was made with one, as what a corpus names is not run.
-    max_decompressed : int, optional
+    max_decompressed : int or str, optional
         As for `ingest`.
     scheduler : str, optional
         Where it runs, as for `ingest`; by default ``threads``.
@@ -104,8 +107,9 @@ def append(
     CollapsarError
         A source is missing or damaged, an id is there already, or another process appends. The corpus is as it was.
     """
-    wanted = Wanted(*(((one,) if isinstance(one, str) else tuple(one)) for one in (label_files, label_names)))
-    asked = Addition(grow, skip_existing, format, tokenizer, max_decompressed, scheduler, workers, tls, wanted)
+    wanted = Wanted(paths_of(label_files), paths_of(label_names))
+    limit = None if max_decompressed is None else parse_size(max_decompressed, "max_decompressed")
+    asked = Addition(grow, skip_existing, format, tokenizer, limit, scheduler, workers, tls, wanted)
     return append_told(corpus, sources, asked, progress).manifest
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from collapsar.pipeline.cycle import STEPS, Cycle
 from collapsar.pipeline.events import Sink
 from collapsar.pipeline.jobs import named_as_in, read_job
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.supplying import settle_pending, take_in
 from collapsar.pipeline.unknown_words import UnknownWords
@@ -102,6 +103,7 @@ class Outcome:
         return f"version {self.version} published: {size}, {scores}; {self.seconds:.0f} s"
 
 
+@checked_keywords()
 def batch(job: str | os.PathLike[str], *, accept: bool = False, sinks: Sequence[Sink] = ()) -> Outcome:
     """Bring a job's published model up to date with its sources.
 
@@ -133,6 +135,7 @@ def batch(job: str | os.PathLike[str], *, accept: bool = False, sinks: Sequence[
         return _Batch(Bench(asked, folder, sinks, lock.require), accept=accept, name=os.fspath(job)).run()
 
 
+@checked_keywords()
 def versions(job: str | os.PathLike[str]) -> list[tuple[VersionRecord, bool]]:
     """List the published versions of a job, the oldest first, each with whether it is the current one."""
     place = Versions(Folder(read_job(job).batch.folder) / PUBLISHED)
@@ -140,6 +143,7 @@ def versions(job: str | os.PathLike[str]) -> list[tuple[VersionRecord, bool]]:
     return [(place.record(number), number == current) for number in place.numbers()]
 
 
+@checked_keywords()
 def rollback(job: str | os.PathLike[str], *, to: int | None = None) -> int:
     """Make an older version of a job the current one.
 

@@ -63,8 +63,8 @@ def look_beside(
     theirs = _columns(paths, kind, options)
     kept = {}
     for flag, said, pairs in (
-        ("--label", options.labels, names.labels),
-        ("--covariate", options.covariates, names.covariates),
+        ("--labels", options.labels, names.labels),
+        ("--covariates", options.covariates, names.covariates),
     ):
         lost = next((field for _, field in pairs if field not in told.fields), None)
         if lost is not None and kind not in OWN:
@@ -76,10 +76,10 @@ def look_beside(
             if field not in told.fields or kind == "jsonl" or field in theirs
         )
     sides = Sides(told.files)
-    beside = Beside(tuple(sorted(sides.columns)), told.labels, told.covariates, options.id_field)
-    own = replace(options, labels=kept["--label"], covariates=kept["--covariate"])
+    beside = Beside(tuple(sorted(sides.columns)), told.labels, told.covariates, options.id)
+    own = replace(options, labels=kept["--labels"], covariates=kept["--covariates"])
     if kind not in OWN and told.fields:
-        own = replace(own, id_field=None)
+        own = replace(own, id=None)
     return sides, own, beside
 
 
@@ -120,7 +120,7 @@ def look_beside_more(
     if beside is None and not wanted.files and not wanted.names:
         return None
     known = beside or Beside(())
-    options = replace(options, labels=known.labels, covariates=known.covariates, id_field=known.id_field)
+    options = replace(options, labels=known.labels, covariates=known.covariates, id=known.id)
     columns = {name: LABELS if name == "labels" else pa.float64() for name in known.columns}
     covariates = None if known.labels or known.covariates else covariates_of(fields)
     return Sides(read_sides(wanted, options, covariates).files, columns)

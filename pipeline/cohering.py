@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from collapsar.pipeline.describing import describe
 from collapsar.pipeline.executor import TLS, open_executor
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError, OptionError
@@ -57,6 +58,7 @@ class Coherence:
     definition: str
 
 
+@checked_keywords()
 def coherence(
     run: str | os.PathLike[str],
     corpus: str | os.PathLike[str],

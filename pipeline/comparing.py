@@ -27,6 +27,7 @@ from collapsar.pipeline.grid import (
     require_comparable,
 )
 from collapsar.pipeline.intake import split
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.measuring import ROW, SERIES, about, measure, runs_of, series_of, table_text, write_rows
 from collapsar.pipeline.peering import fit_peer, peers_text
 from collapsar.pipeline.peers import installed
@@ -61,6 +62,7 @@ class Comparison:
     plots: tuple[str, ...]
 
 
+@checked_keywords()
 def compare(
     corpus: str | os.PathLike[str],
     out: str | os.PathLike[str],

@@ -36,6 +36,7 @@ from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.grid import STARTS, Asked, Cell, cells_of, labelled_families, require_comparable
 from collapsar.pipeline.gridoptions import shown
 from collapsar.pipeline.inference import infer
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.measuring import SERIES, series_of, write_rows
 from collapsar.pipeline.measuring_unseen import CLASSES, ROW, class_rows, measure_unseen, text_of, told_of
 from collapsar.pipeline.peering import told_by
@@ -75,6 +76,7 @@ class UnseenComparison:
     plots: tuple[str, ...]
 
 
+@checked_keywords()
 def compare_unseen(
     corpus: str | os.PathLike[str],
     out: str | os.PathLike[str],

@@ -149,7 +149,7 @@ RUN_KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def make_config(family: str, options: Mapping[str, Any]) -> FamilyConfig:
+def make_config(family: str, options: Mapping[str, Any], others: Iterable[str] = ()) -> FamilyConfig:
     """Check a family's options.
 
     Parameters
@@ -158,6 +158,8 @@ def make_config(family: str, options: Mapping[str, Any]) -> FamilyConfig:
         The family's name.
     options : mapping
         Options by name; what is left out has its default.
+    others : iterable of str, optional
+        Names that the caller takes besides, one of which may have been meant by an unknown name.
 
     Returns
     -------
@@ -172,8 +174,8 @@ def make_config(family: str, options: Mapping[str, Any]) -> FamilyConfig:
     config = load_family(family).Config
     for name in options:
         if name not in config.model_fields:
-            known = (*config.model_fields, *RUN_NAMES)
-            raise OptionError(f"unknown option '{name}' of family '{family}'{suggestion(name, known)}")
+            near = suggestion(name, (*config.model_fields, *others))
+            raise OptionError(f"unknown option '{name}' of family '{family}'{near}")
     try:
         return config.model_validate(dict(options))
     except pydantic.ValidationError as error:

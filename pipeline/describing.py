@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.pipeline.contract import Description, load_family
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.members import leaves, restarts_of, samples_of
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.stability import stability
@@ -60,6 +61,7 @@ class Topic:
         return [("-" if p < 0.0 else "") + word for word, p in self.words]
 
 
+@checked_keywords()
 def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     """List the topics of a model, the largest first, or the nodes of its tree, depth-first.
 

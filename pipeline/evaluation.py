@@ -18,6 +18,7 @@ from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.givenlabels import GivenLabels, has_labels, require_expectations, score_given
 from collapsar.pipeline.indocument import AVERAGED as ALSO_AVERAGED
 from collapsar.pipeline.indocument import IN_DOCUMENT, score_in_document
+from collapsar.pipeline.keywords import checked_keywords, names_of
 from collapsar.pipeline.members import leaves
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.scored import Scored
@@ -98,6 +99,7 @@ class Reconstruction:
     members: tuple[MemberError, ...] = ()
 
 
+@checked_keywords()
 def evaluate(
     run: str | os.PathLike[str],
     *,
@@ -105,7 +107,7 @@ def evaluate(
     unseen: str | os.PathLike[str] | None = None,
     in_document: str | os.PathLike[str] | None = None,
     given_labels: bool = False,
-    fields: Sequence[str] = (),
+    field: str | Sequence[str] = (),
     seed: int = 0,
     scheduler: str = "threads",
     workers: int | None = None,
@@ -132,8 +134,8 @@ def evaluate(
     given_labels : bool, optional
         Of unseen documents, also the score given their labels alone: where the corpus and the model have labels, it is
         there anyway; of other models it is that of the prior's proportions.
-    fields : sequence of str, optional
-        Of unseen documents, fields of labels or numbers to predict, each as `predict` does.
+    field : str or sequence of str, optional
+        Of unseen documents, the field of labels or numbers to predict, as `predict` does; or several.
     seed : int, optional
         Chooses the halves of unseen documents.
     scheduler : str, optional
@@ -171,7 +173,7 @@ def evaluate(
     if unseen is None or scored is not None:
         require_tokens(scored or corpus)
     vectors = corpus.holds == VECTORS and scored is None
-    asked = "--given-labels" if given_labels else "--field" if fields else None
+    asked = "--given-labels" if given_labels else "--field" if field else None
     if asked is not None and (unseen is None or vectors):
         raise OptionError(f"{asked}: expected documents that the model has not seen (--unseen)")
     named = [(name, Model(url)) for name, url in leaves(run)]
@@ -180,7 +182,7 @@ def evaluate(
         return _reconstructed(named, corpus, seed, where)
     if in_document is not None:
         return _in_document(named, corpus, seed, where)
-    besides = given_labels, tuple(fields)
+    besides = given_labels, names_of(field, "field")
     return _evaluated(named, Scored(corpus, unseen is None, scored), seed, where, besides)
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic, topics
 from collapsar.pipeline.givenlabels import expected_proportions, require_expectations, require_table, table_of
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.opening import Model
 from collapsar.storage.errors import NumericalError, OptionError, suggestion
 from collapsar.storage.labels import Labels, Name
@@ -40,6 +41,7 @@ class ExpectedTopic:
     expected: float
 
 
+@checked_keywords()
 def expected_topics(run: str | os.PathLike[str], given: Sequence[str], words: int = 10) -> list[ExpectedTopic]:
     """List the topics that a document with some labels is expected to have, the largest proportion first.
 
@@ -148,6 +150,7 @@ class LabelTopics:
         return [place for place in best if place == best[0] or self.weights[label, place] > 0.0]
 
 
+@checked_keywords()
 def label_topics(run: str | os.PathLike[str], words: int = 10) -> LabelTopics:
     """Give the weights of labels and topics.
 

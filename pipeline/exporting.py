@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from collapsar.pipeline.describing import Topic, topics
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.inference import infer
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.opening import Model
 from collapsar.storage.errors import AbsentError, CollapsarError, MissingError, OccupiedError, OptionError
 from collapsar.storage.folder import File, Folder, created, ensure_free
@@ -52,6 +53,7 @@ class Exported:
     notes: list[str] = field(default_factory=list)
 
 
+@checked_keywords()
 def export(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str],

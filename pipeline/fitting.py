@@ -14,6 +14,7 @@ from collapsar.pipeline.ensemble import Ensemble, finished_members
 from collapsar.pipeline.events import Sink, first, has_iterations
 from collapsar.pipeline.executor import PATIENCE, TLS, Executor
 from collapsar.pipeline.feeding import Feed
+from collapsar.pipeline.keywords import checked_keywords, option_names
 from collapsar.pipeline.loading import Loaded, aligned
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.placing import Where, freed_memory, place_there, scratch_folder
@@ -31,6 +32,7 @@ from collapsar.workers.delta import Arrays
 from collapsar.workers.kernels.compile import warm as compile_all
 
 
+@checked_keywords()
 def fit(
     corpus: str | os.PathLike[str],
     out: str | os.PathLike[str],
@@ -111,7 +113,7 @@ def fit(
         The fit was stopped. As after an error, the last whole iteration is kept as a checkpoint; see `resume`.
     """
     limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
-    config = make_config(family, options)
+    config = make_config(family, options, (*option_names(fit), *LIMIT_NAMES))
     target = Run(out)
     ensure_free(target.folder)
     corpora = Corpus(corpus), None if heldout is None else Corpus(heldout)
@@ -121,6 +123,7 @@ def fit(
     return _Fit(request, target, where, sinks).run()
 
 
+@checked_keywords()
 def resume(
     run: str | os.PathLike[str],
     *,

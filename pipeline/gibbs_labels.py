@@ -55,8 +55,8 @@ def require_labels(summary: Summary) -> LabelTable:
     """
     if summary.labels is None or not summary.labels.names:
         raise OptionError(
-            "the corpus has no labels, and this family needs them: add them with 'collapsar ingest --label NAME' (a "
-            "column or key of the documents) or '--labels FILE', or take a family without labels"
+            "the corpus has no labels, and this family needs them: add them with 'collapsar ingest --labels NAME' (a "
+            "column or key of the documents) or '--label-files FILE', or take a family without labels"
         )
     return summary.labels
 

@@ -98,7 +98,9 @@ def require_table(model: Model) -> LabelTable:
         raise OptionError(f"{model.folder.url}: family '{family}' takes no labels; those that do: {able}")
     table = table_of(model)
     if not len(table):
-        raise OptionError(f"{model.folder.url}: it was fitted to documents without labels; ingest them with --labels")
+        raise OptionError(
+            f"{model.folder.url}: it was fitted to documents without labels; ingest them with --labels or --label-files"
+        )
     return table
 
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from collapsar.pipeline.chances import load_blocks
 from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.executor import TLS, open_executor
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.members import member_of
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
@@ -37,6 +38,7 @@ SCHEMA = pa.schema([("id", pa.string()), *SHARES])
 SEGMENT_SCHEMA = pa.schema([("id", pa.string()), ("segment", pa.int32()), *SHARES])
 
 
+@checked_keywords()
 def infer(
     run: str | os.PathLike[str],
     corpus: str | os.PathLike[str],

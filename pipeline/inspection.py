@@ -8,6 +8,7 @@ from typing import Any
 from collapsar.pipeline.compared import RECORD as COMPARISON_RECORD
 from collapsar.pipeline.compared import cells_done, record_of, row_of
 from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.members import restarts_in, samples_of
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
@@ -21,6 +22,7 @@ from collapsar.storage.run import Run
 from collapsar.storage.segmented import segment_summary
 
 
+@checked_keywords()
 def info(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Tell what a folder is.
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 from collapsar.pipeline.beside import look_beside
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.ingesting import ingest_texts, phrasing_of
 from collapsar.pipeline.ingesting_like import NewSources, ingest_like
+from collapsar.pipeline.keywords import checked_keywords, names_of, parameters_of, paths_of, require_kind
 from collapsar.pipeline.recorded_reading import RecordedReading, history_like, recorded_reading, vocabulary_of
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.cuts import Cuts
-from collapsar.storage.errors import OptionError
+from collapsar.storage.errors import OptionError, suggestion
 from collapsar.storage.folder import Folder, ensure_free
 from collapsar.storage.history import History
 from collapsar.storage.ingest import ingest as ingest_source
@@ -26,9 +27,48 @@ from collapsar.storage.readers import TEXTS, ReadOptions, guess_format, open_sou
 from collapsar.storage.readers.sidecolumns import Wanted
 from collapsar.storage.readers.stopwords import parse_stop_words
 from collapsar.storage.segmented import flatten_corpus
+from collapsar.storage.sizes import parse_size
 from collapsar.storage.split import Held, split_corpus, split_whole
 
+SEVERAL, SIZE = ("labels", "covariates", "stop_words"), "max_decompressed"
+READ = ("stop_list", "optional")  # what comes out of other options
+READING = parameters_of((one.name, one.default) for one in fields(ReadOptions) if one.name not in READ)
 
+
+def reading_options(given: Mapping[str, Any]) -> ReadOptions:
+    """Check options of reading.
+
+    Parameters
+    ----------
+    given : mapping of str to object
+        By the names of `ReadOptions`; several names may be a string with commas between, and a size one with a unit.
+
+    Returns
+    -------
+    ReadOptions
+        The options.
+
+    Raises
+    ------
+    OptionError
+        An option is unknown, or of another type.
+    """
+    options, kinds = dict(given), get_type_hints(ReadOptions)
+    for name, value in given.items():
+        if name not in kinds:
+            raise OptionError(f"unknown option {name!r}{suggestion(name, kinds)}")
+        if name in SEVERAL:
+            options[name] = getattr(ReadOptions, name) if value is None else names_of(value, name)
+        elif name == SIZE and isinstance(value, str):
+            options[name] = parse_size(value, SIZE)
+        elif name == "vocabulary" and isinstance(value, os.PathLike):
+            options[name] = os.fspath(value)
+        else:
+            require_kind(name, value, kinds[name])
+    return ReadOptions(**options)
+
+
+@checked_keywords(READING)
 def ingest(
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     corpus: str | os.PathLike[str],
@@ -92,18 +132,19 @@ def ingest(
         Side files of labels and covariates, each perhaps with a name for its field, ``author=doc_authors.txt``: a line
         a document in the order in which they are read, or, where the name ends as that of CSV, JSON lines or Parquet,
         records with the documents' ids, in any order. `labels` and `covariates` say which of their fields are what,
-        and `id_field` that of the ids.
+        and `id` that of the ids.
     label_names : str or sequence of str, optional
         Files with a name a line for labels of side files that are numbers from 1, ``author=authors.txt``.
     progress : callable, optional
         Told the number of documents read so far.
     **reading
         ``vocabulary`` (a file of words, one a line or a column of Parquet; a corpus, a run or a model, whose words are
-        taken; or a tuple of words), ``id_field``, ``text_field``, ``title_field``, ``date_field``, ``labels``,
-        ``covariates``, ``stop_words`` (languages and files, in a string with commas or in a list), ``min_letters``,
-        ``tokenizer``, ``bad_bytes``, and ``max_decompressed``, the bytes that may come out of each compressed file (by
-        default 200 times its size, and at least 256 MB); ``segments``, what texts are cut into:
-        ``paragraphs``, ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` where the text is a list
+        taken; or a tuple of words), ``id``, ``text``, ``title``, ``date``, ``labels``, ``covariates`` (lists of fields,
+        or a string with commas between), ``stop_words`` (languages and files, in a string with commas or in a list),
+        ``min_letters``, ``tokenizer``, ``bad_bytes``, and ``max_decompressed``, the bytes that may come out of each
+        compressed file, such as ``20GB`` (by default 200 times its size, and at least 256 MB); ``segments``, what
+        texts are cut into: ``paragraphs``, ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` where the text
+        is a list
         of strings (see `collapsar.storage.readers.segmenting`); of SVMlight ``index_base``, the first index, 0 or 1
         (by default 0 where a file has it, for those that are added later too); of vectors
         ``labels``, ``values`` and ``header`` (see `collapsar.storage.readers.ReadOptions`).
@@ -122,13 +163,12 @@ def ingest(
     if not paths:
         raise OptionError("expected at least one source")
     cuts = Cuts(min_documents, max_document_share, max_words)
-    options = ReadOptions(**reading | {name: _listed(reading.get(name, ())) for name in ("labels", "covariates")})
-    options = _chosen_words(options)
+    options = _chosen_words(reading_options(reading))
     phrasing = phrasing_of(phrases, phrase_count, phrase_threshold)
     ensure_free(Folder(corpus))
     if isinstance(options.vocabulary, str):
         options = replace(options, vocabulary=vocabulary_of(options.vocabulary))
-    wanted = Wanted(_listed(label_files), _listed(label_names))
+    wanted = Wanted(paths_of(label_files), paths_of(label_names))
     if like is not None:
         if cuts.wanted or phrasing is not None:
             raise OptionError(
@@ -169,13 +209,9 @@ def _ingest_as(
     return ingest_like(recorded, NewSources(paths, format, said), corpus, history=history, sides=sides, **how)
 
 
-def _listed(said: Any) -> tuple[str, ...]:
-    return tuple(str(one) for one in ((said,) if isinstance(said, (str, int)) else said))
-
-
 def _chosen_words(options: ReadOptions) -> ReadOptions:
     """Check which words are left out, and read the files of stop words."""
-    if options.min_letters is not None and (type(options.min_letters) is not int or options.min_letters < 1):
+    if options.min_letters is not None and options.min_letters < 1:
         raise OptionError(f"--min-letters: expected a whole number of 1 or more, found {options.min_letters!r}")
     languages, words = parse_stop_words(options.stop_words)
     return replace(options, stop_words=languages, stop_list=(*options.stop_list, *words))
@@ -186,10 +222,10 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
     texts: dict[str, object] = {
         "--stop-words": options.stop_words,
         "--min-letters": options.min_letters,
-        "--text": options.text_field,
-        "--title": options.title_field,
-        "--date": options.date_field,
-        "--covariate": options.covariates,
+        "--text": options.text,
+        "--title": options.title,
+        "--date": options.date,
+        "--covariates": options.covariates,
         "--tokenizer": options.tokenizer,
         "--bad-bytes": options.bad_bytes,
         "--phrases": phrases,
@@ -208,7 +244,7 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
     elif kind in TEXTS:
         wrong, of = vectors, "vectors alone (--format vectors)"
     else:
-        wrong, of = vectors | {"--label": options.labels}, "vectors alone (--format vectors)"
+        wrong, of = vectors | {"--labels": options.labels}, "vectors alone (--format vectors)"
         counted = {flag: given for flag, given in texts.items() if flag != "--text"}
         said = next((flag for flag, given in counted.items() if given), None)
         if said is not None:
@@ -218,6 +254,7 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
             raise OptionError(f"{flag}: is of {of}")
 
 
+@checked_keywords()
 def split(
     corpus: str | os.PathLike[str],
     train: str | os.PathLike[str],
@@ -286,6 +323,7 @@ def split(
     split_whole(opened, train, heldout, held, seed=seed, progress=progress)
 
 
+@checked_keywords()
 def flatten(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
     """Make a corpus whose documents are the segments of another.
 

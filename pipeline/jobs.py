@@ -15,9 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from collapsar.pipeline.config import LIMIT_NAMES, Keys, Limits, make_config, read_toml
 from collapsar.pipeline.contract import FamilyConfig, load_family, require_schedule
 from collapsar.pipeline.executor import TLS
+from collapsar.pipeline.keywords import names_of, require_kind
 from collapsar.storage.errors import InputError, OptionError, SettingError, suggestion
 from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.readers import ReadOptions
+from collapsar.storage.readers.stopwords import is_file_name
 from collapsar.storage.sizes import parse_size
 
 TOLERANCE = 0.01  # share of the tokens that an iteration moves, under which a fit ends
@@ -33,7 +35,7 @@ BY_ITSELF = (
     "return",
 )  # of ingest: what the job says
 NO_LIMITS = ("samples", "sample_every")  # one model is published, not several
-SEVERAL = {"label": "labels", "covariate": "covariates"}
+SEVERAL = ("labels", "covariates", "stop_words")  # lists of names, or a string with commas between
 SIDES = ("label_files", "label_names")  # they would have to grow with the sources
 SIZE = "max_decompressed"  # may be told as ``20GB``
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -187,7 +189,7 @@ class Job(_Table):
     @property
     def reading(self) -> dict[str, Any]:
         """What `ingest` is told of the sources, by its own names."""
-        found = {_reading_name(name): value for name, value in self.ingest.more.items()}
+        found = self.ingest.more
         if isinstance(found.get(SIZE), str):
             found[SIZE] = parse_size(found[SIZE], f"[ingest]: '{SIZE}'")
         return found
@@ -219,16 +221,12 @@ class Job(_Table):
 
 def _reading_kinds() -> dict[str, Any]:
     """Return what `ingest` can be told, with the type of each."""
-    from collapsar.pipeline.intake import ingest
+    from collapsar.pipeline.intake import READ, ingest
 
     told = {name: kind for name, kind in get_type_hints(ingest).items() if name not in BY_ITSELF}
-    return {**told, **get_type_hints(ReadOptions)}
-
-
-def _reading_name(name: str) -> str:
-    """Return the name by which `ingest` knows what the command calls ``--text``, ``--id`` or ``--label``."""
-    names = _reading_kinds()
-    return next((one for one in (name, f"{name}_field", SEVERAL.get(name, name)) if one in names), name)
+    reading = get_type_hints(ReadOptions)
+    several = dict.fromkeys(SEVERAL, tuple[str, ...])
+    return {**told, **{name: kind for name, kind in reading.items() if name not in READ}, **several}
 
 
 def read_job(path: str | os.PathLike[str]) -> Job:
@@ -355,11 +353,12 @@ def _require_known(job: Job) -> None:
     for name, value in job.reading.items():
         if name in SIDES:
             raise OptionError(
-                f"[ingest]: '{name}': a batch has no side files; labels are fields of its documents (label, covariate)"
+                f"[ingest]: '{name}': a batch has no side files; 'labels' and 'covariates' are fields of its documents"
             )
         if name not in names:
             raise OptionError(f"[ingest]: unknown key '{name}'{suggestion(name, {*names, *IngestTable.model_fields})}")
-        _require_kind(name, value, names[name])
+        listed = tuple(value) if isinstance(value, list) else names_of(value) if isinstance(value, str) else value
+        require_kind(name, listed if name in SEVERAL else value, names[name], "[ingest]: ")
     loop = [name for name in LIMIT_NAMES if name not in NO_LIMITS]
     config = family.Config
     for name in job.fit.more:
@@ -371,19 +370,6 @@ def _require_known(job: Job) -> None:
     _ = job.config, job.tls
 
 
-def _require_kind(name: str, value: Any, kind: Any) -> None:
-    """Refuse what `ingest` cannot take under a name; of a list of strings, one may stand by itself."""
-    given = value
-    if name in SEVERAL.values() and isinstance(value, (str, list)):
-        given = (value,) if isinstance(value, str) else tuple(value)
-    try:
-        pydantic.TypeAdapter(kind).validate_python(given, strict=True)
-    except pydantic.ValidationError as error:
-        text = str(error.errors()[0]["msg"]).replace("Input should be", "expected")
-        text = text.replace("a valid tuple", "a list of strings")
-        raise OptionError(f"[ingest]: '{name}': {text}, found {value!r}") from None
-
-
 def _placed(job: Job, base: Path) -> Job:
     """Make the paths of a job absolute."""
 
@@ -393,9 +379,12 @@ def _placed(job: Job, base: Path) -> Job:
     def table(model: Any, *names: str) -> Any:
         return model.model_copy(update={name: at(getattr(model, name)) for name in names})
 
-    more = dict(job.ingest.model_extra or {})
-    if isinstance(more.get("vocabulary"), str):
-        more["vocabulary"] = at(more["vocabulary"])
+    more = job.ingest.more
+    for name in ("vocabulary", "like"):
+        if isinstance(more.get(name), str):
+            more[name] = at(more[name])
+    if "stop_words" in more:
+        more["stop_words"] = [at(one) if is_file_name(one) else one for one in names_of(more["stop_words"])]
     ingest = IngestTable.model_construct(
         **{**job.ingest.model_dump(), **more, "sources": tuple(str(at(one)) for one in job.ingest.sources)}
     )

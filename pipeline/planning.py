@@ -17,6 +17,7 @@ import psutil
 from collapsar.pipeline.config import make_config
 from collapsar.pipeline.contract import FamilyConfig, Footprint, Summary, load_family, require_corpus, require_schedule
 from collapsar.pipeline.executor import check_scheduler
+from collapsar.pipeline.keywords import checked_keywords, option_names
 from collapsar.pipeline.labelling import labels_of
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CapacityError, OptionError
@@ -184,6 +185,7 @@ def free_memory() -> int:
     return found
 
 
+@checked_keywords()
 def estimate(
     corpus: str | os.PathLike[str],
     *,
@@ -215,7 +217,7 @@ def estimate(
     Plan
         What the fit takes, and what does not fit.
     """
-    config, opened = make_config(family, options), Corpus(corpus)
+    config, opened = make_config(family, options, option_names(estimate)), Corpus(corpus)
     require_corpus(family, opened)
     require_schedule(family, schedule)
     check_scheduler(scheduler, workers)

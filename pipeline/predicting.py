@@ -18,6 +18,7 @@ from collapsar.pipeline.confusionplot import draw_confusion, kind_of
 from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.inference import written_to
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.members import leaves
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
@@ -48,6 +49,7 @@ class Prediction:
     right: int
 
 
+@checked_keywords()
 def predict(
     run: str | os.PathLike[str],
     corpus: str | os.PathLike[str],

@@ -21,8 +21,8 @@ from collapsar.storage.run import RECORD as RUN_RECORD
 from collapsar.storage.run import Run
 from collapsar.storage.vocabulary import Vocabulary
 
-FIELDS = ("title_field", "date_field", "labels", "covariates")
-OF_SOURCES = ("id_field", "text_field", *FIELDS, "bad_bytes", "index_base", "vocabulary", "max_decompressed")
+FIELDS = ("title", "date", "labels", "covariates")
+OF_SOURCES = ("id", "text", *FIELDS, "bad_bytes", "index_base", "vocabulary", "max_decompressed")
 """Options that say what new sources look like, not how texts become words: they may differ from the recorded ones."""
 
 
@@ -155,7 +155,7 @@ def history_for(recorded: History | None, kind: str) -> History:
     options = kept.options
     if kind in FIXED and kind != kept.kind:
         options = replace(
-            options, id_field=None, text_field=None, title_field=None, date_field=None, labels=(), covariates=(),
+            options, id=None, text=None, title=None, date=None, labels=(), covariates=(),
             index_base=None,
         )  # fmt: skip
     elif kept.kind in FIXED and kind != kept.kind:

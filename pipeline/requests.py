@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from collapsar.pipeline.alignment import require_tokens
-from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
+from collapsar.pipeline.config import LIMIT_NAMES, RUN_NAMES, Limits, make_config
 from collapsar.pipeline.contract import FamilyConfig, load_family, require_corpus, require_schedule
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
@@ -250,7 +250,8 @@ def _changed(options: dict[str, Any], family: str, config: FamilyConfig, seed: i
     now.update({name: options.pop(name, had[name]) for name in ("family", "seed")})
     if now["family"] == family:
         had.update(config.model_dump(mode="json"))
-        now.update(make_config(family, {**config.model_dump(), **options}).model_dump(mode="json"))
+        known = make_config(family, {**config.model_dump(), **options}, RUN_NAMES)
+        now.update(known.model_dump(mode="json"))
     for name in SAMPLING:
         had[name], now[name] = getattr(limits, name), said.pop(name, getattr(limits, name))
     for name, value in now.items():

@@ -14,6 +14,7 @@ from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic
 from collapsar.pipeline.describing import topics as topics_of
 from collapsar.pipeline.expecting import label_topics
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.labelmap import draw as draw_labels
 from collapsar.pipeline.labelmap import label_map
 from collapsar.pipeline.opening import Model
@@ -44,6 +45,7 @@ MAP_WORDS = 8  # of a topic
 NAMED = 25  # topics of a map whose ids are written
 
 
+@checked_keywords()
 def plot(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str],

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.stability import matched
 from collapsar.storage.corpus import Corpus, ShardReference
@@ -64,6 +65,7 @@ class Along:
         return f"neighbouring {self.places}s lie {self.distance:.3f} apart"
 
 
+@checked_keywords()
 def neighbour_distance(
     run: str | os.PathLike[str], *, document: str | None = None, corpus: str | os.PathLike[str] | None = None
 ) -> float:

@@ -17,6 +17,7 @@ from collapsar.pipeline.config import make_config
 from collapsar.pipeline.contract import Family, FamilyConfig, Summary, load_family
 from collapsar.pipeline.drawing import PORTION, expected_counts, portion
 from collapsar.pipeline.inference import SCHEMA
+from collapsar.pipeline.keywords import checked_keywords, option_names
 from collapsar.storage.errors import OptionError
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.manifest import VECTORS, Manifest, VocabularyRecord
@@ -33,6 +34,7 @@ BLOCK_CELLS = 8_000_000  # of words x topics, so that a block of the truth is 64
 LEAST_PROPORTION = 1e-4  # of 500 topics at the defaults, smaller ones are 62% of the entries and 0.3% of the sum
 
 
+@checked_keywords()
 def simulate(
     corpus: str | os.PathLike[str],
     *,
@@ -86,7 +88,7 @@ def simulate(
     OccupiedError
         The folder exists.
     """
-    drawing, config = load_family(family), make_config(family, options)
+    drawing, config = load_family(family), make_config(family, options, option_names(simulate))
     vectors = drawing.CORPUS == VECTORS
     each = _require_sizes(drawing, family, documents, words, tokens)
     if shard_tokens is not None and shard_tokens < 1:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from collapsar.pipeline.compared import PARTS, cells_done, record_of, row_of, runs_there, table_faults
 from collapsar.pipeline.compared import RECORD as COMPARISON_RECORD
 from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.members import member_seed, restarts_in
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.requests import DONE, fingerprint
@@ -63,6 +64,7 @@ class Findings:
     notes: list[str] = field(default_factory=list)
 
 
+@checked_keywords()
 def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Findings:
     """Check a corpus, a run, a comparison, a checkpoint or a model against its digests and invariants.
 

@@ -148,6 +148,7 @@ def near(name: str, known: Iterable[str], most: int = 1) -> str:
     """Return the known names that are nearest to an unknown one: ``" (did you mean 'x'?)"``, or nothing."""
     lower = {one.lower(): one for one in sorted(set(known))}
     found = [lower[one] for one in difflib.get_close_matches(name.lower(), lower, n=most, cutoff=0.6)]
+    found = found or [one for one in lower.values() if name.startswith(f"{one}_") or one.startswith(f"{name}_")][:most]
     return f" (did you mean {' or '.join(repr(one) for one in found)}?)" if found else ""
 
 

@@ -14,14 +14,12 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.records import dump, read_record
 
-FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 5
-# Versions of records without later options, without segments and without side files, as older releases know them.
-WITHOUT_LATER, WITHOUT_SEGMENTS, WITHOUT_SIDES = 4, 3, 2
+FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 6
 _SOMETIMES = ("unmatched_rows", "segments")  # of a report
 _LISTS = ("labels", "covariates")
 # Of one reading alone; every other option is recorded where it is not the default.
 _NEVER = ("vocabulary", "max_decompressed", "optional")
-_ALWAYS = ("id_field", "text_field", "title_field", "date_field", "stop_words", "tokenizer", "bad_bytes", "index_base")
+_ALWAYS = ("id", "text", "title", "date", "stop_words", "tokenizer", "bad_bytes", "index_base")
 
 
 @dataclass(frozen=True)
@@ -88,14 +86,14 @@ class Beside:
         Columns of the corpus that they gave.
     labels, covariates : tuple of str
         ``NAME=FIELD`` of their records.
-    id_field : str or None
+    id : str or None
         The field of the ids that was said.
     """
 
     columns: tuple[str, ...]
     labels: tuple[str, ...] = ()
     covariates: tuple[str, ...] = ()
-    id_field: str | None = None
+    id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -172,15 +170,10 @@ class History:
         told: dict[str, Any] = {} if self.beside is None else {"beside": _plain(self.beside)}
         told.update({"frequent": list(self.frequent)} if self.frequent else {})
         told.update({"flattened": True} if self.flattened else {})
-        sided = self.beside is not None or any(one.unmatched_rows for one in (self.report, *self.appended))
-        version = WITHOUT_SEGMENTS if sided else WITHOUT_SIDES
-        version = version if self.options.segments is None else WITHOUT_LATER
-        if self.flattened or set(reading) - {*_ALWAYS, *_LISTS, "segments"}:
-            version = VERSION
         return {
             **told,
             "format": KIND,
-            "version": version,
+            "version": VERSION,
             "reading": {"format": self.kind, **reading},
             "cuts": {**asdict(self.cuts), "vocabulary_given": self.given},
             "phrases": None if self.phrasing is None else _plain(self.phrasing),
@@ -244,7 +237,7 @@ def read_history(folder: Folder) -> History | None:
     """
     if not folder.exists(FILE):
         return None
-    record = read_record(folder, FILE, KIND, VERSION, oldest=2)
+    record = read_record(folder, FILE, KIND, VERSION, oldest=VERSION)
     try:
         reading = dict(record["reading"])
         kind = str(reading.pop("format"))

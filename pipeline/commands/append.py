@@ -26,7 +26,7 @@ EPILOG = """examples:
   collapsar append reviews today.jsonl
   collapsar append reviews 'new/*.parquet' --skip-existing --grow
   collapsar append digits optdigits.tes
-  collapsar append nips docword.more.txt.gz --labels author=more_authors.txt --label-names author=authors.txt"""
+  collapsar append nips docword.more.txt.gz --label-files author=more_authors.txt --label-names author=authors.txt"""
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.scheduler,
         arguments.workers,
         tls_of(arguments),
-        Wanted(tuple(arguments.labels), tuple(arguments.label_names)),
+        Wanted(tuple(arguments.label_files), tuple(arguments.label_names)),
     )
     with counting("appending") as progress:
         added = append_told(arguments.corpus, arguments.sources, asked, progress)

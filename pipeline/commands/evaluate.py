@@ -25,6 +25,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from collapsar.pipeline.commands.options import add_json, add_scheduler, print_json, tls_of
+from collapsar.pipeline.keywords import names_of
 from collapsar.pipeline.progress import plain
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ SOURCES = "--heldout --unseen --in-document --coherence"
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
     """Add the command's options."""
-    parser.add_argument("model", metavar="RUN", help="a run or a model")
+    parser.add_argument("run", metavar="RUN", help="a run or a model")
     parser.add_argument(
         "--heldout", metavar="CORPUS", help="further tokens of the training documents or, with --unseen, of those"
     )
@@ -59,11 +60,12 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     )
     parser.add_argument(
         "--field",
-        action="append",
+        action="extend",
+        type=names_of,
         default=[],
-        metavar="NAME",
+        metavar="NAME,...",
         help="of --unseen, how well this field of labels, or number, is predicted: accuracy, F1, confusion matrix "
-        "(--json has all of it); may be given again",
+        "(--json has all of it); may be repeated",
     )
     parser.add_argument(
         "--coherence",
@@ -86,7 +88,7 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.refuse(f"one of the arguments {SOURCES} is required")
     if arguments.in_document is not None and sum(one is not None for one in named.values()) > 1:
         arguments.refuse("argument --in-document: not allowed with argument --heldout or --unseen")
-    besides = {"given_labels": arguments.given_labels, "fields": arguments.field}
+    besides = {"given_labels": arguments.given_labels, "field": arguments.field}
     if not scored and any(besides.values()):
         arguments.refuse("--given-labels and --field take documents that the model has not seen (--unseen)")
     where: dict[str, Any] = {
@@ -99,13 +101,13 @@ def run(arguments: argparse.Namespace) -> None:
     if scored:
         from collapsar.pipeline.evaluation import evaluate
 
-        score = evaluate(arguments.model, **named, **besides, seed=arguments.seed, **where)
+        score = evaluate(arguments.run, **named, **besides, seed=arguments.seed, **where)
         found.update(_told(asdict(score)))
         lines += _lines(score)
     if arguments.coherence is not None:
         from collapsar.pipeline.cohering import coherence
 
-        coherent = coherence(arguments.model, arguments.coherence, **where)
+        coherent = coherence(arguments.run, arguments.coherence, **where)
         found["coherence"] = _record(coherent)
         counted = sum(not math.isnan(value) for value in coherent.topic_npmi)
         lines += [f"coherence  {coherent.npmi:.4f} (NPMI), mean of {counted:,} topics"]

@@ -25,7 +25,7 @@ HELP = "write topic proportions of documents, seen or unseen"
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
     """Add the command's options."""
-    parser.add_argument("model", metavar="RUN", help="a run or a model")
+    parser.add_argument("run", metavar="RUN", help="a run or a model")
     parser.add_argument("corpus", metavar="CORPUS", help="documents, with the model's vocabulary")
     parser.add_argument("out", metavar="OUT.parquet", help="file to write")
     parser.add_argument(
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     with counting("inferring") as progress:
         written = infer(
-            arguments.model,
+            arguments.run,
             arguments.corpus,
             arguments.out,
             segments=arguments.segments,
@@ -64,6 +64,6 @@ def run(arguments: argparse.Namespace) -> None:
             tls=tls_of(arguments),
             progress=progress,
         )
-    reference = reference_of(arguments.model) if arguments.member is None else None
+    reference = reference_of(arguments.run) if arguments.member is None else None
     whose = f" by {reference}, the ensemble's first member" if reference else ""
     print(f"{arguments.out}: proportions of {written:,} {'segments' if arguments.segments else 'documents'}{whose}")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from collapsar.pipeline.commands.options import add_json, add_scheduler, add_sides, print_json, say_report, tls_of
 from collapsar.pipeline.ingesting import BAD_BYTES, SCORES
 from collapsar.pipeline.intake import ingest
+from collapsar.pipeline.keywords import names_of, option_names
 from collapsar.pipeline.progress import counted, counting
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.folder import Folder
@@ -32,16 +33,16 @@ examples:
   collapsar ingest docword.kos.txt.gz kos --vocabulary vocab.kos.txt
   collapsar ingest articles/ corpus --min-documents 5 --max-document-share 0.5
   collapsar ingest a.jsonl b.jsonl.gz corpus --id key --text body
-  collapsar ingest 's3://bucket/day-*.parquet' corpus --text body --title head --label topic=tags --covariate stars
+  collapsar ingest 's3://bucket/day-*.parquet' corpus --text body --title head --labels topic=tags --covariates stars
   collapsar ingest news.jsonl corpus --stop-words de,fr --phrases npmi --max-words 20000 --scheduler local
   collapsar ingest tomorrow.jsonl corpus --like run
   collapsar ingest other.csv corpus --text body --vocabulary news
   collapsar ingest papers.jsonl papers --segments sentences
   collapsar ingest prince.txt prince --segments 'headings:CHAPTER [IVXL]+'
-  collapsar ingest docword.nips.txt.gz nips --labels author=doc_authors.txt --label-names author=authors.txt
-  collapsar ingest docword.yelp.txt yelp --labels reviews.csv --id review --label category --covariate stars
-  collapsar ingest optdigits.tra digits --format vectors --label digit=-1
-  collapsar ingest measured.csv.gz more.csv corpus --format vectors --id sample --label species"""
+  collapsar ingest docword.nips.txt.gz nips --label-files author=doc_authors.txt --label-names author=authors.txt
+  collapsar ingest docword.yelp.txt yelp --label-files reviews.csv --id review --labels category --covariates stars
+  collapsar ingest optdigits.tra digits --format vectors --labels digit=-1
+  collapsar ingest measured.csv.gz more.csv corpus --format vectors --id sample --labels species"""
 )
 
 
@@ -112,28 +113,28 @@ def _add_fields(parser: argparse.ArgumentParser) -> None:
     fields.add_argument(
         "--id",
         metavar="FIELD",
-        dest="id_field",
         help="field of the document's id (default: id); for vectors, the column or array of ids (default: they are "
         "numbered)",
     )
-    fields.add_argument("--text", metavar="FIELD", dest="text_field", help="field of the text (default: text)")
-    fields.add_argument("--title", metavar="FIELD", dest="title_field", help="field of a title to keep")
-    fields.add_argument("--date", metavar="FIELD", dest="date_field", help="field of a date to keep")
+    fields.add_argument("--text", metavar="FIELD", help="field of the text (default: text)")
+    fields.add_argument("--title", metavar="FIELD", help="field of a title to keep")
+    fields.add_argument("--date", metavar="FIELD", help="field of a date to keep")
     fields.add_argument(
-        "--label",
-        action="append",
+        "--labels",
+        action="extend",
+        type=names_of,
         default=[],
-        metavar="FIELD",
-        help="a field of labels, a string or a list of strings, or NAME=FIELD to name it; may be said again for "
-        "another; of vectors a column that is a label and no value, by its name or its number from the left (1) or "
-        "the right (-1)",
+        metavar="FIELD,...",
+        help="fields of labels, each a string or a list of strings, or NAME=FIELD to name it; may be repeated; of "
+        "vectors columns that are labels and no values, by name or by number from the left (1) or the right (-1)",
     )
     fields.add_argument(
-        "--covariate",
-        action="append",
+        "--covariates",
+        action="extend",
+        type=names_of,
         default=[],
-        metavar="FIELD",
-        help="a field of numbers to keep, or NAME=FIELD; what is missing is no zero; may be said again",
+        metavar="FIELD,...",
+        help="fields of numbers to keep, each perhaps NAME=FIELD; what is missing is no zero; may be repeated",
     )
     add_sides(parser)
 
@@ -181,43 +182,11 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Ingest, and say what came of it."""
-    limit = arguments.max_decompressed
+    options = {name: getattr(arguments, name) for name in option_names(ingest) if hasattr(arguments, name)}
+    if arguments.max_decompressed is not None:
+        options["max_decompressed"] = parse_size(arguments.max_decompressed, "--max-decompressed")
     with counting("ingesting") as progress:
-        manifest = ingest(
-            arguments.sources,
-            arguments.corpus,
-            format=arguments.format,
-            like=arguments.like,
-            vocabulary=arguments.vocabulary,
-            min_documents=arguments.min_documents,
-            max_document_share=arguments.max_document_share,
-            max_words=arguments.max_words,
-            phrases=arguments.phrases,
-            phrase_count=arguments.phrase_count,
-            phrase_threshold=arguments.phrase_threshold,
-            shard_tokens=arguments.shard_tokens,
-            scheduler=arguments.scheduler,
-            workers=arguments.workers,
-            tls=tls_of(arguments),
-            id_field=arguments.id_field,
-            text_field=arguments.text_field,
-            title_field=arguments.title_field,
-            date_field=arguments.date_field,
-            stop_words=arguments.stop_words,
-            min_letters=arguments.min_letters,
-            tokenizer=arguments.tokenizer,
-            bad_bytes=arguments.bad_bytes,
-            segments=arguments.segments,
-            covariates=arguments.covariate,
-            labels=arguments.label,
-            label_files=arguments.labels,
-            label_names=arguments.label_names,
-            values=arguments.values,
-            header=arguments.header,
-            index_base=arguments.index_base,
-            max_decompressed=None if limit is None else parse_size(limit, "--max-decompressed"),
-            progress=progress,
-        )
+        manifest = ingest(**options, tls=tls_of(arguments), progress=progress)
     history = read_history(Folder(arguments.corpus))
     if arguments.json:
         print_json(manifest.record() | ({} if history is None else {"ingest": history.record()["report"]}))

@@ -219,14 +219,14 @@ def add_sides(parser: argparse.ArgumentParser) -> None:
     """Add the options of side files."""
     sides = parser.add_argument_group("side files (labels and numbers of documents that lie beside them)")
     sides.add_argument(
-        "--labels",
+        "--label-files",
         action="append",
         default=[],
         metavar="FILE",
         help="labels of the documents: a line a document in the order in which they are read, or .csv, .tsv, .jsonl or "
         ".parquet, records with the documents' ids (--id) in any order, all of whose fields are labels, or covariates "
-        "if they are numbers, where --label and --covariate name none of them; NAME=FILE names the field; may be said "
-        "again",
+        "if they are numbers, where --labels and --covariates name none of them; NAME=FILE names the field; may be "
+        "repeated",
     )
     sides.add_argument(
         "--label-names",

@@ -23,7 +23,7 @@ HELP = "predict labels or ratings of documents from their words"
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
     """Add the command's options."""
-    parser.add_argument("model", metavar="RUN", help="a run or a model, of a family that takes labels")
+    parser.add_argument("run", metavar="RUN", help="a run or a model, of a family that takes labels")
     parser.add_argument("corpus", metavar="CORPUS", help="documents, with the model's vocabulary")
     parser.add_argument("out", metavar="OUT.parquet", help="file to write")
     parser.add_argument("--field", required=True, metavar="NAME", help="the field of labels, or the number, to predict")
@@ -53,10 +53,10 @@ def run(arguments: argparse.Namespace) -> None:
     from collapsar.pipeline.predicting import predict
     from collapsar.pipeline.progress import counting, plain
 
-    values = None if arguments.values is None else listed(Model(arguments.model), arguments.field, arguments.values)
+    values = None if arguments.values is None else listed(Model(arguments.run), arguments.field, arguments.values)
     with counting("predicting") as progress:
         found = predict(
-            arguments.model,
+            arguments.run,
             arguments.corpus,
             arguments.out,
             field=arguments.field,

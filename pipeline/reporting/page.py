@@ -23,6 +23,7 @@ from collapsar.pipeline import labelmap
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic
 from collapsar.pipeline.executor import TLS
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.progress import plain
 from collapsar.pipeline.reporting import figures, segmentview, timeview
 from collapsar.pipeline.reporting.courses import charts_of
@@ -63,6 +64,7 @@ class Report:
     notes: list[str]
 
 
+@checked_keywords()
 def report(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str],

@@ -200,13 +200,13 @@ class ArchiveFile:
             raise InputError(path, f"{EXPECTED}, found a sparse matrix; see --format npz")
         split = [text.partition("=") for text in options.labels]
         labels = [(field, name if equals else field) for field, equals, name in split]
-        self._id_array = options.id_field if options.id_field in headers else None
+        self._id_array = options.id if options.id in headers else None
         beside = [(field, name) for field, name in labels if name in headers]
         columns = tuple(text for text, (_, name) in zip(options.labels, labels, strict=True) if name not in headers)
         others = {self._id_array, *(name for _, name in beside)}
         self._array = self._chosen(options.values, [name for name in headers if name not in others])
         shape, dtype = headers[self._array]
-        asked = ReadOptions(id_field=None if self._id_array else options.id_field, labels=columns)
+        asked = ReadOptions(id=None if self._id_array else options.id, labels=columns)
         self.layout = layout_of(asked, (), width_of(path, shape, dtype), path)
         self._beside = tuple(name for _, name in beside)
         self.fields = (*(field for field, _ in self.layout.labels), *(field for field, _ in beside))

@@ -46,12 +46,12 @@ def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
     """
     if kind in FIXED:
         for flag, said in (
-            ("--id", options.id_field),
-            ("--text", options.text_field),
-            ("--title", options.title_field),
-            ("--date", options.date_field),
-            ("--label", options.labels not in ((), FIXED[kind])),
-            ("--covariate", options.covariates),
+            ("--id", options.id),
+            ("--text", options.text),
+            ("--title", options.title),
+            ("--date", options.date),
+            ("--labels", options.labels not in ((), FIXED[kind])),
+            ("--covariates", options.covariates),
         ):
             if said:
                 raise OptionError(f"{flag}: documents of the format {kind} have no fields to name")

@@ -141,20 +141,20 @@ def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str)
     """
     if width > MOST_COLUMNS:
         raise InputError(path, f"expected at most {MOST_COLUMNS} columns, found {width}")
-    identity = None if options.id_field is None else place_of(options.id_field, names, width, path, "--id")
+    identity = None if options.id is None else place_of(options.id, names, width, path, "--id")
     labels: list[tuple[str, int]] = []
     for number, text in enumerate(options.labels, start=1):
         field, equals, column = text.partition("=")
         if text in names or not equals:
             column = text
-            place = place_of(column, names, width, path, "--label")
+            place = place_of(column, names, width, path, "--labels")
             field = names[place] if names else "label" if len(options.labels) == 1 else f"label{number}"
         else:
-            place = place_of(column, names, width, path, "--label")
+            place = place_of(column, names, width, path, "--labels")
         labels.append((field, place))
     taken = [place for place in (identity, *(place for _, place in labels)) if place is not None]
     if len(set(taken)) < len(taken):
-        raise OptionError("--label: a column is named twice, as a label or as the id")
+        raise OptionError("--labels: a column is named twice, as a label or as the id")
     values = tuple(place for place in range(width) if place not in set(taken))
     if not values:
         raise InputError(path, "expected a column of values")

@@ -60,7 +60,7 @@ class Fields:
             tuple((name, field or name) for name, _, field in (text.partition("=") for text in said))
             for said in (options.labels, options.covariates)
         )
-        for flag, named in (("--label", labels), ("--covariate", covariates)):
+        for flag, named in (("--labels", labels), ("--covariates", covariates)):
             names = [name for name, _ in named]
             again = next((name for number, name in enumerate(names) if name in names[:number]), None)
             if again is not None:
@@ -69,13 +69,13 @@ class Fields:
                 raise OptionError(f"{flag}: expected FIELD or NAME=FIELD")
         taken = next((name for name, _ in covariates if name in TAKEN), None)
         if taken is not None:
-            raise OptionError(f"--covariate {taken}: has a meaning of its own in a corpus; name it, NAME={taken}")
+            raise OptionError(f"--covariates {taken}: has a meaning of its own in a corpus; name it, NAME={taken}")
         return Fields(
-            options.id_field or "id",
-            options.text_field or "text",
-            options.id_field is not None,
-            options.title_field,
-            options.date_field,
+            options.id or "id",
+            options.text or "text",
+            options.id is not None,
+            options.title,
+            options.date,
             labels,
             covariates,
             options.segments,
@@ -86,8 +86,8 @@ class Fields:
     def flags(self) -> dict[str, str]:
         """The fields that a document is made of, each with the option that names it."""
         found = {self.id: "--id", self.text: "--text"}
-        found.update({field: "--label" for _, field in self.labels})
-        found.update({field: "--covariate" for _, field in self.covariates})
+        found.update({field: "--labels" for _, field in self.labels})
+        found.update({field: "--covariates" for _, field in self.covariates})
         found.update({field: flag for field, flag in ((self.title, "--title"), (self.date, "--date")) if field})
         return found
 

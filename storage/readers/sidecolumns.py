@@ -89,7 +89,8 @@ def chosen_of(
     if file.name and len(labels) + len(covariates) > 1:
         every = named(field for _, field in (*labels, *covariates))
         raise OptionError(
-            f"--labels {file.name}=: names one field, and {file.path} has {every}; name them with --label NAME=FIELD"
+            f"--label-files {file.name}=: names one field, and {file.path} has {every}; name them with "
+            "--labels NAME=FIELD"
         )
     if file.name:
         labels = tuple((file.name, field) for _, field in labels)
@@ -98,7 +99,7 @@ def chosen_of(
     if taken is not None:
         raise OptionError(
             f"{file.path}: the covariate {taken!r} has a meaning of its own in a corpus; "
-            f"name it, --covariate NAME={taken}"
+            f"name it, --covariates NAME={taken}"
         )
     return Chosen(labels, covariates)
 
@@ -237,7 +238,7 @@ def read_sides(wanted: Wanted, options: ReadOptions, covariates_of: Collection[s
         A file is missing or damaged, a number has no name, or what is asked for is not there.
     """
     if wanted.names and not wanted.files:
-        raise OptionError(f"--label-names {wanted.names[0]}: names labels of side files; say --labels FILE too")
+        raise OptionError(f"--label-names {wanted.names[0]}: names labels of side files; say --label-files FILE too")
     files = [read_side(said, options) for said in wanted.files]
     asked = Fields.of(options)
     lists = [read_names(said, options) for said in wanted.names]

@@ -22,9 +22,9 @@ RECORDS = ("csv", "jsonl", "parquet")  # formats of side files whose rows have i
 class _Told:
     """Keeps the records of a side file: a list of values a field."""
 
-    def __init__(self, id_field: str | None) -> None:
-        self._said = id_field
-        self.id_field = ""
+    def __init__(self, options: ReadOptions) -> None:
+        self._said = options.id
+        self.id = ""
         self.ids: list[str] = []
         self.columns: dict[str, list[Any]] = {}
         self.replaced = 0
@@ -41,13 +41,13 @@ class _Told:
             raise InputError(
                 path, f"no field {sought!r} (--id){near(sought, names)}; there are {named(names)}", where()
             )
-        self.id_field = found
+        self.id = found
 
     def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
-        if not self.id_field:
+        if not self.id:
             self._settle(path, record, where)
         row = len(self.ids)
-        self.ids.append(id_of(path, record, self.id_field, where))
+        self.ids.append(id_of(path, record, self.id, where))
         for field, value in record.items():
             column = self.columns.setdefault(field, [])
             column.extend([None] * (row - len(column)))
@@ -57,7 +57,7 @@ class _Told:
         """Return all fields but the ids', each with a value a record; None where it is missing."""
         rows = len(self.ids)
         whole = {name: values + [None] * (rows - len(values)) for name, values in self.columns.items()}
-        return {name: values for name, values in whole.items() if name != self.id_field}
+        return {name: values for name, values in whole.items() if name != self.id}
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,11 @@ def read_side(said: str, options: ReadOptions) -> SideFile:
     OptionError
         The name is empty.
     """
-    name, path = named_file(said, "--labels")
+    name, path = named_file(said, "--label-files")
     kind = kind_of_name(path)
     files = find_files([path], kind, kind_of_name)
     if kind in RECORDS:
-        told = _Told(options.id_field)
+        told = _Told(options)
         for span in files:
             for _ in GATHER[kind](span, options, told):
                 pass
@@ -164,7 +164,7 @@ def stem_of(path: str) -> str:
 
 
 def _text_lines(span: Span, options: ReadOptions) -> list[str]:
-    told = _Told(None)
+    told = _Told(options)
     found = []
     for number, (line, where) in enumerate(lines_of(span, options)):
         line = line.removeprefix(b"\xef\xbb\xbf") if not number else line

@@ -43,11 +43,11 @@ class ReadOptions:
     ----------
     vocabulary : str, tuple of str or None
         File with one word a line, or Parquet with a column of words; or the words themselves.
-    id_field : str or None
+    id : str or None
         Field that holds the document's id, by default ``id``; of vectors the column of ids, by default none.
-    text_field : str or None
+    text : str or None
         Field that holds the text, by default ``text``.
-    title_field, date_field : str or None
+    title, date : str or None
         Fields of the title and the date, by default none.
     stop_words : str or None
         ``english``, the default, ``none``, or codes of languages with commas between.
@@ -79,10 +79,10 @@ class ReadOptions:
     """
 
     vocabulary: str | tuple[str, ...] | None = None
-    id_field: str | None = None
-    text_field: str | None = None
-    title_field: str | None = None
-    date_field: str | None = None
+    id: str | None = None
+    text: str | None = None
+    title: str | None = None
+    date: str | None = None
     stop_words: str | None = None
     stop_list: tuple[str, ...] = ()
     min_letters: int | None = None

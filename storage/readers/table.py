@@ -152,7 +152,7 @@ def _text(table: pa.Table, place: int) -> pa.Array:
 def _named(first: list[str], options: ReadOptions) -> bool:
     """Say whether a column is asked for by a name, which only a header can have."""
     asked = [text if text in first else text.partition("=")[2] or text for text in options.labels]
-    return any(not text.lstrip("-").isdigit() for text in [*asked, options.id_field or "1"])
+    return any(not text.lstrip("-").isdigit() for text in [*asked, options.id or "1"])
 
 
 def _is_number(text: str) -> bool:

@@ -239,7 +239,7 @@ def texts_of_lines(path: str, options: ReadOptions) -> Iterator[Text]:
     InputError
         A line is not such an object.
     """
-    id_field, text_field = options.id_field or "id", options.text_field or "text"
+    id_field, text_field = options.id or "id", options.text or "text"
     with open_input(path, options.max_decompressed) as handle:
         for line, data in enumerate(handle, start=1):
             if not data.strip():

@@ -29,7 +29,7 @@ from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.model import RECORD as MODEL
 from collapsar.storage.model import StoredModel
 from collapsar.storage.parts import encode_columns
-from collapsar.storage.readers import ReadOptions, open_vectors
+from collapsar.storage.readers import TEXTS, ReadOptions, open_vectors
 from collapsar.storage.records import dump, read_record
 from collapsar.storage.run import Run
 from collapsar.storage.segmented import flattened
@@ -208,9 +208,8 @@ def _source(name, data, place):
     path = place / (NAMES[kind] + (".gz" if packed else ""))
     path.write_bytes(data)
     (place / "words").write_bytes(WORDS)
-    options = {"vocabulary": str(place / "words"), "stop_words": "none"} | (
-        {"covariates": ["n"]} if kind == "csv" else {}
-    )
+    options = {"vocabulary": str(place / "words")} | ({"covariates": ["n"]} if kind == "csv" else {})
+    options |= {"stop_words": "none"} if kind in TEXTS else {}
     try:
         ingest(path, place / "corpus", scheduler="serial", **options)
     except CollapsarError:
@@ -231,7 +230,7 @@ def _dense(name, data, place):
         version, file = ZARR[name]
         path = _dense_folder(place, version)
     (path / ZARR[name][1] if name in ZARR else path).write_bytes(data)
-    options = ReadOptions(id_field="1", labels=("sort=3",)) if name == "vectors-labels" else None
+    options = ReadOptions(id="1", labels=("sort=3",)) if name == "vectors-labels" else None
     try:
         ingest_vectors(open_vectors([str(path)], options), place / "corpus")
     except CollapsarError:

@@ -39,7 +39,7 @@ def put_corpus(place, values, shard_tokens=None):
     return place / "c"
 
 
-IDS = {"id_field": "id"}
+IDS = {"id": "id"}
 
 
 def all_of(corpus):

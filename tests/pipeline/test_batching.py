@@ -382,8 +382,10 @@ def test_help__names_all_keys_and_codes(capsys):
     ("said", "told"),
     [
         ('min_documents = "3"', "'min_documents': expected a valid integer, found '3'"),
-        ('stop_words = ["de", "fr"]', "'stop_words': expected a valid string, found"),
-        ("label = 3", "'labels': expected a list of strings, found 3"),
+        ("stop_words = 3", "'stop_words': expected a list of strings, found 3"),
+        ("labels = 3", "'labels': expected a list of strings, found 3"),
+        ("label = 'a'", "unknown key 'label' (did you mean 'labels'?)"),
+        ("title_field = 'a'", "unknown key 'title_field' (did you mean 'title'?)"),
         ("tls = 1", "unknown key 'tls'"),
         ('max_decompressed = "20 apples"', "'max_decompressed'"),
     ],

@@ -70,7 +70,7 @@ def test_cells__have_the_scores_of_evaluate(place, compared):
     for row in compared.rows[:2] + compared.rows[-3:]:
         run = place / "out/runs" / row["cell"]
         fields = [] if row["family"] == "lda" else ["kind"]
-        found = evaluate(run, unseen=place / "unseen", given_labels=True, fields=fields, seed=4)
+        found = evaluate(run, unseen=place / "unseen", given_labels=True, field=fields, seed=4)
         assert row["ensemble_score"] == pytest.approx(found.given_labels.score, rel=1e-12)
         assert (row["labelled"], row["unknown"]) == (found.given_labels.labelled, found.given_labels.unknown)
         each = [evaluate(run / f"members/00{n}", unseen=place / "unseen", given_labels=True, seed=4) for n in (0, 1)]

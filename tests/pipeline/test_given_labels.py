@@ -204,7 +204,7 @@ def test_prediction__finds_what_is_planted_and_is_scored(place, tmp_path):
     out, picture = tmp_path / "out.parquet", tmp_path / "kinds.svg"
     found = predict(place / "all", place / "unseen", out, field="kind", confusion=picture, workers=1)
     assert found.right / found.known > 0.8
-    (told,) = evaluate(place / "all", unseen=place / "unseen", fields=["kind"], workers=1).fields
+    (told,) = evaluate(place / "all", unseen=place / "unseen", field=["kind"], workers=1).fields
     assert told.accuracy == found.right / found.known
     assert told.documents == found.known
     rows = dict(zip(*pq.read_table(out, columns=["id", "predicted"]).to_pydict().values(), strict=True))
@@ -281,9 +281,9 @@ def test_prediction__overwrites_nothing_and_takes_documents_without_labels(place
     with pytest.raises(OccupiedError):
         predict(place / "all", place / "bare", tmp_path / "out", field="kind", workers=1)
     with pytest.raises(InputError, match="has a value of 'kind'"):
-        evaluate(place / "all", unseen=place / "bare", fields=["kind"], workers=1)
+        evaluate(place / "all", unseen=place / "bare", field=["kind"], workers=1)
     with pytest.raises(OptionError, match="--unseen"):
-        evaluate(place / "all", heldout=place / "unseen", fields=["kind"])
+        evaluate(place / "all", heldout=place / "unseen", field=["kind"])
 
 
 def test_expected_topics__are_those_of_the_labels(place):

@@ -49,7 +49,7 @@ ROWS = [
         "stars": 2.5,
     },
 ]
-ASKED = {"title_field": "head", "date_field": "when", "labels": ["topic=topics"], "covariates": ["stars"]}
+ASKED = {"title": "head", "date": "when", "labels": ["topic=topics"], "covariates": ["stars"]}
 
 
 def put_lines(path, rows=ROWS):
@@ -332,7 +332,7 @@ BAD = {
     "z.jsonl": (b'{"id": 1, "text": "aa"}\n{"id": 1, "text": "bb"}\n', {}, "the document id '1' occurs twice"),
     "u.jsonl": (b'{"id": 1, "text": "a\xff"}\n', {}, "line 1: expected a JSON object"),
     "n.jsonl": (b'{"id": 1, "text": "aa", "n": "x"}\n', {"covariates": ["n"]}, "a number or nothing, found 'x', in field 'n'"),
-    "l.jsonl": (b'{"id": 1, "text": "aa"}\n', {"labels": ["topcs"]}, "no document has a field 'topcs' (--label)"),
+    "l.jsonl": (b'{"id": 1, "text": "aa"}\n', {"labels": ["topcs"]}, "no document has a field 'topcs' (--labels)"),
     "x.csv": (b"id,text\n1,aa\n2,bb,cc\n", {}, "line 3: expected 2 values as in the header, found 3"),
     "y.csv": (b"id,body\n1,aa\n", {}, "no column 'text' (--text); there are id, body"),
     "z.csv": (b'id,text\n1,"aa\n', {}, "line 2: expected comma-separated values"),
@@ -380,14 +380,14 @@ def test_line_numbers__are_those_of_the_file_in_later_blocks(tmp_path, monkeypat
         ("jsonl", {"phrase_count": 3}, "say --phrases npmi"),
         ("jsonl", {"stop_words": "klingon"}, "--stop-words klingon: no such language"),
         ("jsonl", {"max_words": 0}, "--max-words: expected 1 or more, found 0"),
-        ("jsonl", {"covariates": ["title"]}, "--covariate title: has a meaning of its own"),
-        ("jsonl", {"labels": ["a=x", "a=y"]}, "--label a: is said twice"),
+        ("jsonl", {"covariates": ["title"]}, "--covariates title: has a meaning of its own"),
+        ("jsonl", {"labels": ["a=x", "a=y"]}, "--labels a: is said twice"),
         ("jsonl", {"index_base": 0}, "--index-base: is of svmlight alone, found the format jsonl"),
         ("svmlight", {"index_base": 2}, "--index-base: expected 0 or 1, found 2"),
         ("jsonl", {"scheduler": "thread"}, "--scheduler: expected threads"),
-        ("text", {"id_field": "key"}, "--id: documents of the format text have no fields to name"),
+        ("text", {"id": "key"}, "--id: documents of the format text have no fields to name"),
         ("jsonl", {"values": "x"}, "--values: is of vectors alone"),
-        ("ldac", {"covariates": ["x"]}, "--covariate: is of texts; documents of the format ldac are counted already"),
+        ("ldac", {"covariates": ["x"]}, "--covariates: is of texts; documents of the format ldac are counted already"),
     ],
 )
 def test_options__that_mean_nothing_are_refused(tmp_path, kind, options, message):

@@ -27,7 +27,7 @@ TEXTS = [
     "bad bad service",
 ]
 ROWS = [{"key": f"d{n}", "body": text, "topic": "food", "stars": n} for n, text in enumerate(TEXTS)]
-FIELDS = {"id_field": "key", "text_field": "body", "labels": ["topic"], "covariates": ["stars"]}
+FIELDS = {"id": "key", "text": "body", "labels": ["topic"], "covariates": ["stars"]}
 WORDS = {**FIELDS, "phrases": "npmi", "phrase_count": 2, "min_documents": 2}
 
 

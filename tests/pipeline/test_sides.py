@@ -129,7 +129,7 @@ def test_lines_of_a_side_file__are_of_the_documents_in_their_order(made, tmp_pat
     assert [row.ids_sha256 for row in plain.shards] == [row.ids_sha256 for row in manifest.shards]
     assert "labels" not in plain.fields
     history = read_history(Folder(tmp_path / "plain"))
-    assert history is None or (history.record()["version"], "beside" in history.record()) == (2, False)
+    assert history is None or (history.record()["version"], "beside" in history.record()) == (6, False)
     assert history is None or "unmatched_rows" not in history.record()["report"]
 
 
@@ -137,7 +137,7 @@ def test_lines_of_a_side_file__are_of_the_documents_in_their_order(made, tmp_pat
 def test_rows_of_a_side_file__are_matched_by_id_whatever_their_order(made, tmp_path, capsys, source):
     flags = [f"--{name.replace('_', '-')}={said}" for name, said in options_of(made, source).items()]
     side = str(made / "side.csv")
-    assert main(["ingest", str(made / source), str(tmp_path / "c"), "--labels", side, *flags]) == 0
+    assert main(["ingest", str(made / source), str(tmp_path / "c"), "--label-files", side, *flags]) == 0
     assert "1 id of side files that no document has" in capsys.readouterr().out
     assert labels_of(tmp_path / "c") == [[], ["tag:y"], ["note:r"], [], ["tag:x", "note:r"]]
     assert columns_of(tmp_path / "c")["n"] == [None, None, 4.5, None, 2.0]
@@ -159,11 +159,11 @@ def test_fields_that_are_named__are_the_side_files_where_they_have_them(made, tm
     with pytest.raises(InputError, match="no field 'id'"):
         ingest(str(made / "d.jsonl"), tmp_path / "c", **options)
     texts = put_lines(tmp_path / "t.jsonl", [{"key": f"d{n}", "text": "aa", "tag": "own"} for n in range(5)])
-    ingest(texts, tmp_path / "c", id_field="key", **options)
+    ingest(texts, tmp_path / "c", id="key", **options)
     more = [["tag:own", *([f"tag:s{n}", "other:m"] if n in (0, 2, 4) else [])] for n in range(5)]
     assert labels_of(tmp_path / "c") == more
     assert columns_of(tmp_path / "c")["weight"] == [0.0, None, 2.0, None, 4.0]
-    ingest(texts, tmp_path / "two", id_field="key", label_files=[side, str(made / "who.txt")])
+    ingest(texts, tmp_path / "two", id="key", label_files=[side, str(made / "who.txt")])
     assert labels_of(tmp_path / "two")[0] == ["tag:own", "tag:s0", "more:m", "z:0", "who:1", "who:2"]
     assert columns_of(tmp_path / "two")["w"] == [0.0, None, 2.0, None, 4.0]
 
@@ -239,7 +239,7 @@ WRONG = {
     "no id matches": ("d.jsonl", {"label_files": ["side.csv"]}, "found none among 4 (such as '5', '9', '2')"),
     "absent": ("d.jsonl", {"label_files": ["none.txt"]}, "none.txt: no such file"),
     "names out of range": ("d.ldac", {"label_files": ["who.txt"], "label_names": ["two"]}, "from 1 to 2"),
-    "names of nothing": ("d.ldac", {"label_names": ["names.txt"]}, "say --labels FILE too"),
+    "names of nothing": ("d.ldac", {"label_names": ["names.txt"]}, "say --label-files FILE too"),
     "names of another": (
         "d.ldac",
         {"label_files": ["who.txt"], "label_names": ["whom=names.txt"]},
@@ -255,7 +255,7 @@ WRONG = {
     "numbers": ("d.csv", {"label_files": ["x.npz"]}, "the name tells npz"),
     "one name": ("d.csv", {"label_files": ["x=side.csv"]}, "names one field"),
     "no name": ("d.csv", {"label_files": ["=side.csv"]}, "expected FILE or NAME=FILE"),
-    "taken": ("d.csv", {"label_files": ["title.csv"]}, "--covariate NAME=title"),
+    "taken": ("d.csv", {"label_files": ["title.csv"]}, "--covariates NAME=title"),
     "nested": ("d.csv", {"label_files": ["nested.jsonl"]}, "expected a string or a list of strings in field 'a'"),
     "cut short": ("d.csv", {"label_files": ["cut.csv"]}, "line 2: expected 3 values as in the header, found 2"),
     "bytes": ("d.csv", {"label_files": ["latin.txt"]}, "expected UTF-8 text"),

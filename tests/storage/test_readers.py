@@ -210,12 +210,12 @@ def test_jsonl__says_what_is_wrong_and_leaves_nothing(tmp_path, text, message):
 def test_jsonl__takes_other_fields_and_stop_words(tmp_path):
     lines = [{"key": 7, "body": "The cats and THE dogs; cats don’t"}, {"key": 8, "body": "Überraschung x 42 a1"}]
     path = put(tmp_path, "x.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
-    ingest(open_source([path], None, ReadOptions(id_field="key", text_field="body")), tmp_path / "corpus")
+    ingest(open_source([path], None, ReadOptions(id="key", text="body")), tmp_path / "corpus")
     corpus = Corpus(tmp_path / "corpus")
     assert corpus.vocabulary.words == ["a1", "cats", "dogs", "don’t", "überraschung"]
     assert corpus.references[0].documents().ids.to_pylist() == ["7", "8"]
     assert rows_of(corpus) == [{1: 2, 2: 1, 3: 1}, {0: 1, 4: 1}]
-    options = ReadOptions(id_field="key", text_field="body", stop_words="none")
+    options = ReadOptions(id="key", text="body", stop_words="none")
     ingest(open_source([path], None, options), tmp_path / "all")
     assert "the" in Corpus(tmp_path / "all").vocabulary.words
 

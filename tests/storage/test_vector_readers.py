@@ -136,12 +136,12 @@ TABLE = "name,length,kind,width\na,1,x,2\nb,3,,4\nc,5,y,6\n"
 @pytest.mark.parametrize(("id_field", "label"), [("name", "kind"), ("1", "3"), ("-4", "-2"), ("name", "kind=3")])
 def test_columns__are_ids_and_labels_by_name_or_number(tmp_path, text, id_field, label):
     path = put(tmp_path, "t.csv", text)
-    found = read(path, id_field=id_field, labels=(label,))
+    found = read(path, id=id_field, labels=(label,))
     assert found.ids.to_pylist() == ["a", "b", "c"]
     assert found.values.tolist() == [[1, 2], [3, 4], [5, 6]]
     given = [{"field": "kind", "value": "x"}], [], [{"field": "kind", "value": "y"}]
     assert found.extras["labels"].to_pylist() == [*given]
-    source = open_vectors([path], ReadOptions(id_field=id_field, labels=(label,)))
+    source = open_vectors([path], ReadOptions(id=id_field, labels=(label,)))
     assert source.columns() == ["length", "width"]
 
 
@@ -160,7 +160,7 @@ def test_labels__of_files_without_a_header_have_names_too(tmp_path):
 @pytest.mark.parametrize("kind", ["npy", "npz", "zarr"])
 def test_labels__are_columns_of_an_array(tmp_path, kind):
     path = write(kind, tmp_path, np.array([[1.0, 0.5, 7.0], [2.0, 0.25, 8.5]]))
-    found = read(path, labels=("digit=-1",), id_field="1")
+    found = read(path, labels=("digit=-1",), id="1")
     assert found.values.tolist() == [[0.5], [0.25]]
     assert found.ids.to_pylist() == ["1", "2"]
     assert [pairs[0] for pairs in found.extras["labels"].to_pylist()] == [
@@ -173,7 +173,7 @@ def test_labels_and_ids__are_arrays_of_an_archive(tmp_path, monkeypatch):
     monkeypatch.setattr("collapsar.storage.readers.arrays.PORTION", 4)
     path = tmp_path / "x.npz"
     np.savez(path, X=SMALL, y=np.array([1, 0, 2]), kind=np.array(["a", "b", "c"]), ids=np.array(["p", "q", "r"]))
-    found = read(str(path), labels=("y", "sort=kind"), id_field="ids")
+    found = read(str(path), labels=("y", "sort=kind"), id="ids")
     assert found.ids.to_pylist() == ["p", "q", "r"]
     assert found.values.tobytes() == SMALL.tobytes()
     assert found.extras["labels"].to_pylist()[2] == [
@@ -305,13 +305,13 @@ def test_the_column_that_is_named__is_that_of_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"labels": ("9",)}, r"--label 9: .*x.csv has the columns 1 to 2, or -1 to -2"),
-        ({"labels": ("-3",)}, r"--label -3: .*x.csv has the columns"),
-        ({"labels": ("0",)}, r"--label 0: .*x.csv has the columns"),
-        ({"labels": ("c",)}, r"--label c: .* has no such column"),
-        ({"id_field": "c"}, r"--id c: .* has no such column"),
+        ({"labels": ("9",)}, r"--labels 9: .*x.csv has the columns 1 to 2, or -1 to -2"),
+        ({"labels": ("-3",)}, r"--labels -3: .*x.csv has the columns"),
+        ({"labels": ("0",)}, r"--labels 0: .*x.csv has the columns"),
+        ({"labels": ("c",)}, r"--labels c: .* has no such column"),
+        ({"id": "c"}, r"--id c: .* has no such column"),
         ({"labels": ("a", "1")}, "a column is named twice"),
-        ({"labels": ("a",), "id_field": "a"}, "a column is named twice"),
+        ({"labels": ("a",), "id": "a"}, "a column is named twice"),
         ({"header": "perhaps"}, "--header: expected yes or no, found 'perhaps'"),
         ({"header": "no", "labels": ("a",)}, "names no columns; expected a number"),
     ],
@@ -332,10 +332,10 @@ def test_ids__are_there_and_differ(tmp_path):
         ("a,1\nb,2\na,3\n", "row 3: the id 'a' occurs twice"),
     ):
         with pytest.raises(InputError, match=message):
-            read(put(tmp_path, "x.csv", text), id_field="1")
+            read(put(tmp_path, "x.csv", text), id="1")
     one, other = put(tmp_path, "x.csv", "a,1\n"), put(tmp_path, "y.csv", "a,1\n")
     with pytest.raises(InputError, match=r"y.csv: row 1: the id 'a' occurs twice"):
-        read(one, other, id_field="1")
+        read(one, other, id="1")
 
 
 @pytest.mark.parametrize("values", [np.zeros(3), np.zeros((2, 2, 2)), np.zeros((3, 0)), np.float64(1.0)])
@@ -381,8 +381,8 @@ def test_other_files__are_refused(tmp_path):
         ("x.csv", {"format": "vectors", "stop_words": "none"}, "--stop-words: is of documents"),
         ("x.csv", {"format": "vectors", "min_documents": 2}, "--min-documents: is of documents"),
         ("x.csv", {"format": "vectors", "max_document_share": 0.5}, "--max-document-share: is of documents"),
-        ("x.csv", {"format": "vectors", "text_field": "text"}, "--text: is of documents"),
-        ("x.mtx", {"labels": "1"}, "--label: is of vectors alone"),
+        ("x.csv", {"format": "vectors", "text": "text"}, "--text: is of documents"),
+        ("x.mtx", {"labels": "1"}, "--labels: is of vectors alone"),
         ("x.txt", {"values": "a"}, "--values: is of vectors alone"),
         ("x.txt", {"header": "no"}, "--header: is of vectors alone"),
         ("x.csv", {"format": "vectors", "shard_tokens": 0}, "--shard-tokens"),
@@ -438,12 +438,12 @@ def test_arrays_that_promise_too_much__are_refused(tmp_path, monkeypatch):
 
 def test_the_command__says_what_it_made(tmp_path, capsys):
     path = put(tmp_path, "x.tra", "1,2,0\n1,4,1\n")
-    assert main(["ingest", path, str(tmp_path / "c"), "--format", "vectors", "--label", "digit=-1"]) == 0
+    assert main(["ingest", path, str(tmp_path / "c"), "--format", "vectors", "--labels", "digit=-1"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path / 'c'}: 2 vectors of 2 columns, 1 shard",
         "the same in all vectors: x1 (1 column, kept)",
     ]
-    assert main(["ingest", path, str(tmp_path / "d"), "--format", "vectors", "--label", "-1", "--json"]) == 0
+    assert main(["ingest", path, str(tmp_path / "d"), "--format", "vectors", "--labels", "-1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["vectors"]["constant"] == [0]
     assert main(["ingest", path, str(tmp_path / "e"), "--format", "vectors", "--stop-words", "english"]) == 2
     assert "--stop-words: is of documents" in capsys.readouterr().err
