@@ -38,7 +38,7 @@ OF = {  # options of pictures
     "topics": (SEGMENTS, TIME),
     "corpus": (SEGMENTS, TIME),
     "period": (TIME,),
-    "table": (TIME,),
+    "csv": (TIME,),
 }
 KINDS = ("png", "svg")
 MAP_WORDS = 8  # of a topic
@@ -56,7 +56,7 @@ def plot(
     beside: str | os.PathLike[str] | None = None,
     corpus: str | os.PathLike[str] | None = None,
     period: str | None = None,
-    table: str | os.PathLike[str] | None = None,
+    csv: str | os.PathLike[str] | None = None,
 ) -> list[str]:
     """Draw a run.
 
@@ -86,7 +86,7 @@ def plot(
     period : str, optional
         Of ``time``, ``hour``, ``day``, ``week``, ``month``, ``quarter``, ``year`` or ``decade``; by default one of
         which there are about 10 to 60.
-    table : str or path-like, optional
+    csv : str or path-like, optional
         Of ``time``, a CSV file to write the shares of all topics to.
 
     Returns
@@ -119,13 +119,13 @@ def plot(
         "beside": beside,
         "corpus": corpus,
         "period": period,
-        "table": table,
+        "csv": csv,
     }
     _check(wanted, options)
     if not can_draw():
         raise MissingError("plots need matplotlib, which is not there; pip install 'collapsar[plots]'")
     target = File(out)
-    for path in (out, *([] if table is None else [table])):
+    for path in (out, *([] if csv is None else [csv])):
         if File(path).exists():
             raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
     if wanted == (LABELS,):
@@ -138,8 +138,8 @@ def plot(
     if wanted == (TIME,):
         found = topic_shares(run, period=period, corpus=corpus)
         data = draw_time(run, found, kind, Folder(run).address.rpartition("/")[2], topics)
-        if table is not None:
-            _put(File(table), csv_of(found))
+        if csv is not None:
+            _put(File(csv), csv_of(found))
         _put(target, data)
         return [f"shares of topics in {len(found.names):,} {found.period}s", *found.notes]
     drawing = _panels(run, wanted)
@@ -162,8 +162,7 @@ def _check(wanted: Sequence[str], besides: Mapping[str, Any]) -> None:
             raise OptionError(f"--what {name}: it is a picture by itself; draw the others into another file")
     for name, value in besides.items():
         if value is not None and not set(OF[name]) & set(wanted):
-            flag = "csv" if name == "table" else name
-            raise OptionError(f"--{flag}: expected with --what {' or '.join(OF[name])}")
+            raise OptionError(f"--{name}: expected with --what {' or '.join(OF[name])}")
 
 
 def _put(target: File, data: bytes) -> None:

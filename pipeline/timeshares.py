@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsar.pipeline.executor import TLS
+from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.reporting.gathering import Where, documents_summary
 from collapsar.storage.errors import AbsentError, OptionError
@@ -124,6 +125,7 @@ class TimeShares:
         return [*largest, *others[: count - len(largest)]]
 
 
+@checked_keywords()
 def topic_shares(
     run: str | os.PathLike[str],
     *,

@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> None:
         beside=arguments.beside,
         corpus=arguments.corpus,
         period=arguments.period,
-        table=arguments.csv,
+        csv=arguments.csv,
     )
     if arguments.json:
         from collapsar.pipeline.timeplot import record_of
