@@ -201,6 +201,6 @@ class Cycle:
     def _clean(self) -> None:
         """Remove what no later version needs: runs but the newest, and versions beyond those to keep."""
         for name in (self._bench.folder / CYCLES).names():
-            if name.isdigit() and int(name) != self._journal.number:
+            if name in {f"{number:04d}" for number in range(self._journal.number)}:
                 (self._bench.folder / f"{CYCLES}/{name}").remove()
         self._versions.keep(self._bench.job.batch.keep)

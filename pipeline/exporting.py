@@ -226,13 +226,13 @@ class _Documents:
     def write(self, file: IO[str], place: Path, model: Model) -> tuple[int, list[str]]:
         """Write a row for each document and topic; where there is no corpus, say so instead."""
         corpus = self.corpus
-        if corpus is None and Folder(self.run).exists(RUN_RECORD):
-            corpus = (Run(self.run).record().get("corpus") or {}).get("url")
         writer = csv.writer(file)
         writer.writerow(("document", "topic", "proportion"))
-        if corpus is None:
-            return 0, ["documents.csv has no rows: the training corpus is not known; name it with --corpus"]
         try:
+            if corpus is None and Folder(self.run).exists(RUN_RECORD):
+                corpus = Run(self.run).place_of("corpus")
+            if corpus is None:
+                return 0, ["documents.csv has no rows: the training corpus is not known; name it with --corpus"]
             part = place / "documents.parquet"
             options: dict[str, Any] = {"threshold": self.threshold, "progress": self.progress, **self.where}
             number = infer(model.folder.url, corpus, part, **options)

@@ -69,7 +69,7 @@ class Model(StoredModel):
         found = place.record()
         run = Run(folder.address.rsplit("/", 2)[0])
         record = run.record()
-        self._corpus = Corpus(record["corpus"]["url"])
+        self._corpus = Corpus(run.folder.recorded(record["corpus"]["url"]))
         if self._corpus.manifest.digest != record["corpus"]["digest"]:
             raise DamagedError(self._corpus.url, "it is not the corpus that the run was fitted to")
         self._checkpoint, self.folder = place, folder

@@ -102,8 +102,8 @@ def _of_corpus(place: Folder) -> History | None:
         if not place.exists(RUN_RECORD):
             continue
         try:
-            named = Run(parent).record()["corpus"]["url"]
-            return read_history(Folder(named)) if Folder(named).exists(MANIFEST) else None
+            named = Run(parent).place_of("corpus")
+            return read_history(Folder(named)) if named is not None and Folder(named).exists(MANIFEST) else None
         except (CollapsarError, KeyError, TypeError, OSError, ImportError, ValueError):
             return None
     return None

@@ -14,6 +14,7 @@ from collapsar.pipeline.config import LIMIT_NAMES, RUN_NAMES, Limits, make_confi
 from collapsar.pipeline.contract import FamilyConfig, load_family, require_corpus, require_schedule
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
+from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.model import StoredModel
@@ -194,7 +195,7 @@ def taken_up(
         config = make_config(family, record["options"])
         seed, planned, wheres = record["seed"], record.get("planned"), (record["corpus"], record["heldout"])
         restarts, keep = record.get("restarts", 0), record.get("keep", "all")
-        source = _warm(record.get("warm"), warm)
+        source = _warm(run.folder, record.get("warm"), warm)
     except (KeyError, TypeError, OptionError) as error:
         raise DamagedError(path, f"expected the record of a fit ({error})") from None
     said = dict(options)
@@ -203,9 +204,9 @@ def taken_up(
         if now != had:
             raise OptionError(f"--{name} {now}: the run has {name} = {had}; start a new run, or leave the option out")
     before, limits = limits, _changed(said, family, config, seed, limits)
-    train = _found(corpus, wheres[0], "CORPUS", "corpus")
+    train = _found(run.folder, corpus, wheres[0], "CORPUS", "corpus")
     _require_same_samples(before, limits, len(train.manifest.shards))
-    held = None if wheres[1] is None else _found(heldout, wheres[1], "--heldout CORPUS", "held-out corpus")
+    held = None if wheres[1] is None else _found(run.folder, heldout, wheres[1], "--heldout CORPUS", "held-out corpus")
     if wheres[1] is None and heldout is not None:
         raise OptionError(f"--heldout {os.fspath(heldout)}: the run has none; start a new run to have it scored")
     after = {**record, "limits": asdict(limits)}
@@ -217,7 +218,7 @@ def taken_up(
     return Request(train, held, family, config, limits, seed, source, restarts, keep, planned), after
 
 
-def _warm(record: Mapping[str, Any] | None, given: WarmSource | None) -> WarmSource | None:
+def _warm(folder: Folder, record: Mapping[str, Any] | None, given: WarmSource | None) -> WarmSource | None:
     """Name the model that a run begins from, where it lies by now; refuse another."""
     from collapsar.pipeline.warming import WarmSource
 
@@ -230,7 +231,7 @@ def _warm(record: Mapping[str, Any] | None, given: WarmSource | None) -> WarmSou
     kept = record.get("locals", "")
     if given is not None:
         return replace(given, locals=kept)
-    return WarmSource(record["url"], record["digest"], record["topics"], kept)
+    return WarmSource(folder.recorded(record["url"]), record["digest"], record["topics"], kept)
 
 
 def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:
@@ -263,10 +264,12 @@ def _changed(options: dict[str, Any], family: str, config: FamilyConfig, seed: i
     return replace(limits, **said)
 
 
-def _found(given: str | os.PathLike[str] | None, record: Mapping[str, Any], name: str, what: str) -> Corpus:
-    """Open the corpus that is given, or where it was; refuse another."""
+def _found(
+    folder: Folder, given: str | os.PathLike[str] | None, record: Mapping[str, Any], name: str, what: str
+) -> Corpus:
+    """Open the corpus that is given, or where the record of a run's folder says that it was; refuse another."""
     try:
-        corpus = Corpus(record["url"] if given is None else given)
+        corpus = Corpus(folder.recorded(record["url"]) if given is None else given)
     except AbsentError as error:
         if given is not None:
             raise

@@ -138,7 +138,7 @@ def along(
 def _training(run: str | os.PathLike[str], model: Model, corpus: str | os.PathLike[str] | None) -> Corpus:
     """Open the corpus that a model was fitted to."""
     if corpus is None and Folder(run).exists(RECORD):
-        corpus = (Run(run).record().get("corpus") or {}).get("url")
+        corpus = Run(run).place_of("corpus")
     if corpus is None:
         raise AbsentError(f"{os.fspath(run)}: it does not say where its documents lie; name their corpus (--corpus)")
     try:

@@ -165,7 +165,7 @@ def _plain(reading: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ingest(bench: Bench, paths: list[str]) -> Manifest:
-    if bench.place.exists():  # on stores that cannot rename: what was cut short
+    if not bench.place.local:  # where nothing can be renamed: what was cut short
         bench.place.remove()
     clean_hidden(bench.folder)
     given = {**bench.able(ingest), **bench.job.reading}

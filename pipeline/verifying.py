@@ -290,7 +290,7 @@ def _corpus_of(model: Model, found: Findings) -> Corpus | None:
     above = model.folder.address.rsplit("/", 2 if deep else 1)[0]
     run = Run(above)
     try:
-        corpus = Corpus(run.record()["corpus"]["url"])
+        corpus = Corpus(run.folder.recorded(run.record()["corpus"]["url"]))
     except CollapsarError as error:
         found.notes.append(f"{model.folder.url}: counts were not compared with a corpus ({error})")
         return None

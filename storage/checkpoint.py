@@ -24,6 +24,7 @@ LATEST, RECORD = "latest.json", "checkpoint.json"
 KIND = "collapsar-checkpoint"
 VERSION = 2
 KEPT = 2
+PARTS = ("globals", "rows", "locals", RECORD)  # what a checkpoint's folder holds
 
 Count = Annotated[int, Field(ge=0)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -136,7 +137,7 @@ class Checkpoints:
         for number in self._numbers():
             if number not in kept:
                 with contextlib.suppress(StoreError):  # it does no harm; the next time, perhaps
-                    self.at(number).folder.remove()
+                    self.at(number).folder.remove(PARTS)
 
     def go_back(self, iteration: int) -> None:
         """Make an older checkpoint the latest, and remove those after it: they are damaged, and so told otherwise."""
@@ -145,7 +146,7 @@ class Checkpoints:
             self._name(iteration)
         for number in later:
             with contextlib.suppress(StoreError):
-                self.at(number).folder.remove()
+                self.at(number).folder.remove(PARTS)
 
     def _named(self) -> int | None:
         try:
@@ -161,7 +162,7 @@ class Checkpoints:
         place = self.at(iteration).folder
         with contextlib.suppress(StoreError):  # it does no harm, and there is an error to tell already
             if not place.exists(RECORD):
-                place.remove()
+                place.remove(PARTS)
 
     def latest(self) -> int | None:
         """Return the iteration of the latest checkpoint; None where there is none.

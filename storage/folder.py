@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
@@ -20,6 +20,9 @@ from collapsar.storage.local import append, copy_whole, write_whole
 from collapsar.storage.patience import patiently
 
 T = TypeVar("T")
+
+# Protocols of stores whose address is the user's own configuration: what follows is a bucket, no host to connect to.
+OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
 
 
 class Folder:
@@ -51,8 +54,8 @@ class Folder:
         return Folder, (self.address,)
 
     def __truediv__(self, name: str) -> Folder:
-        """Return the folder `name` inside this one."""
-        return Folder(f"{self.url}/{self.inside(name)}")
+        """Return the folder `name` inside this one, which is no link; see `unlinked`."""
+        return Folder(f"{self.url}/{self.unlinked(name)}")
 
     def inside(self, name: str) -> str:
         """Refuse a name that would leave the folder: names come out of manifests that anyone may have written."""
@@ -61,8 +64,70 @@ class Folder:
             raise DamagedError(self.url, f"the name {name!r} would leave the folder", "manifest")
         return name
 
+    def unlinked(self, name: str) -> str:
+        """Refuse a name inside a local folder that is a symbolic link, or lies behind one.
+
+        The folder itself may be a link: its user has named it. What lies inside may come from anybody, and a link there
+        would have files outside read, overwritten or deleted.
+
+        Parameters
+        ----------
+        name : str
+            A file or folder inside, whether it is there or not.
+
+        Returns
+        -------
+        str
+            The name.
+
+        Raises
+        ------
+        DamagedError
+            It leads out of the folder.
+        """
+        parts = self.inside(name).split("/")
+        if self.local:
+            for end in range(1, len(parts) + 1):
+                inner = "/".join(parts[:end])
+                if Path(f"{self._path}/{inner}").is_symlink():
+                    raise DamagedError(
+                        self.url,
+                        f"{inner} is a symbolic link, which may lead anywhere; put what it leads to in its place",
+                    )
+        return name
+
+    def recorded(self, url: object) -> str:
+        """Return a URL that a record in this folder names, unless it leads to another store.
+
+        Anyone may have written a record, and to open a URL is to connect to its host, or to run what a chained protocol
+        makes of it. So a record may name local paths, and places in the store that it came from itself.
+
+        Parameters
+        ----------
+        url : object
+            What the record says.
+
+        Returns
+        -------
+        str
+            The URL.
+
+        Raises
+        ------
+        AbsentError
+            It names another store, or is no URL.
+        """
+        if isinstance(url, str) and "::" not in url:
+            scheme, host, own_scheme, own_host = *_store_of(url), *_store_of(self.address)
+            if scheme == "" or (scheme == own_scheme and (host == own_host or scheme in OBJECT_STORES)):
+                return url
+        raise AbsentError(
+            f"{self.url}: its record names {str(url)[:200]!r}, which is opened only where you name it yourself, as "
+            "anyone may have written the record"
+        )
+
     def _at(self, name: str) -> str:
-        return f"{self._path}/{self.inside(name)}"
+        return f"{self._path}/{self.unlinked(name)}"
 
     def _do(self, name: str, operation: Callable[[], T]) -> T:
         return patiently(f"{self.url}/{name}" if name else self.url, operation)
@@ -228,7 +293,10 @@ class Folder:
 
     def delete(self, name: str) -> None:
         """Remove a file; nothing happens where there is none."""
-        path = self._at(name)
+        folder, _, _ = name.rpartition("/")
+        if folder:
+            self.unlinked(folder)
+        path = f"{self._path}/{self.inside(name)}"  # of a link, the link
         try:
             self._do(name, lambda: self._fs.rm_file(path))
         except FileNotFoundError:
@@ -263,8 +331,17 @@ class Folder:
         """Make the folder and those above it."""
         self._do("", lambda: self._fs.makedirs(self._path, exist_ok=True))
 
-    def remove(self) -> None:
-        """Remove the folder with all that it holds; nothing happens where there is none."""
+    def remove(self, known: Collection[str] | None = None) -> None:
+        """Remove the folder with all that it holds; nothing happens where there is none.
+
+        Parameters
+        ----------
+        known : collection of str, optional
+            Names that such a folder of ours has directly inside. One that holds anything else is somebody's, and stays;
+            by default whatever is there goes.
+        """
+        if known is not None and not set(self.names()) <= set(known):
+            return
         if self.local:
             shutil.rmtree(self._path, ignore_errors=True)
         elif self.exists():
@@ -284,6 +361,14 @@ class Folder:
     def rename(self, target: Folder) -> None:
         """Give a local folder another name; nothing may have that one."""
         Path(self._path).rename(target._path)
+
+
+def _store_of(url: str) -> tuple[str, str]:
+    """Return the protocol and the host or bucket of a URL; both are empty for a local path."""
+    protocol, separator, rest = url.partition("://")
+    if not separator or protocol in ("file", "local"):
+        return "", ""
+    return protocol, rest.partition("/")[0]
 
 
 class File:

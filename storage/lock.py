@@ -140,7 +140,7 @@ class RunLock:
             with contextlib.suppress(CollapsarError):
                 self._folder.delete(_name(self._number))
                 if not self._numbers():
-                    self._folder.remove()
+                    self._folder.remove(known=())
 
     @property
     def _place(self) -> str:

@@ -208,7 +208,7 @@ class Versions:
     def _sweep(self) -> None:
         """Remove what a process that died has left half done."""
         for name in self.folder.names():
-            if name.startswith("."):
+            if name.startswith(f".{LINK}.") or (name.startswith(".") and name.endswith(".part")):
                 path = Path(self.folder.path) / name
                 if path.is_symlink():
                     path.unlink()

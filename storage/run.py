@@ -101,6 +101,29 @@ class Run:
             raise AbsentError(f"{self.folder.url}: not a run, it has no {RECORD}")
         return read_record(self.folder, RECORD, KIND, VERSION, oldest=2)
 
+    def place_of(self, part: str) -> str | None:
+        """Return where a corpus or model lies that the run was fitted with.
+
+        Parameters
+        ----------
+        part : {"corpus", "heldout", "warm"}
+            Which.
+
+        Returns
+        -------
+        str or None
+            Its URL; None where the record names none.
+
+        Raises
+        ------
+        AbsentError
+            The record names another store, which a user has to name; see `Folder.recorded`.
+        """
+        named = self.record().get(part)
+        if not isinstance(named, dict) or named.get("url") is None:
+            return None
+        return self.folder.recorded(named["url"])
+
     def clean(self) -> None:
         """Remove what a process that died has left half done."""
         for folder in (self.folder, self.folder / MEMBERS):

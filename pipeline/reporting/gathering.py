@@ -195,7 +195,7 @@ def documents_summary(model: Model, record: Mapping[str, Any], where: Where, not
         return None
     executor = None
     try:
-        corpus = Corpus(given)
+        corpus = Corpus(model.folder.recorded(given) if where.corpus is None else given)
         executor = open_executor(where.scheduler, where.workers, tls=where.tls)
         return summary_of(model, corpus, executor, where.progress)
     except ClusterError:
