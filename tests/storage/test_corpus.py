@@ -155,7 +155,7 @@ def corpus(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 4}, "field 'version': 4 is unknown; this release reads versions 1 to 3"),
+        ({"version": 5}, "field 'version': 5 is unknown; this release reads versions 1 to 4"),
         ({"fields": {"title": "string"}}, "does not have the digest that it names"),
         ({"format": "other"}, "field 'format': expected 'collapsar-corpus'"),
         ({"tokens": 5}, "the shards' tokens do not add up"),
