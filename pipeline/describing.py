@@ -56,6 +56,11 @@ class Topic:
     title: str | None = None
 
     @property
+    def label(self) -> str:
+        """What stands for it in a picture of a tree."""
+        return str(self.id)
+
+    @property
     def names(self) -> list[str]:
         """Its words, a minus sign before those with negative loadings."""
         return [("-" if p < 0.0 else "") + word for word, p in self.words]

@@ -26,12 +26,15 @@ from collapsar.pipeline.reporting.topicmap import topic_map
 from collapsar.pipeline.segmentplot import draw_segments
 from collapsar.pipeline.timeplot import csv_of, draw_time
 from collapsar.pipeline.timeshares import topic_shares
+from collapsar.pipeline.treefiles import DRAWN
+from collapsar.pipeline.treefold import fold
+from collapsar.pipeline.treeplot import draw as draw_tree
 from collapsar.storage.errors import AbsentError, MissingError, OccupiedError, OptionError
 from collapsar.storage.folder import File, Folder
 
 WHAT = ("score", "objective", "topics", "parameters", "sizes", "map")
-LABELS, SEGMENTS, TIME = "labels", "segments", "time"
-ALONE = (LABELS, SEGMENTS, TIME)  # pictures by themselves
+LABELS, SEGMENTS, TIME, TREE = "labels", "segments", "time", "tree"
+ALONE = (LABELS, SEGMENTS, TIME, TREE)  # pictures by themselves
 OF = {  # options of pictures
     "document": (SEGMENTS,),
     "beside": (SEGMENTS,),
@@ -39,9 +42,11 @@ OF = {  # options of pictures
     "corpus": (SEGMENTS, TIME),
     "period": (TIME,),
     "csv": (TIME,),
+    "min_share": (TREE,),
+    "levels": (TREE,),
 }
 KINDS = ("png", "svg")
-MAP_WORDS = 8  # of a topic
+MAP_WORDS, TREE_WORDS = 8, 5  # of a topic
 NAMED = 25  # topics of a map whose ids are written
 
 
@@ -57,6 +62,8 @@ def plot(
     corpus: str | os.PathLike[str] | None = None,
     period: str | None = None,
     csv: str | os.PathLike[str] | None = None,
+    min_share: float | None = None,
+    levels: int | None = None,
 ) -> list[str]:
     """Draw a run.
 
@@ -67,10 +74,10 @@ def plot(
     out : str or path-like
         PNG or SVG file to write, by its ending.
     what : sequence of str, optional
-        Of ``score``, ``objective``, ``topics``, ``parameters``, ``sizes``, ``map``, ``labels``, ``segments`` and
-        ``time``: what to draw, a panel each (of parameters, a panel each); by default all that there is but ``labels``,
-        the map of labels and topics, ``segments``, topic proportions along a document's segments, and ``time``, shares
-        of topics by period, which are pictures by themselves.
+        Of ``score``, ``objective``, ``topics``, ``parameters``, ``sizes``, ``map``, ``labels``, ``segments``,
+        ``time`` and ``tree``: what to draw, a panel each (of parameters, a panel each); by default all that there is
+        but ``labels``, the map of labels and topics, ``segments``, topic proportions along a document's segments,
+        ``time``, shares of topics by period, and ``tree``, which are pictures by themselves.
     document : str, optional
         Of ``segments``, the document's id; by default that of most segments. Of a family without segments, the
         documents ``ID#1``, ``ID#2`` and so on, as `flatten` names them, are drawn instead; by default all documents in
@@ -88,6 +95,9 @@ def plot(
         which there are about 10 to 60.
     csv : str or path-like, optional
         Of ``time``, a CSV file to write the shares of all topics to.
+    min_share, levels : float and int, optional
+        Of ``tree``, which branches are folded; see `collapsar.pipeline.treefold.fold`. By default the largest nodes are
+        drawn, sixty entries at most.
 
     Returns
     -------
@@ -113,13 +123,15 @@ def plot(
     if kind not in KINDS:
         raise OptionError(f"{os.fspath(out)}: expected a name that ends in .png or .svg")
     wanted = tuple(dict.fromkeys(what or WHAT))
-    options = {
+    options: dict[str, Any] = {
         "document": document,
         "topics": topics,
         "beside": beside,
         "corpus": corpus,
         "period": period,
         "csv": csv,
+        "min_share": min_share,
+        "levels": levels,
     }
     _check(wanted, options)
     if not can_draw():
@@ -135,6 +147,9 @@ def plot(
         data, said = draw_segments(run, kind, document=document, chosen=topics, other=beside, corpus=corpus)
         _put(target, data)
         return said
+    if wanted == (TREE,):
+        _put(target, _tree(run, kind, min_share, levels))
+        return [TREE]
     if wanted == (TIME,):
         found = topic_shares(run, period=period, corpus=corpus)
         data = draw_time(run, found, kind, Folder(run).address.rpartition("/")[2], topics)
@@ -162,7 +177,7 @@ def _check(wanted: Sequence[str], besides: Mapping[str, Any]) -> None:
             raise OptionError(f"--what {name}: it is a picture by itself; draw the others into another file")
     for name, value in besides.items():
         if value is not None and not set(OF[name]) & set(wanted):
-            raise OptionError(f"--{name}: expected with --what {' or '.join(OF[name])}")
+            raise OptionError(f"--{name.replace('_', '-')}: expected with --what {' or '.join(OF[name])}")
 
 
 def _put(target: File, data: bytes) -> None:
@@ -176,6 +191,15 @@ def _labels(run: str | os.PathLike[str], kind: str) -> bytes:
     """Draw the map of labels and topics."""
     found = label_map(label_topics(run, MAP_WORDS))
     return draw_labels(found, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind)
+
+
+def _tree(run: str | os.PathLike[str], kind: str, min_share: float | None, levels: int | None) -> bytes:
+    """Draw the tree of topics, with its small or deep branches folded."""
+    tree = topics_of(run, TREE_WORDS)
+    if any(node.level is None for node in tree):
+        raise OptionError(f"--what {TREE}: there is none to draw of {os.fspath(run)}")
+    title = f"{Folder(run).address.rpartition('/')[2]}: {len(tree):,} nodes"
+    return draw_tree(fold(tree, min_share=min_share, levels=levels, most=DRAWN), kind, title)
 
 
 Panel = tuple[str, str, Callable[[Any], None]]

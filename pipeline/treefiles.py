@@ -11,10 +11,12 @@ from pathlib import Path
 
 from collapsar.pipeline.describing import Topic
 from collapsar.pipeline.progress import plain
+from collapsar.pipeline.treefold import fold
 from collapsar.pipeline.treeplot import draw, kind_of
 from collapsar.storage.errors import OccupiedError, OptionError
 from collapsar.storage.folder import File
 
+DRAWN = 60  # entries of a picture, unless it is said which branches are folded
 LABEL = 3  # words of a node's label in GraphML
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 
@@ -49,7 +51,14 @@ def check(pictures: Sequence[str], graph: str | None) -> None:
 
 
 def write(
-    tree: Sequence[Topic], pictures: Sequence[str], graph: str | None, *, title: str = "", words: int | None = None
+    tree: Sequence[Topic],
+    pictures: Sequence[str],
+    graph: str | None,
+    *,
+    title: str = "",
+    words: int | None = None,
+    min_share: float | None = None,
+    levels: int | None = None,
 ) -> None:
     """Write pictures of a tree, and its GraphML.
 
@@ -65,6 +74,9 @@ def write(
         What stands above the pictures.
     words : int, optional
         Words to show of each node in pictures; by default all that are given.
+    min_share, levels : float and int, optional
+        Which branches of pictures are folded; see `collapsar.pipeline.treefold.fold`. By default the largest nodes are
+        drawn, sixty entries at most. GraphML has all nodes.
 
     Raises
     ------
@@ -75,7 +87,8 @@ def write(
     if named and any(node.level is None for node in tree):
         option = "--picture" if pictures else "--graphml"
         raise OptionError(f"{option} {named[0]}: the family's topics are no tree; leave the option out")
-    short = [replace(node, words=node.words[:words]) for node in tree]
+    shown = fold(tree, min_share=min_share, levels=levels, most=DRAWN) if pictures else []
+    short = [replace(node, words=node.words[:words]) for node in shown]
     files = {path: draw(short, kind_of(path), title) for path in pictures}
     if graph is not None:
         files[graph] = graphml(tree)

@@ -45,8 +45,10 @@ INK, GREY, THREAD = "#111111", "#4a4a4a", "#8c9aa5"
 KINDS = ("png", "svg")
 CAPTION = (
     "Each node: its id, the share of the {what} at it and below it, and its {words}. "
-    "The darker a node and the thicker its line, the larger the share."
+    "The darker a node and the thicker its line, the larger the share.{folded}"
 )
+
+FOLDED = " Small nodes are folded: … n more, with their share."
 
 Measure = Callable[[str, float], float]
 
@@ -150,16 +152,17 @@ def cards_of(tree: Sequence[Topic], measure: Measure, wider: float = 1.0) -> lis
         In the same order.
     """
     levels = [node.level or 0 for node in tree]
-    heads = [f"{node.id} · {node.below:.1%}" for node in tree]
+    heads = [f"{node.label} · {node.below:.1%}" for node in tree]
     columns: dict[int, float] = {}  # in a column the words begin one under another
-    for level, head in zip(levels, heads, strict=True):
-        columns[level] = max(columns.get(level, 0.0), measure(head, SMALL))
+    for node, level, head in zip(tree, levels, heads, strict=True):
+        if node.names:
+            columns[level] = max(columns.get(level, 0.0), measure(head, SMALL))
     found = []
     for number, (node, head) in enumerate(zip(tree, heads, strict=True)):
         leaf = number + 1 == len(tree) or levels[number + 1] <= levels[number]
         room = wider * (LEAF if leaf else INNER)
         lines = wrapped([plain(word) for word in node.names], room, lambda text: measure(text, FONT))
-        indent = INSET + columns[levels[number]] + INSET
+        indent = INSET + (columns[levels[number]] + INSET if node.names else measure(heads[number], SMALL))
         width = indent + max(measure(line, FONT) for line in lines) + INSET
         found.append(Card(head, lines, indent, width, len(lines) * FONT * LINE + INSET))
     return found
@@ -294,7 +297,9 @@ def _figure(tree: Sequence[Topic], title: str, measure: Measure) -> Any:
             break
     signed = any(node.signed for node in tree)
     text = CAPTION.format(
-        what="documents" if signed else "tokens", words="largest loadings" if signed else "most probable words"
+        what="documents" if signed else "tokens",
+        words="largest loadings" if signed else "most probable words",
+        folded="" if all(node.names for node in tree) else FOLDED,
     )
     caption = wrapped(text.split(), across, lambda line: measure(line, SMALL), " ")
     upper = MARGIN + TITLE * LINE + len(caption) * SMALL * LINE + 2 * INSET
@@ -344,10 +349,19 @@ def _draw_card(axes: Any, node: Topic, card: Card, x: float, y: float) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     style = "round,pad=0,rounding_size=3"
-    fill = _tint(0.05 + 0.5 * _strength(node))
+    # Folded nodes, which have no words, are dashed.
+    fill, line = (_tint(0.05 + 0.5 * _strength(node)), "-") if node.names else ((1.0, 1.0, 1.0), "--")
     axes.add_patch(
         FancyBboxPatch(
-            (x, y), card.width, card.height, style, facecolor=fill, edgecolor=THREAD, linewidth=0.6, zorder=2
+            (x, y),
+            card.width,
+            card.height,
+            style,
+            facecolor=fill,
+            edgecolor=THREAD,
+            linewidth=0.6,
+            linestyle=line,
+            zorder=2,
         )
     )
     first = y + INSET / 2 + FONT * LINE / 2

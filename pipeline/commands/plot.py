@@ -22,6 +22,8 @@ time: shares of topics by period, where documents have dates: the mean of their 
 with bands of 95% intervals, and how many documents there are. The period is one of which there are about 10 to 60, or
 --period. Drawn are the largest topics and those that change most, or --topics; --csv has all. Dates that are missing
 or cannot be read are counted. A picture by itself.
+tree: of families whose topics are a tree, its largest nodes, sixty entries at most; the others are folded into "… n
+more" of the node above, with their share. --min-share and --levels say otherwise which. A picture by itself.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from collections.abc import Sequence
 from collapsar.pipeline.commands.options import print_json
 
 HELP = "draw the course of a fit, its topics' sizes and their map, as PNG or SVG"
-WHAT = ("score", "objective", "topics", "parameters", "sizes", "map", "labels", "segments", "time")
+WHAT = ("score", "objective", "topics", "parameters", "sizes", "map", "labels", "segments", "time", "tree")
 
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
@@ -44,7 +46,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         action="append",
         choices=WHAT,
         metavar="WHAT",
-        help=f"{', '.join(WHAT)}; may be given again (default: all that there is, but labels, segments and time)",
+        help=f"{', '.join(WHAT)}; may be given again (default: all that there is, but labels, segments, time and tree)",
     )
     parser.set_defaults(refuse=parser.error)
     group = parser.add_argument_group("segments")
@@ -54,6 +56,16 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     group.add_argument("--period", metavar="PERIOD", help="hour, day, week, month, quarter, year or decade")
     group.add_argument("--csv", metavar="FILE", help="write the shares of all topics: a row for each period and topic")
     group.add_argument("--json", action="store_true", help="print the shares of all topics")
+    group = parser.add_argument_group("tree")
+    group.add_argument(
+        "--min-share",
+        type=float,
+        metavar="SHARE",
+        help="fold nodes that have less, with those below them, such as 0.01",
+    )
+    group.add_argument(
+        "--levels", type=int, metavar="N", help="fold nodes below the first N levels; the root is the first"
+    )
     group = parser.add_argument_group("segments and time")
     group.add_argument(
         "--topics",
@@ -89,6 +101,8 @@ def run(arguments: argparse.Namespace) -> None:
         corpus=arguments.corpus,
         period=arguments.period,
         csv=arguments.csv,
+        min_share=arguments.min_share,
+        levels=arguments.levels,
     )
     if arguments.json:
         from collapsar.pipeline.timeplot import record_of

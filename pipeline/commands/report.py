@@ -24,6 +24,16 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     parser.add_argument(
         "--corpus", metavar="CORPUS", help="where the training corpus lies by now, if the run has no summary of it"
     )
+    group = parser.add_argument_group("trees")
+    group.add_argument(
+        "--min-share",
+        type=float,
+        metavar="SHARE",
+        help="fold nodes that have less, with those below them, such as 0.01",
+    )
+    group.add_argument(
+        "--levels", type=int, metavar="N", help="fold nodes below the first N levels; the root is the first"
+    )
     add_scheduler(parser, "threads")
 
 
@@ -37,6 +47,8 @@ def run(arguments: argparse.Namespace) -> None:
             arguments.run,
             arguments.out,
             corpus=arguments.corpus,
+            min_share=arguments.min_share,
+            levels=arguments.levels,
             scheduler=arguments.scheduler,
             workers=arguments.workers,
             tls=tls_of(arguments),

@@ -15,16 +15,21 @@ each label with the topics that it raises most, by the log of the factor by whic
     collapsar topics RUN --given grain,wheat --given "Cote d'Ivoire, Republic of" --given stars=4
     collapsar topics RUN --labels --csv weights.csv
     collapsar topics RUN --picture tree.svg --picture tree.png --graphml tree.graphml
+    collapsar topics RUN --min-share 0.01 --levels 3
     collapsar topics RUN --json
 
 Where topics are those of labels, the label stands before the words.
 
+Branches of trees are folded by --min-share, the share of the tokens at a node and below it, and --levels; an entry
+"… n more" then stands for the nodes and their share. By default all nodes are printed, and pictures have sixty entries
+at most, those of the largest nodes (--min-share 0: all). GraphML always has all.
+
 --json prints a list in the same order, an object a topic: id, title where it is that of a
 label, share, stability where there are several members, and words, objects of word and
 probability (or loading); a tree's nodes have parent (the id of the node above, null for
-the root), level (0 for the root) and below. With --given each has expected too; with
---labels it is an object: topics, such a list, and labels, each with label, documents, and
-weights in the order of the topics.
+the root), level (0 for the root) and below; above folded ones, folded (nodes and below). With
+--given each has expected too; with --labels it is an object: topics, such a list, and labels,
+each with label, documents, and weights in the order of the topics.
 """
 
 from __future__ import annotations
@@ -65,13 +70,24 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     )
     which.add_argument("--labels", action="store_true", help="each label, with the topics that it raises most")
     labels.add_argument("--csv", metavar="FILE", help="of --labels: write the whole table, a row a label and topic")
-    group = parser.add_argument_group("trees", "files to write besides; refused where topics are no tree")
+    group = parser.add_argument_group(
+        "trees", "what to show, and files to write besides; refused where topics are no tree"
+    )
     group.add_argument(
         "--picture",
         action="append",
         default=[],
         metavar="FILE",
         help="draw the tree, by the file's ending as .svg or .png; may be given again (extra: plots)",
+    )
+    group.add_argument(
+        "--min-share",
+        type=float,
+        metavar="SHARE",
+        help="fold nodes that have less, with those below them, such as 0.01",
+    )
+    group.add_argument(
+        "--levels", type=int, metavar="N", help="fold nodes below the first N levels; the root is the first"
     )
     group.add_argument(
         "--graphml",
@@ -85,27 +101,39 @@ def run(arguments: argparse.Namespace) -> None:
     """Print the topics, and write their tree."""
     from collapsar.pipeline.describing import topics
     from collapsar.pipeline.treefiles import check, write
+    from collapsar.pipeline.treefold import check_folding, fold
+    from collapsar.storage.errors import OptionError
 
     pictures, graph, words = arguments.picture, arguments.graphml, arguments.words
     if arguments.csv is not None and not arguments.labels:
         arguments.refuse("--csv takes --labels")
     if arguments.given is not None or arguments.labels:
-        if pictures or graph is not None:
-            arguments.refuse("--picture and --graphml draw trees, without --given and --labels")
+        if pictures or graph is not None or arguments.min_share is not None or arguments.levels is not None:
+            arguments.refuse(
+                "--picture, --graphml, --min-share and --levels are of trees, without --given and --labels"
+            )
         _given_or_labels(arguments, WORDS if words is None else words)
         return
     check(pictures, graph)
+    folding = {"min_share": arguments.min_share, "levels": arguments.levels}
+    check_folding(**folding)
     found = topics(arguments.run, WORDS if words is None else words)
-    write(
-        found, pictures, graph, title=f"{arguments.run}: {len(found):,} nodes", words=DRAWN if words is None else words
-    )
+    for name, value in folding.items():
+        if value is not None and any(topic.level is None for topic in found):
+            raise OptionError(
+                f"--{name.replace('_', '-')} {value}: the family's topics are no tree; leave the option out"
+            )
+    title, count = f"{arguments.run}: {len(found):,} nodes", len(found)
+    write(found, pictures, graph, title=title, words=DRAWN if words is None else words, **folding)
+    if any(value is not None for value in folding.values()):
+        found = fold(found, **folding)
     if arguments.json:
         several = any(topic.stability is not None for topic in found)
-        print_json([_record(topic, several) for topic in found])
+        print_json(_records(found, several))
         return
     _print(found)
     for path in [*pictures, *([] if graph is None else [graph])]:
-        print(f"{path}: a tree of {len(found):,} nodes")
+        print(f"{path}: a tree of {count:,} nodes")
 
 
 def _given_or_labels(arguments: argparse.Namespace, words: int) -> None:
@@ -175,12 +203,28 @@ def _record(topic: Topic, several: bool) -> dict[str, Any]:
     }
 
 
+def _records(found: Sequence[Topic], several: bool) -> list[dict[str, Any]]:
+    """Return an object a topic; what is folded is told of the node above."""
+    from collapsar.pipeline.treefold import FoldedNodes
+
+    records = {topic.id: _record(topic, several) for topic in found if not isinstance(topic, FoldedNodes)}
+    for topic in found:
+        if isinstance(topic, FoldedNodes):
+            records[topic.id]["folded"] = {"nodes": topic.count, "below": topic.below}
+    return list(records.values())
+
+
 def _print(found: Sequence[Topic]) -> None:
     """Print a line a topic; where they are a tree, under the columns' names."""
+    from collapsar.pipeline.treefold import FoldedNodes
+
     several = any(topic.stability is not None for topic in found)
     if found and found[0].level is not None:
         print(f"{'id':>5} {'share':>8} {'below':>8}{' stable' if several else ''}  words")
     for topic in found:
         stable = (f" {topic.stability:6.3f}" if topic.stability is not None else f" {'':6}") if several else ""
         below, indent = ("", "") if topic.level is None else (f" {topic.below:8.3%}", "  " * topic.level)
+        if isinstance(topic, FoldedNodes):
+            print(f"{'':5} {'':8}{below}{stable}  {indent}{topic.label}")
+            continue
         print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{_said(topic)}")

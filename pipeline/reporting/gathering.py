@@ -75,6 +75,8 @@ class Material:
         Kept samples, with which the topics are compared.
     notes : list of str
         What the report lacks, and why.
+    folding : dict
+        Which branches of a tree are folded, as `collapsar.pipeline.treefold.fold` takes it.
     version : VersionRecord or None
         Of a published version, its record.
     """
@@ -92,6 +94,7 @@ class Material:
     labels: LabelMap | None = None
     samples: int = 0
     notes: list[str] = field(default_factory=list)
+    folding: dict[str, Any] = field(default_factory=dict)
     version: VersionRecord | None = None
 
     @property

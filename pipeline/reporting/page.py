@@ -9,7 +9,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -30,10 +30,11 @@ from collapsar.pipeline.reporting.courses import charts_of
 from collapsar.pipeline.reporting.gathering import Material, Where, gather
 from collapsar.pipeline.reporting.publication import facts_of
 from collapsar.pipeline.reporting.topicmap import WEIGHTS, TopicMap
-from collapsar.pipeline.reporting.treeview import view
+from collapsar.pipeline.reporting.treeview import branches, view
 from collapsar.pipeline.scored import HELDOUT
 from collapsar.pipeline.timeshares import by_period
-from collapsar.storage.errors import OccupiedError
+from collapsar.pipeline.treefold import check_folding
+from collapsar.storage.errors import OccupiedError, OptionError
 from collapsar.storage.folder import File
 from collapsar.storage.progress import Counting, silent
 
@@ -70,6 +71,8 @@ def report(
     out: str | os.PathLike[str],
     *,
     corpus: str | os.PathLike[str] | None = None,
+    min_share: float | None = None,
+    levels: int | None = None,
     scheduler: str = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
@@ -88,6 +91,9 @@ def report(
         HTML file to write, local or an fsspec URL.
     corpus : str or path-like, optional
         Where the training corpus lies by now; it is looked at only if there is no summary.
+    min_share, levels : float and int, optional
+        Of trees: branches whose share is less, or that lie below so many levels, are folded at first; by default those
+        beyond the largest nodes.
     scheduler, workers, tls : optional
         Who looks at it then, as for `fit`.
     progress : callable, optional
@@ -110,7 +116,11 @@ def report(
     target = File(out)
     if target.exists():
         raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
+    check_folding(min_share, levels)
     material = gather(run, Where(corpus, scheduler, workers, tls, progress))
+    if not material.tree and (min_share is not None or levels is not None):
+        raise OptionError("--min-share and --levels: the family's topics are no tree; leave them out")
+    material = replace(material, folding={"min_share": min_share, "levels": levels})
     with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
         part = Path(place) / "report.html"
         part.write_text(rendered(material), encoding="utf-8", errors="replace")
@@ -142,7 +152,8 @@ def rendered(material: Material) -> str:
         "along": [] if material.summary is None else segmentview.views(material.summary.segmented, material.topics),
         "segmentview": segmentview,
         "time": _time(material),
-        "tree": view(material.topics) if material.tree else None,
+        "tree": view(material.topics, **material.folding) if material.tree else None,
+        "branches": branches(material.topics, **material.folding) if material.tree else [],
         "stable": _stable(material),
         "members": _members(material),
         "facts": _facts(material, constant),

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from collapsar.pipeline import Model, fit, report, topics
+from collapsar.pipeline import Model, fit, report, topic_shares, topics
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.run import Run
 from collapsar.storage.shard import LABELS, Documents
@@ -42,7 +42,13 @@ def hostile_corpus(place, *, seed, documents=90, words=40, topics=6):
         np.concatenate([[0], np.cumsum([one.size for one in pairs])]).astype(np.int64),
         np.concatenate(pairs).astype(np.int32),
         np.concatenate([row[one] for row, one in zip(rows, pairs, strict=True)]).astype(np.int32),
-        {"title": pa.array([HOSTILE[n % len(HOSTILE)] for n in range(documents)]), "labels": pa.array(labels, LABELS)},
+        {
+            "title": pa.array([HOSTILE[n % len(HOSTILE)] for n in range(documents)]),
+            "date": pa.array(
+                [HOSTILE[n % 3] if n % 30 == 7 else f"{2000 + n % 2}-{1 + n % 12:02}" for n in range(documents)]
+            ),
+            "labels": pa.array(labels, LABELS),
+        },
     )
     with created(Folder(place)) as folder:
         writer = CorpusWriter(folder, words, 1000)
@@ -194,16 +200,52 @@ def test_labels__are_mean_proportions(visits, reported):
         assert f"{value.proportions[0][1]:.1%}" in row.locator("li").first.inner_text()
 
 
-def test_tree__is_drawn_whole(visits, tree):
+def test_time__shows_shares_by_period(visits, reported):
+    run, page = reported
+    seen, found = visits(page), topic_shares(run)
+    charts = seen.page.locator("#time figure")
+    assert charts.count() == 7  # all topics, and documents
+    for column in range(6):
+        topic = found.topics[column]
+        marks = seen.page.locator(f"#time-{topic} .mark title").all_text_contents()
+        assert [mark.split()[1] for mark in marks] == [f"{share:.1%}" for share in found.shares[:, column]]
+    bars = seen.page.locator("#time-documents rect title").all_text_contents()
+    assert bars == [f"{name}: {count}" for name, count in zip(found.names, found.documents, strict=True)]
+    assert "cannot be read" in seen.page.locator("#time .aside").all_inner_texts()[0]
+    seen.page.locator(f"#time-{found.topics[0]} a").click()
+    assert seen.page.locator("#panel h3").inner_text().startswith(f"Topic {found.topics[0]}:")
+    seen.require_clean()
+
+
+def test_tree__is_drawn_and_listed(visits, tree):
     run, page = tree
     seen, found = visits(page), topics(run, 5)
-    drawn = seen.page.locator("svg.tree a").evaluate_all("all => all.map(one => Number(one.dataset.topic))")
-    assert drawn == [one.id for one in found]
+    drawn = seen.page.locator("svg.tree a:not(.folded)").evaluate_all(
+        "all => all.map(one => Number(one.dataset.topic))"
+    )
+    assert drawn == [one.id for one in found if one.id in drawn]
+    assert len(drawn) == len(found) or seen.page.locator("svg.tree a.folded").count()
+    listed = seen.page.locator(".branches a").evaluate_all("all => all.map(one => Number(one.dataset.topic))")
+    assert sorted(listed) == sorted(one.id for one in found)
     inside = """all => all.every(one => {
         const card = one.querySelector('.card').getBBox();
         return [...one.querySelectorAll('text')].every(text => text.getBBox().x + text.getBBox().width <= card.x + card.width + 1);
     })"""
     assert seen.page.locator("svg.tree a").evaluate_all(inside)
+
+
+def test_tree__opens_by_the_keyboard_and_is_short(visits, corpora, tree):
+    _, _, place = corpora
+    if not (place / "folded.html").exists():
+        report(tree[0], place / "folded.html", levels=1)
+    seen = visits(place / "folded.html")
+    shown = seen.page.locator(".branches a:visible")
+    assert shown.count() == 1
+    seen.page.locator(".branches summary").first.focus()
+    seen.page.keyboard.press("Enter")
+    assert shown.count() > 1
+    assert visits(tree[1]).page.evaluate("document.getElementById('tree').offsetHeight") < 2000
+    seen.require_clean()
 
 
 def test_pages__of_many_topics_are_turned_and_searched(visits, corpora):
