@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import IO, Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from collapsar.pipeline.progress import console_of, counted, plain
+from collapsar.pipeline.progress import LogLines, counted
 from collapsar.pipeline.saying import lasting
 
 FORESEEN = 0.02  # of all work: what must be done before the rest is foreseen
@@ -22,10 +21,17 @@ class GridView:
     ----------
     stream : file, optional
         Where to write; standard error by default. A bar is drawn if it is a terminal, else a line now and then.
+    form : str, optional
+        As for `collapsar.pipeline.progress.LogLines`; one that is named writes lines to a terminal too.
+
+    Attributes
+    ----------
+    log : LogLines
+        Writes the lines.
     """
 
-    def __init__(self, stream: IO[str] | None = None) -> None:
-        self._console = console_of(stream or sys.stderr)
+    def __init__(self, stream: IO[str] | None = None, form: str | None = None) -> None:
+        self.log = LogLines(stream, form)
         self._bar: Progress | None = None
         self._task: Any = None
         self._cells = self._done = self._peers = 0
@@ -47,16 +53,16 @@ class GridView:
             self._bar = None
 
     def _print(self, text: str) -> None:
-        self._console.print(plain(text), markup=False)
+        self.log.write(text)
 
     def _grid(self, event: dict[str, Any]) -> None:
         self._cells, self._done = event["cells"], event["done"]
         self._total, self._finished, self._peers = max(event["work"], 1.0), event["work_done"], event.get("peers", 0)
         self._before, self._began = self._finished, time.monotonic()
         self._print(f"{counted(self._cells, 'cell')}, {self._done} done before")
-        if self._console.is_terminal:
+        if self.log.live:
             columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=self._console)
+            self._bar = Progress(*columns, console=self.log.console)
             self._task = self._bar.add_task("comparing", total=self._total, completed=int(self._finished))
             self._bar.start()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import os
 import sys
 import threading
@@ -17,6 +19,7 @@ from collapsar.pipeline.saying import lasting, quantity
 from collapsar.storage.progress import silent
 
 PLAIN_SECONDS = 2.0  # between two plain lines
+LOG_FORMS = ("text", "json")
 
 
 def counted(number: int, what: str) -> str:
@@ -41,13 +44,68 @@ def console_of(stream: IO[str]) -> Console:
     return Console(file=stream, highlight=False, soft_wrap=True, force_terminal=live, force_interactive=live, **more)
 
 
-def _figures(event: dict[str, Any]) -> str:
-    """Say an iteration's figures in a few words, the score first."""
+class LogLines:
+    """Writes what happens, a line each: with a time stamp, or as it is where a terminal shows it.
+
+    Parameters
+    ----------
+    stream : file, optional
+        Where to write; standard error by default.
+    form : str, optional
+        One of `LOG_FORMS`: ``text`` puts the time before each line, and ``json`` makes a JSON object of it. By default
+        text, without the time if the stream is a terminal.
+
+    Attributes
+    ----------
+    live : bool
+        Whether the stream may be drawn on.
+    """
+
+    def __init__(self, stream: IO[str] | None = None, form: str | None = None) -> None:
+        self._stream, self._form = stream or sys.stderr, form
+        self.live = form is None and is_live(self._stream)
+        self.console = console_of(self._stream)
+
+    def write(self, text: str, level: str = "info", **more: Any) -> None:
+        """Write a line.
+
+        Parameters
+        ----------
+        text : str
+            What a person reads.
+        level : str, optional
+            ``info``, ``warning`` or ``error``.
+        **more
+            Figures that a program reads.
+        """
+        if self._form == "json":
+            record = {"time": _now("milliseconds"), "level": level, "message": text, **more}
+            self._stream.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
+            self._stream.flush()
+            return
+        lead = "" if level == "info" else f"collapsar: {level}: "
+        stamp = "" if self.live else f"{_now('seconds')} "
+        self.console.print(f"{stamp}{lead}{plain(text)}", markup=False)
+
+
+def _now(precision: str) -> str:
+    return datetime.datetime.now().astimezone().isoformat(timespec=precision)
+
+
+def _figures(event: dict[str, Any], scored: tuple[int, float] | None = None) -> str:
+    """Say an iteration's figures in a few words, the score first; where it has none, the last one."""
     shown = [("score", "{:.4f}"), ("objective", "{:.1f}"), ("change", "{:.2e}"), ("topics_99", "{:.0f} topics")]
     found = [
         (text if "topics" in text else f"{name} {text}").format(event[name]) for name, text in shown if name in event
     ]
+    if scored is not None and "score" not in event:
+        found.insert(0, f"score {scored[1]:.4f} (iteration {scored[0]})")
     return "  ".join(found)
+
+
+def _plain_fields(event: dict[str, Any]) -> dict[str, Any]:
+    """Return what a JSON line holds of an event: its numbers and strings."""
+    return {name: value for name, value in event.items() if isinstance(value, (int, float, str)) and name != "text"}
 
 
 def _named(event: dict[str, Any]) -> str:
@@ -64,11 +122,18 @@ class RunView:
         seconds.
     behind : bool, optional
         Whether events come some time after they were told, many at once: lines are then written by `pause` alone.
+    form : str, optional
+        As for `LogLines`; one that is named writes lines to a terminal too.
+
+    Attributes
+    ----------
+    log : LogLines
+        Writes the lines.
     """
 
-    def __init__(self, stream: IO[str] | None = None, *, behind: bool = False) -> None:
-        self._stream, self._behind = stream or sys.stderr, behind
-        self._console = console_of(self._stream)
+    def __init__(self, stream: IO[str] | None = None, *, behind: bool = False, form: str | None = None) -> None:
+        self.log, self._behind = LogLines(stream, form), behind
+        self._scored: dict[int | None, tuple[int, float]] = {}  # last score of each member, with its iteration
         self._picture = Picture()
         self._lock = threading.Lock()  # a thread draws
         self._live: Any = None
@@ -83,27 +148,31 @@ class RunView:
         if handler is not None:
             handler(event)
 
-    def _print(self, text: str) -> None:
-        self._console.print(plain(text), markup=False)
+    def _print(self, text: str, event: dict[str, Any]) -> None:
+        self.log.write(text, **_plain_fields(event))
 
     def _cluster(self, event: dict[str, Any]) -> None:
-        where = f", dashboard {event['dashboard']}" if event["dashboard"] else ""
-        self._print(f"{event['scheduler']}: {event['workers']} at a time{where}")
+        page = page_address(event["dashboard"])
+        where = f"; watch it at {page}, Dask's dashboard is {event['dashboard']}" if page else ""
+        text = f"{event['scheduler']}: {event['workers']} at a time{where}"
+        self._print(text, event | ({"page": page} if page else {}))
 
     def _compile(self, event: dict[str, Any]) -> None:
         if event["compile_seconds"] > 1:
-            self._print(f"kernels compiled or loaded in {event['compile_seconds']:.1f} s")
+            self._print(f"kernels compiled or loaded in {event['compile_seconds']:.1f} s", event)
 
     def _start(self, event: dict[str, Any]) -> None:
         units = HELD[event.get("holds", "documents")]
         sizes = [f"{event[name]:,} {unit}" for name, unit in zip(HELD["documents"], units, strict=True)]
-        self._print(f"{event['family']}: {', '.join(sizes)}, {counted(event['shards'], 'shard')}")
-        if is_live(self._stream):
+        self._print(f"{event['family']}: {', '.join(sizes)}, {counted(event['shards'], 'shard')}", event)
+        if self.log.live:
             from collapsar.pipeline.liveview import LiveView  # nobody else needs rich's tables
 
-            self._live = self._live or LiveView(self._console, self._picture, self._lock)
+            self._live = self._live or LiveView(self.log.console, self._picture, self._lock)
 
     def _iteration(self, event: dict[str, Any]) -> None:
+        if "score" in event:
+            self._scored[event.get("member")] = (event["iteration"], event["score"])
         if self._live is not None:
             return
         now, planned = time.monotonic(), self._picture.planned
@@ -122,8 +191,11 @@ class RunView:
         """Write a line of an iteration."""
         self._last, self._unsaid = time.monotonic(), None
         planned, alone = self._picture.planned, not ("member" in event and self._picture.restarts)
-        text = f"iteration {event['iteration']}/{planned}  {event['elapsed']:.1f} s  {_figures(event)}{self._pace()}"
-        self._print(text if alone else f"{_named(event)}{text}")
+        scored = self._scored.get(event.get("member"))
+        figures = _figures(event, scored)
+        text = f"iteration {event['iteration']}/{planned}  {event['elapsed']:.1f} s  {figures}{self._pace()}"
+        last = {} if scored is None else {"score": scored[1], "score_iteration": scored[0]}
+        self._print(text if alone else f"{_named(event)}{text}", event | {"iterations": planned} | last)
 
     def _pace(self) -> str:
         """Say how fast it goes, and how long it may take yet."""
@@ -138,21 +210,22 @@ class RunView:
 
     def _member(self, event: dict[str, Any]) -> None:
         text = f"member {event['member']}: {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s"
-        self._print(f"{text}  {_figures(event)}  ({self._picture.flight()})")
+        self._print(f"{text}  {_figures(event)}  ({self._picture.flight()})", event)
 
     def _notice(self, event: dict[str, Any]) -> None:
-        self._print(f"{_named(event)}{event['text']}")
+        self._print(f"{_named(event)}{event['text']}", event)
 
     def notice(self, text: str) -> None:
         """Say something that is no event of the run."""
-        self._print(text)
+        self.log.write(text)
 
     def _keeping(self, event: dict[str, Any]) -> None:
         self.close()
-        self._print(f"{_named(event)}keeping iteration {event['iteration']}; interrupt again to stop at once")
+        self._print(f"{_named(event)}keeping iteration {event['iteration']}; interrupt again to stop at once", event)
 
     def _back(self, event: dict[str, Any]) -> None:
-        self._print(f"{_named(event)}work was lost ({event['reason']}); going on from iteration {event['iteration']}")
+        text = f"{_named(event)}work was lost ({event['reason']}); going on from iteration {event['iteration']}"
+        self._print(text, event)
 
     def _end(self, event: dict[str, Any]) -> None:
         if "member" in event and self._picture.restarts:
@@ -165,13 +238,18 @@ class RunView:
         else:
             text = f"ended after {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s"
             text = f"{text} ({event['reason']})"
-        self._print(text)
+        self._print(text, event)
 
     def close(self) -> None:
         """Stop drawing; nothing happens if nothing is drawn."""
         if self._live is not None:
             self._live.close()
             self._live = None
+
+
+def page_address(dashboard: str | None) -> str | None:
+    """Return the address of our page beside a Dask dashboard's ``/status``; None where there is no dashboard."""
+    return f"{dashboard.rpartition('/')[0]}/collapsar" if dashboard else None
 
 
 def shown(events: Sequence[dict[str, Any]], state: str, stream: IO[str]) -> None:

@@ -16,11 +16,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from collapsar.pipeline.commands.options import add_log_format, print_error
 from collapsar.storage.errors import CollapsarError, LockedError
+
+if TYPE_CHECKING:
+    from collapsar.pipeline.progress import LogLines
 
 HELP = "ingest or append, fit, evaluate, infer and publish, as one job"
 ALARM, LOCKED = 3, 4
@@ -76,6 +80,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("job", metavar="JOB.toml", help="what is to be done")
     parser.add_argument("--accept", action="store_true", help="publish the new model however it scores")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_log_format(parser)
     parser.add_argument("--json", action="store_true", help="print one line of JSON, for programs")
 
 
@@ -86,13 +91,14 @@ def run(arguments: argparse.Namespace) -> int:
     from collapsar.pipeline.progress import RunView
 
     read_job(arguments.job)
-    view = RunView()
-    sinks: list[Callable[[dict[str, Any]], None]] = [_warn] if arguments.quiet else [_warn, view, _steps]
+    view = RunView(form=arguments.log_format)
+    warn, steps = partial(_warn, view.log), partial(_steps, view.log)
+    sinks: list[Callable[[dict[str, Any]], None]] = [warn] if arguments.quiet else [warn, view, steps]
     try:
         found = batch(arguments.job, accept=arguments.accept, sinks=sinks)
     except LockedError as error:
         _say(arguments, {"outcome": "locked", "error": str(error)})
-        print(f"collapsar: error: {error}", file=sys.stderr)
+        print_error(str(error), arguments.log_format)
         return LOCKED
     except (CollapsarError, KeyboardInterrupt) as error:
         outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
@@ -112,19 +118,20 @@ def _say(arguments: argparse.Namespace, record: dict[str, Any]) -> None:
         print(json.dumps({**record, "job": arguments.job}, ensure_ascii=False), flush=True)
 
 
-def _warn(event: dict[str, Any]) -> None:
+def _warn(log: LogLines, event: dict[str, Any]) -> None:
     if event["event"] == "warning":
-        print(f"collapsar: warning: {event['text']}", file=sys.stderr)
+        log.write(event["text"], "warning", event="warning")
 
 
-def _steps(event: dict[str, Any]) -> None:
+def _steps(log: LogLines, event: dict[str, Any]) -> None:
     """Say which step begins, and what was added."""
     from collapsar.pipeline.progress import counted
 
     if event["event"] == "added":
-        print(f"added {counted(event['documents'], 'document')}: {event['text']}", file=sys.stderr)
+        text = f"added {counted(event['documents'], 'document')}: {event['text']}"
+        log.write(text, event="added", documents=event["documents"])
     if event["event"] == "step" and not event["done"]:
         version = (
             f" (version {event['version']})" if event["version"] and event["step"] not in ("ingest", "append") else ""
         )
-        print(f"{event['step']}{version}", file=sys.stderr)
+        log.write(f"{event['step']}{version}", event="step", step=event["step"], version=event["version"])

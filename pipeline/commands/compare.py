@@ -20,11 +20,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from collapsar.pipeline.commands.options import add_json, add_memory, add_scheduler, print_json, tls_of
+from collapsar.pipeline.commands.options import add_json, add_log_format, add_memory, add_scheduler, print_json, tls_of
 from collapsar.pipeline.config import ITERATIONS
 from collapsar.pipeline.contract import family_names
 from collapsar.pipeline.grid import RESTARTS, STARTS, TOPICS
@@ -118,6 +117,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     add_scheduler(parser, "threads")
     add_memory(parser)
     parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_log_format(parser)
     add_json(parser)
     parser.set_defaults(words=list(argv))
 
@@ -176,7 +176,7 @@ def run(arguments: argparse.Namespace) -> None:
     from collapsar.pipeline.comparing_unseen import compare_unseen
     from collapsar.pipeline.gridview import GridView
 
-    view = GridView()
+    view = GridView(form=arguments.log_format)
     begun: list[bool] = []
     sinks: list[Any] = [lambda event: begun.append(True) if event["event"] == "grid" else None]
     sinks += [] if arguments.quiet else [view]
@@ -187,7 +187,7 @@ def run(arguments: argparse.Namespace) -> None:
         view.close()
         if begun and Folder(arguments.out).exists():
             again = shlex.join(["collapsar", *arguments.words])
-            print(f"{arguments.out}: what is fitted so far is kept; go on with `{again}`", file=sys.stderr)
+            view.log.write(f"{arguments.out}: what is fitted so far is kept; go on with `{again}`")
         raise
     finally:
         view.close()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from collapsar.pipeline.commands.options import (
     add_callbacks,
     add_family,
     add_json,
+    add_log_format,
     add_memory,
     add_scheduler,
     callbacks_of,
@@ -100,6 +100,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.set_defaults(scheduler=None)  # so that a configuration file can name it
     add_callbacks(parser)
     parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_log_format(parser)
     add_json(parser)
 
 
@@ -172,7 +173,7 @@ def run(arguments: argparse.Namespace) -> None:
     from collapsar.pipeline.fitting import fit, resume  # load the compiler: not before the options are right
     from collapsar.pipeline.progress import RunView
 
-    view = RunView()
+    view = RunView(form=arguments.log_format)
     events: list[dict[str, Any]] = []
     sinks: list[Callable[[dict[str, Any]], None]] = [events.append, *([] if arguments.quiet else [view])]
     sinks += callbacks_of(arguments, place, view.notice)
@@ -184,14 +185,14 @@ def run(arguments: argparse.Namespace) -> None:
             resume(place, corpus=arguments.corpus, sinks=sinks, **options)
     except BaseException:
         view.close()
-        _say_how_to_resume(place, events)
+        _say_how_to_resume(place, events, view.notice)
         raise
     finally:
         view.close()
     _say_what_came(arguments, place, events)
 
 
-def _say_how_to_resume(place: str, events: list[dict[str, Any]]) -> None:
+def _say_how_to_resume(place: str, events: list[dict[str, Any]], say: Callable[[str], None]) -> None:
     """Say it where there is a run to go on with."""
     from collapsar.storage.run import Run
 
@@ -203,10 +204,10 @@ def _say_how_to_resume(place: str, events: list[dict[str, Any]]) -> None:
         text = (
             f"{last['ended']} of {last['members']} members have come to their end, of the others checkpoints are kept"
         )
-        print(f"{place}: {text}; go on with `collapsar fit --resume {shlex.quote(place)}`", file=sys.stderr)
+        say(f"{place}: {text}; go on with `collapsar fit --resume {shlex.quote(place)}`")
         return
     text = f"iteration {kept} is kept" if kept else "no checkpoint was kept; it would start again"
-    print(f"{place}: {text}; go on with `collapsar fit --resume {shlex.quote(place)}`", file=sys.stderr)
+    say(f"{place}: {text}; go on with `collapsar fit --resume {shlex.quote(place)}`")
 
 
 def _say_what_came(arguments: argparse.Namespace, place: str, events: list[dict[str, Any]]) -> None:

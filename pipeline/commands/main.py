@@ -14,8 +14,8 @@ import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from collapsar.pipeline.commands.options import command_parser
-from collapsar.pipeline.progress import plain
+from collapsar.pipeline.commands.options import command_parser, print_error
+from collapsar.pipeline.progress import LogLines
 from collapsar.storage.errors import CapacityError, CollapsarError, OptionError, flag_of
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130  # exit codes
@@ -111,57 +111,58 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OptionError as error:
         return _fail(error.spelled(flag_of), USAGE)
     except CollapsarError as error:
-        return _fail(error)
+        return _fail(str(error))
+    form = getattr(arguments, "log_format", None)
     try:
         result: int = arguments.handler(arguments) or 0
         sys.stdout.flush()
     except KeyboardInterrupt:
-        print("collapsar: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except CollapsarError as error:
-        if arguments.debug:
-            raise
-        return _fail(_as_requested(error, arguments), USAGE if isinstance(error, OptionError) else FAILURE)
+        return _interrupt(form)
     except BrokenPipeError:
         # `collapsar topics RUN | head` is no error. (The signal itself must stay ignored: it would end a driver whose
         # scheduler has died.) What is still to be written goes nowhere.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except MemoryError:
-        if arguments.debug:
-            raise
-        return _fail("memory ran out; `collapsar estimate` says what a fit takes, --memory lets it keep more on disk")
-    except OSError as error:
-        if arguments.debug:
-            raise
-        name = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{name}{error.strerror or error}")
     except Exception as error:
         if arguments.debug:
             raise
-        if _interrupts:  # a library met the interrupt in the middle of something and raised an error of its own
-            print("collapsar: interrupted", file=sys.stderr)
-            return INTERRUPTED
-        return _fail(f"{type(error).__name__}: {error} (a defect; `collapsar --debug ...` shows where)")
+        if _interrupts and not isinstance(error, CollapsarError | OSError | MemoryError):
+            return _interrupt(form)  # a library met the interrupt in the middle of something and raised its own error
+        text, table = _explained(error, arguments), ""
+        if isinstance(error, CapacityError):  # whose table is of no use in one line
+            text, _, table = text.partition("\n")
+        code = _fail(text, USAGE if isinstance(error, OptionError) else FAILURE, form)
+        if table:
+            print(table, file=sys.stderr)
+        return code
     return result
 
 
-def _as_requested(error: CollapsarError, arguments: argparse.Namespace) -> CollapsarError | str:
-    """Return an error's text with options named as the configuration file, or else the command line, names them."""
-    if not isinstance(error, OptionError):
-        return error
-    keys = getattr(arguments, "keys", None)
-    return (error if keys is None else keys.explain(error)).spelled(flag_of)
+def _explained(error: Exception, arguments: argparse.Namespace) -> str:
+    """Say what went wrong; options have the names of the configuration file, or else of the command line."""
+    if isinstance(error, OptionError):
+        keys = getattr(arguments, "keys", None)
+        return (error if keys is None else keys.explain(error)).spelled(flag_of)
+    if isinstance(error, CollapsarError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "memory ran out; `collapsar estimate` says what a fit takes, --memory lets it keep more on disk"
+    if isinstance(error, OSError):
+        return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
+    return f"{type(error).__name__}: {error} (a defect; `collapsar --debug ...` shows where)"
 
 
-def _fail(error: object, code: int = FAILURE) -> int:
-    text, table = str(error), ""
-    if isinstance(error, CapacityError):  # whose table is of no use in one line
-        text, _, table = text.partition("\n")
-    print(f"collapsar: error: {plain(' '.join(text.split()))}", file=sys.stderr)
-    if table:
-        print(table, file=sys.stderr)
+def _interrupt(form: str | None) -> int:
+    if form is None:
+        print("collapsar: interrupted", file=sys.stderr)
+    else:
+        LogLines(form=form).write("interrupted", "warning")
+    return INTERRUPTED
+
+
+def _fail(text: str, code: int = FAILURE, form: str | None = None) -> int:
+    print_error(" ".join(text.split()), form)
     return code
 
 

@@ -15,7 +15,7 @@ from collapsar.pipeline.config import RUN_NAMES, Keys, parse_setting, read_confi
 from collapsar.pipeline.contract import family_names, load_family
 from collapsar.pipeline.events import Sink
 from collapsar.pipeline.executor import PATIENCE, TLS
-from collapsar.pipeline.progress import counted
+from collapsar.pipeline.progress import LOG_FORMS, LogLines, counted, plain
 from collapsar.storage.errors import CollapsarError, OptionError, suggestion
 from collapsar.storage.history import Report
 from collapsar.storage.run import Run
@@ -205,9 +205,27 @@ def callbacks_of(arguments: argparse.Namespace, run: str, notice: Callable[[str]
     return found
 
 
+def add_log_format(parser: argparse.ArgumentParser) -> None:
+    """Add ``--log-format``."""
+    parser.add_argument(
+        "--log-format",
+        choices=LOG_FORMS,
+        help="lines on standard error: text, each with its time (ISO 8601), or json, an object a line with time, "
+        "level, message and figures (default: a live view in a terminal, else text)",
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add ``--json``."""
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def print_error(text: str, form: str | None = None) -> None:
+    """Write in a line why a command failed; `form` is as for `collapsar.pipeline.progress.LogLines`."""
+    if form is None:
+        print(f"collapsar: error: {plain(text)}", file=sys.stderr)
+    else:
+        LogLines(form=form).write(text, "error")
 
 
 def print_json(value: Any) -> None:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from collapsar.pipeline.commands.options import add_json, print_json
+from collapsar.pipeline.commands.options import add_json, add_log_format, print_json
 from collapsar.pipeline.executor import PATIENCE
 
 HELP = "watch a run, here or elsewhere"
@@ -39,6 +39,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         metavar="S",
         help=f"seconds without a run, or anyone who works on it, after which it is given up (default: {PATIENCE:.0f})",
     )
+    add_log_format(parser)
     add_json(parser)
 
 
@@ -52,7 +53,7 @@ def _positive(text: str) -> float:
 def run(arguments: argparse.Namespace) -> None:
     """Follow the run."""
     from collapsar.pipeline.following import follow, so_far
-    from collapsar.pipeline.progress import RunView, plain, shown
+    from collapsar.pipeline.progress import LogLines, RunView, shown
 
     if arguments.once or arguments.json:
         events, state = so_far(arguments.run)
@@ -66,11 +67,11 @@ def run(arguments: argparse.Namespace) -> None:
     def view() -> RunView:
         for one in views:
             one.close()
-        views[:] = [RunView(behind=True)]
+        views[:] = [RunView(behind=True, form=arguments.log_format)]
         return views[0]
 
     def say(text: str) -> None:
-        print(plain(text), file=sys.stderr)
+        LogLines(form=arguments.log_format).write(text)
 
     try:
         follow(arguments.run, view, patience=arguments.patience, every=arguments.every, say=say)

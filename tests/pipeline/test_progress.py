@@ -1,13 +1,16 @@
 """What a person sees of a fit: a live view in a terminal, plain lines elsewhere, and nothing else."""
 
+import datetime
 import io
+import json
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsar.pipeline import fit
+from collapsar.pipeline import fit, progress
+from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.feeding import Feed, thinned
 from collapsar.pipeline.picturing import POINTS, Curve, Picture
 from collapsar.pipeline.progress import RunView, counting
@@ -54,7 +57,7 @@ def test_a_file__gets_plain_lines(small, monkeypatch):
         view(event)
     view.close()
     assert "\x1b" not in stream.getvalue()
-    assert stream.getvalue().splitlines()[:2] == [
+    assert [line.partition(" ")[2] for line in stream.getvalue().splitlines()[:2]] == [
         "threads: 2 at a time",
         "lda: 10 documents, 200 tokens, 20 words, 2 shards",
     ]
@@ -62,6 +65,79 @@ def test_a_file__gets_plain_lines(small, monkeypatch):
     monkeypatch.setattr("sys.stderr", io.StringIO())
     with counting("reading") as tell:
         tell(5)
+
+
+def lines_of(told, **how):
+    stream = io.StringIO()
+    view = RunView(stream, **how)
+    for event in told:
+        view(event)
+    view.close()
+    return stream.getvalue().splitlines()
+
+
+def test_each_line__has_its_time():
+    before = datetime.datetime.now().astimezone().replace(microsecond=0)
+    for line in lines_of(TOLD):
+        when = datetime.datetime.fromisoformat(line.partition(" ")[0])
+        assert before <= when <= datetime.datetime.now().astimezone()
+
+
+def test_json_lines__hold_time_level_message_and_figures():
+    records = [json.loads(line) for line in lines_of(TOLD, form="json")]
+    assert all(datetime.datetime.fromisoformat(one["time"]).tzinfo for one in records)
+    assert {one["level"] for one in records} == {"info"}
+    cluster, began, first = records[:3]
+    assert (cluster["event"], cluster["message"]) == ("cluster", "threads: 2 at a time")
+    assert (began["documents"], began["family"]) == (10, "lda")
+    assert (first["event"], first["iteration"], first["iterations"], first["score"]) == ("iteration", 1, 8, -8.0)
+    assert "seconds" not in first  # what is no figure stays in the run's events
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_form_that_is_named__is_written_to_a_terminal_too(form):
+    stream = Terminal()
+    view = RunView(stream, form=form)
+    for event in TOLD:
+        view(event)
+    view.close()
+    assert "\x1b[?25l" not in stream.getvalue()
+    assert "iteration 1/8" in stream.getvalue()
+
+
+def test_iterations_without_a_score__show_the_last_one(monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    told = [start(), iteration(1, change=0.5), iteration(2, score=-7.25), iteration(3), iteration(4, score=-7.0)]
+    shown = [line for line in lines_of(told) if "iteration" in line]
+    assert "score" not in shown[0]
+    assert "score -7.2500  " in shown[1]
+    assert "score -7.2500 (iteration 2)" in shown[2]
+    assert "score -7.0000  " in shown[3]
+    records = [json.loads(line) for line in lines_of(told, form="json")][1:]
+    assert [(one.get("score"), one.get("score_iteration")) for one in records[1:3]] == [(-7.25, 2), (-7.25, 2)]
+
+
+def test_members__show_each_its_own_last_score(monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    told = [start(restarts=2), *(iteration(2, member=m, score=-7.0 - m) for m in (0, 1)), iteration(3, member=1)]
+    assert "score -8.0000 (iteration 2)" in lines_of(told)[-1]
+
+
+def test_the_address_of_the_page__is_beside_that_of_the_dashboard():
+    event = {"event": "cluster", "scheduler": "local", "workers": 2, "dashboard": "http://127.0.0.1:8787/status"}
+    assert "watch it at http://127.0.0.1:8787/collapsar, " in lines_of([event])[0]
+    assert json.loads(lines_of([event], form="json")[0])["page"] == "http://127.0.0.1:8787/collapsar"
+    behind = {**event, "dashboard": "https://hub/user/a/proxy/8787/status"}
+    assert "https://hub/user/a/proxy/8787/collapsar" in lines_of([behind])[0]
+
+
+def test_errors__are_log_lines_where_a_form_is_named(small, tmp_path, capsys):
+    words = ["fit", str(small[0]), str(tmp_path / "run"), "--family", "lda", "--log-format"]
+    assert main([*words, "json"]) == 2
+    record = json.loads(capsys.readouterr().err)
+    assert (record["level"], record["message"]) == ("error", "--topics is required: number of topics K")
+    assert main([*words, "text"]) == 2
+    assert re.match(r"\d{4}-\d\d-\d\dT\S+ collapsar: error: --topics is required", capsys.readouterr().err)
 
 
 def test_a_dumb_terminal__gets_plain_lines(monkeypatch):
@@ -119,7 +195,7 @@ def test_events_that_come_late__are_summed_up():
     view.pause()
     assert stream.getvalue().count("iteration 3/8") == 1
     view({"event": "end", "iteration": 8, "elapsed": 4.0, "reason": "iterations"})
-    assert stream.getvalue().splitlines()[-1] == "ended after 8 iterations, 4.0 s (iterations)"
+    assert stream.getvalue().splitlines()[-1].partition(" ")[2] == "ended after 8 iterations, 4.0 s (iterations)"
 
 
 def test_events__say_what_they_are_of(small, tmp_path):

@@ -117,7 +117,7 @@ def test_infer__of_a_fitted_corpus_has_the_proportions_that_were_fitted(place, t
 def test_infer__of_segments_is_refused_where_a_family_has_none(place, tmp_path, capsys):
     with pytest.raises(OptionError, match="gibbs-lda knows no segments"):
         infer(place / "flat", place / "train-flat", tmp_path / "out.parquet", segments=True)
-    assert main(["infer", str(place / "flat"), str(place / "train"), str(tmp_path / "o"), "--segments"]) == 1
+    assert main(["infer", str(place / "flat"), str(place / "train"), str(tmp_path / "o"), "--segments"]) == 2
     assert "knows no segments" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 

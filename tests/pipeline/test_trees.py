@@ -309,7 +309,7 @@ def test_files__that_cannot_be_are_refused_and_nothing_is_written(capsys, tmp_pa
         (tmp_path / name).write_text("kept")
     before = sorted(path.name for path in tmp_path.iterdir())
     code, _, err = command(capsys, "topics", model, *(option.format(tmp=tmp_path) for option in options))
-    assert code == 1
+    assert code == 2
     assert err.startswith("collapsar: error: " + message.format(tmp=tmp_path))
     assert len(err.splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == before
@@ -323,7 +323,7 @@ def test_files__of_flat_topics_are_refused(capsys, tmp_path, small, option):
     fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=1, scheduler="serial")
     capsys.readouterr()
     code, out, err = command(capsys, "topics", tmp_path / "run", option, tmp_path / "x.svg")
-    assert code == 1
+    assert code == 2
     assert f"{option} {tmp_path / 'x.svg'}: the family's topics are no tree" in err
     assert (out, len(err.splitlines())) == ("", 1)
     assert not (tmp_path / "x.svg").exists()
