@@ -28,6 +28,7 @@ from collapsar.pipeline.grid import (
 )
 from collapsar.pipeline.intake import split
 from collapsar.pipeline.keywords import checked_keywords
+from collapsar.pipeline.leakage import require_held_out
 from collapsar.pipeline.measuring import ROW, SERIES, about, measure, runs_of, series_of, table_text, write_rows
 from collapsar.pipeline.peering import fit_peer, peers_text
 from collapsar.pipeline.peers import installed
@@ -35,6 +36,7 @@ from collapsar.pipeline.plotting import draw
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, MismatchError, OptionError
 from collapsar.storage.folder import Folder
+from collapsar.storage.lineage import lineage_of
 
 
 @dataclass(frozen=True)
@@ -211,10 +213,7 @@ class _Comparing(CellWork):
             held = Corpus(self._given)
             require_tokens(held)
             held.require_vocabulary_of(self._corpus.manifest.vocabulary.words_sha256, self._corpus.url)
-            if held.manifest.digest == self._corpus.manifest.digest:
-                raise MismatchError(
-                    f"{held.url}: is the corpus itself, whose tokens are fitted to; see `collapsar split`"
-                )
+            require_held_out(lineage_of(self._corpus), held, f"the training corpus {self._corpus.url}")
             if held.manifest.documents != self._corpus.manifest.documents:
                 raise MismatchError(
                     f"{held.url}: expected the {self._corpus.manifest.documents} documents of {self._corpus.url}, "

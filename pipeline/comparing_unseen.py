@@ -37,14 +37,16 @@ from collapsar.pipeline.grid import STARTS, Asked, Cell, cells_of, labelled_fami
 from collapsar.pipeline.gridoptions import shown
 from collapsar.pipeline.inference import infer
 from collapsar.pipeline.keywords import checked_keywords
+from collapsar.pipeline.leakage import require_unseen
 from collapsar.pipeline.measuring import SERIES, series_of, write_rows
 from collapsar.pipeline.measuring_unseen import CLASSES, ROW, class_rows, measure_unseen, text_of, told_of
 from collapsar.pipeline.peering import told_by
 from collapsar.pipeline.peers import installed
 from collapsar.pipeline.unseenplots import draw_unseen
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import InputError, MismatchError
+from collapsar.storage.errors import InputError
 from collapsar.storage.folder import Folder
+from collapsar.storage.lineage import lineage_of
 
 MANY, ONCE = (200,), 1
 CLASSES_FILE = "classes.parquet"
@@ -200,8 +202,7 @@ class _Comparing(CellWork):
     def _require_unseen(self) -> None:
         unseen, corpus = self._unseen, self._corpus
         unseen.require_vocabulary_of(corpus.manifest.vocabulary.words_sha256, corpus.url)
-        if unseen.manifest.digest == corpus.manifest.digest:
-            raise MismatchError(f"{unseen.url}: is the corpus itself, which is fitted to; see `collapsar split`")
+        require_unseen(lineage_of(corpus), unseen, f"the training corpus {corpus.url}")
         for one in (corpus, unseen):
             if not one.manifest.tokens:
                 raise InputError(one.url, "has no tokens, so that nothing can be fitted or scored")

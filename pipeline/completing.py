@@ -17,10 +17,12 @@ from collapsar.pipeline.alignment import HeldoutReference, align
 from collapsar.pipeline.chances import load_blocks
 from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.keeping import documents_of
+from collapsar.pipeline.leakage import require_held_out, require_not_contained, tables_of, trained_on
 from collapsar.pipeline.loop import mean_score
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError
+from collapsar.storage.lineage import lineage_of
 from collapsar.storage.shard import Shard
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps, wanted_by
@@ -86,7 +88,7 @@ def complete(
     Raises
     ------
     MismatchError
-        The corpus has another vocabulary, or its parts do not belong together.
+        The corpus has another vocabulary, or its parts do not belong together, or share tokens.
     InputError
         No token is left to score.
     """
@@ -94,6 +96,9 @@ def complete(
     for one in (kept, held):
         if not one.begins_with(model.record.vocabulary):
             one.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+    name = f"the training corpus {kept.url}"
+    certain = require_held_out(lineage_of(kept), held, name)
+    require_held_out(trained_on(model), held, f"the training corpus of {model.folder.url}")
     known = model.record.vocabulary.words
     most = min(known if words is None else words, known)
     own = {(one.documents, one.ids_sha256): number for number, one in reversed(list(enumerate(model.record.shards)))}
@@ -101,8 +106,10 @@ def complete(
     try:
         blocks = load_blocks(model, executor)
         new = executor.submit(_beyond, model.folder.address, blocks, most) if most < known else None
-        scores = []
-        for reference, part in zip(kept.references, align(documents_of(kept), held, kept.url), strict=True):
+        scores, parts = [], align(documents_of(kept), held, kept.url)
+        if not certain:
+            require_not_contained(tables_of(kept, parts, executor), held, name)
+        for reference, part in zip(kept.references, parts, strict=True):
             fitted = own.get((reference.record.documents, reference.record.ids_sha256)) if model.fitted else None
             given = (model.folder.address, reference, part, fitted, blocks, most, new)
             scores.append(executor.submit(_score, *given))

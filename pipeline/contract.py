@@ -127,6 +127,16 @@ class FamilyConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
+    @property
+    def takes_segments(self) -> bool:
+        """Whether, of a family that takes segments, a fit with these options does."""
+        return True
+
+    @property
+    def takes_labels(self) -> bool:
+        """Whether, of a family that takes labels, a fit with these options does."""
+        return True
+
     @field_validator("*", mode="before")
     @classmethod
     def _one_is_a_list_of_one(cls, value: Any, info: ValidationInfo) -> Any:
@@ -145,6 +155,7 @@ class Family(Protocol):
     ``CORPUS`` says what its corpora hold, ``documents`` or ``vectors``. ``CHANGE`` names the fresh number of a delta
     whose share of the tokens is the relative change of the expected counts. ``SCHEDULES`` names the schedules that it
     can be fitted by. ``SAMPLER`` says whether its states are samples, whose predictions are better averaged.
+    ``NEEDS_LABELS``, if the family has it, says whether a corpus without labels is refused.
     ``Config.title`` says in a line what the family is. ``unsettled`` among the globals is how many tokens do not count
     yet: while there are any, a run does not end before its iterations, however little changes.
     """

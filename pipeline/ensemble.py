@@ -97,13 +97,15 @@ class Ensemble:
         self._mutex = threading.Lock()
         self._began = time.perf_counter()
 
-    def run(self, opening: Sequence[dict[str, Any]], *, resumed: bool) -> Model:
+    def run(self, opening: Sequence[dict[str, Any]], *, silent: int, resumed: bool) -> Model:
         """Work on all members that are not at their ends, and on the choice of those that are kept.
 
         Parameters
         ----------
         opening : sequence of dict
             Events that tell how it begins.
+        silent : int
+            How many of them those who listen have been told already.
         resumed : bool
             Whether it is taken up again.
 
@@ -117,7 +119,7 @@ class Ensemble:
         for number, run in restarts_in(self._target):
             done = run.exists() and is_done(run, member_request(self._request, number))
             (ended if done else pending).append(number)
-        self._begin(opening, ended, resumed=resumed)
+        self._begin(opening, ended, silent=silent, resumed=resumed)
         try:
             self._work(pending)
         except (KeyboardInterrupt, Exception) as stopped:
@@ -129,7 +131,7 @@ class Ensemble:
         self._end(None)
         return Model(self._target.folder.url)
 
-    def _begin(self, opening: Sequence[dict[str, Any]], ended: list[int], *, resumed: bool) -> None:
+    def _begin(self, opening: Sequence[dict[str, Any]], ended: list[int], *, silent: int, resumed: bool) -> None:
         """Tell how it begins; of one that is taken up again, what was told of finished members stays."""
         target, teller = self._target, self._teller
         target.clean()
@@ -139,13 +141,12 @@ class Ensemble:
         told = [event for event in told if event["event"] != "member" or event["member"] in ended]
         if {"cluster", "start"} <= {event["event"] for event in told}:
             target.retell(told)
-            for event in opening[1:]:
+            for event in opening[silent:]:
                 teller.say(event)
         else:
             target.retell([])
-            teller.record(opening[0])
-            for event in opening[1:]:
-                teller.tell(event)
+            for number, event in enumerate(opening):
+                teller.record(event) if number < silent else teller.tell(event)
         said = {event["member"] for event in told if event["event"] == "member"}
         for number in ended:
             tell = teller.say if number in said else teller.tell

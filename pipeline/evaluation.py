@@ -9,21 +9,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collapsar.pipeline.alignment import require_tokens
+from collapsar.pipeline.alignment import HeldoutReference, require_tokens
 from collapsar.pipeline.candidates import candidates_of
 from collapsar.pipeline.chances import MemberScore, load_blocks, score_members
 from collapsar.pipeline.classifying import Classification, classify
 from collapsar.pipeline.contract import require_corpus
-from collapsar.pipeline.executor import TLS, open_executor
+from collapsar.pipeline.executor import TLS, Executor, open_executor
 from collapsar.pipeline.givenlabels import GivenLabels, has_labels, require_expectations, score_given
 from collapsar.pipeline.indocument import AVERAGED as ALSO_AVERAGED
 from collapsar.pipeline.indocument import IN_DOCUMENT, score_in_document
 from collapsar.pipeline.keywords import checked_keywords, names_of
+from collapsar.pipeline.leakage import require_held_out, require_not_contained, require_unseen, tables_of, trained_on
 from collapsar.pipeline.members import leaves
-from collapsar.pipeline.opening import Model
+from collapsar.pipeline.opening import Model, training_corpus
 from collapsar.pipeline.scored import Scored
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError, NumericalError, OptionError
+from collapsar.storage.lineage import Lineage, lineage_of
 from collapsar.storage.manifest import VECTORS
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps, settles_at_a_point
@@ -226,6 +228,7 @@ def _evaluated(
     scheduler, workers, tls = where
     for one in (what.corpus, what.tokens):
         _require_same(named, one)
+    note, certain = _require_apart(named, what)
     first, known, corpus = named[0][1], what.known, what.tokens
     given = besides[0] or (not known and has_labels(first, corpus) and not settles_at_a_point(first.record.family))
     if given:
@@ -234,6 +237,8 @@ def _evaluated(
     held = what.held(first)
     executor = open_executor(scheduler, workers, tls=tls)
     try:
+        if not certain and held is not None:
+            _require_others(first, what, held, executor)
         score, tokens, members = score_members(named, what.submit(held, executor, seed), executor)
         if score is None:
             raise InputError(corpus.url, "no token is left to score")
@@ -241,7 +246,7 @@ def _evaluated(
         classified = tuple(classify(named, what.corpus, one, executor, seed) for one in candidates)
     finally:
         executor.close()
-    definition = what.definition + (AVERAGED if len(named) > 1 else "")
+    definition = what.definition + (AVERAGED if len(named) > 1 else "") + note
     documents = corpus.manifest.documents
     return Evaluation(score, math.exp(-score), tokens, documents, definition, members, found, classified)
 
@@ -252,6 +257,7 @@ def _in_document(
     """Score models on documents that they are fitted on."""
     scheduler, workers, tls = where
     _require_same(named, corpus)
+    note = _require_new(named, corpus)
     executor = open_executor(scheduler, workers, tls=tls)
     try:
         models = [(model, load_blocks(model, executor)) for _, model in named]
@@ -262,7 +268,7 @@ def _in_document(
         raise InputError(corpus.url, "no token is left to score")
     members = tuple(MemberScore(name, one) for (name, _), one in zip(named, each, strict=True))
     several = len(named) > 1
-    definition = IN_DOCUMENT + (ALSO_AVERAGED if several else "")
+    definition = IN_DOCUMENT + (ALSO_AVERAGED if several else "") + note
     return Evaluation(
         score, math.exp(-score), tokens, corpus.manifest.documents, definition, members if several else ()
     )
@@ -275,12 +281,49 @@ def _require_same(named: Sequence[tuple[str, Model]], corpus: Corpus) -> None:
         corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
 
 
+def _require_new(named: Sequence[tuple[str, Model]], corpus: Corpus) -> str:
+    """Refuse documents that a model was fitted to; return what the definition of the score has to add."""
+    notes = [require_unseen(*_against(model, corpus)) for _, model in named]
+    return next((note for note in notes if note), "")
+
+
+def _against(model: Model, corpus: Corpus) -> tuple[Lineage | None, Corpus, str]:
+    return trained_on(model), corpus, f"the training corpus of {model.folder.url}"
+
+
+def _require_apart(named: Sequence[tuple[str, Model]], what: Scored) -> tuple[str, bool]:
+    """Refuse tokens or documents that a model was fitted to, as far as lineage tells.
+
+    Returns
+    -------
+    note : str
+        What the definition of the score has to add.
+    certain : bool
+        Whether no count need be looked at.
+    """
+    if what.known:
+        return "", all(tuple(require_held_out(*_against(model, what.corpus)) for _, model in named))
+    note = _require_new(named, what.corpus)
+    if what.scored is None:
+        return note, True
+    _require_new(named, what.scored)
+    return note, require_held_out(lineage_of(what.corpus), what.scored, what.corpus.url)
+
+
+def _require_others(first: Model, what: Scored, held: Sequence[HeldoutReference], executor: Executor) -> None:
+    """Refuse tokens that are among those that are fitted, as far as the fitted ones can be read."""
+    fitted = training_corpus(first) if what.known else what.corpus
+    if fitted is not None:
+        require_not_contained(tables_of(fitted, held, executor), what.tokens, fitted.url)
+
+
 def _reconstructed(
     named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[str, int | None, TLS | None]
 ) -> Reconstruction:
     """Take the mean of the models' errors on a corpus of vectors."""
     scheduler, workers, tls = where
     _require_same(named, corpus)
+    note = _require_new(named, corpus)
     documents, members = corpus.manifest.documents, []
     executor = open_executor(scheduler, workers, tls=tls)
     try:
@@ -293,8 +336,8 @@ def _reconstructed(
         executor.close()
     error = sum(one.reconstruction_error for one in members) / len(members)
     if len(members) == 1:
-        return Reconstruction(error, documents, RECONSTRUCTED)
-    return Reconstruction(error, documents, RECONSTRUCTED + EACH, tuple(members))
+        return Reconstruction(error, documents, RECONSTRUCTED + note)
+    return Reconstruction(error, documents, RECONSTRUCTED + EACH + note, tuple(members))
 
 
 def _error_unseen(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> float:

@@ -15,6 +15,8 @@ from collapsar.pipeline.events import Sink, first, has_iterations
 from collapsar.pipeline.executor import PATIENCE, TLS, Executor
 from collapsar.pipeline.feeding import Feed
 from collapsar.pipeline.keywords import checked_keywords, option_names
+from collapsar.pipeline.labelling import missing_inputs
+from collapsar.pipeline.leakage import require_held_out, require_not_contained, trained_on
 from collapsar.pipeline.loading import Loaded, aligned
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.placing import Where, freed_memory, place_there, scratch_folder
@@ -24,6 +26,7 @@ from collapsar.pipeline.running import Running, Teller
 from collapsar.pipeline.warming import WarmSource, WarmStart, warm_start
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.folder import ensure_free
+from collapsar.storage.lineage import lineage_of
 from collapsar.storage.lock import RunLock
 from collapsar.storage.run import Run
 from collapsar.workers import buffers
@@ -199,10 +202,10 @@ class _Fit:
 
     def run(self) -> Model:
         """Load, compile, run the loop and keep what it ends with."""
-        heldouts, warm = aligned(self._request), self._warm()
-        held = self._request.heldout
-        if held is not None and held.manifest.digest == self._request.corpus.manifest.digest:
-            self._teller.notice(f"{held.url}: is the training corpus, so that its score is none of held-out tokens")
+        request = self._request
+        heldouts, warm = aligned(request), self._warm()
+        name = f"the training corpus {request.corpus.url}"
+        certain = request.heldout is None or require_held_out(lineage_of(request.corpus), request.heldout, name)
         planned = self._plan(None) if self._where.here else None
         began = time.perf_counter()
         executor = self._where.open(self._teller.notice)
@@ -214,22 +217,27 @@ class _Fit:
                 "start_seconds": time.perf_counter() - began,
             }
             self._teller.listen(Feed(executor.tell, self._target.folder.address, self._told_before))
-            opening = [first("cluster", **cluster)]
-            self._teller.say(opening[0])
+            missing = missing_inputs(request.corpus, request.family, request.config)
+            opening = [first("cluster", **cluster), *(first("notice", text=text) for text in missing)]
+            for event in opening:
+                self._teller.say(event)
+            silent = len(opening)
             planned = planned or self._plan(executor)
             with freed_memory(executor), scratch_folder(planned, executor) as folder:
                 self._folder = folder
-                loaded = Loaded(self._request, heldouts, executor, folder, warm)
+                loaded = Loaded(request, heldouts, executor, folder, warm)
+                if request.heldout is not None and not certain:
+                    require_not_contained(loaded.count_tables(), request.heldout, name)
                 problem, globals_ = loaded.problem(self._request.seed)
                 opening += [self._compiled(executor, globals_, planned), self._start(planned)]
                 with self._held():
                     if self._request.restarts:
                         del problem, globals_
-                        return self._ensemble(loaded, executor, opening, planned)
+                        return self._ensemble(loaded, executor, opening, planned, silent)
                     every = self._where.checkpoint_every
                     options: dict[str, Any] = {"resumed": self._resumed, "every": every, "owned": self._owned}
                     running = Running(self._request, self._teller, **options)
-                    running.begin(opening, silent=1)
+                    running.begin(opening, silent=silent)
                     return running.loop(problem, executor, globals_)
         finally:
             executor.close()
@@ -247,6 +255,9 @@ class _Fit:
             return None
         topics = getattr(self._request.config, "topics", None)
         topics = topics if isinstance(topics, int) else None  # where it is no number there is no limit
+        if self._request.heldout is not None:
+            known = trained_on(Model(source.url))
+            require_held_out(known, self._request.heldout, f"the training corpus of {source.url}")
         found = warm_start(source, self._request.corpus, topics)
         if topics is not None and source.topics > topics:
             share = f"{found.references[0].share:.1%} of its tokens" if found.references else "it has no documents"
@@ -314,7 +325,9 @@ class _Fit:
         if self._lock is not None:
             self._lock.require()
 
-    def _ensemble(self, loaded: Loaded, executor: Executor, opening: list[dict[str, Any]], planned: Plan) -> Model:
+    def _ensemble(
+        self, loaded: Loaded, executor: Executor, opening: list[dict[str, Any]], planned: Plan, silent: int
+    ) -> Model:
         ensemble = Ensemble(
             self._request,
             self._teller,
@@ -324,7 +337,7 @@ class _Fit:
             every=self._where.checkpoint_every,
             owned=self._owned,
         )
-        return ensemble.run(opening, resumed=self._resumed)
+        return ensemble.run(opening, silent=silent, resumed=self._resumed)
 
 
 def _compile(family: str, globals: Arrays, lean: bool) -> int:

@@ -13,6 +13,7 @@ from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import ClusterError, CollapsarError, DamagedError
 from collapsar.storage.folder import Folder, replaced
 from collapsar.storage.history import inherit_history
+from collapsar.storage.lineage import lineage_of
 from collapsar.storage.model import ModelRecord, ModelWriter, ShardDocuments
 from collapsar.storage.summary import write_summary
 from collapsar.workers import tasks
@@ -83,6 +84,7 @@ def keep_model(
             blocks=problem.cuts,
             shards=tuple(documents_of(corpus)),
             parts=parts,
+            lineage=lineage_of(corpus),
         )
         _keep_reading(folder, corpus, notice)
         record = writer.finish(record, corpus.vocabulary)

@@ -1,13 +1,15 @@
-"""What is known of the documents that a fit is of, where its family takes that."""
+"""Labels and segments of the documents that a fit is of, where its family takes them."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from collapsar.pipeline.contract import FamilyConfig
+from collapsar.pipeline.contract import FamilyConfig, load_family
 from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import OptionError
 from collapsar.storage.labeltable import LabelTable, label_table
-from collapsar.workers.contract import is_labelled
+from collapsar.storage.segments import COLUMN as SEGMENTS
+from collapsar.workers.contract import is_labelled, wanted_by
 
 
 def labels_of(corpus: Corpus, family: str, config: FamilyConfig) -> LabelTable | None:
@@ -42,3 +44,54 @@ def labels_of(corpus: Corpus, family: str, config: FamilyConfig) -> LabelTable |
 def _read(address: str, digest: str, fields: tuple[str, ...], numbers: tuple[str, ...]) -> LabelTable:  # noqa: ARG001
     """Read a table once for the plan and the fit; a corpus that has changed has another digest."""
     return label_table(Corpus(address), fields, numbers)
+
+
+def require_labels(corpus: Corpus, family: str, config: FamilyConfig) -> None:
+    """Refuse a corpus without labels where a family is nothing without them.
+
+    Parameters
+    ----------
+    corpus, family, config
+        As for `labels_of`.
+
+    Raises
+    ------
+    OptionError
+        The family needs labels, and the corpus has none, or none of the fields that are taken.
+    """
+    if not getattr(load_family(family), "NEEDS_LABELS", False):
+        return
+    table = labels_of(corpus, family, config)
+    if table is None or not table.names:
+        raise OptionError(
+            f"{corpus.url}: has no labels, and family '{family}' needs them; `collapsar ingest --labels NAME` takes "
+            "those of documents, `--label-files FILE` those of side files"
+        )
+
+
+def missing_inputs(corpus: Corpus, family: str, config: FamilyConfig) -> list[str]:
+    """Return a line for what a family takes of documents and a corpus does not have.
+
+    Parameters
+    ----------
+    corpus, family, config
+        As for `labels_of`.
+
+    Returns
+    -------
+    list of str
+        Nothing, where the family has all that it takes.
+    """
+    lines = []
+    if wanted_by(family)["segmented"] and config.takes_segments and SEGMENTS not in corpus.manifest.fields:
+        lines.append(
+            f"{corpus.url}: has no segments, so that each document is one segment of '{family}'; "
+            "`collapsar ingest --segments` keeps those of texts"
+        )
+    table = labels_of(corpus, family, config) if config.takes_labels else None
+    if table is not None and not len(table):
+        lines.append(
+            f"{corpus.url}: has no labels, so that '{family}' is fitted as if there were none; `collapsar ingest "
+            "--labels NAME` takes those of documents"
+        )
+    return lines

@@ -6,11 +6,15 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from collapsar.pipeline.alignment import HeldoutReference, align
 from collapsar.pipeline.contract import Summary, load_family
 from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.keeping import documents_of
 from collapsar.pipeline.labelling import labels_of
+from collapsar.pipeline.leakage import count_table
 from collapsar.pipeline.planning import cuts
 from collapsar.pipeline.requests import Request
 from collapsar.pipeline.state import Problem
@@ -93,6 +97,11 @@ class Loaded:
         if self._warm is not None:
             globals_, warm = self._warm.begin(request.family, request.config, globals_)
         return Problem(*parts, request.limits.local_sweeps, load, warm), globals_
+
+    def count_tables(self) -> list[npt.NDArray[np.int64]]:
+        """Count the pairs of each shard's documents by their training and held-out tokens."""
+        pairs = zip(self._shards, self._held, strict=True)
+        return self._executor.collect([self._executor.submit(count_table, *pair) for pair in pairs])
 
     def _loader(self) -> Callable[[], tuple[list[Any], list[Any]]]:
         """Return what gives a problem its shards again; of several that miss them, the first has them read."""

@@ -12,8 +12,9 @@ from collapsar.pipeline.members import reference_of
 from collapsar.storage.checkpoint import RECORD as CHECKPOINT
 from collapsar.storage.checkpoint import Checkpoint
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import AbsentError, DamagedError
+from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError
 from collapsar.storage.folder import Folder
+from collapsar.storage.lineage import lineage_of
 from collapsar.storage.model import ModelRecord, ShardDocuments, StoredModel, kept_of
 from collapsar.storage.run import CHECKPOINTS, Run
 from collapsar.storage.vocabulary import Vocabulary
@@ -83,6 +84,7 @@ class Model(StoredModel):
             blocks=found.blocks,
             shards=tuple(ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in rows),
             parts={name.replace("locals/", "documents/"): digest for name, digest in found.parts.items()},
+            lineage=lineage_of(self._corpus),
         )
 
     @cached_property
@@ -120,3 +122,20 @@ def _latest(folder: Folder) -> int | None:
         return Run(folder.url).checkpoints.latest()
     except DamagedError:
         return None
+
+
+def training_corpus(model: Model) -> Corpus | None:
+    """Return the corpus that a model was fitted to; None where it lies there no more, or no run names it."""
+    folder = model.folder
+    for _ in range(2):
+        folder = Folder(folder.address.rpartition("/")[0])
+        run = Run(folder.url)
+        if run.exists():
+            break
+    else:
+        return None
+    try:
+        corpus = Corpus(run.record()["corpus"]["url"])
+    except (CollapsarError, KeyError, TypeError):
+        return None
+    return corpus if corpus.manifest.digest == model.record.corpus else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from collapsar.pipeline.alignment import require_tokens
 from collapsar.pipeline.config import LIMIT_NAMES, RUN_NAMES, Limits, make_config
 from collapsar.pipeline.contract import FamilyConfig, load_family, require_corpus, require_schedule
+from collapsar.pipeline.labelling import require_labels
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
 from collapsar.storage.folder import Folder
@@ -80,6 +81,7 @@ class Request:
         if self.warm is not None and self.corpus.holds != DOCUMENTS:
             raise OptionError("--warm: begins from topics over words, and vectors have none")
         require_schedule(self.family, self.limits.schedule)
+        require_labels(self.corpus, self.family, self.config)
         if type(self.seed) is not int:
             raise OptionError(f"--seed: expected a whole number, found {self.seed!r}")
         if type(self.restarts) is not int or not 0 <= self.restarts <= MOST_RESTARTS:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CollapsarError
 from collapsar.storage.folder import Folder
+from collapsar.storage.lineage import read_steps
 from collapsar.storage.manifest import MANIFEST, VECTORS
 from collapsar.storage.segments import segment_bounds
 from collapsar.storage.shard import Documents, merge_segments
@@ -33,6 +34,7 @@ def corpus_faults(folder: Folder) -> Iterator[str]:
     """
     try:
         corpus = Corpus(folder.url)
+        read_steps(folder)
     except CollapsarError as error:
         yield str(error)
         return

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError, suggestion
 from collapsar.storage.labelcolumn import listed, rows_of
+from collapsar.storage.lineage import LABELS, write_parts
 from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.shard import EXTRAS
@@ -219,6 +220,7 @@ def split_labels(
             progress(written)
         if not able:
             raise OptionError(_nothing(corpus, field))
+        write_parts(folders, corpus, LABELS, seed=seed, high=share)
         finish_parts(writers, (train, heldout), words)
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from collapsar.storage.arrays import read_arrays, write_arrays
 from collapsar.storage.errors import AbsentError, DamagedError
 from collapsar.storage.folder import Folder
+from collapsar.storage.lineage import Lineage
 from collapsar.storage.manifest import VocabularyRecord
 from collapsar.storage.records import dump, read_record
 from collapsar.storage.vocabulary import Vocabulary, read_vocabulary
@@ -41,6 +42,7 @@ class ModelRecord(BaseModel):
     ``blocks`` are the first words of the blocks of the vocabulary and, last, its size; ``shards`` the
     documents of each training shard, none for a model that was not fitted but drawn; ``parts`` the digests of groups
     of arrays, such as ``globals`` and ``rows/00000``; ``summarised`` says that there is a summary of its documents.
+    ``lineage`` says where the training tokens come from; None for a model that was drawn.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,6 +58,7 @@ class ModelRecord(BaseModel):
     shards: tuple[ShardDocuments, ...]
     parts: dict[str, Digest]
     summarised: bool = False
+    lineage: Lineage | None = None
 
 
 HEAVY = ("vocabulary",)  # of a model that has been read; it is read again where it is asked for

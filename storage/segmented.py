@@ -14,6 +14,7 @@ from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import DamagedError, InputError, MismatchError
 from collapsar.storage.folder import Folder, created, ensure_free
 from collapsar.storage.history import inherit_history
+from collapsar.storage.lineage import SEGMENTS, write_part
 from collapsar.storage.manifest import DOCUMENTS, Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.segments import COLUMN, running, segment_bounds, segment_counts
@@ -106,6 +107,7 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
                 writer.add_shard(parts)
             read += len(documents)
             progress(read)
+        write_part(folder, corpus, SEGMENTS)
         try:
             return writer.finish(words)
         except InputError as error:

@@ -19,6 +19,7 @@ from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created, ensure_free
 from collapsar.storage.history import inherit_history
+from collapsar.storage.lineage import TOKENS, WHOLE_DOCUMENTS, write_parts
 from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.shard import Documents
@@ -166,6 +167,7 @@ def split_corpus(
                 writer.add_shard(part)
             written += len(documents)
             progress(written)
+        write_parts(folders, corpus, TOKENS, seed=seed, high=fraction)
         finish_parts(writers, (train, heldout), words)
 
 
@@ -301,4 +303,5 @@ def split_whole(
                 writer.add(part.take(chosen))
             read += len(part)
             progress(read)
+        write_parts(folders, corpus, WHOLE_DOCUMENTS, seed=seed, low=held.low, high=held.high)
         finish_parts(writers, (train, heldout), words)

@@ -372,7 +372,8 @@ class Conformance:
         corpus = self.corpus(tmp_path / "few", [{0: 1}, {}, {1: 2}], 4)
         given = {**options, **self.sized(20)}
         fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **given)
-        found = evaluate(tmp_path / "run", unseen=corpus, scheduler="serial")
+        unseen = self.corpus(tmp_path / "unseen", [{0: 2}, {0: 1, 1: 2}], 4)
+        found = evaluate(tmp_path / "run", unseen=unseen, scheduler="serial")
         assert math.isfinite(found.score)
 
     def test_commands__read_the_model(self, small, options, tmp_path):

@@ -28,6 +28,7 @@ CORPUS = "documents"
 CHANGE = "moved"
 SCHEDULES = gibbs.SCHEDULES
 SAMPLER = True
+NEEDS_LABELS = True
 
 
 class Config(gibbs_labels.LabelConfig, title="author-topic model, labels being authors, collapsed Gibbs sampling"):

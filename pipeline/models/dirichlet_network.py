@@ -61,6 +61,16 @@ class Config(NetworkConfig, title="a network of Dirichlet or Pitman-Yor vectors 
         """Fields of labels that have vectors."""
         return fields_of(self.network)
 
+    @property
+    def takes_labels(self) -> bool:
+        """Whether there are vectors over labels."""
+        return bool(self.labels)
+
+    @property
+    def takes_segments(self) -> bool:
+        """Whether there are vectors over segments."""
+        return any(one.over == "segment" for one in self.network.values())
+
 
 def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     """Make the globals before any document has been seen; raise `OptionError` if a field of labels is not there."""

@@ -19,6 +19,7 @@ CORPUS = "documents"
 CHANGE = "moved"
 SCHEDULES = gibbs.SCHEDULES
 SAMPLER = True
+NEEDS_LABELS = True
 
 
 class Config(gibbs_labels.LabelConfig, title="labeled LDA, a topic for each label, collapsed Gibbs sampling"):

@@ -21,6 +21,7 @@ CORPUS = "documents"
 CHANGE = "moved"
 SCHEDULES = gibbs.SCHEDULES
 SAMPLER = True
+NEEDS_LABELS = True
 
 
 class Config(

@@ -25,6 +25,7 @@ from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CollapsarError
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.ingest import ingest_vectors
+from collapsar.storage.lineage import KIND, LINEAGE, VERSION, read_steps
 from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.model import RECORD as MODEL
 from collapsar.storage.model import StoredModel
@@ -146,6 +147,9 @@ def seeds_of(name):
         "shard-segments": lambda: [_segmented()],
         "vocabulary-table": lambda: [_table()],
         "manifest": lambda: [_manifest()],
+        "lineage": lambda: [
+            dump({"format": KIND, "version": VERSION, "steps": [{"corpus": "0" * 64, "kind": "tokens", "high": 0.1}]})
+        ],
         "run": lambda: [dump({"format": "collapsar-run", "version": 2, "family": "lda"})],
         "events": lambda: [b'{"event": "iteration", "iteration": 1}\n{"event": "end", "iteration": 1}\n'],
         "checkpoint": lambda: [_checkpoint()],
@@ -290,6 +294,7 @@ READERS = {
     "shard-segments": lambda data, place: _flat(decode(data, RECORD, 3, "x")),
     "vocabulary-table": lambda data, place: parse_vocabulary(data, 2, "x"),
     "manifest": lambda data, place: Corpus(_put("manifest.json", data, place).path),
+    "lineage": lambda data, place: read_steps(_put(LINEAGE, data, place)),
     "run": lambda data, place: Run(_put("run.json", data, place).path).record(),
     "events": lambda data, place: Run(_put("events.jsonl", data, place).path).events(),
     "comparison-cell": lambda data, place: row_of(_cell(data, place), "lda-40"),

@@ -94,9 +94,10 @@ def test_whole_way__from_text_to_proportions(capsys, tmp_path, monkeypatch):
     found = json.loads(out)
     assert found["score"] == pytest.approx(told["score"])
     assert "document completion" in found["definition"]
-    code, out, _ = command(capsys, "evaluate", "run", "--unseen", "held")
-    assert code == 0
-    assert "unseen documents" in out
+    code, _, err = command(capsys, "evaluate", "run", "--unseen", "held")
+    assert code == 1
+    assert "held-out tokens of the documents" in err
+    assert len(err.splitlines()) == 1
     code, out, _ = command(capsys, "topics", "run", "--words", 4, "--json")
     topics = [{entry["word"] for entry in topic["words"]} for topic in json.loads(out)]
     assert sorted(map(sorted, topics)) == [["apple", "fruit", "juice", "pear"], ["engine", "motor", "road", "wheel"]]

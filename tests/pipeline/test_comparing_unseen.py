@@ -303,7 +303,7 @@ def test_wrong_options__are_refused_before_anything_is_made(place, options, said
 
 
 def test_wrong_documents__are_refused(place):
-    with pytest.raises(MismatchError, match="is the corpus itself"):
+    with pytest.raises(MismatchError, match="is the training corpus"):
         compare_unseen(place / "train", place / "nothing", unseen=place / "train")
     with pytest.raises(MismatchError, match="vocabulary"):
         compare_unseen(place / "train", place / "nothing", unseen=place / "other")

@@ -140,7 +140,8 @@ class TestNCRP(Conformance):
         tree = swept(model.globals)
         assert set(model.rows(0)["word_topic"][0].nonzero()[0]) <= set(tree.columns)
         np.testing.assert_allclose(model.documents(0)["document_level"].sum(), 1.0, rtol=1e-6)
-        found = evaluate(tmp_path / "run", unseen=corpus, scheduler="serial")
+        unseen = write_corpus(tmp_path / "unseen", [{0: 2}, {0: 3}], 1)
+        found = evaluate(tmp_path / "run", unseen=unseen, scheduler="serial")
         assert found.score == pytest.approx(0.0, abs=1e-9)  # the only word there is
 
     test_planted_topics__are_recovered = None  # trees are planted instead

@@ -136,6 +136,7 @@ def test_unseen_vectors__are_scored_by_what_is_left_of_them(corpus, tmp_path, ca
         assert found.reconstruction_error == pytest.approx(((values - mean_of(model)) ** 2).sum(axis=1).mean())
         assert found.documents == len(values)
         assert "mean over the vectors of |t - t^|^2" in found.definition
+        assert ("was fitted to these vectors" in found.definition) == (place == corpus)
         assert not found.members
     assert main(["evaluate", str(tmp_path / "run"), "--unseen", str(other), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)

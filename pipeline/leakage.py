@@ -1,0 +1,308 @@
+"""Refuse scores of tokens or documents that a model was fitted to.
+
+Two corpora that were split from one another, or from a common one, are compared by their lineage, which is exact.
+Where no common corpus is known, a corpus of held-out tokens is compared with the training corpus count by count:
+tokens that were held out at random do not lie within the counts of the training documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import bdtr, bdtrc
+
+from collapsar.pipeline.executor import Executor
+from collapsar.pipeline.opening import Model
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import MismatchError
+from collapsar.storage.lineage import (
+    LABELS,
+    SEGMENTS,
+    Lineage,
+    Step,
+    document_steps,
+    lineage_of,
+    since_common,
+    token_steps,
+)
+from collapsar.storage.manifest import VECTORS
+from collapsar.storage.shard import Shard
+from collapsar.workers import tasks
+
+Table = npt.NDArray[np.int64]
+
+OTHER_LABELS = "; the model was fitted to these documents with other labels, so that their words are not unseen"
+SAME_VECTORS = "; the model was fitted to these vectors"
+TOKENS_ADVICE = "`collapsar split WHOLE TRAIN HELDOUT` holds tokens out: fit TRAIN, score HELDOUT"
+DOCUMENTS_ADVICE = "`collapsar split WHOLE TRAIN TEST --documents` holds documents out: fit TRAIN, score TEST"
+
+
+@dataclass(frozen=True)
+class ContainmentRule:
+    """When counts are taken to lie within others because both are of the same tokens.
+
+    Of tokens that are held out at random, those of a word in a document are now and then more than those that are
+    kept; how often is known from the share that is held out.
+    """
+
+    least_expected: float = 25.0
+    """Pairs of which this is expected, from which on its absence is no chance: exp(-25) is 1e-11."""
+    most_share: float = 0.01
+    """Of these, the share that may be found yet: a document or two that were edited."""
+    most_count: int = 64
+    """Pairs of as many tokens or more are left out: there, either count is as good as never the larger."""
+
+
+RULE = ContainmentRule()
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What lineage says of two corpora: what they share, in words; or that they share nothing; or neither."""
+
+    shared: str | None = None
+    disjoint: bool = False
+
+
+def trained_on(model: Model) -> Lineage | None:
+    """Return where the tokens come from that a model was fitted to; None of a model that was drawn."""
+    return model.record.lineage if model.record.shards else None
+
+
+def shared_tokens(trained: Lineage, scored: Lineage, name: str) -> Relation:
+    """Tell whether a corpus has tokens that a model was fitted to, by lineage alone.
+
+    Parameters
+    ----------
+    trained, scored : Lineage
+        Of the training corpus, and of the other.
+    name : str
+        What to call the training corpus.
+
+    Returns
+    -------
+    Relation
+        How they are related.
+    """
+    found = since_common(trained, scored)
+    if found is None:
+        same = set(trained.contents) & set(scored.contents)
+        return Relation(f"has shards of {name}") if same else Relation()
+    if _apart(token_steps(*found)) or _apart(document_steps(*found)):
+        return Relation(disjoint=True)
+    return Relation(_related(*found, name))
+
+
+def shared_documents(trained: Lineage, scored: Lineage, name: str) -> Relation:
+    """Tell whether a corpus has documents that a model was fitted to, by lineage alone; as `shared_tokens`."""
+    found = since_common(trained, scored)
+    if found is None:
+        same = set(trained.contents) & set(scored.contents)
+        return Relation(f"has documents of {name}") if same else Relation()
+    if _apart(document_steps(*found)):
+        return Relation(disjoint=True)
+    return Relation(_related(*found, name))
+
+
+def _labels_apart(trained: Lineage, scored: Lineage) -> bool:
+    """Tell whether two corpora are the two parts of a split of labels."""
+    found = since_common(trained, scored)
+    if found is None or not (found[0] and found[1]):
+        return False
+    one, other = found[0][0], found[1][0]
+    return one.kind == LABELS and one.excludes(other)
+
+
+def _apart(pairs: Any) -> bool:
+    return any(one.excludes(other) for one, other in pairs)
+
+
+def _related(trained: Sequence[Step], scored: Sequence[Step], name: str) -> str:
+    """Say how a corpus comes to share tokens or documents with a training corpus."""
+    if not trained and not scored:
+        return f"is {name} itself"
+    if not trained:
+        return f"was {_made(scored[0])} {name} itself"
+    if not scored:
+        return f"is the corpus of which {name} was {_made(trained[0]).split()[0]}"
+    if trained[0].seed != scored[0].seed and trained[0].kind == scored[0].kind:
+        return (
+            f"and {name} were split from one corpus with different seeds ({scored[0].seed} and {trained[0].seed}), "
+            "and share some of it"
+        )
+    return f"and {name} were split from one corpus in different ways, and share some of it"
+
+
+def _made(step: Step) -> str:
+    return "flattened from" if step.kind == SEGMENTS else "split from"
+
+
+def require_held_out(trained: Lineage | None, scored: Corpus, name: str) -> bool:
+    """Refuse held-out tokens that a model was fitted to.
+
+    Parameters
+    ----------
+    trained : Lineage or None
+        Of the training corpus; None of a model that was not fitted.
+    scored : Corpus
+        The held-out tokens.
+    name : str
+        What to call the training corpus.
+
+    Returns
+    -------
+    bool
+        Whether it is certain that they are others; else their counts are worth a look.
+
+    Raises
+    ------
+    MismatchError
+        They are tokens that it was fitted to.
+    """
+    if trained is None:
+        return True
+    relation = shared_tokens(trained, lineage_of(scored), name)
+    if relation.shared is not None:
+        raise MismatchError(
+            f"{scored.url}: {relation.shared}; tokens that were fitted are not held out. {TOKENS_ADVICE}"
+        )
+    return relation.disjoint
+
+
+def require_unseen(trained: Lineage | None, scored: Corpus, name: str) -> str:
+    """Refuse documents that a model was fitted to where unseen ones are expected.
+
+    Parameters
+    ----------
+    trained, scored, name
+        As for `require_held_out`.
+
+    Returns
+    -------
+    str
+        What the definition of a score has to add; empty as a rule. The error of vectors that were fitted is worth
+        knowing, and is said to be one.
+
+    Raises
+    ------
+    MismatchError
+        It was fitted to these documents, and with all labels that they have.
+    """
+    if trained is None:
+        return ""
+    own = lineage_of(scored)
+    relation = shared_documents(trained, own, name)
+    if relation.shared is None:
+        return ""
+    if scored.holds == VECTORS:
+        return SAME_VECTORS
+    if _labels_apart(trained, own):
+        return OTHER_LABELS
+    if shared_tokens(trained, own, name).disjoint:
+        raise MismatchError(
+            f"{scored.url}: has held-out tokens of the documents of {name}, which are scored with --heldout; documents "
+            f"that were fitted are not unseen. {DOCUMENTS_ADVICE}"
+        )
+    raise MismatchError(
+        f"{scored.url}: {relation.shared}; documents that were fitted are not unseen. {DOCUMENTS_ADVICE}"
+    )
+
+
+def require_not_contained(tables: Sequence[Table], scored: Corpus, name: str) -> None:
+    """Refuse held-out tokens whose counts lie within those of the training documents, or these within them.
+
+    Parameters
+    ----------
+    tables : sequence of numpy.ndarray of int64
+        As `count_table` made them, one a shard.
+    scored : Corpus
+        The held-out tokens.
+    name : str
+        What to call the training corpus.
+
+    Raises
+    ------
+    MismatchError
+        No split at random gives such counts.
+    """
+    if not tables:
+        return
+    if is_contained(np.sum(tables, axis=0)):
+        raise MismatchError(
+            f"{scored.url}: shares its tokens with {name}: in all documents, the counts of the one lie within those of "
+            f"the other. {TOKENS_ADVICE}"
+        )
+
+
+def is_contained(table: Table) -> bool:
+    """Tell whether one count of each pair lies within the other as no split at random has it.
+
+    Parameters
+    ----------
+    table : numpy.ndarray of int64
+        How many pairs have so many training tokens (rows) and so many held-out ones (columns).
+
+    Returns
+    -------
+    bool
+        Whether it does.
+    """
+    trained, held = np.indices(table.shape)
+    tokens = trained + held
+    total = float((tokens * table).sum())
+    if total == 0.0:
+        return False
+    share, half = float((held * table).sum()) / total, np.ceil(tokens / 2) - 1
+    larger = {
+        "held": (held > trained, bdtrc(np.floor(tokens / 2), tokens, share)),
+        "trained": (trained > held, np.where(half >= 0, bdtr(np.maximum(half, 0), tokens, share), 0.0)),
+    }
+    for found, probability in larger.values():
+        expected = float((np.where(tokens > 0, probability, 0.0) * table).sum())
+        if expected >= RULE.least_expected and float(table[found].sum()) <= RULE.most_share * expected:
+            return True
+    return False
+
+
+def count_table(training: Any, heldout: Any) -> Table:
+    """Count the pairs of a shard's documents by their training and their held-out tokens, where the shards lie.
+
+    Parameters
+    ----------
+    training, heldout : Shard or ShardOnDisk
+        The same documents.
+
+    Returns
+    -------
+    numpy.ndarray of int64
+        How many pairs have so many training tokens (rows) and so many held-out ones (columns).
+    """
+    most = RULE.most_count
+    shards = [cast(Shard, tasks.opened(one)) for one in (training, heldout)]
+    width = 1 + max(int(one.words[-1]) if one.words.size else 0 for one in shards)
+    keys = [
+        np.repeat(np.arange(one.documents), np.diff(one.offsets)) * width + one.words[one.position] for one in shards
+    ]
+    pairs, place = np.unique(np.concatenate(keys), return_inverse=True)
+    first = keys[0].size
+    counts = [
+        np.bincount(place[part], weights=one.counts, minlength=pairs.size).astype(np.int64)
+        for part, one in zip((slice(None, first), slice(first, None)), shards, strict=True)
+    ]
+    few = (counts[0] < most) & (counts[1] < most)
+    table = np.bincount(counts[0][few] * most + counts[1][few], minlength=most * most)
+    return table.reshape(most, most).astype(np.int64)
+
+
+def tables_of(training: Corpus, held: Sequence[Any], executor: Executor) -> list[Table]:
+    """Count the pairs of all shards of a training corpus by their training and held-out tokens; see `count_table`."""
+    pairs = zip(training.references, held, strict=True)
+    return executor.collect([executor.submit(_read_table, reference, part) for reference, part in pairs])
+
+
+def _read_table(reference: Any, part: Any) -> Table:
+    return count_table(reference.load(), part.load())
