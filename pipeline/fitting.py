@@ -255,10 +255,10 @@ class _Fit:
             return None
         topics = getattr(self._request.config, "topics", None)
         topics = topics if isinstance(topics, int) else None  # where it is no number there is no limit
+        found = warm_start(source, self._request.corpus, topics)
         if self._request.heldout is not None:
             known = trained_on(Model(source.url))
             require_held_out(known, self._request.heldout, f"the training corpus of {source.url}")
-        found = warm_start(source, self._request.corpus, topics)
         if topics is not None and source.topics > topics:
             share = f"{found.references[0].share:.1%} of its tokens" if found.references else "it has no documents"
             self._teller.notice(f"begins from the {topics} largest of {source.topics} topics of {source.url} ({share})")

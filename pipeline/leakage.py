@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, bdtrc
+from scipy.special import bdtrc
 
 from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.opening import Model
@@ -53,6 +53,11 @@ class ContainmentRule:
     """Pairs of which this is expected, from which on its absence is no chance: exp(-25) is 1e-11."""
     most_share: float = 0.01
     """Of these, the share that may be found yet: a document or two that were edited."""
+    least_pairs: int = 100
+    """Pairs of two tokens or more that are needed to see how counts vary."""
+    least_variance: float = 0.7
+    """Of a binomial's variance; counts halved by rule have at most 0.5. Also of the share that single tokens have of
+    that of several, or the other way round."""
     most_count: int = 64
     """Pairs of as many tokens or more are left out: there, either count is as good as never the larger."""
 
@@ -239,7 +244,7 @@ def require_not_contained(tables: Sequence[Table], scored: Corpus, name: str) ->
 
 
 def is_contained(table: Table) -> bool:
-    """Tell whether one count of each pair lies within the other as no split at random has it.
+    """Tell whether one count of each pair lies within the other, as a part of the same tokens does.
 
     Parameters
     ----------
@@ -249,23 +254,43 @@ def is_contained(table: Table) -> bool:
     Returns
     -------
     bool
-        Whether it does.
+        Whether one is a part of the other, drawn at random, or the very same. Counts that were halved by rule lie
+        within one another too, but hardly vary.
     """
-    trained, held = np.indices(table.shape)
-    tokens = trained + held
+    return any(_is_part(one) for one in (table, table.T))
+
+
+def _is_part(table: Table) -> bool:
+    """Tell whether the counts of the columns are a part of those of the rows."""
+    whole, part = np.indices(table.shape)
+    tokens = whole + part
     total = float((tokens * table).sum())
     if total == 0.0:
         return False
-    share, half = float((held * table).sum()) / total, np.ceil(tokens / 2) - 1
-    larger = {
-        "held": (held > trained, bdtrc(np.floor(tokens / 2), tokens, share)),
-        "trained": (trained > held, np.where(half >= 0, bdtr(np.maximum(half, 0), tokens, share), 0.0)),
-    }
-    for found, probability in larger.values():
-        expected = float((np.where(tokens > 0, probability, 0.0) * table).sum())
-        if expected >= RULE.least_expected and float(table[found].sum()) <= RULE.most_share * expected:
-            return True
-    return False
+    share = float((part * table).sum()) / total
+    larger = np.where(tokens > 0, bdtrc(np.floor(tokens / 2), tokens, share), 0.0)
+    expected, found = float((larger * table).sum()), float(table[part > whole].sum())
+    if expected < RULE.least_expected or found > RULE.most_share * expected:
+        return False
+    return not table[part != whole].any() or _varies(table)
+
+
+def _varies(table: Table) -> bool:
+    """Tell whether the counts of the columns vary about a share of those of the rows as a random part does."""
+    rows = np.arange(table.shape[0])
+    pairs = table.sum(axis=1)
+    several = (rows >= 2) & (pairs >= 2)
+    counts, whole = table[several].astype(np.float64), rows[several]
+    if counts.sum() < RULE.least_pairs:
+        return False
+    number = counts.sum(axis=1)
+    mean = counts @ rows / number
+    squares = (counts @ rows**2 - number * mean**2).sum()
+    share = float((number * mean).sum() / (number * whole).sum())
+    singles = float((table[1] * rows).sum()) / max(int(pairs[1]), 1)
+    if not RULE.least_variance * share <= singles <= share / RULE.least_variance:
+        return False
+    return bool(squares >= RULE.least_variance * ((number - 1.0) * whole).sum() * share * (1.0 - share))
 
 
 def count_table(training: Any, heldout: Any) -> Table:

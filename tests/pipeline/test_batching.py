@@ -311,8 +311,8 @@ def test_scores_of_all_words__are_those_of_chances_that_add_up_to_one(small):
 
     train = small[0]
     place = Path(train).parent / "completed"
-    fit(train, place, family="lda", topics=3, iterations=3)
     split(train, f"{place}-train", f"{place}-heldout", fraction=0.3)
+    fit(f"{place}-train", place, family="lda", topics=3, iterations=3)
     words = 5
     chances = complete(place, f"{place}-train", f"{place}-heldout", words=words)
     assert np.isfinite(chances.score)

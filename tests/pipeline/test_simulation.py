@@ -227,8 +227,9 @@ def test_planted_topics__are_recovered_at_the_defaults(tmp_path, seed):
 def test_order_2__stays_finite_far_above_the_true_number_of_topics(tmp_path, family):
     """Single-token documents, and sticks that fall to nothing."""
     simulate(tmp_path / "c", family="lda", documents=200, words=60, tokens=1.5, topics=3, seed=1)
-    fit(tmp_path / "c", tmp_path / "run", family=family, topics=80, order=2, iterations=40, scheduler="serial")
-    assert np.isfinite(evaluate(tmp_path / "run", unseen=tmp_path / "c", scheduler="serial").score)
+    split(tmp_path / "c", tmp_path / "train", tmp_path / "test", documents=True)
+    fit(tmp_path / "train", tmp_path / "run", family=family, topics=80, order=2, iterations=40, scheduler="serial")
+    assert np.isfinite(evaluate(tmp_path / "run", unseen=tmp_path / "test", scheduler="serial").score)
 
 
 def test_learned_word_priors__keep_a_chance_for_words_without_tokens(tmp_path):

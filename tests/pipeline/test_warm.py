@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collapsar.pipeline import Corpus, Model, fit, resume, topics, verify
+from collapsar.pipeline import Corpus, Model, fit, resume, split, topics, verify
 from collapsar.pipeline.config import Limits
 from collapsar.pipeline.loop import run
 from collapsar.pipeline.warming import WarmSource, warm_references
@@ -208,10 +208,11 @@ def test_another_source__makes_another_fingerprint(planted, sources, tmp_path):
 
 
 def test_unseen_documents__begin_from_proportions_that_are_fitted_to_them(planted, sources, tmp_path):
-    given = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 1, "heldout": planted[0]}
+    split(planted[1], tmp_path / "train", tmp_path / "held", fraction=0.3)
+    given = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 1, "heldout": tmp_path / "held"}
     assert all(one.number is None for one in warm_references(WarmSource.of(sources["lda"]), Corpus(planted[1]), 3))
-    fit(planted[1], tmp_path / "warm", warm=sources["lda"], **given)
-    fit(planted[1], tmp_path / "cold", **given)
+    fit(tmp_path / "train", tmp_path / "warm", warm=sources["lda"], **given)
+    fit(tmp_path / "train", tmp_path / "cold", **given)
     assert scores_of(tmp_path / "warm")[0] > scores_of(tmp_path / "cold")[0] + 0.1
 
 
