@@ -17,12 +17,13 @@ from collapsar.pipeline.expecting import label_topics
 from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.labelmap import draw as draw_labels
 from collapsar.pipeline.labelmap import label_map
+from collapsar.pipeline.mapplot import POOL, MapPanel
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.plotting import COLOURS, LATE, SALT, can_draw, new_panels, saved, thousands, whole_numbers
 from collapsar.pipeline.progress import plain
 from collapsar.pipeline.reporting.courses import NUMBERS, Series, series_of, title_of
 from collapsar.pipeline.reporting.gathering import events_of
-from collapsar.pipeline.reporting.topicmap import topic_map
+from collapsar.pipeline.reporting.topicmap import map_names, relevant
 from collapsar.pipeline.segmentplot import draw_segments
 from collapsar.pipeline.timeplot import csv_of, draw_time
 from collapsar.pipeline.timeshares import topic_shares
@@ -47,7 +48,6 @@ OF = {  # options of pictures
 }
 KINDS = ("png", "svg")
 MAP_WORDS, TREE_WORDS = 8, 5  # of a topic
-NAMED = 25  # topics of a map whose ids are written
 
 
 @checked_keywords()
@@ -189,7 +189,9 @@ def _put(target: File, data: bytes) -> None:
 
 def _labels(run: str | os.PathLike[str], kind: str) -> bytes:
     """Draw the map of labels and topics."""
-    found = label_map(label_topics(run, MAP_WORDS))
+    table, model = label_topics(run, MAP_WORDS), Model(run)
+    ids, share = np.array([one.id for one in table.topics]), np.array([one.share for one in table.topics])
+    found = label_map(table, map_names(model, table.topics, relevant(model, ids, share, POOL)))
     return draw_labels(found, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind)
 
 
@@ -223,7 +225,7 @@ def _panels(run: str | os.PathLike[str], what: Sequence[str]) -> list[Panel]:
     if "sizes" in what and shown:
         found.append(("sizes", "Sizes", lambda axes: _sizes(axes, shown)))
     if "map" in what and shown and not any(topic.signed for topic in shown):
-        found.append(("map", "Map (Hellinger distances)", lambda axes: _map(axes, model, shown)))
+        found.append(("map", "Map", MapPanel(model, shown)))
     return found
 
 
@@ -234,9 +236,18 @@ def _drawn(drawing: Sequence[Panel], title: str, kind: str) -> bytes:
     with rc_context({**SALT, **style}):
         figure, axes = new_panels(len(drawing), "", legend=False)
         figure.suptitle(plain(title), x=0.01, ha="left", parse_math=False)
+        maps = [draw for _, _, draw in drawing if isinstance(draw, MapPanel)]
+        if len(drawing) == len(maps):
+            maps[0].alone = True
+            figure.set_size_inches(maps[0].size())
         for one, (_, name, draw) in zip(axes, drawing, strict=True):
             one.set_title(plain(name), parse_math=False)
             draw(one)
+        if maps:
+            # A map's letters have sizes of their own, so that its room must be known before they are placed.
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+            maps[0].finish()
         return saved(figure, kind)
 
 
@@ -271,16 +282,3 @@ def _sizes(axes: Any, shown: Sequence[Topic]) -> None:
     axes.set_xlabel(f"{'nodes' if shown[0].level is not None else 'topics'}, the largest first")
     axes.set_ylabel("share (%)")
     whole_numbers(axes.xaxis)
-
-
-def _map(axes: Any, model: Model, shown: Sequence[Topic]) -> None:
-    found = topic_map(model, np.array([topic.id for topic in shown], dtype=np.int64))
-    share = np.array([max(topic.share, 0.0) for topic in shown])
-    sizes = np.maximum(900.0 * min(1.0, 25.0 / max(share.size, 1)) * share / max(float(share.max()), 1e-300), 6.0)
-    order = np.argsort(-share, kind="stable")
-    axes.scatter(found.x[order], found.y[order], sizes[order], color=COLOURS[0], alpha=0.4, edgecolors=COLOURS[0])
-    for row in order[:NAMED].tolist():
-        axes.annotate(str(shown[row].id), (found.x[row], found.y[row]), ha="center", va="center", fontsize=7)
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.margins(0.12)
-    axes.set_xlabel(f"shows {found.shown:.0%} of the scatter")

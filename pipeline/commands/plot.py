@@ -10,7 +10,8 @@
 
 score, objective: over iterations. topics: how many there are, over iterations. parameters: each hyperparameter
 that has changed, over iterations. sizes: shares of the tokens, the largest first. map: topics in the plane,
-by classical scaling of the Hellinger distances of their words' probabilities. labels: of families that take labels,
+near where their words' probabilities are alike (t-SNE or, below 30 topics, multidimensional scaling of Hellinger
+distances; the picture says how far to trust it). labels: of families that take labels,
 at most 40 labels and 40 topics in the plane, close where a label raises a topic (multidimensional scaling of the
 weights that `collapsar topics --labels` lists); a picture by itself.
 segments: topic proportions along the segments of a document, by default of that which has most; the largest

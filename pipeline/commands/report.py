@@ -5,14 +5,18 @@
 The page is one file, which asks for nothing from anywhere: open it in a browser, send it, keep it.
 It is made from the run alone; the corpus may be gone. A run of an older release has no summary of
 its documents: that is then made from the corpus, if it is still there, and else left out.
+--json prints an object: topics, examples and notes, and map, how the map of the topics is made (method) and how far it
+can be trusted: stress (Kruskal's stress-1), and kept, the share of each topic's `near` nearest that are among its
+`among` nearest on the map, beside what chance would give.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import asdict
 
-from collapsar.pipeline.commands.options import add_scheduler, tls_of
+from collapsar.pipeline.commands.options import add_json, add_scheduler, print_json, tls_of
 
 HELP = "write a page that shows a run: topics, examples, labels, the course of the fit"
 
@@ -35,6 +39,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         "--levels", type=int, metavar="N", help="fold nodes below the first N levels; the root is the first"
     )
     add_scheduler(parser, "threads")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -54,6 +59,9 @@ def run(arguments: argparse.Namespace) -> None:
             tls=tls_of(arguments),
             progress=progress,
         )
+    if arguments.json:
+        print_json(asdict(found))
+        return
     print(f"{arguments.out}: {found.topics:,} topics, {found.examples:,} example documents")
     for note in found.notes:
         print(plain(note))

@@ -18,7 +18,7 @@ from collapsar.pipeline.labelmap import LabelMap, label_map
 from collapsar.pipeline.members import reference_of, restarts_of, samples_of
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.reporting.publication import notes_of, version_of
-from collapsar.pipeline.reporting.topicmap import WORDS, Pool, TopicMap, relevant, topic_map
+from collapsar.pipeline.reporting.topicmap import WORDS, Pool, TopicMap, map_names, relevant, topic_map
 from collapsar.pipeline.summarising import summary_of
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import ClusterError, CollapsarError
@@ -136,6 +136,7 @@ def gather(run: str | os.PathLike[str], where: Where) -> Material:
     record, members, notes = _told(run)
     summary = documents_summary(model, record, where, notes)
     first, version = reference_of(run), version_of(run)
+    pools = [] if signed else relevant(model, ids, share)
     return Material(
         name=Folder(run).address.rpartition("/")[2] if version is None else version.title,
         record=record,
@@ -143,11 +144,11 @@ def gather(run: str | os.PathLike[str], where: Where) -> Material:
         model=model,
         member="" if first is None else first.rstrip("/").rpartition("/")[2],
         topics=found,
-        pools=[] if signed else relevant(model, ids, share),
-        map=None if signed else topic_map(model, ids),
+        pools=pools,
+        map=None if signed else topic_map(model, ids, share),
         figures=load_family(model.record.family).figures(model.globals),
         summary=summary,
-        labels=label_map(label_topics(run, WORDS)) if len(table_of(model)) else None,
+        labels=label_map(label_topics(run, WORDS), map_names(model, found, pools)) if len(table_of(model)) else None,
         samples=len(samples_of(run)),
         notes=notes + notes_of(version),
         version=version,

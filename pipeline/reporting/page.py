@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +18,6 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from collapsar.pipeline import labelmap
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic
 from collapsar.pipeline.executor import TLS
@@ -27,9 +25,10 @@ from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.progress import plain
 from collapsar.pipeline.reporting import figures, segmentview, timeview
 from collapsar.pipeline.reporting.courses import charts_of
+from collapsar.pipeline.reporting.embedding import MapQuality
 from collapsar.pipeline.reporting.gathering import Material, Where, gather
 from collapsar.pipeline.reporting.publication import facts_of
-from collapsar.pipeline.reporting.topicmap import WEIGHTS, TopicMap
+from collapsar.pipeline.reporting.topicmap import WEIGHTS, TopicMap, map_names, named
 from collapsar.pipeline.reporting.treeview import branches, view
 from collapsar.pipeline.scored import HELDOUT
 from collapsar.pipeline.timeshares import by_period
@@ -39,8 +38,8 @@ from collapsar.storage.folder import File
 from collapsar.storage.progress import Counting, silent
 
 TEMPLATES = Path(__file__).parent / "templates"
-PLANE = (640.0, 500.0)  # of the map, in its own units
-MARGIN, MOST_RADIUS, LEAST_RADIUS, CROWD = 46.0, 42.0, 3.5, 220.0
+MAP_WIDTH = 640.0  # in units that are about pixels on a wide screen
+MAP_LETTERS = {"wide": 12.0, "narrow": 22.0}  # on wide screens, and on narrow ones, where the map is half as large
 NAMED = 3  # words that stand for a topic
 TABLE_WORDS = 8
 FIRST_VALUES = 20  # of a field, that are shown at once
@@ -58,11 +57,14 @@ class Report:
         Example documents.
     notes : list of str
         What it lacks, and why.
+    map : MapQuality or None
+        How the map of the topics is made, and how much of their distances it keeps; None where there is no map.
     """
 
     topics: int
     examples: int
     notes: list[str]
+    map: MapQuality | None = None
 
 
 @checked_keywords()
@@ -126,7 +128,8 @@ def report(
         part.write_text(rendered(material), encoding="utf-8", errors="replace")
         target.put(part)
     examples = 0 if material.summary is None else len(material.summary.examples)
-    return Report(len(material.topics), examples, material.notes)
+    quality = None if material.map is None else material.map.quality
+    return Report(len(material.topics), examples, material.notes, quality)
 
 
 def rendered(material: Material) -> str:
@@ -145,9 +148,9 @@ def rendered(material: Material) -> str:
         "what": _what(material),
         "cards": _cards(material),
         "rows": _rows(material),
-        "plane": PLANE,
-        "circles": [] if material.map is None else _circles(material.topics, material.map),
-        "label_plane": labelmap.PLANE,
+        "map_width": MAP_WIDTH,
+        "map_letters": MAP_LETTERS,
+        "circles": [] if material.map is None else _circles(material, material.map),
         "charts": charts,
         "along": [] if material.summary is None else segmentview.views(material.summary.segmented, material.topics),
         "segmentview": segmentview,
@@ -255,6 +258,7 @@ def _data(material: Material) -> dict[str, Any]:
         "tokens": float(material.model.vocabulary.tokens.sum()),
         "weights": list(WEIGHTS),
         "signed": material.signed,
+        "map": None if material.map is None else asdict(material.map.quality),
         "documents": [] if summary is None else [_document(one) for one in summary.examples],
         "fields": [] if summary is None else _fields(material),
         "what": _what(material),
@@ -354,29 +358,22 @@ def _rows(material: Material) -> list[dict[str, Any]]:
     ]
 
 
-def _circles(topics: Sequence[Topic], found: TopicMap) -> list[dict[str, Any]]:
-    """Place the map's circles, the largest first, so that small ones lie above; areas are shares."""
-    shares = [max(topic.share, 0.0) for topic in topics]
-    most = max(shares, default=0.0) or 1.0
-    wide, tall = PLANE[0] - 2 * MARGIN, PLANE[1] - 2 * MARGIN
-    spread = [float(np.ptp(values)) if values.size else 0.0 for values in (found.x, found.y)]
-    scale = min((room / one for room, one in zip((wide, tall), spread, strict=True) if one > 0), default=1.0)
-    middle = [float(values.max() + values.min()) / 2 if values.size else 0.0 for values in (found.x, found.y)]
-    radius = min(MOST_RADIUS, CROWD / math.sqrt(max(len(topics), 1)))
-    circles = []
-    for number in sorted(range(len(topics)), key=lambda one: -shares[one]):
-        r = max(radius * math.sqrt(shares[number] / most), LEAST_RADIUS)
-        circles.append(
-            {
-                "id": topics[number].id,
-                "x": round(PLANE[0] / 2 + scale * (float(found.x[number]) - middle[0]), 1),
-                "y": round(PLANE[1] / 2 - scale * (float(found.y[number]) - middle[1]), 1),
-                "r": round(r, 1),
-                "share": topics[number].share,
-                "words": " ".join(_names(topics[number], NAMED)),
-            }
-        )
-    return circles
+def _circles(material: Material, found: TopicMap) -> list[dict[str, Any]]:
+    """Return the map's circles, the largest first, with the texts in and beside them on wide and narrow screens."""
+    topics, names = material.topics, map_names(material.model, material.topics, material.pools)
+    texts = {kind: named(found, topics, names, MAP_WIDTH, size) for kind, size in MAP_LETTERS.items()}
+    return [
+        {
+            "id": topics[number].id,
+            "x": round(MAP_WIDTH * float(found.x[number]), 1),
+            "y": round(MAP_WIDTH * float(found.y[number]), 1),
+            "r": round(MAP_WIDTH * float(found.radius[number]), 2),
+            "share": topics[number].share,
+            "words": " ".join(_names(topics[number], NAMED)),
+            "texts": {kind: each[number] for kind, each in texts.items()},
+        }
+        for number in sorted(range(len(topics)), key=lambda one: -topics[one].share)
+    ]
 
 
 def _time(material: Material) -> timeview.TimeView | None:

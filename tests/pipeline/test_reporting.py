@@ -16,7 +16,8 @@ from scipy.spatial.distance import cdist
 from collapsar.pipeline import Model, export, fit, infer, plot, report, topics
 from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.reporting import figures
-from collapsar.pipeline.reporting.topicmap import WEIGHTS, relevant, scaled
+from collapsar.pipeline.reporting.embedding import classical_scaling, measure
+from collapsar.pipeline.reporting.topicmap import WEIGHTS, relevant
 from collapsar.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
 from collapsar.workers.contract import load_sweeps
 
@@ -82,13 +83,12 @@ def test_report__of_a_run_without_a_summary_makes_it_or_says_so(made, small, tmp
 
 
 @given(st.integers(0, 1000), st.integers(3, 12))
-def test_map__keeps_the_distances_of_points_in_a_plane(seed, count):
+def test_classical_scaling__keeps_the_distances_of_points_in_a_plane(seed, count):
     points = np.random.default_rng(seed).normal(size=(count, 2))
     apart = cdist(points, points)
-    found = scaled(apart)
-    places = np.stack([found.x, found.y], axis=1)
+    places = classical_scaling(apart)
     assert np.allclose(cdist(places, places), apart, atol=1e-4)
-    assert found.shown == pytest.approx(1.0)
+    assert measure(apart, places, "").stress == pytest.approx(0.0, abs=1e-4)
 
 
 def test_relevant_words__are_those_of_all_probabilities(made):

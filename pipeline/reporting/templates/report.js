@@ -144,10 +144,7 @@
     if (!topic) return;
     chosen = topic;
     document.querySelectorAll(".chosen").forEach((one) => one.classList.remove("chosen"));
-    for (const one of document.querySelectorAll(`svg [data-topic="${topic.id}"]`)) {
-      one.classList.add("chosen");
-      if (one.closest(".map")) one.parentNode.append(one);
-    }
+    for (const one of document.querySelectorAll(`svg [data-topic="${topic.id}"]`)) one.classList.add("chosen");
     const found = document.getElementById(`${kind}-${topic.id}`);
     if (found) found.classList.add("chosen");
     show(topic);
