@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,7 @@ import numpy.typing as npt
 from collapsar.pipeline.describing import describe
 from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.keywords import checked_keywords
+from collapsar.pipeline.new_texts import Paths, documents_for
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError, OptionError
@@ -61,9 +64,10 @@ class Coherence:
 @checked_keywords()
 def coherence(
     run: str | os.PathLike[str],
-    corpus: str | os.PathLike[str],
+    documents: Paths,
     *,
     words: int = 10,
+    reading: Mapping[str, Any] | None = None,
     scheduler: str = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
@@ -74,10 +78,12 @@ def coherence(
     ----------
     run : str or path-like
         Folder of a run or model.
-    corpus : str or path-like
-        The documents in which words are counted; its vocabulary must be the model's.
+    documents : path or sequence of paths
+        The documents in which words are counted: a corpus with the model's vocabulary, or texts, as for `infer`.
     words : int, optional
         Most probable words of each topic to look at.
+    reading : mapping of str to object, optional
+        Options of reading texts; see `collapsar.pipeline.new_texts.documents_for`.
     scheduler, workers, tls : optional
         As for `fit`.
 
@@ -97,7 +103,13 @@ def coherence(
     """
     if words < 2:
         raise OptionError(f"words: expected 2 or more, found {words}")
-    model, counted = Model(run), Corpus(corpus)
+    where: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls}
+    with documents_for(run, documents, reading=reading, **where) as found:
+        return _coherence(Model(run), found.corpus, words, (scheduler, workers, tls))
+
+
+def _coherence(model: Model, counted: Corpus, words: int, where: tuple[str, int | None, TLS | None]) -> Coherence:
+    """Measure the coherence of a model's topics in a corpus."""
     counted.require(DOCUMENTS, "coherence")
     counted.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     if len(model.vocabulary) < 2 or not counted.manifest.documents:
@@ -111,7 +123,7 @@ def coherence(
     if not seen.any():
         raise InputError(model.folder.url, "expected a topic that has tokens")
     chosen = top[seen, :words]
-    holding, meeting = count(counted, chosen, scheduler, workers, tls)
+    holding, meeting = count(counted, chosen, *where)
     found = np.full(ids.size, np.nan)
     found[seen] = npmi(holding, meeting, counted.manifest.documents).mean(axis=1)
     different = top[seen, :DIVERSE]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,10 @@ from collapsar.pipeline.indocument import IN_DOCUMENT, score_in_document
 from collapsar.pipeline.keywords import checked_keywords, names_of
 from collapsar.pipeline.leakage import require_held_out, require_not_contained, require_unseen, tables_of, trained_on
 from collapsar.pipeline.members import leaves
+from collapsar.pipeline.new_texts import Paths, documents_for
 from collapsar.pipeline.opening import Model, training_corpus
 from collapsar.pipeline.scored import Scored
+from collapsar.pipeline.unknown_words import UnknownWords
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError, NumericalError, OptionError
 from collapsar.storage.lineage import Lineage, lineage_of
@@ -59,6 +62,8 @@ class Evaluation:
         Of unseen documents with labels, and of any where it is asked for: the score given their labels alone.
     fields : tuple of Classification
         How well fields of unseen documents are predicted, those that were asked for.
+    unknown : UnknownWords or None
+        Of texts, how many of their tokens are of words that the model does not know; None of a corpus.
     """
 
     score: float
@@ -69,6 +74,7 @@ class Evaluation:
     members: tuple[MemberScore, ...] = ()
     given_labels: GivenLabels | None = None
     fields: tuple[Classification, ...] = ()
+    unknown: UnknownWords | None = None
 
 
 @dataclass(frozen=True)
@@ -106,14 +112,16 @@ def evaluate(
     run: str | os.PathLike[str],
     *,
     heldout: str | os.PathLike[str] | None = None,
-    unseen: str | os.PathLike[str] | None = None,
-    in_document: str | os.PathLike[str] | None = None,
+    unseen: Paths | None = None,
+    in_document: Paths | None = None,
     given_labels: bool = False,
     field: str | Sequence[str] = (),
     seed: int = 0,
+    reading: Mapping[str, Any] | None = None,
     scheduler: str = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
+    notice: Callable[[str], None] | None = None,
 ) -> Evaluation | Reconstruction:
     """Score a model on held-out tokens of its own documents, or on unseen documents or vectors.
 
@@ -126,13 +134,14 @@ def evaluate(
     heldout : str or path-like, optional
         A corpus of further tokens of the training documents or, with `unseen`, of those of `unseen`; with the same ids
         and vocabulary.
-    unseen : str or path-like, optional
-        A corpus of other documents with the same vocabulary, or of vectors with the same columns, as the family has it.
+    unseen : path or sequence of paths, optional
+        A corpus of other documents with the same vocabulary, or of vectors with the same columns, as the family has it;
+        or texts, in files, folders and globs of any format of `ingest`, which are read as the model's own documents.
         By itself halves of its tokens are fitted and scored; with `heldout` all are fitted, and the tokens of `heldout`
         scored, which are then the same for any model.
-    in_document : str or path-like, optional
-        A corpus of other documents with the same vocabulary, each fitted and scored on all its tokens, as papers on
-        trees of topics do; no test of what a model knows of words that it has not seen.
+    in_document : path or sequence of paths, optional
+        A corpus of other documents with the same vocabulary, or texts, each fitted and scored on all its tokens, as
+        papers on trees of topics do; no test of what a model knows of words that it has not seen.
     given_labels : bool, optional
         Of unseen documents, also the score given their labels alone: where the corpus and the model have labels, it is
         there anyway; of other models it is that of the prior's proportions.
@@ -140,12 +149,16 @@ def evaluate(
         Of unseen documents, the field of labels or numbers to predict, as `predict` does; or several.
     seed : int, optional
         Chooses the halves of unseen documents.
+    reading : mapping of str to object, optional
+        Options of reading texts; see `collapsar.pipeline.new_texts.documents_for`.
     scheduler : str, optional
         As for `fit`.
     workers : int, optional
         As for `fit`.
     tls : TLS, optional
         As for `fit`.
+    notice : callable, optional
+        Receives lines for the user: what texts are read by, and a warning of many unknown words.
 
     Returns
     -------
@@ -170,22 +183,39 @@ def evaluate(
             "(new documents, fitted and scored on the same tokens); or two, --unseen (new documents, to be fitted) "
             "with --heldout (further tokens of these, to be scored)"
         )
-    corpus = Corpus(named_corpora[0])
-    scored = Corpus(heldout) if heldout is not None and unseen is not None else None
-    if unseen is None or scored is not None:
-        require_tokens(scored or corpus)
-    vectors = corpus.holds == VECTORS and scored is None
-    asked = "--given-labels" if given_labels else "--field" if field else None
-    if asked is not None and (unseen is None or vectors):
+    besides, where = (given_labels, names_of(field, "field")), (scheduler, workers, tls)
+    if unseen is None and in_document is None:
+        return _scored(run, Scored(Corpus(named_corpora[0]), True), False, seed, where, besides)
+    how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "notice": notice}
+    with documents_for(run, named_corpora[0], reading=reading, **how) as found:
+        scored = Corpus(heldout) if heldout is not None else None
+        what = Scored(found.corpus, unseen is None, scored)
+        score = _scored(run, what, in_document is not None, seed, where, besides)
+    return score if isinstance(score, Reconstruction) else replace(score, unknown=found.unknown)
+
+
+def _scored(
+    run: str | os.PathLike[str],
+    what: Scored,
+    in_document: bool,
+    seed: int,
+    where: tuple[str, int | None, TLS | None],
+    besides: tuple[bool, tuple[str, ...]],
+) -> Evaluation | Reconstruction:
+    """Score a run's models on corpora that are open."""
+    corpus, completed = what.corpus, what.tokens is not what.corpus
+    if what.known or completed:
+        require_tokens(what.tokens)
+    vectors = corpus.holds == VECTORS and not completed
+    asked = "--given-labels" if besides[0] else "--field" if besides[1] else None
+    if asked is not None and (what.known or vectors):
         raise OptionError(f"{asked}: expected documents that the model has not seen (--unseen)")
     named = [(name, Model(url)) for name, url in leaves(run)]
-    where = scheduler, workers, tls
     if vectors:
         return _reconstructed(named, corpus, seed, where)
-    if in_document is not None:
+    if in_document:
         return _in_document(named, corpus, seed, where)
-    besides = given_labels, names_of(field, "field")
-    return _evaluated(named, Scored(corpus, unseen is None, scored), seed, where, besides)
+    return _evaluated(named, what, seed, where, besides)
 
 
 def evaluate_together(

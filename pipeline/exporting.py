@@ -235,7 +235,7 @@ class _Documents:
                 return 0, ["documents.csv has no rows: the training corpus is not known; name it with --corpus"]
             part = place / "documents.parquet"
             options: dict[str, Any] = {"threshold": self.threshold, "progress": self.progress, **self.where}
-            number = infer(model.folder.url, corpus, part, **options)
+            number = infer(model.folder.url, corpus, part, **options).rows
         except CollapsarError as error:
             if self.corpus is not None or not isinstance(error, AbsentError):
                 raise

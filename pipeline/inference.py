@@ -1,29 +1,27 @@
-"""Topic proportions of documents or of their segments, seen or unseen, streamed out to Parquet."""
+"""Topic proportions of documents or of their segments, seen or unseen, streamed out to a file."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from collapsar.pipeline.chances import load_blocks
 from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.members import member_of
+from collapsar.pipeline.new_texts import Paths, documents_for
 from collapsar.pipeline.opening import Model
+from collapsar.pipeline.proportion_files import MATRICES, PROPORTIONS, ending_of, ids_beside, require_free, written_to
+from collapsar.pipeline.unknown_words import UnknownWords
 from collapsar.storage.corpus import Corpus, ShardReference
-from collapsar.storage.errors import CollapsarError, OccupiedError, OptionError, StoreError
-from collapsar.storage.folder import File
-from collapsar.storage.patience import FULL
+from collapsar.storage.errors import OptionError
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.segments import running
 from collapsar.workers import tasks
@@ -38,53 +36,87 @@ SCHEMA = pa.schema([("id", pa.string()), *SHARES])
 SEGMENT_SCHEMA = pa.schema([("id", pa.string()), ("segment", pa.int32()), *SHARES])
 
 
+MIN_PROPORTION = 0.001
+"""Proportion below which sparse output leaves a topic out, unless the user says another."""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What was written.
+
+    Attributes
+    ----------
+    rows : int
+        Documents, or segments.
+    unknown : UnknownWords or None
+        Of texts, how many of their tokens are of words that the model does not know; None of a corpus.
+    """
+
+    rows: int
+    unknown: UnknownWords | None = None
+
+
 @checked_keywords()
 def infer(
     run: str | os.PathLike[str],
-    corpus: str | os.PathLike[str],
+    documents: Paths,
     out: str | os.PathLike[str],
     *,
+    dense: bool = False,
     segments: bool = False,
-    threshold: float = 0.001,
+    threshold: float | None = None,
     seed: int = 0,
     member: int | None = None,
+    reading: Mapping[str, Any] | None = None,
     scheduler: str = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
+    notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
-) -> int:
+) -> Inference:
     """Write the topic proportions of documents or of their segments.
 
-    The documents of the training corpus have the proportions that they were fitted with; of any other corpus, all
-    tokens are used to fit proportions with the topics held fixed.
+    The documents of the training corpus have the proportions that they were fitted with; of any others, all tokens are
+    used to fit proportions with the topics held fixed.
 
     Parameters
     ----------
     run : str or path-like
         Folder of a run or model.
-    corpus : str or path-like
-        The documents; its vocabulary must be the model's.
+    documents : path or sequence of paths
+        A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, which are
+        read as the model's own documents were.
     out : str or path-like
-        Parquet file to write: id, topics (permanent ids, the largest proportion first), proportions, and a column of
-        lists for whatever else the family tells of documents; see `collapsar.workers.contract.Sweeps.infer`.
+        File to write. ``.parquet`` has a row for each document: id, topics (permanent ids, the largest proportion
+        first), proportions, and a column of lists for whatever else the family tells of documents; see
+        `collapsar.workers.contract.Sweeps.infer`. ``.csv`` has a row for each document and topic: id, topic,
+        proportion. ``.npy`` is a matrix (float32) of a row for each document and a column for each topic, with the ids
+        in ``NAME.ids.csv`` beside it. ``.npz`` has the arrays ids, topics and proportions (such a matrix).
+    dense : bool, optional
+        Write Parquet and CSV with a row for each document and a column for each topic, ``topic_0`` and so on.
     segments : bool, optional
-        Write a row for each segment instead: id, segment (int32, counted from 1 in each document), topics, proportions.
+        Write a row for each segment instead, with its number: segment (counted from 1 in each document; of ``.npz``
+        the array segments).
     threshold : float, optional
-        Proportions below are left out; what is left out is one minus the sum.
+        Of sparse output: proportions below are left out, by default 0.001; what is left out is one minus the sum.
     seed : int, optional
         For families that draw random numbers.
     member : int, optional
         Of an ensemble: which restart's proportions, or which kept sample's; by default the first restart's or, of
         samples, the last one's. Topics of several members are not the same, so that no mean could be taken.
+    reading : mapping of str to object, optional
+        Options of reading texts; see `collapsar.pipeline.new_texts.documents_for`.
     scheduler, workers, tls : optional
         As for `fit`.
+    notice : callable, optional
+        Receives lines for the user: what texts are read by, and a warning of many unknown words.
     progress : callable, optional
         Told the number of rows written so far.
 
     Returns
     -------
-    int
-        Number of rows: of documents or of segments.
+    Inference
+        The number of rows, and of texts how many tokens are unknown.
 
     Raises
     ------
@@ -93,29 +125,58 @@ def infer(
     MismatchError
         The corpus has another vocabulary, or holds what the family does not take.
     OptionError
-        The threshold is not in [0, 1), there is no such member, or the family has no segments.
+        The file's name ends in none of these; the threshold is not in [0, 1), or the output is dense; there is no such
+        member, the family has no segments, or texts cannot be read as recorded.
     """
-    if not 0 <= threshold < 1:
+    dense = dense or ending_of(out) in MATRICES
+    if threshold is not None and dense:
+        raise OptionError(f"--threshold {threshold}: leaves out topics of sparse output; dense output has all topics")
+    least = MIN_PROPORTION if threshold is None else threshold
+    if not 0 <= least < 1:
         raise OptionError(f"--threshold: expected a share in [0, 1), found {threshold}")
-    model, documents = Model(run if member is None else member_of(run, member)), Corpus(corpus)
+    model = Model(run if member is None else member_of(run, member))
     if segments:
         require_segments(model.record.family)
-    require_corpus(model.record.family, documents)
-    documents.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
-    target = File(out)
-    if target.exists():
-        raise OccupiedError(f"{out}: exists already; name a new file or remove this one")
-    seen = documents.manifest.digest == model.record.corpus and model.fitted
-    executor = open_executor(scheduler, workers, tls=tls)
-    written = 0
+    require_free(out, ids_beside(out))
+    where: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls}
+    with documents_for(
+        run if member is None else model.folder.url, documents, reading=reading, notice=notice, **where
+    ) as found:
+        asked = _Asked(None if dense else least, seed, segments)
+        return Inference(_write(model, found.corpus, out, asked, where, progress), found.unknown)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked for of proportions: the least of sparse ones, None of dense ones."""
+
+    threshold: float | None
+    seed: int
+    segments: bool
+
+
+def _write(
+    model: Model,
+    corpus: Corpus,
+    out: str | os.PathLike[str],
+    asked: _Asked,
+    where: Mapping[str, Any],
+    progress: Counting,
+) -> int:
+    """Write the proportions of a corpus's documents, and return the number of rows."""
+    require_corpus(model.record.family, corpus)
+    corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+    seen = corpus.manifest.digest == model.record.corpus and model.fitted
+    executor, written = open_executor(where["scheduler"], where["workers"], tls=where["tls"]), 0
+    schema = SEGMENT_SCHEMA if asked.segments else SCHEMA
     try:
         blocks = [] if seen else load_blocks(model, executor)
-        with written_to(target, SEGMENT_SCHEMA if segments else SCHEMA) as writer:
-            references = documents.references
+        with written_to(out, schema, dense=asked.threshold is None) as writer:
+            references = corpus.references
             window = 2 * executor.workers  # shards on their way: bounded, however many there are
             for first in range(0, len(references), window):
                 submitted = [
-                    executor.submit(_proportions, model.folder.address, one, blocks, threshold, seed, seen, segments)
+                    executor.submit(_proportions, model.folder.address, one, blocks, asked, seen)
                     for one in references[first : first + window]
                 ]
                 for table in executor.collect(submitted):
@@ -125,65 +186,6 @@ def infer(
     finally:
         executor.close()
     return written
-
-
-class Writer:
-    """Write tables to a Parquet file, whose columns are the first one's, or those of a schema where none comes."""
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._path, self._schema = path, schema
-        self._file: Any = None
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._file is None:
-            self._open(self._schema)
-        self._file.close()
-
-    def _open(self, schema: pa.Schema) -> None:
-        self._file = pq.ParquetWriter(self._path, schema, compression="zstd")
-
-    def write(self, table: pa.Table) -> None:
-        """Write the next rows."""
-        if self._file is None:
-            self._open(table.schema)
-        self._file.write_table(table)
-
-
-@contextmanager
-def written_to(target: File, schema: pa.Schema = SCHEMA) -> Iterator[Writer]:
-    """Write a Parquet file aside, and put it in its place once it is whole.
-
-    Parameters
-    ----------
-    target : File
-        Where it shall lie.
-    schema : pyarrow.Schema, optional
-        Its columns, if no table comes.
-
-    Yields
-    ------
-    Writer
-        Takes the tables.
-    """
-    with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
-        part = Path(place) / "part.parquet"
-        with _no_space(place), Writer(part, schema) as writer:
-            yield writer
-        target.put(part)
-
-
-@contextmanager
-def _no_space(place: str) -> Iterator[None]:
-    """Say which disk is full, which Arrow does not."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, CollapsarError) or error.errno not in FULL:
-            raise
-        raise StoreError(f"{place}: no space is left on the disk") from error
 
 
 def require_segments(family: str) -> None:
@@ -206,40 +208,40 @@ def require_segments(family: str) -> None:
         )
 
 
-def _proportions(
-    url: str,
-    reference: ShardReference,
-    blocks: list[tasks.Block],
-    threshold: float,
-    seed: int,
-    seen: bool,
-    segments: bool,
-) -> pa.Table:
+def _proportions(url: str, reference: ShardReference, blocks: list[tasks.Block], asked: _Asked, seen: bool) -> pa.Table:
     model = Model(url)
     family = model.record.family
     if seen:
         local: Arrays = model.documents(reference.number)
     else:
         shard = reference.load(**wanted_by(family))
-        local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "infer"))
+        local = tasks.settle(family, shard, blocks, model.globals, Stream(asked.seed, "infer"))
     found = load_sweeps(family).infer(local, model.globals)
     ids = reference.documents().ids
-    if segments:
-        return _by_segment(ids, found, threshold)
-    table = sparse(ids, found[THETA], threshold)
+    if asked.segments:
+        return _by_segment(ids, found, asked.threshold)
+    table = _shares(ids, found[THETA], asked.threshold)
     for name, values in found.items():
         if name.startswith(PREFIX) and name != THETA:
             table = table.append_column(*_lists(name, values))
     return table
 
 
-def _by_segment(ids: pa.Array, found: Arrays, threshold: float) -> pa.Table:
+def _by_segment(ids: pa.Array, found: Arrays, threshold: float | None) -> pa.Table:
     """Make a table of a row a segment; `found` is as the family's `infer` gives it."""
     counts = np.asarray(found[SEGMENTS], dtype=np.int64)
     owner = np.repeat(np.arange(counts.size), counts)
     number = np.arange(owner.size) - (running(counts)[:-1])[owner] + 1
-    table = sparse(ids.take(pa.array(owner)), found[SEGMENT_THETA], threshold)
+    table = _shares(ids.take(pa.array(owner)), found[SEGMENT_THETA], threshold)
     return table.add_column(1, SEGMENT_SCHEMA.field("segment"), pa.array(number.astype(np.int32)))
+
+
+def _shares(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float | None) -> pa.Table:
+    """Make a table of sparse proportions or, without a threshold, of all proportions as lists of one length."""
+    if threshold is not None:
+        return sparse(ids, theta, threshold)
+    values = pa.array(np.ascontiguousarray(theta, dtype=np.float32).ravel())
+    return pa.table({"id": ids, PROPORTIONS: pa.FixedSizeListArray.from_arrays(values, theta.shape[1])})
 
 
 def _lists(name: str, values: npt.NDArray[Any]) -> tuple[pa.Field, pa.Array]:

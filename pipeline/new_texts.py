@@ -7,16 +7,17 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.ingesting_like import NewSources, ingest_like
+from collapsar.pipeline.intake import reading_options
 from collapsar.pipeline.recorded_reading import RecordedReading, recorded_reading
 from collapsar.pipeline.unknown_words import MAX_SHARE, UnknownWords
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import AbsentError
+from collapsar.storage.errors import AbsentError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.history import History, Report, read_history
 from collapsar.storage.manifest import MANIFEST
@@ -94,10 +95,17 @@ def documents_for(
     """
     paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
     if len(paths) == 1 and is_corpus(paths[0]):
+        if reading:
+            raise OptionError(f"{', '.join(reading)}: of texts, and {paths[0]} is a corpus")
         yield NewDocuments(Corpus(paths[0]))
         return
+    corpus = next((path for path in paths if is_corpus(path)), None)
+    if corpus is not None:
+        raise OptionError(f"{corpus}: expected one corpus, or texts, found {len(paths)} names")
     recorded, given = recorded_reading(run), dict(reading or {})
-    new = NewSources(paths, given.pop("format", None), given, may_be_empty=True)
+    format, options = given.pop("format", None), reading_options(given)
+    said = {one.name: getattr(options, one.name) for one in fields(options)}
+    new = NewSources(paths, format, said, may_be_empty=True)
     with _temporary(run, scheduler) as place:
         how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "progress": progress}
         ingest_like(recorded, new, place.url, **how)

@@ -1,10 +1,10 @@
-"""Labels and numbers of documents, predicted from their words, streamed out to Parquet."""
+"""Labels and numbers of documents, predicted from their words, streamed out to Parquet or CSV."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,19 @@ from collapsar.pipeline.classifying import Tally
 from collapsar.pipeline.confusionplot import draw_confusion, kind_of
 from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.executor import TLS, open_executor
-from collapsar.pipeline.inference import written_to
 from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.members import leaves
+from collapsar.pipeline.new_texts import Paths, documents_for
 from collapsar.pipeline.opening import Model
+from collapsar.pipeline.proportion_files import ending_of, require_free, written_to
+from collapsar.pipeline.unknown_words import UnknownWords
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import InputError, OccupiedError
+from collapsar.storage.errors import InputError
 from collapsar.storage.folder import File
 from collapsar.storage.progress import Counting, silent
+
+ENDINGS = (".parquet", ".csv")
+LISTS = ("labels", "scores")  # columns that CSV does not have
 
 
 @dataclass(frozen=True)
@@ -41,27 +46,32 @@ class Prediction:
         Those that have a value of the field, and a known word.
     right : int
         Those of them whose prediction is among their values.
+    unknown : UnknownWords or None
+        Of texts, how many of their tokens are of words that the model does not know; None of a corpus.
     """
 
     field: str
     documents: int
     known: int
     right: int
+    unknown: UnknownWords | None = None
 
 
 @checked_keywords()
 def predict(
     run: str | os.PathLike[str],
-    corpus: str | os.PathLike[str],
+    documents: Paths,
     out: str | os.PathLike[str],
     *,
     field: str,
     values: Sequence[str | float] | None = None,
     confusion: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    reading: Mapping[str, Any] | None = None,
     scheduler: str = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
+    notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
 ) -> Prediction:
     """Predict a label or a number of documents: the one under which each document's perplexity is lowest.
@@ -73,12 +83,13 @@ def predict(
     ----------
     run : str or path-like
         Folder of a run or model whose family takes labels.
-    corpus : str or path-like
-        The documents; its vocabulary must be the model's.
+    documents : path or sequence of paths
+        A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, which are
+        read as the model's own documents were.
     out : str or path-like
-        Parquet file to write: id; predicted, a string of labels or a double of numbers; score, of 1 over all
-        candidates (softmax of the log probabilities of the document's tokens); perplexity, under the prediction; known,
-        what the document has, of several values the predicted one if it is among them, else the first, null if it has
+        Parquet file to write, or CSV without the lists: id; predicted, a string of labels or a double of numbers;
+        score, of 1 over all candidates (softmax of the log probabilities of the document's tokens); perplexity, under
+        the prediction; known, what the document has, of several values the predicted one if it is among them, else the first, null if it has
         none; and lists labels and scores of all candidates, in one order. Of documents without a known word predicted
         and perplexity are null, and scores are alike.
     field : str
@@ -89,8 +100,12 @@ def predict(
         Picture to draw, .png or .svg: documents by the value that they have and the predicted one.
     seed : int, optional
         For families that draw random numbers.
+    reading : mapping of str to object, optional
+        Options of reading texts; see `collapsar.pipeline.new_texts.documents_for`.
     scheduler, workers, tls : optional
         As for `fit`.
+    notice : callable, optional
+        Receives lines for the user: what texts are read by, and a warning of many unknown words.
     progress : callable, optional
         Told the number of documents written so far.
 
@@ -110,35 +125,36 @@ def predict(
     InputError
         A confusion matrix is asked for, and no document has exactly one value.
     """
-    named, documents = [(name, Model(url)) for name, url in leaves(run)], Corpus(corpus)
-    for _, model in named:
-        require_corpus(model.record.family, documents)
-        documents.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
-    candidates = candidates_of(named[0][1], documents, field, values)
+    lists = ending_of(out, ENDINGS) != ".csv"
     kind = None if confusion is None else kind_of(confusion)
-    targets = [File(one) for one in (out, confusion) if one is not None]
-    for path, target in zip((out, confusion), targets, strict=False):
-        if target.exists():
-            raise OccupiedError(f"{path}: exists already; name a new file or remove this one")
-    if kind is not None:
-        _require_known(documents, candidates)
-    executor, tally, written = open_executor(scheduler, workers, tls=tls), Tally(), 0
-    try:
-        with written_to(targets[0], _schema(candidates)) as writer:
-            held = None
-            for reference, first, last, judged in judge(named, documents, candidates, executor, seed):
-                if held is None or held[0] is not reference:
-                    held = reference, reference.documents().ids
-                writer.write(_table(held[1].slice(first, last - first), judged, candidates))
-                tally.add(judged, candidates.values)
-                written += last - first
-                progress(written)
-            picture = None if kind is None else _picture(documents, tally, candidates, kind)
-    finally:
-        executor.close()
-    if picture is not None:
-        _put(targets[1], picture)
-    return Prediction(field, written, tally.documents, tally.right)
+    require_free(out, confusion)
+    named = [(name, Model(url)) for name, url in leaves(run)]
+    where: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls}
+    with documents_for(run, documents, reading=reading, notice=notice, **where) as new:
+        for _, model in named:
+            require_corpus(model.record.family, new.corpus)
+            new.corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+        candidates = candidates_of(named[0][1], new.corpus, field, values)
+        if kind is not None:
+            _require_known(new.corpus, candidates)
+        executor, tally, written = open_executor(scheduler, workers, tls=tls), Tally(), 0
+        try:
+            with written_to(out, _schema(candidates, lists)) as writer:
+                held = None
+                for reference, first, last, judged in judge(named, new.corpus, candidates, executor, seed):
+                    if held is None or held[0] is not reference:
+                        held = reference, reference.documents().ids
+                    table = _table(held[1].slice(first, last - first), judged, candidates)
+                    writer.write(table if lists else table.drop_columns(list(LISTS)))
+                    tally.add(judged, candidates.values)
+                    written += last - first
+                    progress(written)
+                picture = None if kind is None else _picture(new.corpus, tally, candidates, kind)
+        finally:
+            executor.close()
+    if picture is not None and confusion is not None:
+        _put(File(confusion), picture)
+    return Prediction(field, written, tally.documents, tally.right, new.unknown)
 
 
 def _require_known(corpus: Corpus, candidates: Candidates) -> None:
@@ -164,19 +180,18 @@ def _put(target: File, data: bytes) -> None:
         target.put(part)
 
 
-def _schema(candidates: Candidates) -> pa.Schema:
+def _schema(candidates: Candidates, lists: bool = True) -> pa.Schema:
     kind = pa.float64() if candidates.numeric else pa.string()
-    return pa.schema(
-        [
-            ("id", pa.string()),
-            ("predicted", kind),
-            ("score", pa.float64()),
-            ("perplexity", pa.float64()),
-            ("known", kind),
-            ("labels", pa.list_(kind)),
-            ("scores", pa.list_(pa.float64())),
-        ]
-    )
+    columns = [
+        ("id", pa.string()),
+        ("predicted", kind),
+        ("score", pa.float64()),
+        ("perplexity", pa.float64()),
+        ("known", kind),
+        ("labels", pa.list_(kind)),
+        ("scores", pa.list_(pa.float64())),
+    ]
+    return pa.schema([one for one in columns if lists or one[0] not in LISTS])
 
 
 def _table(ids: pa.Array, judged: Judged, candidates: Candidates) -> pa.Table:

@@ -389,6 +389,11 @@ class File:
         """Tell whether there is something already."""
         return patiently(self._path, lambda: bool(self._fs.exists(self._path)))
 
+    def remove(self) -> None:
+        """Remove the file; nothing happens where there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            patiently(self._path, lambda: self._fs.rm_file(self._path))
+
     def put(self, source: Path) -> None:
         """Copy a local file there, piece by piece; a local target is there whole or not at all."""
         if isinstance(self._fs, LocalFileSystem):

@@ -25,6 +25,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from collapsar.pipeline.commands.options import add_json, add_scheduler, print_json, tls_of
+from collapsar.pipeline.commands.text_options import add_texts, print_notice, reading_of, with_unknown
 from collapsar.pipeline.keywords import names_of
 from collapsar.pipeline.progress import plain
 
@@ -46,12 +47,15 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         "--heldout", metavar="CORPUS", help="further tokens of the training documents or, with --unseen, of those"
     )
     parser.add_argument(
-        "--unseen", metavar="CORPUS", help="other documents or vectors, with the same vocabulary or columns"
+        "--unseen",
+        metavar="CORPUS|TEXTS",
+        help="other documents or vectors: a corpus with the same vocabulary or columns, or texts, read as the model's "
+        "own were",
     )
     parser.add_argument(
         "--in-document",
-        metavar="CORPUS",
-        help="other documents, with the same vocabulary, whose tokens are fitted and scored alike",
+        metavar="CORPUS|TEXTS",
+        help="other documents, likewise, whose tokens are fitted and scored alike",
     )
     parser.add_argument(
         "--given-labels",
@@ -69,12 +73,13 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     )
     parser.add_argument(
         "--coherence",
-        metavar="CORPUS",
+        metavar="CORPUS|TEXTS",
         help="documents in which the topics' words are counted, such as the training ones",
     )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="S", help="chooses the halves of unseen documents (default: 0)"
     )
+    add_texts(parser)
     add_scheduler(parser, "threads")
     add_json(parser)
     parser.set_defaults(refuse=parser.error)
@@ -95,14 +100,15 @@ def run(arguments: argparse.Namespace) -> None:
         "scheduler": arguments.scheduler,
         "workers": arguments.workers,
         "tls": tls_of(arguments),
+        "reading": reading_of(arguments),
     }
     found: dict[str, Any] = {}
     lines: list[str] = []
     if scored:
         from collapsar.pipeline.evaluation import evaluate
 
-        score = evaluate(arguments.run, **named, **besides, seed=arguments.seed, **where)
-        found.update(_told(asdict(score)))
+        score = evaluate(arguments.run, **named, **besides, seed=arguments.seed, notice=print_notice, **where)
+        found.update(with_unknown(_told(asdict(score)), getattr(score, "unknown", None)))
         lines += _lines(score)
     if arguments.coherence is not None:
         from collapsar.pipeline.cohering import coherence
@@ -132,6 +138,8 @@ def _lines(score: Evaluation | Reconstruction) -> list[str]:
         lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents"]
         lines += [f"member     {one.member}: {one.score:.4f}" for one in score.members]
     lines.append(f"defined as {score.definition}")
+    if not isinstance(score, Reconstruction) and score.unknown is not None:
+        lines.append(f"unknown    {score.unknown.text()}")
     if isinstance(score, Reconstruction):
         return lines
     given = score.given_labels

@@ -1,12 +1,14 @@
 """Predict a label or a number of documents: the one under which their perplexity is lowest.
 
     collapsar predict RUN CORPUS OUT.parquet --field topic
+    collapsar predict RUN tomorrow.jsonl OUT.csv --field topic
     collapsar predict RUN CORPUS OUT.parquet --field stars --values 1,2,3,4,5 --confusion stars.png
 
 The run is of a family that takes labels, fitted with the field. A document's other labels stay
 as they are; what it has of the field is not looked at. Columns: id; predicted; score, of 1 over
 all candidates; perplexity, under the prediction; known, what the document has (of several, the
-predicted one if it is among them); labels and scores, lists of all candidates. Documents without
+predicted one if it is among them); labels and scores, lists of all candidates, which CSV lacks.
+Texts are read as the model's own documents were. Documents without
 a word that the model knows have no prediction. Of restarts or kept samples the mean of the
 probabilities is taken.
 """
@@ -17,6 +19,14 @@ import argparse
 from collections.abc import Sequence
 
 from collapsar.pipeline.commands.options import add_json, add_scheduler, print_json, tls_of
+from collapsar.pipeline.commands.text_options import (
+    TEXTS,
+    add_texts,
+    print_notice,
+    print_unknown,
+    reading_of,
+    with_unknown,
+)
 
 HELP = "predict labels or ratings of documents from their words"
 
@@ -24,8 +34,8 @@ HELP = "predict labels or ratings of documents from their words"
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
     """Add the command's options."""
     parser.add_argument("run", metavar="RUN", help="a run or a model, of a family that takes labels")
-    parser.add_argument("corpus", metavar="CORPUS", help="documents, with the model's vocabulary")
-    parser.add_argument("out", metavar="OUT.parquet", help="file to write")
+    parser.add_argument("documents", nargs="+", metavar="CORPUS|TEXTS", help=TEXTS)
+    parser.add_argument("out", metavar="OUT", help="file to write: .parquet or .csv")
     parser.add_argument("--field", required=True, metavar="NAME", help="the field of labels, or the number, to predict")
     parser.add_argument(
         "--values",
@@ -40,6 +50,7 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         help="picture to draw, .png or .svg: documents by what they have and what was predicted (extra: plots)",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="for families that draw numbers (default: 0)")
+    add_texts(parser)
     add_scheduler(parser, "threads")
     add_json(parser)
 
@@ -57,21 +68,24 @@ def run(arguments: argparse.Namespace) -> None:
     with counting("predicting") as progress:
         found = predict(
             arguments.run,
-            arguments.corpus,
+            arguments.documents,
             arguments.out,
             field=arguments.field,
             values=values,
             confusion=arguments.confusion,
             seed=arguments.seed,
+            reading=reading_of(arguments),
             scheduler=arguments.scheduler,
             workers=arguments.workers,
             tls=tls_of(arguments),
+            notice=print_notice,
             progress=progress,
         )
     if arguments.json:
-        print_json(asdict(found))
+        print_json(with_unknown(asdict(found), found.unknown))
         return
     print(f"{arguments.out}: {plain(found.field)} of {found.documents:,} documents")
+    print_unknown(found.unknown)
     if found.known:
         print(f"right in {found.right:,} of the {found.known:,} that have one ({found.right / found.known:.1%})")
     if arguments.confusion is not None:
