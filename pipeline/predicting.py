@@ -89,9 +89,9 @@ def predict(
     out : str or path-like
         Parquet file to write, or CSV without the lists: id; predicted, a string of labels or a double of numbers;
         score, of 1 over all candidates (softmax of the log probabilities of the document's tokens); perplexity, under
-        the prediction; known, what the document has, of several values the predicted one if it is among them, else the first, null if it has
-        none; and lists labels and scores of all candidates, in one order. Of documents without a known word predicted
-        and perplexity are null, and scores are alike.
+        the prediction; known, what the document has, of several values the predicted one if it is among them, else the
+        first, null if it has none; and lists labels and scores of all candidates, in one order. Of documents without a
+        known word predicted and perplexity are null, and scores are alike.
     field : str
         A field of labels, or a numeric covariate, that the model was fitted with.
     values : sequence of str or float, optional
