@@ -184,8 +184,10 @@ def evaluate(
             "with --heldout (further tokens of these, to be scored)"
         )
     besides, where = (given_labels, names_of(field, "field")), (scheduler, workers, tls)
-    if unseen is None and in_document is None:
-        return _scored(run, Scored(Corpus(named_corpora[0]), True), False, seed, where, besides)
+    if heldout is not None and len(named_corpora) == 1:
+        if reading:
+            raise OptionError(f"{', '.join(reading)}: of texts, and --heldout takes a corpus")
+        return _scored(run, Scored(Corpus(heldout), True), False, seed, where, besides)
     how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "notice": notice}
     with documents_for(run, named_corpora[0], reading=reading, **how) as found:
         scored = Corpus(heldout) if heldout is not None else None

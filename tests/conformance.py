@@ -390,7 +390,7 @@ class Conformance:
         assert math.isclose(sum(topic.share for topic in listed), 1.0, rel_tol=1e-6)
         self.require_order(listed, Model(tmp_path / "run"))
         for name, corpus in (("seen", small[0]), ("unseen", small[1])):
-            assert infer(tmp_path / "run", corpus, tmp_path / name, scheduler="serial", threshold=0.0) == 60
+            assert infer(tmp_path / "run", corpus, tmp_path / name, scheduler="serial", threshold=0.0).rows == 60
             table = pq.read_table(tmp_path / name)
             sums = np.array([sum(row) for row in table.column("proportions").to_pylist()])
             assert table.column("id").to_pylist() == [str(n + 1) for n in range(60)]

@@ -112,7 +112,10 @@ def run(arguments: argparse.Namespace) -> None:
         lines += _lines(score)
     if arguments.coherence is not None:
         from collapsar.pipeline.cohering import coherence
+        from collapsar.pipeline.new_texts import is_corpus
 
+        if is_corpus(arguments.coherence):
+            where.pop("reading")
         coherent = coherence(arguments.run, arguments.coherence, **where)
         found["coherence"] = _record(coherent)
         counted = sum(not math.isnan(value) for value in coherent.topic_npmi)

@@ -285,7 +285,7 @@ def test_infer__gives_paths_and_factors(tmp_path, corpus, form):
     values, tree = drawn(11, 97)[67:], swept(model.globals)
     unseen = write_vectors(tmp_path / "unseen", values, 40)
     for place, count in ((corpus, 67), (unseen, 30)):
-        assert infer(tmp_path / "run", place, tmp_path / f"{count}.parquet", scheduler="serial") == count
+        assert infer(tmp_path / "run", place, tmp_path / f"{count}.parquet", scheduler="serial").rows == count
         table = pq.read_table(tmp_path / f"{count}.parquet").to_pylist()
         assert [row["id"] for row in table] == [f"v{n}" for n in range(count)]
         for row in table:

@@ -97,7 +97,7 @@ def test_infer__writes_a_row_a_segment(place, tmp_path, corpus, capsys):
     assert table["id"].to_pylist() == np.repeat(ids, counts).tolist()
     assert table["segment"].to_pylist() == [number + 1 for count in counts for number in range(count)]
     assert np.allclose(dense(table, 3).sum(axis=1), 1.0, atol=1e-5)
-    rows = infer(place / "run", place / corpus, tmp_path / "documents.parquet", threshold=0.0)
+    rows = infer(place / "run", place / corpus, tmp_path / "documents.parquet", threshold=0.0).rows
     documents = pq.read_table(tmp_path / "documents.parquet")
     assert rows == documents.num_rows == len(ids)
     assert documents.schema.names == ["id", "topics", "proportions"]

@@ -349,7 +349,7 @@ def test_infer__further_arrays_are_columns_of_lists(tmp_path, corpus, family, se
     model = make_model(tmp_path / "model", corpus, extra=True)
     other = write_corpus(tmp_path / "other", [{2: 1}, {}, {3: 4}], WORDS)
     documents = 7 if seen else 3
-    assert infer(model, corpus if seen else other, tmp_path / "p", scheduler="serial") == documents
+    assert infer(model, corpus if seen else other, tmp_path / "p", scheduler="serial").rows == documents
     table = pq.read_table(tmp_path / "p")
     assert table.column_names == ["id", "topics", "proportions", "path", "factors"]
     assert [str(table.schema.field(name).type.value_type) for name in ("path", "factors")] == ["int32", "float"]

@@ -174,7 +174,7 @@ def test_infer__writes_a_row_for_each_vector(corpus, tmp_path):
     fitted(corpus, tmp_path / "run")
     other = write_vectors(tmp_path / "other", VALUES[:7], 8)
     for place, count in ((corpus, 23), (other, 7)):
-        assert infer(tmp_path / "run", place, tmp_path / f"{count}.parquet") == count
+        assert infer(tmp_path / "run", place, tmp_path / f"{count}.parquet").rows == count
         table = pq.read_table(tmp_path / f"{count}.parquet")
         assert table.column("id").to_pylist() == [f"v{n}" for n in range(count)]
         assert table.column("proportions").to_pylist() == [[1.0]] * count

@@ -134,7 +134,7 @@ def test_a_run__is_made_stopped_resumed_and_read(store):
     assert verify(train).broken == []
     resume(f"{store}/run", iterations=6)  # in place of the model that stands
     assert Model(f"{store}/run").record.iterations == 6
-    assert infer(f"{store}/run", train, f"{store}/proportions.parquet") == 60
+    assert infer(f"{store}/run", train, f"{store}/proportions.parquet").rows == 60
     assert evaluate(f"{store}/run", heldout=heldout).tokens > 0
 
 
