@@ -14,6 +14,7 @@ from collapsar.pipeline.chances import Named
 from collapsar.pipeline.executor import Executor
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError
+from collapsar.storage.short_repr import ShortRepr
 
 CLASSIFIED = (
     "classification: of all values that training had, the one under which the document's perplexity is lowest, its "
@@ -47,8 +48,8 @@ class ClassScore:
     support: int
 
 
-@dataclass(frozen=True)
-class Classification:
+@dataclass(frozen=True, repr=False)
+class Classification(ShortRepr):
     """How well a field was predicted.
 
     Attributes

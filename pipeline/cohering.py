@@ -20,6 +20,7 @@ from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.shard import Shard
+from collapsar.storage.short_repr import ShortRepr
 
 DIVERSE = 25  # words of a topic that its diversity looks at
 DEFINITION = (
@@ -33,8 +34,8 @@ DEFINITION = (
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Coherence:
+@dataclass(frozen=True, repr=False)
+class Coherence(ShortRepr):
     """How far topics' words belong together.
 
     Attributes

@@ -37,10 +37,11 @@ from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, MismatchError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lineage import lineage_of
+from collapsar.storage.short_repr import ShortRepr
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(ShortRepr):
     """What a comparison came to.
 
     Attributes

@@ -47,14 +47,15 @@ from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lineage import lineage_of
+from collapsar.storage.short_repr import ShortRepr
 
 MANY, ONCE = (200,), 1
 CLASSES_FILE = "classes.parquet"
 MOST_RESPONSES = 20  # classes of a supervised LDA, which has a response for each
 
 
-@dataclass(frozen=True)
-class UnseenComparison:
+@dataclass(frozen=True, repr=False)
+class UnseenComparison(ShortRepr):
     """What a comparison on unseen documents came to.
 
     Attributes

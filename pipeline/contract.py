@@ -19,6 +19,7 @@ from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError, suggestion
 from collapsar.storage.labeltable import LabelTable
 from collapsar.storage.shard import Documents
+from collapsar.storage.short_repr import ShortRepr
 from collapsar.storage.vectors import Vectors
 from collapsar.workers.contract import family_module
 from collapsar.workers.delta import Arrays, Delta
@@ -84,8 +85,8 @@ class Footprint:
     portion: float
 
 
-@dataclass(frozen=True)
-class Description:
+@dataclass(frozen=True, repr=False)
+class Description(ShortRepr):
     """Topics or nodes as people read them, of one block of the vocabulary.
 
     Attributes

@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.readers.text import Text, TextSource
+from collapsar.storage.short_repr import ShortRepr
 
 FEWEST_LETTERS = 60  # shorter docstrings say too little to have a topic
 _HEADING = re.compile(
@@ -28,8 +29,8 @@ _HEADING = re.compile(
 _PRIVATE = {"test", "tests", "testing", "conftest", "idlelib", "lib2to3", "site-packages", "dist-packages"}
 
 
-@dataclass(frozen=True)
-class Module:
+@dataclass(frozen=True, repr=False)
+class Module(ShortRepr):
     """A source file.
 
     Attributes

@@ -30,6 +30,7 @@ from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError, NumericalError, OptionError
 from collapsar.storage.lineage import Lineage, lineage_of
 from collapsar.storage.manifest import VECTORS
+from collapsar.storage.short_repr import ShortRepr
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps, settles_at_a_point
 from collapsar.workers.streams import Stream
@@ -42,8 +43,8 @@ EACH = "; of an ensemble, the mean of its members' errors: reconstructions thems
 AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, proportions fitted by each for itself"
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(ShortRepr):
     """A model's score on a corpus, or that of an ensemble's mean prediction.
 
     Attributes
@@ -85,8 +86,8 @@ class MemberError:
     reconstruction_error: float
 
 
-@dataclass(frozen=True)
-class Reconstruction:
+@dataclass(frozen=True, repr=False)
+class Reconstruction(ShortRepr):
     """How much of the vectors of a corpus a model leaves, or of an ensemble's members each on the mean.
 
     Attributes

@@ -18,6 +18,7 @@ from collapsar.pipeline.opening import Model
 from collapsar.storage.errors import NumericalError, OptionError, suggestion
 from collapsar.storage.labels import Labels, Name
 from collapsar.storage.labeltable import LabelTable
+from collapsar.storage.short_repr import ShortRepr
 
 Floats = npt.NDArray[np.float64]
 
@@ -120,8 +121,8 @@ def _number(name: str, text: str) -> float:
     return value
 
 
-@dataclass(frozen=True)
-class LabelTopics:
+@dataclass(frozen=True, repr=False)
+class LabelTopics(ShortRepr):
     """How much each label raises each topic.
 
     Attributes

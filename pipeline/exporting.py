@@ -26,6 +26,7 @@ from collapsar.storage.folder import File, Folder, created, ensure_free
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.run import RECORD as RUN_RECORD
 from collapsar.storage.run import Run
+from collapsar.storage.short_repr import ShortRepr
 from collapsar.workers.contract import load_sweeps
 
 Floats = npt.NDArray[np.float32]
@@ -36,8 +37,8 @@ WORDS = 20  # of a topic, in a table
 LEAST_TOKENS = 0.5  # documents with fewer are empty
 
 
-@dataclass(frozen=True)
-class Exported:
+@dataclass(frozen=True, repr=False)
+class Exported(ShortRepr):
     """What was written.
 
     Attributes

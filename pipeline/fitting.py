@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
+from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.ensemble import Ensemble, finished_members
 from collapsar.pipeline.events import Sink, first, has_iterations
 from collapsar.pipeline.executor import PATIENCE, TLS, Executor
@@ -23,9 +24,10 @@ from collapsar.pipeline.placing import Where, freed_memory, place_there, scratch
 from collapsar.pipeline.planning import Plan, place_of, plan
 from collapsar.pipeline.requests import Request, is_done, taken_up
 from collapsar.pipeline.running import Running, Teller
+from collapsar.pipeline.temporary_runs import run_folder
+from collapsar.pipeline.texts import OPTIONS, is_path, reading_of, require_corpus_folder
 from collapsar.pipeline.warming import WarmSource, WarmStart, warm_start
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.folder import ensure_free
 from collapsar.storage.lineage import lineage_of
 from collapsar.storage.lock import RunLock
 from collapsar.storage.run import Run
@@ -37,8 +39,8 @@ from collapsar.workers.kernels.compile import warm as compile_all
 
 @checked_keywords()
 def fit(
-    corpus: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    corpus: Any,
+    out: str | os.PathLike[str] | None = None,
     *,
     family: str,
     heldout: str | os.PathLike[str] | None = None,
@@ -56,14 +58,20 @@ def fit(
     sinks: Sequence[Sink] = (),
     **options: Any,
 ) -> Model:
-    """Fit a model to a corpus.
+    """Fit a model to a corpus, or to texts.
 
     Parameters
     ----------
-    corpus : str or path-like
-        Folder of the corpus, local or an fsspec URL that the workers see too.
-    out : str or path-like
-        Folder of the run to make.
+    corpus : path, sequence of str, column or frame
+        Folder of the corpus, local or an fsspec URL that the workers see too. Or texts: a list of strings (None and NaN
+        are documents without text), a column, or a frame (pandas, polars, Arrow, or whatever has
+        ``__arrow_c_stream__``) with a column of texts, named ``text`` or by the option `text`. Texts are read as
+        `ingest` reads those of a file, with its options and defaults: English stop words are left out, all other words
+        are kept.
+    out : str or path-like, optional
+        Folder of the run to make; the corpus that is made of texts lies in it. Without, nothing is left on disk: the
+        model has a temporary folder, which is removed when it is closed (`Model.close`) or collected, or the process
+        ends.
     family : str
         Name of the model family, such as ``hdp``.
     heldout : str or path-like, optional
@@ -99,12 +107,16 @@ def fit(
         Told each event, a dict, as `events.jsonl` gets it.
     **options
         ``iterations``, ``tolerance``, ``stop_on``, ``score_every``, ``schedule``, ``passes``, ``batch_shards``,
-        ``samples``, ``sample_every`` (see `collapsar.pipeline.config.Limits`), and the family's own options.
+        ``samples``, ``sample_every`` (see `collapsar.pipeline.config.Limits`), and the family's own options. Of texts
+        also options of `ingest`: ``text``, ``id``, ``title``, ``date``, ``labels``, ``covariates`` (columns of a
+        frame), ``min_documents``, ``max_document_share``, ``max_words``, ``stop_words``, ``min_letters``,
+        ``tokenizer``, ``phrases``, ``segments``, ``like`` and so on.
 
     Returns
     -------
     Model
-        The finished model; of an ensemble, that of its first member.
+        The finished model; of an ensemble, that of its first member. Functions that take a run take it too:
+        ``topics(model)``.
 
     Raises
     ------
@@ -115,15 +127,23 @@ def fit(
     KeyboardInterrupt
         The fit was stopped. As after an error, the last whole iteration is kept as a checkpoint; see `resume`.
     """
+    reading = None if is_path(corpus) else reading_of(options, load_family(family).Config.model_fields)
     limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
-    config = make_config(family, options, (*option_names(fit), *LIMIT_NAMES))
-    target = Run(out)
-    ensure_free(target.folder)
-    corpora = Corpus(corpus), None if heldout is None else Corpus(heldout)
-    source = None if warm is None else WarmSource.of(warm)
-    request = Request(*corpora, family, config, limits, seed, source, restarts, keep)
+    others = (*option_names(fit), *LIMIT_NAMES, *(() if reading is None else OPTIONS))
+    config = make_config(family, options, others)
     where = Where(scheduler, workers, memory, scratch, checkpoint_every, patience, tls)
-    return _Fit(request, target, where, sinks).run()
+    with run_folder(out, scheduler) as place:
+        target = Run(place.run)
+        if reading is None:
+            require_corpus_folder(corpus)
+        else:
+            corpus = place.ingest(corpus, reading)
+        corpora = Corpus(corpus), None if heldout is None else Corpus(heldout)
+        source = None if warm is None else WarmSource.of(warm)
+        request = Request(*corpora, family, config, limits, seed, source, restarts, keep)
+        model = _Fit(request, target, where, sinks).run()
+        place.hand_over(model)
+    return model
 
 
 @checked_keywords()

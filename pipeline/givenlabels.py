@@ -19,6 +19,7 @@ from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.labels import Labels, Name
 from collapsar.storage.labeltable import LabelTable, numbered
 from collapsar.storage.shard import Shard
+from collapsar.storage.short_repr import ShortRepr
 from collapsar.workers import tasks
 from collapsar.workers.contract import is_labelled, load_sweeps, settles_at_a_point, wanted_by
 from collapsar.workers.delta import Arrays, Delta
@@ -35,8 +36,8 @@ LABELS = "labels"
 PORTION = 1 << 20  # documents x topics whose proportions are made at once
 
 
-@dataclass(frozen=True)
-class GivenLabels:
+@dataclass(frozen=True, repr=False)
+class GivenLabels(ShortRepr):
     """A model's score on documents of which it sees nothing but their labels and numbers.
 
     Attributes

@@ -9,8 +9,6 @@ import reprlib
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
-import pydantic
-
 from collapsar.storage.errors import OptionError, suggestion
 
 _Arguments = ParamSpec("_Arguments")
@@ -139,6 +137,8 @@ def require_kind(name: str, value: Any, kind: Any, where: str = "") -> None:
     OptionError
         The value is of another type.
     """
+    import pydantic
+
     try:
         pydantic.TypeAdapter(kind).validate_python(value, strict=True)
     except pydantic.ValidationError as error:

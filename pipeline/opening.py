@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import shutil
+import weakref
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from collapsar.pipeline.members import reference_of
@@ -19,6 +23,9 @@ from collapsar.storage.model import ModelRecord, ShardDocuments, StoredModel, ke
 from collapsar.storage.run import CHECKPOINTS, Run
 from collapsar.storage.vocabulary import Vocabulary
 from collapsar.workers.contract import load_sweeps
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Model(StoredModel):
@@ -48,6 +55,8 @@ class Model(StoredModel):
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self._checkpoint: Checkpoint | None = None
+        self._given = os.fspath(url)
+        self._place: weakref.finalize[[str, int], Model] | None = None
         url = reference_of(url) or url
         given = Folder(url)
         if given.exists(CHECKPOINT):
@@ -63,6 +72,125 @@ class Model(StoredModel):
             return
         if latest is not None and latest > self.record.iterations:
             self._open(Run(url).checkpoints.at(latest).folder)
+
+    def __fspath__(self) -> str:
+        """Return what was opened, so that functions that take a run take the model."""
+        return self._given
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes along to a worker; whoever has opened the model goes on owning its folder."""
+        return {**super().__getstate__(), "_place": None}
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def own(self, place: str, run: str) -> None:
+        """Remove a folder when the model is closed or collected, or the process ends.
+
+        Parameters
+        ----------
+        place : str
+            A temporary folder on this machine.
+        run : str
+            The run in it that the model stands for.
+        """
+        self._given = run
+        self._place = weakref.finalize(self, _remove, place, os.getpid())
+
+    def close(self) -> None:
+        """Remove what lies on disk of a model that was fitted without a folder; of others nothing is removed."""
+        if self._place is not None:
+            self._place()
+
+    @cached_property
+    def topic_word(self) -> npt.NDArray[np.float64]:
+        """Probabilities of words, shape (topics, words), of which each row sums to 1.
+
+        Row k is the topic with the permanent id k, as `topics` and `infer` name it. It is held in memory: 8 bytes for
+        each topic and word. Of an ensemble it is the first member's, of samples the last one's.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (topics, words)
+            Ids that no topic has have rows of equal probabilities.
+        """
+        found: npt.NDArray[np.float64] = _model_arrays().topic_word(self)
+        return found
+
+    @cached_property
+    def document_topic(self) -> npt.NDArray[np.float64]:
+        """Proportions of the training documents, shape (documents, topics), in the order of the training corpus.
+
+        Column k is the topic with the permanent id k, as in `topic_word`. A row is what `infer` writes; where a family
+        leaves a share to topics that there are none of yet, it sums to less than 1. It is held in memory: 8 bytes for
+        each document and topic; `infer` writes those of a corpus that is too large for that.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (documents, topics)
+            Of the first member of an ensemble, or the last sample.
+        """
+        found: npt.NDArray[np.float64] = _model_arrays().document_topic(self)
+        return found
+
+    @cached_property
+    def document_ids(self) -> list[str]:
+        """Ids of the training documents, in the order of `document_topic`, from the training corpus."""
+        found: list[str] = _model_arrays().document_ids(self)
+        return found
+
+    def topics(self, words: int = 10) -> pd.DataFrame:
+        """Return the topics that have tokens as a frame of pandas.
+
+        Parameters
+        ----------
+        words : int, optional
+            Words to list of each.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Indexed by permanent id: share of the tokens, words and their probabilities; of trees also parent, level,
+            and the share at and below the node.
+        """
+        return _model_arrays().topics_frame(self, words)
+
+    def document_topics(self) -> pd.DataFrame:
+        """Return `document_topic` as a frame of pandas, indexed by the documents' ids."""
+        return _model_arrays().document_topics_frame(self)
+
+    def transform(self, texts: Any, *, seed: int = 0, **reading: Any) -> npt.NDArray[np.float64]:
+        """Return the topic proportions of new documents, read as the model's own were.
+
+        A warning says if many of their tokens are not in the vocabulary. A text that is missing (None, NaN), empty or
+        without a known word has the proportions of the prior.
+
+        Parameters
+        ----------
+        texts : sequence of str, column, frame or path
+            Texts; a frame with a column of texts (pandas, polars, Arrow); or the path of a corpus or of files of texts.
+        seed : int, optional
+            For families that draw random numbers.
+        **reading
+            Options of `ingest`, such as ``text="body"``, where the frame or the files differ from what the model
+            recorded; and ``tokenizer`` or ``segments``, which must be named again where a function or a regular
+            expression was recorded.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (documents, topics)
+            In the order of the documents; column k is the topic with the permanent id k. Held in memory.
+
+        Raises
+        ------
+        CollapsarError
+            The texts are no strings, or cannot be read as recorded. No error holds a text.
+        """
+        found: npt.NDArray[np.float64] = _model_arrays().transform(self, texts, seed=seed, **reading)
+        return found
 
     def _open(self, folder: Folder) -> None:
         """Make of a checkpoint's and its run's records what a model says of itself."""
@@ -112,6 +240,17 @@ class Model(StoredModel):
         name = part.replace("documents/", "locals/")
         found = self._checkpoint.read(name, self.record.parts[part])
         return kept_of(found) if name != part else found
+
+
+def _model_arrays() -> Any:
+    """Import what makes arrays of a model, when it is first asked for."""
+    return importlib.import_module("collapsar.pipeline.model_arrays")
+
+
+def _remove(place: str, process: int) -> None:
+    """Remove a folder, but not from a process that was forked off."""
+    if os.getpid() == process:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _latest(folder: Folder) -> int | None:

@@ -23,6 +23,7 @@ from collapsar.storage.history import Phrasing
 from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.progress import Counting
 from collapsar.storage.readers.blocks import Block
+from collapsar.storage.short_repr import ShortRepr
 from collapsar.storage.sides import Sides
 from collapsar.storage.writer import even_shard_tokens_of
 from collapsar.workers import reading
@@ -36,8 +37,8 @@ PAIRS = 8_000_000  # tokens whose pairs of words are added up at once
 MOST_PARTS = 64
 
 
-@dataclass(frozen=True)
-class Counted:
+@dataclass(frozen=True, repr=False)
+class Counted(ShortRepr):
     """What the first pass tells: notes of all chunks, in order, and a sorted table of words' documents and tokens."""
 
     notes: list[Note]

@@ -23,6 +23,7 @@ from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CapacityError, OptionError
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.shard import Shard
+from collapsar.storage.short_repr import ShortRepr
 from collapsar.storage.sizes import parse_size, size
 from collapsar.workers import buffers
 from collapsar.workers.tasks import NEARLY_ALL
@@ -63,8 +64,8 @@ class Place:
     run: str | None = None
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(ShortRepr):
     """What a fit takes.
 
     Attributes

@@ -20,6 +20,7 @@ from collapsar.storage.errors import AbsentError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.run import RECORD, Run
+from collapsar.storage.short_repr import ShortRepr
 from collapsar.storage.summary import DatesSummary
 from collapsar.workers.dates import DAY, HOUR, MONTH, UNITS, YEAR
 from collapsar.workers.datesums import floored, moment
@@ -36,8 +37,8 @@ PRIOR = 4.0  # documents of the overall variance that are added to that of a per
 CHANGED = 4  # topics that are shown because they change most, beside as many of the largest
 
 
-@dataclass(frozen=True)
-class TimeShares:
+@dataclass(frozen=True, repr=False)
+class TimeShares(ShortRepr):
     """Shares of topics by period.
 
     Attributes

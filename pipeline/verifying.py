@@ -31,6 +31,7 @@ from collapsar.storage.progress import Counting, silent
 from collapsar.storage.run import CHECKPOINTS, EVENTS, MEMBERS, Run
 from collapsar.storage.run import RECORD as RUN_RECORD
 from collapsar.storage.shard import Shard
+from collapsar.storage.short_repr import ShortRepr
 from collapsar.storage.summary import RECORD as SUMMARY_RECORD
 from collapsar.storage.summary import read_summary
 from collapsar.storage.vectors import AnyShard
@@ -42,8 +43,8 @@ CLOSE = 1e-3  # of a count or a probability: what sums in single precision may b
 SAMPLE, CELLS = 5, 2_000_000  # documents of a shard whose words' probabilities are summed, and their cells at most
 
 
-@dataclass
-class Findings:
+@dataclass(repr=False)
+class Findings(ShortRepr):
     """What a check has found.
 
     Attributes

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from collapsar.storage.folder import Folder
 from collapsar.storage.segments import segment_bounds
+from collapsar.storage.short_repr import ShortRepr
 
 
-@dataclass(frozen=True)
-class Chunk:
+@dataclass(frozen=True, repr=False)
+class Chunk(ShortRepr):
     """Documents whose words have the numbers of a vocabulary of their own.
 
     Attributes

@@ -13,6 +13,7 @@ from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.records import dump, read_record
+from collapsar.storage.short_repr import ShortRepr
 
 FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 6
 _SOMETIMES = ("unmatched_rows", "segments")  # of a report
@@ -22,8 +23,8 @@ _NEVER = ("vocabulary", "max_decompressed", "optional")
 _ALWAYS = ("id", "text", "title", "date", "stop_words", "tokenizer", "bad_bytes", "index_base")
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(ShortRepr):
     """What was read, and what was dropped and why.
 
     Attributes
@@ -76,8 +77,8 @@ class Report:
         return sum(one.tokens for one in self.dropped if one.unknown)
 
 
-@dataclass(frozen=True)
-class Beside:
+@dataclass(frozen=True, repr=False)
+class Beside(ShortRepr):
     """What came of side files, so that documents that are added get the same columns.
 
     Attributes
@@ -96,8 +97,8 @@ class Beside:
     id: str | None = None
 
 
-@dataclass(frozen=True)
-class Phrasing:
+@dataclass(frozen=True, repr=False)
+class Phrasing(ShortRepr):
     """How phrases of two words are found.
 
     Attributes
@@ -118,8 +119,8 @@ class Phrasing:
     pairs: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class History:
+@dataclass(frozen=True, repr=False)
+class History(ShortRepr):
     """How a corpus came about.
 
     Attributes

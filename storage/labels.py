@@ -12,11 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collapsar.storage.short_repr import ShortRepr
+
 Name = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Labels:
+@dataclass(frozen=True, repr=False)
+class Labels(ShortRepr):
     """Labels and numbers of a shard's documents.
 
     Attributes

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, OptionError, suggestion
 from collapsar.storage.labels import Labels, Name
+from collapsar.storage.short_repr import ShortRepr
 
 MOST_VALUES = 100  # distinct values of a number that are remembered
 
@@ -42,8 +43,8 @@ class NumberField:
     values: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class LabelTable:
+@dataclass(frozen=True, repr=False)
+class LabelTable(ShortRepr):
     """The labels and numbers of a training corpus, numbered: first the labels, sorted, then the numbers.
 
     Attributes

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.records import DIGEST, checked, digest_of, dump, parse_record
+from collapsar.storage.short_repr import short
 
 MANIFEST = "manifest.json"
 KIND = "collapsar-corpus"
@@ -53,7 +54,17 @@ class AppendedArray(BaseModel):
     first: Annotated[int, Field(ge=1)]
 
 
-class VectorsRecord(BaseModel):
+class ShortModel(BaseModel):
+    """A base of records of pydantic whose representation is a few lines at most."""
+
+    def __repr__(self) -> str:
+        named = ((name, getattr(self, name)) for name in type(self).model_fields)
+        return f"{type(self).__name__}({', '.join(f'{name}={short(value)}' for name, value in named)})"
+
+    __str__ = __repr__
+
+
+class VectorsRecord(ShortModel):
     """The Zarr array of a corpus of vectors: its folder, the digest of its ``zarr.json``, and the rows of a chunk.
 
     Chunk k holds the vectors of shard k, so that all shards of an array but its last have as many. Each addition to the
@@ -100,7 +111,7 @@ class VocabularyRecord(BaseModel):
     words_sha256: Digest
 
 
-class Manifest(BaseModel):
+class Manifest(ShortModel):
     """All that a corpus folder holds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

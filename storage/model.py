@@ -15,7 +15,7 @@ from collapsar.storage.arrays import read_arrays, write_arrays
 from collapsar.storage.errors import AbsentError, DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lineage import Lineage
-from collapsar.storage.manifest import VocabularyRecord
+from collapsar.storage.manifest import ShortModel, VocabularyRecord
 from collapsar.storage.records import dump, read_record
 from collapsar.storage.vocabulary import Vocabulary, read_vocabulary
 
@@ -36,7 +36,7 @@ class ShardDocuments(BaseModel):
     ids_sha256: str
 
 
-class ModelRecord(BaseModel):
+class ModelRecord(ShortModel):
     """What `model.json` says.
 
     ``blocks`` are the first words of the blocks of the vocabulary and, last, its size; ``shards`` the
@@ -61,7 +61,8 @@ class ModelRecord(BaseModel):
     lineage: Lineage | None = None
 
 
-HEAVY = ("vocabulary",)  # of a model that has been read; it is read again where it is asked for
+# Of a model that has been read; it is read again where it is asked for.
+HEAVY = ("vocabulary", "topic_word", "document_topic", "document_ids")
 
 
 class ModelWriter:

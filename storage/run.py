@@ -12,9 +12,11 @@ from collapsar.storage.checkpoint import Checkpoints
 from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError
 from collapsar.storage.folder import Folder, ensure_free
 from collapsar.storage.lock import RunLock
+from collapsar.storage.manifest import MANIFEST
 from collapsar.storage.records import dump, read_record
 
 RECORD, EVENTS, MODEL, CHECKPOINTS = "run.json", "events.jsonl", "model", "checkpoints"
+CORPUS = "corpus"  # that a fit to texts has made
 LOCK, JOURNAL, MEMBERS = "lock", "journal.jsonl", "members"
 KIND = "collapsar-run"
 VERSION = 2
@@ -73,7 +75,8 @@ class Run:
         OccupiedError
             The folder exists.
         """
-        ensure_free(self.folder)
+        if not self.folder.exists(f"{CORPUS}/{MANIFEST}") or self.folder.names() != [CORPUS]:
+            ensure_free(self.folder)
         self.folder.make()
         if not self.folder.create(RECORD, dump({"format": KIND, "version": VERSION, **record})):
             raise OccupiedError(f"{self.folder.url}: another process has just made it; name a new folder")

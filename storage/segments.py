@@ -14,12 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collapsar.storage.short_repr import ShortRepr
+
 COLUMN = "segments"
 Numbers = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Segments:
+@dataclass(frozen=True, repr=False)
+class Segments(ShortRepr):
     """The segments of a shard's documents, in their order.
 
     Attributes

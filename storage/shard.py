@@ -23,13 +23,14 @@ from collapsar.storage.segments import (
     segment_lists,
     segments_agree,
 )
+from collapsar.storage.short_repr import ShortRepr
 
 LABELS = pa.list_(pa.struct([pa.field("field", pa.string()), pa.field("value", pa.string())]))
 EXTRAS = {"title": pa.string(), "date": pa.string(), "labels": LABELS, "segments": pa.list_(pa.int32())}
 
 
-@dataclass(frozen=True)
-class Documents:
+@dataclass(frozen=True, repr=False)
+class Documents(ShortRepr):
     """Documents as arrays, on their way into or out of a corpus.
 
     Attributes
@@ -114,8 +115,8 @@ class Documents:
         )
 
 
-@dataclass(frozen=True)
-class Shard:
+@dataclass(frozen=True, repr=False)
+class Shard(ShortRepr):
     """One shard as a sweep sees it: its pairs, with words numbered as they occur in it.
 
     Attributes

@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from collapsar.storage.errors import InputError
 from collapsar.storage.labelcolumn import union
 from collapsar.storage.shard import LABELS
+from collapsar.storage.short_repr import ShortRepr
 
 
-@dataclass(frozen=True)
-class Side:
+@dataclass(frozen=True, repr=False)
+class Side(ShortRepr):
     """What one side file says.
 
     Attributes

@@ -17,14 +17,15 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import ShardRecord, VectorsRecord
 from collapsar.storage.parts import FAULTS, decode_table, encode_columns, ids_and_extras, read_part
 from collapsar.storage.shard import Shard, digest_of_ids
+from collapsar.storage.short_repr import ShortRepr
 
 ARRAY = "vectors.zarr"
 SAID = "zarr.json"
 MOST_COLUMNS = 1 << 24
 
 
-@dataclass(frozen=True)
-class Vectors:
+@dataclass(frozen=True, repr=False)
+class Vectors(ShortRepr):
     """Vectors as arrays, on their way into or out of a corpus.
 
     Attributes
@@ -71,8 +72,8 @@ class Vectors:
         )
 
 
-@dataclass(frozen=True)
-class VectorShard:
+@dataclass(frozen=True, repr=False)
+class VectorShard(ShortRepr):
     """One shard of vectors as a sweep sees it; the vocabulary's words are the columns, and each shard has all.
 
     Attributes

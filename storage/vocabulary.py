@@ -15,13 +15,14 @@ from collapsar.storage.errors import DamagedError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import VocabularyRecord
 from collapsar.storage.parts import FAULTS
+from collapsar.storage.short_repr import short
 
 FILE = "vocabulary.parquet"
 PARQUET_MAGIC = b"PAR1"
 COLUMNS = ("word", "words", "term", "terms", "token", "tokens")  # names that a column of words may have
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Vocabulary:
     """Words with the numbers of documents and tokens that hold them.
 
@@ -39,6 +40,10 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def __repr__(self) -> str:
+        shown = short(tuple(self.words)).strip("()").rstrip(",")
+        return f"Vocabulary({len(self):,} words: {shown})" if self.words else "Vocabulary(0 words)"
 
     def write(self, folder: Folder, *, tagged: bool = False) -> VocabularyRecord:
         """Write the vocabulary's file and return its record for the manifest.

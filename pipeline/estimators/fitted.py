@@ -19,6 +19,7 @@ from collapsar.pipeline.opening import Model
 from collapsar.pipeline.state import Problem, State
 from collapsar.pipeline.stochastic import step
 from collapsar.storage.shard import Documents, Shard
+from collapsar.storage.short_repr import ShortRepr
 from collapsar.storage.split import split_documents
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
@@ -29,8 +30,8 @@ from collapsar.workers.streams import Stream
 SEED = 0  # of fold-in and of the halves that are scored: as `infer` and `evaluate` have it, and alike for all models
 
 
-@dataclass(frozen=True)
-class Fitted:
+@dataclass(frozen=True, repr=False)
+class Fitted(ShortRepr):
     """A fitted model.
 
     Attributes

@@ -17,6 +17,7 @@ from collapsar.storage.errors import InputError, OptionError, near
 from collapsar.storage.readers.segmenting import ENTRIES, cutter_of
 from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.shard import EXTRAS
+from collapsar.storage.short_repr import ShortRepr
 
 PORTION = 1 << 24  # bytes of text that are tokenized together
 TAKEN = ("id", "words", "counts", *EXTRAS)  # columns that no covariate can be
@@ -112,8 +113,8 @@ class Fields:
         }
 
 
-@dataclass(frozen=True)
-class Batch:
+@dataclass(frozen=True, repr=False)
+class Batch(ShortRepr):
     """Documents before they are tokenized.
 
     Attributes

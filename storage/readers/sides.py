@@ -15,6 +15,7 @@ from collapsar.storage.readers.blocks import PACKED, Span, find_files
 from collapsar.storage.readers.fields import clean, id_of, named
 from collapsar.storage.readers.lines import decoded, lines_of
 from collapsar.storage.readers.source import ReadOptions
+from collapsar.storage.short_repr import ShortRepr
 
 RECORDS = ("csv", "jsonl", "parquet")  # formats of side files whose rows have ids
 
@@ -60,8 +61,8 @@ class _Told:
         return {name: values for name, values in whole.items() if name != self.id}
 
 
-@dataclass(frozen=True)
-class SideFile:
+@dataclass(frozen=True, repr=False)
+class SideFile(ShortRepr):
     """A side file that was read, before it is said which of its fields are what.
 
     Attributes

@@ -13,6 +13,7 @@ import pyarrow as pa
 from collapsar.storage.errors import AbsentError, InputError, NoVocabularyError
 from collapsar.storage.folder import Folder
 from collapsar.storage.shard import Documents
+from collapsar.storage.short_repr import ShortRepr
 from collapsar.storage.sizes import size
 from collapsar.storage.vocabulary import PARQUET_MAGIC, read_words, words_of_column
 
@@ -35,8 +36,8 @@ class Source(Protocol):
         """Read the documents, in portions that fit in memory; each call starts anew."""
 
 
-@dataclass(frozen=True)
-class ReadOptions:
+@dataclass(frozen=True, repr=False)
+class ReadOptions(ShortRepr):
     """What `collapsar ingest` can say to a reader.
 
     Attributes

@@ -18,13 +18,14 @@ from collapsar.storage.errors import AbsentError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.readers.source import ReadOptions, given_words, open_input, reading
 from collapsar.storage.shard import EXTRAS, Documents
+from collapsar.storage.short_repr import ShortRepr
 
 PORTION = 1_000_000  # pairs
 WORD = r"(?u)\b[^\W\d_][\w'’]*\w\b"  # two characters or more, the first a letter
 
 
-@dataclass(frozen=True)
-class Text:
+@dataclass(frozen=True, repr=False)
+class Text(ShortRepr):
     """A document before it is tokenized.
 
     Attributes
