@@ -20,7 +20,7 @@ from collapsar.storage.run import RECORD, Run
 from collapsar.storage.shard import Documents, Shard
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps, wanted_by
-from collapsar.workers.delta import Delta
+from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ def topic_word(model: Model) -> Floats:
 def _width(model: Model) -> int:
     """Return the number of columns of proportions."""
     if model.record.shards and model.fitted:
-        local = model.documents(0)
+        local: Arrays = model.documents(0)
     else:
         none = Documents(pa.array([""]), np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
         blocks = [tasks.Block(low, high, model.rows(n), Delta()) for n, (low, high) in enumerate(model.blocks)]
         local = tasks.settle(model.record.family, Shard.of(0, none), blocks, model.globals, Stream(0, "infer"))
-    return _theta(load_sweeps(model.record.family).infer(local, model.globals)).shape[1]
+    return int(_theta(load_sweeps(model.record.family).infer(local, model.globals)).shape[1])
 
 
 def document_topic(model: Model) -> Floats:

@@ -15,19 +15,23 @@ from collapsar.storage.errors import OptionError
 from collapsar.storage.readers import ReadOptions
 
 # What a command alone has: how it prints, where its options stand, certificates by file, callbacks by name.
-OF_COMMANDS = {"json", "quiet", "config", "settings", "callback", "tls_ca", "tls_cert", "tls_key"}
-OF_PYTHON = {"progress", "sinks", "tls", "settings", "options"}
+OF_COMMANDS = {"json", "quiet", "config", "settings", "callback", "log_format", "tls_ca", "tls_cert", "tls_key"}
+OF_PYTHON = {"progress", "sinks", "notice", "tls", "settings", "options", "reading"}
+# Of texts for a model: names of `ingest`, which Python takes in `reading`; --headings is a recorded way of `segments`.
+OF_READING = {"bad_bytes", "format", "headings", "id", "text", "tokenizer", "vocabulary"}
 FUNCTIONS = {
     "compare": ("compare", "compare_unseen"),
     "evaluate": ("evaluate", "coherence"),
     "fit": ("fit", "resume"),
     "topics": ("topics", "expected_topics", "label_topics"),
 }
-# Flags that choose another function (whose first argument they are) or where its result goes.
+# Flags that choose another function (whose first argument they are), how much is printed, or where the result goes.
 APART = {
-    "evaluate": {"coherence", "corpus", "words"},
+    "evaluate": {"coherence", "documents", "words"} | OF_READING,
+    "infer": OF_READING,
+    "predict": OF_READING,
     "fit": {"resume", "run"},
-    "topics": {"given", "labels", "covariates", "csv", "picture", "graphml"},
+    "topics": {"given", "labels", "covariates", "csv", "picture", "graphml", "min_share", "levels"},
 }
 PUBLIC = [name for name in pipeline.__all__ if inspect.isfunction(getattr(pipeline, name)) and name != "resume"]
 
