@@ -175,13 +175,14 @@ class CheckpointKeeper:
         return parts
 
     def _record(self, kept: Kept, parts: dict[str, str]) -> CheckpointRecord:
+        events = self._run.save_events(self._told, self._run.checkpoints.at(kept.state.iteration).folder)
         return CheckpointRecord(
             iteration=kept.state.iteration,
             run=self._fingerprint,
             parts=parts,
             blocks=self._problem.cuts,
             shards=len(self._problem.shards),
-            events=(self._told, self._run.events_digest(self._told)),
+            events=(self._told, events),
             progress=kept.progress.record(),
             previous=kept.previous,
         )
@@ -214,8 +215,9 @@ class CheckpointKeeper:
                 for text in broken:
                     self._notice(f"{text}; going on from the checkpoint of iteration {iteration}")
                 self._run.checkpoints.go_back(iteration)
-                self._told = record.events[0]
-                self._run.cut_events(self._told)
+                place = self._run.checkpoints.at(iteration).folder
+                self._run.restore_events(*record.events, place, self._notice)
+                self._told = self._run.events_size()
                 self._iteration, self._last = iteration, time.monotonic()
                 progress = Progress(score=None, **record.progress)
                 self.last = Kept(self._loaded(record), progress, dict(record.previous))
@@ -224,7 +226,7 @@ class CheckpointKeeper:
         if broken:
             raise DamagedError(
                 self._run.folder.url,
-                f"no checkpoint is whole: {broken[0]}; remove the folder checkpoints to start again",
+                f"no checkpoint is whole: {broken[0]}; a fit into another folder begins anew",
             )
         self._run.cut_events(self._origin)
         return None
@@ -244,7 +246,6 @@ class CheckpointKeeper:
             raise MismatchError(f"{place.folder.url}: the checkpoint was cut into other parts, by another release")
         checks = [self._executor.submit(check_part, place, part, digest) for part, digest in record.parts.items()]
         faults = [text for part in self._executor.collect(checks) for text in part]
-        faults += self._run.check_events(*record.events, self._notice)
         return faults, record
 
     def _loaded(self, record: CheckpointRecord) -> State:

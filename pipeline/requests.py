@@ -317,7 +317,10 @@ def is_done(target: Run, request: Request) -> bool:
         raise OptionError(f"--iterations {planned}: the run has made {latest[0]} already; name more, or a new run")
     if not target.model.exists(MODEL_RECORD):
         return False
-    model = StoredModel(target.model.url)
+    try:
+        model = StoredModel(target.model.url)
+    except DamagedError:  # it is written again, from the checkpoint
+        return False
     if latest and latest[0] != model.record.iterations:
         return False
     if not all(target.member(number).exists(MODEL_RECORD) for number in range(request.limits.samples)):

@@ -161,7 +161,7 @@ class Running:
                 raise DamagedError(
                     f"{place.url}/{MODEL_RECORD}",
                     f"the sample of iteration {iteration} is missing, and the checkpoint of iteration {iterations[0]} "
-                    "comes after it; remove the folder checkpoints to start again",
+                    "comes after it; a fit into another folder begins anew",
                 )
 
     def loop(self, problem: Problem, executor: Executor, globals_: Arrays) -> Model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -146,8 +147,8 @@ def _run(folder: Folder, found: Findings) -> Iterator[str]:
         if kept.run != expected:
             yield f"{place.folder.url}: it is not of the model that run.json describes"
             continue
-        faults = run.check_events(*kept.events, found.notes.append)
-        yield faults[0] if faults else ""
+        for folder_of_events in (run.folder, place.folder):
+            yield _events_fault(folder_of_events, *kept.events)
         yield from _model(place.folder, found)
     if run.model.exists(MODEL_RECORD):
         yield from _model(run.model, found)
@@ -178,7 +179,7 @@ def _comparison(folder: Folder, found: Findings) -> Iterator[str]:
 
 def _members(run: Run, record: dict[str, Any], found: Findings) -> Iterator[str]:
     """Give what is broken of a run's members: restarts, which are runs, or kept samples, which are models."""
-    ended = any(event.get("event") == "end" and event.get("reason") in DONE for event in _told(run)[-1:])
+    ended = any(event.get("event") == "end" and event.get("reason") in DONE for event in run.events()[-1:])
     for number, member in restarts_in(run):
         if member.exists():
             yield from _run(member.folder, found)
@@ -195,19 +196,20 @@ def _members(run: Run, record: dict[str, Any], found: Findings) -> Iterator[str]
             yield f"{place.url}/{MODEL_RECORD}: the file is missing"
 
 
-def _told(run: Run) -> list[dict[str, Any]]:
-    try:
-        return run.events()
-    except CollapsarError:  # said already
-        return []
+def _events_fault(folder: Folder, size: int, digest: str) -> str:
+    """Return what is wrong with the events that a checkpoint knows of, in the run's folder or in its own."""
+    if not folder.exists(EVENTS):
+        return f"{folder.url}/{EVENTS}: the file is missing" if size else ""
+    whole = hashlib.sha256(folder.read(EVENTS)[:size]).hexdigest() == digest
+    return "" if whole else f"{folder.url}/{EVENTS}: the bytes do not have their digest; the file is damaged"
 
 
 def _events(run: Run) -> Iterator[str]:
-    try:
-        told: list[Any] = [event.get("iteration") for event in run.events() if event["event"] == "iteration"]
-    except CollapsarError as error:
-        yield str(error)
+    fault = run.events_fault()
+    if fault is not None:
+        yield fault
         return
+    told: list[Any] = [event.get("iteration") for event in run.events() if event["event"] == "iteration"]
     sound = all(isinstance(number, int) for number in told)
     steps = sound and all(later == earlier + 1 for earlier, later in pairwise(told))
     yield "" if steps else f"{run.folder.url}/{EVENTS}: expected iterations one after another"

@@ -24,7 +24,7 @@ LATEST, RECORD = "latest.json", "checkpoint.json"
 KIND = "collapsar-checkpoint"
 VERSION = 2
 KEPT = 2
-PARTS = ("globals", "rows", "locals", RECORD)  # what a checkpoint's folder holds
+PARTS = ("globals", "rows", "locals", "events.jsonl", RECORD)  # what a checkpoint's folder holds
 
 Count = Annotated[int, Field(ge=0)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from collapsar.storage.checkpoint import Checkpoints
-from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError
+from collapsar.storage.errors import AbsentError, OccupiedError
 from collapsar.storage.folder import Folder, ensure_free
 from collapsar.storage.lock import RunLock
 from collapsar.storage.manifest import MANIFEST
@@ -151,21 +151,26 @@ class Run:
         self.folder.write(EVENTS, b"".join((json.dumps(one, allow_nan=False) + "\n").encode() for one in events))
 
     def events(self) -> list[dict[str, Any]]:
-        """Read the events so far, oldest first; a last line that is still being written is left out."""
-        if not self.folder.exists(EVENTS):
-            return []
-        *whole, _ = self.folder.read(EVENTS).split(b"\n")
-        found = []
-        for number, line in enumerate(whole, start=1):
-            path, where = f"{self.folder.url}/{EVENTS}", f"line {number}"
+        """Read the events so far, oldest first, up to the first line that is damaged or still being written."""
+        return self._read_events()[0]
+
+    def events_fault(self) -> str | None:
+        """Return what is wrong with `events.jsonl`; None where nothing is, or where there is none."""
+        return self._read_events()[1]
+
+    def _read_events(self) -> tuple[list[dict[str, Any]], str | None]:
+        events: list[dict[str, Any]] = []
+        *lines, _ = (self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b"").split(b"\n")
+        for number, line in enumerate(lines, start=1):
+            place = f"{self.folder.url}/{EVENTS}, line {number}"
             try:
                 event = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise DamagedError(path, f"expected JSON ({error})", where) from None
+                return events, f"{place}: expected JSON ({error})"
             if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-                raise DamagedError(path, "expected an event", where)
-            found.append(event)
-        return found
+                return events, f"{place}: expected an event"
+            events.append(event)
+        return events, None
 
     def events_size(self) -> int:
         """Return the size in bytes of `events.jsonl`, which nobody else writes meanwhile."""
@@ -173,37 +178,41 @@ class Run:
             self._size = len(self.folder.read(EVENTS)) if self.folder.exists(EVENTS) else 0
         return self._size
 
-    def events_digest(self, size: int) -> str:
-        """Return the SHA-256 of the first `size` bytes of `events.jsonl`."""
+    def save_events(self, size: int, place: Folder) -> str:
+        """Copy the first `size` bytes of `events.jsonl` to another folder; return their SHA-256."""
         data = self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
-        return hashlib.sha256(data[:size]).hexdigest()
+        return place.write(EVENTS, data[:size])
 
     def cut_events(self, size: int) -> None:
         """Leave the first `size` bytes of the events."""
         self._size = None
         self.folder.cut(EVENTS, size)
 
-    def check_events(self, size: int, digest: str, notice: Callable[[str], None]) -> list[str]:
-        """Say what is broken of the first `size` bytes of the events.
+    def restore_events(self, size: int, digest: str, place: Folder, notice: Callable[[str], None]) -> None:
+        """Leave the first `size` bytes of the events, or bring them back where they are damaged.
+
+        Events are history: a run goes on without those that cannot be had any more.
 
         Parameters
         ----------
         size, digest : int and str
-            As `events_size` and `events_digest` returned them once.
+            How much was saved, and its SHA-256.
+        place : Folder
+            Where `save_events` has saved it.
         notice : callable
-            Told if the file is missing: events are history, without which a run can go on.
-
-        Returns
-        -------
-        list of str
-            Empty where all is well.
+            Told in a line what was wrong.
         """
-        path = f"{self.folder.url}/{EVENTS}"
-        if not self.folder.exists(EVENTS):
-            if size:
-                notice(f"{path}: the file is missing; going on without the events before")
-            return []
-        data = self.folder.read(EVENTS)[:size]
-        if len(data) == size and hashlib.sha256(data).hexdigest() == digest:
-            return []
-        return [f"{path}: the bytes do not have their digest; the file is damaged (without it, the run can go on)"]
+        data = self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
+        if len(data) >= size and hashlib.sha256(data[:size]).hexdigest() == digest:
+            self.cut_events(size)
+            return
+        fault = self.events_fault() or f"{self.folder.url}/{EVENTS}: its bytes do not have their digest"
+        saved = place.read(EVENTS) if place.exists(EVENTS) else b""
+        if hashlib.sha256(saved).hexdigest() == digest:
+            self._size = None
+            self.folder.write(EVENTS, saved)
+            notice(f"{fault}; the events were restored from the checkpoint")
+            return
+        events = self.events()
+        self.retell(events)
+        notice(f"{fault}; going on with the first {len(events)} events")
