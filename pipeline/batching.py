@@ -26,8 +26,8 @@ from collapsar.pipeline.workbench import PUBLISHED, Bench
 from collapsar.storage.errors import AbsentError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lock import RunLock
-from collapsar.storage.published import VersionRecord, Versions
-from collapsar.storage.run import Run
+from collapsar.storage.manifest import DOCUMENTS
+from collapsar.storage.published import VersionRecord, Versions, score_text
 
 LOCK = "lock"
 ALARM_SECONDS = 60.0  # that an alarm's command may take
@@ -50,15 +50,19 @@ class Outcome:
     iterations : int
         Of the new model's fit.
     score, previous_score : float or None
-        Of the new model and of the one published before, on the same held-out tokens, in nats a token.
+        Of the new model and of the one published before, on the same held-out tokens, in nats a token; see `holds`.
     scored : int
-        How many tokens that were.
+        How many tokens, or vectors, that were.
     job : str
         The job's file, as it was named.
     unknown_tokens : int
         Tokens of the new documents that were dropped, as their words are not in the vocabulary.
     unknown_share : float or None
         Their share; see `collapsar.pipeline.unknown_words.UnknownWords`. None where nothing was appended.
+    holds : {"documents", "vectors"}
+        What the corpus holds. The score of vectors is the mean error of their reconstruction, the smaller the better.
+    members : tuple of dict
+        Of an ensemble, each member's name and its score by itself; else empty.
     warnings : tuple of str
         What should be looked at.
     notices : tuple of str
@@ -80,6 +84,8 @@ class Outcome:
     job: str = ""
     unknown_tokens: int = 0
     unknown_share: float | None = None
+    holds: str = DOCUMENTS
+    members: tuple[dict[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -90,17 +96,18 @@ class Outcome:
 
     def line(self) -> str:
         """Say it in a line."""
-        scores = "" if self.score is None else f"score {self.score:.4f} nats over {self.scored:,} held-out tokens"
+        scores = "" if self.score is None else score_text(self.score, self.scored, self.holds)
         if self.previous_score is not None:
-            scores += f" (the version before: {self.previous_score:.4f})"
+            scores += f" (the version before: {self.previous_score:.5g})"
         if self.outcome == "alarm":
             stays = f"version {self.version} stays" if self.version else "nothing is published"
             return f"ALARM: the new model is worse, {scores}; it is not published, {stays}"
         if self.outcome == "nothing-new":
             return f"nothing new; version {self.version} is current"
         unknown = "" if self.unknown_share is None else f", {self.unknown_share:.1%} of their tokens unknown"
-        size = f"{self.documents:,} documents ({self.new_documents:,} new{unknown}), {self.iterations} iterations"
-        return f"version {self.version} published: {size}, {scores}; {self.seconds:.0f} s"
+        size = f"{self.documents:,} {self.holds} ({self.new_documents:,} new{unknown}), {self.iterations} iterations"
+        members = f"{len(self.members)} models, " if self.members else ""
+        return f"version {self.version} published: {size}, {members}{scores}; {self.seconds:.0f} s"
 
 
 @checked_keywords()
@@ -219,7 +226,7 @@ class _Batch:
         if base is not None and not corpus.begins_with(Model(bench.versions.at(base).url).record.vocabulary):
             bench.warn(f"{corpus.url}: has another vocabulary than version {base}, which nothing is compared with")
             base = None
-        journal.base, journal.warm = base, base is not None and bench.job.begins_warm
+        journal.base, journal.warm = base, self._cycle.begins_warm(base)
         self._cycle.folder.remove()
         bench.write()
 
@@ -250,7 +257,7 @@ class _Batch:
         return not self._accept and self._cycle.worse()
 
     def _outcome(self, *, worked: bool) -> Outcome:
-        bench, journal, corpus, run = self._bench, self._journal, self._bench.corpus, self._cycle.run_folder
+        bench, journal, corpus = self._bench, self._journal, self._bench.corpus
         current = bench.versions.current()
         told = {name: one["score"] for name, one in journal.scores.items()}
         unknown = self._cycle.unknown() if worked and corpus is not None else UnknownWords()
@@ -261,13 +268,15 @@ class _Batch:
             documents=0 if corpus is None else corpus.manifest.documents,
             new_documents=self._new_documents() if worked else 0,
             tokens=0 if corpus is None else corpus.manifest.tokens,
-            iterations=Model(run.url).record.iterations if Run(run.url).exists() else 0,
+            iterations=self._cycle.iterations,
             score=told.get("new"),
             previous_score=told.get("previous"),
             scored=journal.scores.get("new", {}).get("tokens", 0),
             job=self._name,
             unknown_tokens=unknown.unknown,
             unknown_share=unknown.share,
+            holds=bench.job.holds,
+            members=tuple(journal.scores.get("new", {}).get("members", ())),
             warnings=tuple(bench.warnings),
             notices=tuple(bench.notices),
             seconds=time.monotonic() - self._began,

@@ -7,18 +7,21 @@ vocabulary later, only the words that all models know are scored, each by its ch
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.pipeline.alignment import HeldoutReference, align
-from collapsar.pipeline.chances import load_blocks
-from collapsar.pipeline.executor import TLS, open_executor
+from collapsar.pipeline.chances import MemberScore, load_blocks
+from collapsar.pipeline.executor import TLS, Executor, open_executor
 from collapsar.pipeline.keeping import documents_of
 from collapsar.pipeline.leakage import require_held_out, require_not_contained, tables_of, trained_on
 from collapsar.pipeline.loop import mean_score
+from collapsar.pipeline.members import leaves
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError
@@ -34,6 +37,7 @@ COMPLETED = (
     "proportions of documents that a model was not fitted to are fitted to their training tokens with the topics held "
     "fixed"
 )
+AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, proportions fitted by each for itself"
 AMONG = "; of words that the model before knows too, each by its chance among these"
 CELLS = 1 << 20  # probabilities that are made at a time
 
@@ -50,11 +54,14 @@ class Completion:
         How many were scored.
     definition : str
         How the score is defined.
+    members : tuple of MemberScore
+        Of an ensemble, what each member scores by itself; else empty.
     """
 
     score: float
     tokens: int
     definition: str
+    members: tuple[MemberScore, ...] = ()
 
 
 def complete(
@@ -68,6 +75,8 @@ def complete(
     tls: TLS | None = None,
 ) -> Completion:
     """Score a model on the held-out tokens of a corpus, whether it was fitted to its documents or not.
+
+    Of restarts and of kept samples, the mean of the predictions is scored.
 
     Parameters
     ----------
@@ -92,35 +101,91 @@ def complete(
     InputError
         No token is left to score.
     """
-    model, kept, held = Model(run), Corpus(train), Corpus(heldout)
+    named, kept, held = [(name, Model(url)) for name, url in leaves(run)], Corpus(train), Corpus(heldout)
+    first = named[0][1]
     for one in (kept, held):
-        if not one.begins_with(model.record.vocabulary):
-            one.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+        if not one.begins_with(first.record.vocabulary):
+            one.require_vocabulary_of(first.record.vocabulary.words_sha256, first.folder.url)
     name = f"the training corpus {kept.url}"
     certain = require_held_out(lineage_of(kept), held, name)
-    require_held_out(trained_on(model), held, f"the training corpus of {model.folder.url}")
-    known = model.record.vocabulary.words
+    for _, model in named:
+        require_held_out(trained_on(model), held, f"the training corpus of {model.folder.url}")
+    known = first.record.vocabulary.words
     most = min(known if words is None else words, known)
-    own = {(one.documents, one.ids_sha256): number for number, one in reversed(list(enumerate(model.record.shards)))}
+    parts = align(documents_of(kept), held, kept.url)
     executor = open_executor(scheduler, workers, tls=tls)
     try:
-        blocks = load_blocks(model, executor)
-        new = executor.submit(_beyond, model.folder.address, blocks, most) if most < known else None
-        scores, parts = [], align(documents_of(kept), held, kept.url)
         if not certain:
             require_not_contained(tables_of(kept, parts, executor), held, name)
-        for reference, part in zip(kept.references, parts, strict=True):
-            fitted = own.get((reference.record.documents, reference.record.ids_sha256)) if model.fitted else None
-            given = (model.folder.address, reference, part, fitted, blocks, most, new)
-            scores.append(executor.submit(_score, *given))
-        found = executor.collect(scores)
+        members: list[MemberScore] = []
+        sums: list[Any] = []
+        for member, model in named:
+            chances = _submit(model, kept, parts, most, executor)
+            if len(named) > 1:
+                alone = mean_score(executor.collect([executor.submit(_score, part, 1) for part in chances]))
+                members.append(MemberScore(member, math.nan if alone is None else alone))
+            # The sums are taken in the members' order, so that they have the same bits wherever they are made.
+            sums = [executor.submit(_add, *pair) for pair in zip(sums, chances, strict=True)] if sums else chances
+        found = executor.collect([executor.submit(_score, part, len(named)) for part in sums])
     finally:
         executor.close()
     score = mean_score(found)
     if score is None:
         raise InputError(held.url, "no token is left to score")
     among = AMONG if most < kept.manifest.vocabulary.words else ""
-    return Completion(score, sum(one.tokens for one in found), COMPLETED + among)
+    definition = COMPLETED + (AVERAGED if len(named) > 1 else "") + among
+    return Completion(score, sum(one.tokens for one in found), definition, tuple(members))
+
+
+@dataclass(frozen=True, slots=True)
+class _Predicted:
+    """Probabilities of a shard's held-out pairs, of one model or summed over several.
+
+    Attributes
+    ----------
+    probability : numpy.ndarray of float64, shape (pairs,)
+        Of each pair's word in its document.
+    beyond : numpy.ndarray of float64, shape (pairs,) or None
+        Probability, in the same document, of all words that are not scored; None where all are.
+    counts : numpy.ndarray of int32, shape (pairs,)
+        Tokens of each pair.
+    """
+
+    probability: npt.NDArray[np.float64]
+    beyond: npt.NDArray[np.float64] | None
+    counts: npt.NDArray[np.int32]
+
+    def __sizeof__(self) -> int:
+        return 3 * self.probability.nbytes
+
+
+def _add(left: _Predicted, right: _Predicted) -> _Predicted:
+    beyond = None if left.beyond is None or right.beyond is None else left.beyond + right.beyond
+    return _Predicted(left.probability + right.probability, beyond, left.counts)
+
+
+def _score(sums: _Predicted, members: int) -> tasks.Score:
+    """Score the mean prediction of so many members; with words left out, given that the word is none of these."""
+    if not sums.counts.size:
+        return tasks.Score(0.0, 0)
+    logs = np.log(sums.probability / members)
+    if sums.beyond is not None:
+        logs -= np.log1p(-np.minimum(sums.beyond / members, 1.0 - 1e-12))
+    return tasks.Score(float((sums.counts * logs).sum()), int(sums.counts.sum()))
+
+
+def _submit(model: Model, kept: Corpus, parts: list[HeldoutReference], words: int, executor: Executor) -> list[Any]:
+    """Submit a task for each shard, and return the futures of their `_Predicted`."""
+    own = {(one.documents, one.ids_sha256): number for number, one in reversed(list(enumerate(model.record.shards)))}
+    blocks = load_blocks(model, executor)
+    few = words < model.record.vocabulary.words
+    beyond = executor.submit(_beyond, model.folder.address, blocks, words) if few else None
+    submitted = []
+    for reference, part in zip(kept.references, parts, strict=True):
+        fitted = own.get((reference.record.documents, reference.record.ids_sha256)) if model.fitted else None
+        given = (model.folder.address, reference, part, fitted, blocks, words, beyond)
+        submitted.append(executor.submit(_predict, *given))
+    return submitted
 
 
 def _among(shard: Shard, words: int) -> Shard:
@@ -156,7 +221,7 @@ def _beyond(url: str, blocks: list[tasks.Block], words: int) -> npt.NDArray[np.f
     return total
 
 
-def _score(
+def _predict(
     url: str,
     reference: ShardReference,
     heldout: HeldoutReference,
@@ -164,14 +229,14 @@ def _score(
     blocks: list[tasks.Block],
     words: int,
     beyond: npt.NDArray[np.float64] | None,
-) -> tasks.Score:
-    """Score the held-out pairs of a shard's documents."""
+) -> _Predicted:
+    """Predict the held-out pairs of a shard's documents."""
     model = Model(url)
     wanted = wanted_by(model.record.family)
     held = _among(heldout.load(segmented=wanted["segmented"]), words)
     half = load_sweeps(model.record.family)
     if not held.pairs:
-        return tasks.Score(0.0, 0)
+        return _Predicted(np.zeros(0), None if beyond is None else np.zeros(0), held.counts)
     local: Arrays
     if fitted is not None:
         local = model.documents(fitted)
@@ -180,12 +245,12 @@ def _score(
         shard = _among(shard, model.record.vocabulary.words) if isinstance(shard, Shard) else shard
         local = tasks.settle(model.record.family, shard, blocks, model.globals, Stream(0, "complete"))
     rows = tasks.gather(blocks, held.words, whole=True)
-    logs = np.log(np.asarray(half.predict(held, local, rows, model.globals)["probability"], dtype=np.float64))
-    if beyond is not None:
-        found = half.infer(local, model.globals)
-        theta, starts = found["document_topic"], held.offsets
-        if held.segments is not None:
-            theta, starts = found["segment_topic"], held.segments.pairs
-        lacking = np.asarray(theta, dtype=np.float64) @ beyond
-        logs -= np.repeat(np.log1p(-np.minimum(lacking, 1.0 - 1e-12)), np.diff(starts))
-    return tasks.Score(float((held.counts * logs).sum()), int(held.counts.sum()))
+    probability = np.asarray(half.predict(held, local, rows, model.globals)["probability"], dtype=np.float64)
+    if beyond is None:
+        return _Predicted(probability, None, held.counts)
+    found = half.infer(local, model.globals)
+    theta, starts = found["document_topic"], held.offsets
+    if held.segments is not None:
+        theta, starts = found["segment_topic"], held.segments.pairs
+    lacking = np.asarray(theta, dtype=np.float64) @ beyond
+    return _Predicted(probability, np.repeat(lacking, np.diff(starts)), held.counts)

@@ -7,25 +7,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 from collapsar.pipeline.completing import complete
+from collapsar.pipeline.contract import load_family
+from collapsar.pipeline.evaluation import Reconstruction, evaluate
 from collapsar.pipeline.fitting import fit, resume
 from collapsar.pipeline.inference import infer
 from collapsar.pipeline.intake import split
+from collapsar.pipeline.members import leaves, restarts_of
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.unknown_words import UnknownWords, additions_of
 from collapsar.pipeline.workbench import CYCLES, Bench, clean_hidden
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import AbsentError
+from collapsar.storage.errors import AbsentError, MismatchError
 from collapsar.storage.folder import File, Folder
 from collapsar.storage.history import read_history
-from collapsar.storage.manifest import MANIFEST
+from collapsar.storage.manifest import DOCUMENTS, MANIFEST, VECTORS
 from collapsar.storage.progress import Counting
-from collapsar.storage.published import RECORD, VersionRecord, copy_file, copy_folder
+from collapsar.storage.published import RECORD, VersionRecord, copy_file, copy_run
 from collapsar.storage.records import dump
 from collapsar.storage.run import Run
 
 STEPS = ("split", "fit", "evaluate", "infer", "publish", "report", "clean")
 PROPORTIONS, REPORT = "proportions.parquet", "report.html"
-COPIED = ("run.json", "events.jsonl")  # of a run, beside its model
 
 
 def _write_report(run: str, out: str, progress: Counting) -> None:
@@ -77,7 +79,10 @@ class Cycle:
         getattr(self, f"_{step}")()
 
     def _split(self) -> None:
-        """Hold out tokens of all documents; a token's fate never changes, as it is settled by its address."""
+        """Hold out tokens of all documents, or whole vectors.
+
+        Whether a token or a vector is held out never changes, as that follows from the numbers of document and word.
+        """
         places = [self.folder / name for name in ("train", "heldout")]
         if all(place.exists(MANIFEST) for place in places):
             return
@@ -86,7 +91,8 @@ class Cycle:
         clean_hidden(self.folder)
         how, progress = self._bench.job.heldout, self._bench.documents("split")
         names = [place.url for place in places]
-        split(self._bench.place.url, *names, fraction=how.fraction, seed=how.seed, progress=progress)
+        whole = self._bench.job.holds == VECTORS
+        split(self._bench.place.url, *names, fraction=how.fraction, seed=how.seed, documents=whole, progress=progress)
 
     def _fit(self) -> None:
         """Fit, or go on with the fit that was begun."""
@@ -98,14 +104,15 @@ class Cycle:
             resume(run.folder.url, sinks=self._bench.sinks, **self._bench.where, **more)
             return
         run.folder.remove()
-        warm = self._source() if self._journal.warm else None
+        warm = self._source(self._journal.base) if self._journal.warm else None
         fit(
             (self.folder / "train").url,
             run.folder.url,
             family=table.family,
-            heldout=(self.folder / "heldout").url,
+            heldout=(self.folder / "heldout").url if self._bench.job.holds == DOCUMENTS else None,
             seed=table.seed,
             warm=warm,
+            **self._bench.job.restarts,
             sinks=self._bench.sinks,
             **self._bench.where,
             **more,
@@ -113,33 +120,74 @@ class Cycle:
             **self._bench.job.options,
         )
 
-    def _source(self) -> str:
-        """Return the run that the fit begins from: that of the current version or, where it is gone, the version."""
-        base = self._journal.base
+    def begins_warm(self, base: int | None) -> bool:
+        """Return whether the fit begins from a version.
+
+        Members of an ensemble begin each from the member of the same number. Where that has other members, samplers
+        begin all from the first one; of other families they would all be the same, and begin anew.
+
+        Parameters
+        ----------
+        base : int or None
+            The version.
+
+        Returns
+        -------
+        bool
+            False where there is no version, or the job has fits begin anew.
+        """
+        if base is None or not self._bench.job.begins_warm:
+            return False
+        wanted, there = self._bench.job.fit.restarts, len(restarts_of(self._source(base)))
+        if wanted <= 1 or wanted == there or load_family(self._bench.job.fit.family).SAMPLER:
+            return True
+        self._bench.note(
+            f"version {base} has {max(there, 1)} of {wanted} members to begin from, so that all begin anew"
+        )
+        return False
+
+    def _source(self, base: int | None) -> str:
+        """Return the run that the fit begins from: that of a version or, where it is gone, the version."""
         if base is None:
             raise AbsentError(f"{self._versions.folder.url}: nothing is published yet")
         run = self._bench.folder / f"{CYCLES}/{base:04d}/run"
         return run.url if Run(run.url).exists() else self._versions.at(base).url
 
     def _evaluate(self) -> None:
-        """Score the new model and the current version on the same held-out tokens."""
-        base, scores = self._journal.base, {}
-        given = [(self.folder / name).url for name in ("train", "heldout")]
-        words = None
-        if base is not None:
-            before = self._versions.at(base).url
-            words = Model(before).record.vocabulary.words
-            scores["previous"] = asdict(complete(before, *given, **self._bench.where))
-        scores["new"] = asdict(complete(self.run_folder.url, *given, words=words, **self._bench.where))
-        self._journal.scores = scores
+        """Score the new model and the current version on the same held-out tokens or vectors."""
+        base = self._journal.base
+        before = None if base is None else self._versions.at(base).url
+        scores = {} if before is None else {"previous": self._score(before, None)}
+        words = None if before is None else Model(before).record.vocabulary.words
+        self._journal.scores = {**scores, "new": self._score(self.run_folder.url, words)}
+
+    def _score(self, run: str, words: int | None) -> dict[str, Any]:
+        """Score a run or a version: its score, what that is a mean over, its definition, and each member's score."""
+        train, heldout = ((self.folder / name).url for name in ("train", "heldout"))
+        if self._bench.job.holds == DOCUMENTS:
+            return asdict(complete(run, train, heldout, words=words, **self._bench.where))
+        found = evaluate(run, unseen=heldout, **self._bench.where)
+        if not isinstance(found, Reconstruction):
+            raise MismatchError(f"{heldout}: expected a corpus of vectors")
+        members = [{"member": one.member, "score": one.reconstruction_error} for one in found.members]
+        score = {"score": found.reconstruction_error, "tokens": found.documents, "definition": found.definition}
+        return {**score, "members": members}
 
     def worse(self) -> bool:
-        """Say whether the new model is worse than the current version by more than the job lets it."""
+        """Return whether the new model is worse than the current version by more than the job lets it."""
         scores = self._journal.scores
         if "previous" not in scores:
             return False
-        least = scores["previous"]["score"] - self._bench.job.alarm.worse_by - scores["new"]["tokens"] ** -0.5
-        return bool(scores["new"]["score"] < least)
+        new, previous = scores["new"]["score"], scores["previous"]["score"]
+        slack = self._bench.job.alarm.worse_by + scores["new"]["tokens"] ** -0.5
+        return bool(new > previous * (1.0 + slack) if self._bench.job.holds == VECTORS else new < previous - slack)
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of the fit, or of the longest of its members; 0 before it is made."""
+        if "fit" not in self._journal.done:
+            return 0
+        return max(Model(url).record.iterations for _, url in leaves(self.run_folder.url))
 
     def _infer(self) -> None:
         """Write the documents' proportions."""
@@ -155,10 +203,8 @@ class Cycle:
         if not self._versions.at(number).exists(RECORD):
             run = Run(self.run_folder.url)
             with self._versions.made(number) as place:
-                copy_folder(run.model, place / "model")
+                copy_run(run, place)
                 copy_file(self.folder, place, PROPORTIONS)
-                for name in COPIED:
-                    copy_file(run.folder, place, name)
                 place.write(RECORD, dump(self._record().model_dump(mode="json")))
         self._versions.point(number)
 
@@ -176,7 +222,7 @@ class Cycle:
             documents=manifest.documents,
             tokens=manifest.tokens,
             words=manifest.vocabulary.words,
-            iterations=model.iterations,
+            iterations=self.iterations,
             score=journal.scores["new"]["score"],
             scored=journal.scores["new"]["tokens"],
             definition=journal.scores["new"]["definition"],
@@ -185,6 +231,8 @@ class Cycle:
             additions=len(additions_of(Corpus(self._bench.place.url))),
             unknown_tokens=unknown.unknown,
             unknown_share=unknown.share,
+            holds=manifest.holds,
+            members=tuple(journal.scores["new"].get("members", ())),
         )
 
     def _report(self) -> None:

@@ -25,7 +25,8 @@ from collapsar.storage.run import Run
 
 def member_request(request: Request, number: int) -> Request:
     """Return what a member of an ensemble is asked for: a fit by itself."""
-    return replace(request, seed=member_seed(request.seed, number), restarts=0, keep="all")
+    warm = None if request.warm is None else request.warm.member(number)
+    return replace(request, seed=member_seed(request.seed, number), warm=warm, restarts=0, keep="all")
 
 
 def finished_members(target: Run, request: Request) -> bool:
@@ -222,12 +223,12 @@ class Ensemble:
             iterations = request.limits.planned(shards)
             begins = first("begin", family=request.family, **sizes, shards=shards, iterations=iterations)
             running.begin([{**begins, "seed": request.seed}])
-            running.loop(*self._ready(request))
+            running.loop(*self._ready(request, number))
         with self._mutex:
             self._teller.tell(self._outcome(number))
 
-    def _ready(self, request: Request) -> tuple[Any, Executor, Any]:
-        problem, globals_ = self._loaded.problem(request.seed)
+    def _ready(self, request: Request, number: int) -> tuple[Any, Executor, Any]:
+        problem, globals_ = self._loaded.problem(request.seed, number)
         return problem, self._executor, globals_
 
     @property

@@ -81,7 +81,8 @@ def fit(
     warm : str or path-like, optional
         Folder of another run, of any family, with the same vocabulary or the first words of it: the fit begins from its
         proportions and topics; where it has more topics, from the largest of them. Of a run of the same family with
-        as many topics, shards that are the same go on from the local states in its last checkpoint.
+        as many topics, shards that are the same go on from the local states in its last checkpoint. Of an ensemble with
+        as many restarts as asked for, each member begins from the member of its number, else all from the first.
     restarts : int, optional
         How many fits to make, side by side, each with a seed of its own; 0 for one that is no member of an ensemble.
     keep : {"all", "best"}, optional
@@ -139,7 +140,7 @@ def fit(
         else:
             corpus = place.ingest(corpus, reading)
         corpora = Corpus(corpus), None if heldout is None else Corpus(heldout)
-        source = None if warm is None else WarmSource.of(warm)
+        source = None if warm is None else WarmSource.of(warm, restarts)
         request = Request(*corpora, family, config, limits, seed, source, restarts, keep)
         model = _Fit(request, target, where, sinks).run()
         place.hand_over(model)
@@ -200,7 +201,8 @@ def resume(
     target = Run(run)
     target.record()
     with target.lock as lock:
-        source = None if warm is None else WarmSource.of(warm)
+        members = (target.record().get("warm") or {}).get("members", ())
+        source = None if warm is None else WarmSource.of(warm, len(members))
         request, record = taken_up(target, corpus, heldout, options, source)
         if finished_members(target, request) if request.restarts else is_done(target, request):
             return Model(run)
@@ -264,17 +266,21 @@ class _Fit:
             if self._folder is not None:  # what tasks that were still running have left behind on this machine
                 shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _warm(self) -> WarmStart | None:
-        """Find what there is to begin from; a run that goes on from a checkpoint needs nothing of it."""
+    def _warm(self) -> list[WarmStart]:
+        """Return what to begin from, for each member where they differ; nothing for a run that has checkpoints."""
         source = self._request.warm
         begun = [self._target, *(self._target.in_member(number) for number in range(self._request.restarts))]
         needed = not self._resumed or not all(
             one.checkpoints.candidates()[0] for one in begun[-self._request.restarts :]
         )
         if source is None or not needed:
-            return None
+            return []
         topics = getattr(self._request.config, "topics", None)
         topics = topics if isinstance(topics, int) else None  # where it is no number there is no limit
+        return [self._warm_start(one, topics) for one in source.members or (source,)]
+
+    def _warm_start(self, source: WarmSource, topics: int | None) -> WarmStart:
+        """Return what to begin from, and report topics that are left out."""
         found = warm_start(source, self._request.corpus, topics)
         if self._request.heldout is not None:
             known = trained_on(Model(source.url))

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,8 +16,9 @@ from collapsar.pipeline.config import LIMIT_NAMES, Keys, Limits, make_config, re
 from collapsar.pipeline.contract import FamilyConfig, load_family, require_schedule
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.keywords import names_of, require_kind
+from collapsar.pipeline.requests import MOST_RESTARTS
 from collapsar.storage.errors import InputError, OptionError, SettingError, suggestion
-from collapsar.storage.manifest import DOCUMENTS
+from collapsar.storage.manifest import DOCUMENTS, VECTORS
 from collapsar.storage.readers import ReadOptions
 from collapsar.storage.readers.stopwords import is_file_name
 from collapsar.storage.sizes import parse_size
@@ -34,7 +35,6 @@ BY_ITSELF = (
     "tls",
     "return",
 )  # of ingest: what the job says
-NO_LIMITS = ("samples", "sample_every")  # one model is published, not several
 SEVERAL = ("labels", "covariates", "stop_words")  # lists of names, or a string with commas between
 SIDES = ("label_files", "label_names")  # they would have to grow with the sources
 SIZE = "max_decompressed"  # may be told as ``20GB``
@@ -77,7 +77,7 @@ class HeldoutTable(_Table):
     """The table ``[heldout]``."""
 
     fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.1, description="of each document's tokens, chosen by address"
+        0.1, description="of each document's tokens, or of the vectors, chosen by address"
     )
     seed: int = Field(0, description="another seed is another split")
 
@@ -91,6 +91,10 @@ class FitTable(_Open):
     warm_iterations: Annotated[int, Field(ge=1)] | None = Field(
         None, description=f"most iterations of a fit that does; by itself {WARM_SHARE:.0%} of the others'"
     )
+    restarts: Annotated[int, Field(ge=0, le=MOST_RESTARTS)] = Field(
+        0, description="fits with seeds of their own, published together; member k begins from member k before"
+    )
+    keep: Literal["all", "best"] = Field("all", description="which of the restarts to keep")
     memory: str | int | None = None
     scratch: str | None = None
     checkpoint_every: int | None = None
@@ -107,8 +111,8 @@ class AlarmTable(_Table):
 
     worse_by: Annotated[float, Field(ge=0)] = Field(
         0.01,
-        description="nats a held-out token by which a new model may score worse than the published one; chance is "
-        "allowed for by one over the root of the number of tokens besides",
+        description="nats a held-out token by which a new model may score worse than the published one (of vectors: "
+        "share of its error); chance is allowed for by one over the root of the number of tokens, or vectors, besides",
     )
     command: tuple[str, ...] = Field(
         (), description="program and arguments, run on an alarm with the JSON on its input"
@@ -158,17 +162,25 @@ class Job(_Table):
         return self._name
 
     @property
+    def holds(self) -> str:
+        """What the family takes: ``documents`` or ``vectors``."""
+        return str(load_family(self.fit.family).CORPUS)
+
+    @property
     def limits(self) -> dict[str, Any]:
-        """Options of the loop: what the file says, and a tolerance where it says none."""
+        """Options of the loop: what the file says, and a tolerance where it says none and fits have an end by it."""
+        # Trees of vectors grow after counts have come to rest, and samples count from the last iteration.
         said = {name: value for name, value in self.fit.more.items() if name in LIMIT_NAMES}
-        return said if said.get("schedule") == "stochastic" else {"tolerance": TOLERANCE, **said}
+        ends = said.get("schedule") != "stochastic" and not said.get("samples") and self.holds == DOCUMENTS
+        return {"tolerance": TOLERANCE, **said} if ends else said
 
     def limits_when(self, warm: bool) -> dict[str, Any]:
         """Return the options of the loop for a fit that begins from another one, or for one that does not."""
         found = self.limits
         if warm:
-            sweeps = Limits(**found).sweeps
-            found["iterations"] = self.fit.warm_iterations or max(int(WARM_SHARE * sweeps), 1)
+            limits = Limits(**found)
+            least = max(limits.samples - 1, 0) * limits.sample_every + 1
+            found["iterations"] = self.fit.warm_iterations or max(int(WARM_SHARE * limits.sweeps), least)
         return found
 
     @property
@@ -183,13 +195,20 @@ class Job(_Table):
 
     @property
     def begins_warm(self) -> bool:
-        """Whether fits may begin from the version before."""
-        return self.fit.warm and self.limits.get("schedule") != "stochastic"
+        """Whether fits may begin from the version before; those of vectors cannot."""
+        return self.fit.warm and self.limits.get("schedule") != "stochastic" and self.holds == DOCUMENTS
+
+    @property
+    def restarts(self) -> dict[str, Any]:
+        """Options of an ensemble; none where there is one fit."""
+        return {"restarts": self.fit.restarts, "keep": self.fit.keep} if self.fit.restarts else {}
 
     @property
     def reading(self) -> dict[str, Any]:
         """What `ingest` is told of the sources, by its own names."""
         found = self.ingest.more
+        if self.holds == VECTORS:
+            found.setdefault("format", VECTORS)
         if isinstance(found.get(SIZE), str):
             found[SIZE] = parse_size(found[SIZE], f"[ingest]: '{SIZE}'")
         return found
@@ -216,6 +235,7 @@ class Job(_Table):
             "warm": self.begins_warm,
             "warm_iterations": self.fit.warm_iterations,
             "threshold": self.infer.threshold,
+            **self.restarts,
         }
 
 
@@ -345,8 +365,13 @@ def _explained(error: pydantic.ValidationError, path: str) -> SettingError:
 def _require_known(job: Job) -> None:
     """Refuse further names that nobody knows, and what a batch cannot do."""
     family = load_family(job.fit.family)
-    if family.CORPUS != DOCUMENTS or job.reading.get("format") == "vectors":
-        raise OptionError(f"[fit]: a batch takes families of documents; '{job.fit.family}' takes {family.CORPUS}")
+    if (job.reading.get("format") == VECTORS) != (job.holds == VECTORS):
+        found = job.reading["format"]
+        raise OptionError(f"[ingest]: 'format': '{job.fit.family}' takes {job.holds}, found {found!r}")
+    if job.ingest.grow and job.holds == VECTORS:
+        raise OptionError("[ingest]: 'grow': is of documents; the columns of vectors are fixed")
+    if job.fit.keep == "best" and not job.fit.restarts:
+        raise OptionError("[fit]: 'keep': there is one fit only; say how many with restarts")
     if not job.ingest.sources:
         raise OptionError("[ingest]: 'sources' names no file")
     names = _reading_kinds()
@@ -359,14 +384,15 @@ def _require_known(job: Job) -> None:
             raise OptionError(f"[ingest]: unknown key '{name}'{suggestion(name, {*names, *IngestTable.model_fields})}")
         listed = tuple(value) if isinstance(value, list) else names_of(value) if isinstance(value, str) else value
         require_kind(name, listed if name in SEVERAL else value, names[name], "[ingest]: ")
-    loop = [name for name in LIMIT_NAMES if name not in NO_LIMITS]
     config = family.Config
     for name in job.fit.more:
-        if name in NO_LIMITS or (name not in loop and name not in config.model_fields):
-            known = {*loop, *config.model_fields, *FitTable.model_fields}
+        if name not in LIMIT_NAMES and name not in config.model_fields:
+            known = {*LIMIT_NAMES, *config.model_fields, *FitTable.model_fields}
             raise OptionError(f"[fit]: unknown key '{name}' of family '{job.fit.family}'{suggestion(name, known)}")
     limits = Limits(**job.limits)
     require_schedule(job.fit.family, limits.schedule)
+    for warm in {False, job.begins_warm}:
+        Limits(**job.limits_when(warm)).sampled(1)
     _ = job.config, job.tls
 
 

@@ -18,6 +18,7 @@ from collapsar.storage.records import dump, read_record
 JOURNAL = "state.json"
 KIND = "collapsar-batch"
 VERSION = 2  # the first with a digest in each record, as everywhere
+ZARR = ("zarr.json", ".zarray", ".zgroup")  # files by which a folder is a Zarr array or group
 PIECE = 1 << 20  # bytes of a file that are read at a time
 
 
@@ -102,7 +103,8 @@ class Journal:
 def find_sources(patterns: Iterable[str], known: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Find the files that patterns name, with size and digest; those that are known by size and time are not read.
 
-    Names that begin with a dot are left out, but of files that are named themselves.
+    A Zarr array, which is a folder, counts as a file. Names that begin with a dot are left out, but of files that are
+    named themselves.
 
     Parameters
     ----------
@@ -132,7 +134,7 @@ def find_sources(patterns: Iterable[str], known: Mapping[str, Mapping[str, Any]]
             folder = fs.isdir(name)
             root = re.split(r"[*?[]", path)[0] if wild else f"{name}/" if folder else name
             root = root.rpartition("/")[0]
-            for file in sorted(fs.find(name)) if folder else [name]:
+            for file in _files_in(fs, name) if folder else [name]:
                 below = file[len(root) :].lstrip("/")
                 if (wild or folder) and any(part.startswith(".") for part in below.split("/")):
                     continue
@@ -142,7 +144,26 @@ def find_sources(patterns: Iterable[str], known: Mapping[str, Mapping[str, Any]]
     return found
 
 
+def _files_in(fs: fsspec.AbstractFileSystem, folder: str) -> list[str]:
+    """List the files of a folder, and its Zarr arrays as one source each."""
+    files = sorted(fs.find(folder))
+    stores = sorted({file.rpartition("/")[0] for file in files if file.rpartition("/")[2] in ZARR})
+    outer = [one for one in stores if not any(one.startswith(f"{other}/") for other in stores)]
+    return sorted({next((one for one in outer if file.startswith(f"{one}/")), file) for file in files})
+
+
+def _described_array(fs: fsspec.AbstractFileSystem, path: str) -> dict[str, Any]:
+    """Describe a Zarr array, a folder, as a file of all that its files hold."""
+    described = {file[len(path) :]: _described(fs, file, None) for file in sorted(fs.find(path))}
+    changed = max((one["changed"] for one in described.values()), default="")
+    size = sum(one["size"] for one in described.values())
+    digest = hashlib.sha256("".join(f"{name} {one['sha256']}\n" for name, one in described.items()).encode())
+    return {"size": size, "changed": changed, "sha256": digest.hexdigest()}
+
+
 def _described(fs: fsspec.AbstractFileSystem, path: str, known: Mapping[str, Any] | None) -> dict[str, Any]:
+    if fs.isdir(path):
+        return _described_array(fs, path)
     info = fs.info(path)
     changed = next((str(info[name]) for name in ("mtime", "ETag", "LastModified", "created") if name in info), "")
     if known is not None and known["size"] == info["size"] and known["changed"] == changed and changed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,8 @@ class Loaded:
         Whose workers read.
     scratch : str or None
         Folder for scratch files.
-    warm : WarmStart, optional
-        What another run knows of each shard.
+    warm : sequence of WarmStart, optional
+        What another run knows of each shard, or each member of another ensemble.
     """
 
     def __init__(
@@ -57,14 +58,15 @@ class Loaded:
         heldouts: Sequence[HeldoutReference],
         executor: Executor,
         scratch: str | None,
-        warm: WarmStart | None = None,
+        warm: Sequence[WarmStart] = (),
     ) -> None:
         self._request, self._heldouts, self._executor = request, heldouts, executor
         self._scratch, self._warm = scratch, warm
         manifest = request.corpus.manifest
         sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
         shards = len(manifest.shards)
-        known = request.warm.topics if request.warm is not None else 0
+        source = request.warm
+        known = 0 if source is None else max(one.topics for one in (source, *source.members))
         more: dict[str, Any] = {"stochastic": request.stochastic, "iterations": request.planned, "warm": known}
         labels = labels_of(request.corpus, request.family, request.config)
         self._summary = Summary(*sizes, shards=shards, **more, labels=labels)
@@ -72,13 +74,15 @@ class Loaded:
         self._lock, self._reads = threading.Lock(), 0
         self._shards, self._held = self._read()
 
-    def problem(self, seed: int) -> tuple[Problem, Arrays]:
+    def problem(self, seed: int, member: int = 0) -> tuple[Problem, Arrays]:
         """Make the problem of a seed, and its first globals.
 
         Parameters
         ----------
         seed : int
             Of all its random numbers.
+        member : int, optional
+            Number of the member that it is for.
 
         Returns
         -------
@@ -93,9 +97,12 @@ class Loaded:
             shards, held, load = list(self._shards), list(self._held), self._loader()
         blocks = cuts(self._summary.words, self._footprint)
         parts = (request.family, family, request.config, shards, held, blocks, stream, self._scratch)
-        globals_, warm = family.initialise(self._summary, request.config, stream.at(purpose="initialise")), None
-        if self._warm is not None:
-            globals_, warm = self._warm.begin(request.family, request.config, globals_)
+        source, warm = request.warm, None
+        summary = self._summary if source is None else replace(self._summary, warm=source.member(member).topics)
+        globals_ = family.initialise(summary, request.config, stream.at(purpose="initialise"))
+        if self._warm:
+            start = self._warm[member if len(self._warm) > 1 else 0]
+            globals_, warm = start.begin(request.family, request.config, globals_)
         return Problem(*parts, request.limits.local_sweeps, load, warm), globals_
 
     def count_tables(self) -> list[npt.NDArray[np.int64]]:

@@ -90,10 +90,12 @@ class Request:
             raise OptionError(f"--keep: expected {' or '.join(KEEPS)}, found {self.keep!r}")
         if self.keep == "best" and not self.restarts:
             raise OptionError("--keep best: there is one fit only; name how many with --restarts")
-        if self.warm is not None and self.restarts > 1 and not load_family(self.family).SAMPLER:
+        alone = self.warm is not None and not self.warm.members
+        if alone and self.restarts > 1 and not load_family(self.family).SAMPLER:
             raise OptionError(
                 f"--restarts {self.restarts}: fits of '{self.family}' that begin from one run (--warm) draw nothing, "
-                "and would all be the same; make a fit from each of several runs"
+                f"and would all be the same; name an ensemble of {self.restarts} restarts, or make a fit from each of "
+                "several runs"
             )
         if self.warm is not None and self.stochastic:
             raise OptionError("--warm: the stochastic schedule keeps no responsibilities that could begin from a run")
@@ -228,12 +230,14 @@ def _warm(folder: Folder, record: Mapping[str, Any] | None, given: WarmSource | 
         if given is not None:
             raise MismatchError(f"--warm {given.url}: the run does not begin from another; start a new run")
         return None
-    if given is not None and given.digest != record["digest"]:
+    recorded = WarmSource.from_record(folder, record)
+    if given is None:
+        return recorded
+    pairs = zip((given, *given.members), (recorded, *recorded.members), strict=False)
+    if len(given.members) != len(recorded.members) or any(one.digest != other.digest for one, other in pairs):
         raise MismatchError(f"--warm {given.url}: it is not the model that the run begins from")
-    kept = record.get("locals", "")
-    if given is not None:
-        return replace(given, locals=kept)
-    return WarmSource(folder.recorded(record["url"]), record["digest"], record["topics"], kept)
+    members = (replace(one, locals=other.locals) for one, other in zip(given.members, recorded.members, strict=True))
+    return replace(given, locals=recorded.locals, members=tuple(members))
 
 
 def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:

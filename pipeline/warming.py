@@ -7,7 +7,7 @@ of it, and what was learned of hyperparameters goes on from where it was.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from collapsar.pipeline.config import make_config
 from collapsar.pipeline.contract import FamilyConfig, load_family
+from collapsar.pipeline.members import restarts_of
 from collapsar.pipeline.opening import Model
 from collapsar.storage.checkpoint import RECORD as CHECKPOINT
 from collapsar.storage.checkpoint import Checkpoint
@@ -50,16 +51,31 @@ class WarmSource:
         How many topics of it have tokens.
     locals : str, optional
         Digest of the local states that its run keeps in a checkpoint of the same iteration; empty where there are none.
+    members : tuple of WarmSource, optional
+        Of an ensemble of restarts, each member; member k of as many restarts begins from member k.
     """
 
     url: str
     digest: str
     topics: int
     locals: str = ""
+    members: tuple[WarmSource, ...] = ()
 
     @classmethod
-    def of(cls, run: str | os.PathLike[str]) -> WarmSource:
-        """Name the model of a run."""
+    def of(cls, run: str | os.PathLike[str], restarts: int = 0) -> WarmSource:
+        """Return the model of a run for a fit of so many restarts; of an ensemble of as many, those of all members."""
+        members = restarts_of(run)
+        if restarts and len(members) == restarts:
+            sources = tuple(cls._of(one.folder.url) for _, one in members)
+            return replace(sources[0], members=sources)
+        return cls._of(run)
+
+    def member(self, number: int) -> WarmSource:
+        """Return what member `number` of an ensemble begins from."""
+        return self.members[number] if self.members else self
+
+    @classmethod
+    def _of(cls, run: str | os.PathLike[str]) -> WarmSource:
         model = Model(run)
         family = model.record.family
         if load_family(family).CORPUS != DOCUMENTS:
@@ -70,8 +86,15 @@ class WarmSource:
 
     def record(self) -> dict[str, Any]:
         """Return what `run.json` shall say."""
-        found = {"url": self.url, "digest": self.digest, "topics": self.topics}
-        return {**found, "locals": self.locals} if self.locals else found
+        found: dict[str, Any] = {"url": self.url, "digest": self.digest, "topics": self.topics}
+        found.update({"locals": self.locals} if self.locals else {})
+        return {**found, "members": [one.record() for one in self.members]} if self.members else found
+
+    @classmethod
+    def from_record(cls, folder: Folder, record: Mapping[str, Any]) -> WarmSource:
+        """Return the source that the `run.json` of a folder names."""
+        members = tuple(cls.from_record(folder, one) for one in record.get("members", ()))
+        return cls(folder.recorded(record["url"]), record["digest"], record["topics"], record.get("locals", ""), members)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from collapsar.storage.errors import AbsentError, DamagedError, StoreError
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.local import copy_whole
+from collapsar.storage.manifest import DOCUMENTS, VECTORS
 from collapsar.storage.records import dump, read_record
+from collapsar.storage.run import CHECKPOINTS, JOURNAL, Run
+from collapsar.storage.run import LOCK as RUN_LOCK
 
 RECORD, CURRENT, LINK = "version.json", "current.json", "current"
 KIND, CURRENT_KIND = "collapsar-version", "collapsar-current"
@@ -48,9 +51,10 @@ class VersionRecord(BaseModel):
     documents, tokens, words, iterations : int
         What it was fitted to, and how long.
     score : float or None
-        Mean log probability of a held-out token, in nats.
+        Mean log probability of a held-out token, in nats; of vectors the mean error of their reconstruction, which is
+        better the smaller it is.
     scored : int
-        How many held-out tokens that is a mean over.
+        How many held-out tokens, or vectors, that is a mean over.
     definition : str
         How the score is defined.
     previous : dict or None
@@ -66,6 +70,10 @@ class VersionRecord(BaseModel):
         in the vocabulary.
     unknown_share : float or None
         Their share; None where nothing was appended.
+    holds : {"documents", "vectors"}
+        What the corpus holds.
+    members : tuple of dict
+        Of an ensemble, each member's name and its score by itself; else empty.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,11 +98,40 @@ class VersionRecord(BaseModel):
     additions: Count = 0
     unknown_tokens: Count = 0
     unknown_share: float | None = None
+    holds: str = DOCUMENTS
+    members: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def score_text(self) -> str:
+        """The score in words; empty where there is none."""
+        return "" if self.score is None else score_text(self.score, self.scored, self.holds)
 
     @property
     def title(self) -> str:
         """Its name for people: job, version and date."""
         return f"{self.job or 'model'}, version {self.number} of {self.created[:10]}"
+
+
+def score_text(score: float, scored: int, holds: str) -> str:
+    """Return a score with its unit and the number of tokens, or vectors, that it is a mean over.
+
+    Parameters
+    ----------
+    score : float
+        As in `VersionRecord`.
+    scored : int
+        How many tokens or vectors.
+    holds : {"documents", "vectors"}
+        What the corpus holds.
+
+    Returns
+    -------
+    str
+        ``score -6.2481 nats over 13,020 held-out tokens`` or ``error 633.20 over 379 held-out vectors``.
+    """
+    if holds == VECTORS:
+        return f"error {score:.5g} over {scored:,} held-out vectors"
+    return f"score {score:.4f} nats over {scored:,} held-out tokens"
 
 
 def read_version(folder: Folder) -> VersionRecord:
@@ -259,16 +296,20 @@ class Versions:
         return gone
 
 
-def copy_folder(source: Folder, target: Folder) -> None:
-    """Copy a folder with all that it holds, file by file, to any store.
+def copy_run(run: Run, target: Folder) -> None:
+    """Copy a run with its members, but for checkpoints, locks and journals, file by file, to any store.
 
     Parameters
     ----------
-    source, target : Folder
-        From where, and to where.
+    run : Run
+        The run, which may be an ensemble.
+    target : Folder
+        Where its files go; commands take that for a run too.
     """
-    for name in source.files():
-        copy_file(source, target, name)
+    for name in run.folder.files():
+        parts = name.split("/")
+        if {CHECKPOINTS, RUN_LOCK, JOURNAL}.isdisjoint(parts) and not any(part.startswith(".") for part in parts):
+            copy_file(run.folder, target, name)
 
 
 def copy_file(source: Folder, target: Folder, name: str) -> None:

@@ -7,6 +7,12 @@ publishes the model as a numbered version, and writes its report. With nothing n
 does nothing. A job that was stopped at any point goes on from there. Where the new
 model scores worse than the published one, it is not published.
 
+With restarts or samples in [fit] a version is an ensemble, whose mean prediction is
+scored; each member begins from the member of the same number of the version before,
+and the first member's proportions are written. Families of vectors (hca) take files of
+vectors: whole vectors are held out, the score is the mean error of their
+reconstruction, and each fit begins anew.
+
 The job's folder has corpus/, cycles/ (what is being made), published/0001/ and so on,
 published/current.json (and a link, current), and the journal state.json. A version is
 a folder that commands take as a run: collapsar topics FOLDER/published/current

@@ -27,8 +27,8 @@ def run(arguments: argparse.Namespace) -> None:
     if not found:
         print(f"{arguments.job}: nothing is published yet")
     for one, current in found:
-        score = "" if one.score is None else f"  {one.score:.4f} nats over {one.scored:,} tokens"
-        before = "" if one.previous is None else f" (version {one.previous['version']}: {one.previous['score']:.4f})"
+        score = f"  {one.score_text}" if one.score_text else ""
+        before = "" if one.previous is None else f" (version {one.previous['version']}: {one.previous['score']:.5g})"
         unknown = "" if one.unknown_share is None else f"  {one.unknown_share:.1%} of the added tokens unknown"
-        size = f"{one.documents:,} documents{unknown}  {one.iterations} iterations"
+        size = f"{one.documents:,} {one.holds}{unknown}  {one.iterations} iterations"
         print(f"{'*' if current else ' '} {one.number}  {one.created}  {one.family}  {size}{score}{before}")

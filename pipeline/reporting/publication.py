@@ -21,10 +21,12 @@ def facts_of(version: VersionRecord | None) -> list[tuple[str, str]]:
         return []
     rows = [("job", version.job), ("version", str(version.number)), ("published", version.created)]
     if version.score is not None:
-        rows.append(("score", f"{version.score:.4f} over {version.scored:,} held-out tokens"))
+        rows.append(("held out", version.score_text))
         rows.append(("definition of the score", version.definition))
     if version.previous is not None:
-        rows.append((f"score of version {version.previous['version']}", f"{version.previous['score']:.4f}"))
+        rows.append((f"score of version {version.previous['version']}", f"{version.previous['score']:.5g}"))
+    if version.members:
+        rows.append(("models", f"{len(version.members)}, whose mean prediction is scored"))
     if version.unknown_share is not None:
         share = f"{version.unknown_share:.1%} ({version.unknown_tokens:,}) of the tokens of appended documents"
         rows.append(("not in the vocabulary", share))

@@ -333,7 +333,7 @@ def test_scores_of_all_words__are_those_of_chances_that_add_up_to_one(small):
         ),
         (JOB.replace("topics", "topcs"), r"\[fit\]: unknown key 'topcs' of family 'lda' \(did you mean 'topics'\?\)"),
         (JOB.replace("topics = 3\n", ""), "\\[fit\\]: 'topics' is required"),
-        (JOB.replace('"lda"', '"hca"'), "a batch takes families of documents; 'hca' takes vectors"),
+        (JOB.replace('"lda"', '"hca"'), "unknown key 'topics' of family 'hca'"),
         (JOB.replace('"lda"', '"ldaa"'), r"unknown family 'ldaa' \(did you mean"),
         (JOB.replace('"job"', '"$NO_SUCH_VARIABLE/job"'), "the environment has no variable NO_SUCH_VARIABLE"),
         (JOB.replace("[batch]", "[batch"), "expected TOML"),

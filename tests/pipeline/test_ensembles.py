@@ -15,7 +15,7 @@ from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.members import member_seed
 from collapsar.pipeline.progress import RunView
 from collapsar.pipeline.stability import distances, stability
-from collapsar.storage.errors import AbsentError, OptionError
+from collapsar.storage.errors import AbsentError, MismatchError, OptionError
 from collapsar.storage.run import Run
 from tests.conformance import bits, scores_of
 from tests.pipeline.test_resume import StoppedError, events_of
@@ -227,6 +227,31 @@ def test_an_ensemble_of_warm_starts__is_of_samplers_alone(small, ensemble, tmp_p
     assert record["warm"]["url"] == str(ensemble / "members/000/model")
     found = [bits(Model(tmp_path / f"run/members/00{number}"), SHARDS) for number in range(2)]
     assert found[0] != found[1]
+
+
+def test_a_warm_start_from_as_many_members__begins_each_from_its_own(small, ensemble, tmp_path):
+    """Member k is the fit with its seed that begins from member k, whether the ensemble was stopped or not."""
+    given = {**OPTIONS, "iterations": 3, "seed": 5, "scheduler": "serial"}
+    fit(small[0], tmp_path / "run", **given, restarts=3, warm=ensemble)
+    for number in range(3):
+        alone = {**given, "seed": member_seed(5, number), "warm": ensemble / f"members/{number:03d}"}
+        fit(small[0], tmp_path / f"{number}", **alone)
+        found = Run(tmp_path / f"run/members/{number:03d}")
+        assert bits(Model(found.folder.url), SHARDS) == bits(Model(tmp_path / f"{number}"), SHARDS)
+        assert found.record()["warm"]["url"] == str(ensemble / f"members/{number:03d}/model")
+
+    def sink(event):
+        if event.get("member") == 1 and event["event"] == "iteration":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "stopped", **given, restarts=3, warm=ensemble, sinks=[sink])
+    with pytest.raises(MismatchError, match="not the model that the run begins from"):
+        resume(tmp_path / "stopped", warm=ensemble / "members/001", scheduler="serial")
+    resume(tmp_path / "stopped", warm=ensemble, scheduler="serial")
+    for number in range(3):
+        member = f"members/{number:03d}"
+        assert bits(Model(tmp_path / "stopped" / member), SHARDS) == bits(Model(tmp_path / "run" / member), SHARDS)
 
 
 def test_members_side_by_side__are_as_many_as_keep_workers_busy_and_memory_holds(small):
