@@ -391,8 +391,9 @@ def _require_known(job: Job) -> None:
             raise OptionError(f"[fit]: unknown key '{name}' of family '{job.fit.family}'{suggestion(name, known)}")
     limits = Limits(**job.limits)
     require_schedule(job.fit.family, limits.schedule)
-    for warm in {False, job.begins_warm}:
-        Limits(**job.limits_when(warm)).sampled(1)
+    if limits.schedule == "batch":
+        for warm in (False, job.begins_warm):
+            Limits(**job.limits_when(warm)).sampled(1)  # refuses more samples than there are iterations
     _ = job.config, job.tls
 
 

@@ -94,7 +94,9 @@ class WarmSource:
     def from_record(cls, folder: Folder, record: Mapping[str, Any]) -> WarmSource:
         """Return the source that the `run.json` of a folder names."""
         members = tuple(cls.from_record(folder, one) for one in record.get("members", ()))
-        return cls(folder.recorded(record["url"]), record["digest"], record["topics"], record.get("locals", ""), members)
+        return cls(
+            folder.recorded(record["url"]), record["digest"], record["topics"], record.get("locals", ""), members
+        )
 
 
 @dataclass(frozen=True)

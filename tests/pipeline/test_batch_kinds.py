@@ -27,7 +27,7 @@ folder = "job"
 [ingest]
 sources = ["day-*.csv"]
 id = "id"
-label = "kind"
+labels = "kind"
 shard_tokens = 60
 [heldout]
 fraction = 0.2
@@ -205,7 +205,7 @@ def test_zarr_arrays_as_sources__are_files_of_their_own(tmp_path):
     for day in (1, 2):
         zarr.save_array(str(tmp_path / f"incoming/day-{day}.zarr"), generator.normal(size=(15, 3)))
         (tmp_path / "job.toml").write_text(
-            KINDS["vectors"].replace("day-*.csv", "incoming").replace('id = "id"\nlabel = "kind"\n', "")
+            KINDS["vectors"].replace("day-*.csv", "incoming").replace('id = "id"\nlabels = "kind"\n', "")
         )
         assert batch(tmp_path / "job.toml").documents == 15 * day
     assert batch(tmp_path / "job.toml").outcome == "nothing-new"
@@ -217,9 +217,9 @@ def test_zarr_arrays_as_sources__are_files_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        (QUICK.replace('"lda"', '"lda"\nsamples = 2'), "--samples 2: say with --sample-every"),
-        (KINDS["samples"].replace("sample_every = 2", "sample_every = 9"), "expected more than 9 iterations, found 6"),
-        (KINDS["samples"].replace("sample_every", "tolerance = 0.1\nsample_every"), "does not go with --tolerance"),
+        (QUICK.replace('"lda"', '"lda"\nsamples = 2'), "'samples': 2 requires 'sample_every'"),
+        (KINDS["samples"].replace("sample_every = 2", "sample_every = 9"), "takes more than 9 iterations, found 6"),
+        (KINDS["samples"].replace("sample_every", "tolerance = 0.1\nsample_every"), "does not go with 'tolerance'"),
         (KINDS["restarts"].replace("restarts = 2", "restarts = -1"), "'restarts'"),
         (KINDS["restarts"].replace("restarts = 2", 'keep = "best"'), "say how many with restarts"),
         (KINDS["vectors"].replace("id =", 'format = "csv"\nid ='), "'hca' takes vectors, found 'csv'"),

@@ -57,7 +57,7 @@ def test_a_job_whose_vocabulary_is_frozen__reports_the_share_of_unknown_words(jo
     assert f"<h1>{title}</h1>" in report
     assert f"{expected:.1%} of the tokens of the documents that were appended" in report
     assert main(["versions", str(job)]) == 0
-    assert f"nats over {found['scored']:,} tokens" in capsys.readouterr().out
+    assert f"nats over {found['scored']:,} held-out tokens" in capsys.readouterr().out
 
 
 def test_a_killed_job__reports_the_same_unknown_words(job):
