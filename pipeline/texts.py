@@ -130,6 +130,8 @@ def _arrow(values: Any, name: str) -> pa.ChunkedArray:
     try:
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             column = values
+        elif hasattr(values, "to_arrow"):  # of polars, which has no views of strings then
+            column = values.to_arrow()
         elif hasattr(values, "__arrow_c_stream__") and type(values).__module__.partition(".")[0] != "pandas":
             column = pa.chunked_array(values)
         else:
@@ -140,7 +142,8 @@ def _arrow(values: Any, name: str) -> pa.ChunkedArray:
         ) from None
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+        chunks = [one.dictionary.take(one.indices) for one in column.chunks]
+        column = pa.chunked_array(chunks, column.type.value_type)
     return column.cast(pa.large_string()) if _is_view(column.type) else column
 
 

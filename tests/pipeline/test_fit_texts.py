@@ -30,6 +30,12 @@ def model():
         yield found
 
 
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path_factory, monkeypatch):
+    """Other processes have temporary folders too."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
+
+
 def temporary():
     return {one.name for one in Path(tempfile.gettempdir()).glob("collapsar-*")}
 
