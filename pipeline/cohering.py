@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from collapsar.pipeline.describing import describe
 from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.keywords import checked_keywords
-from collapsar.pipeline.new_texts import Paths, documents_for
+from collapsar.pipeline.new_texts import TEXT_READING, Paths, documents_for
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError, OptionError
@@ -62,16 +61,16 @@ class Coherence(ShortRepr):
     definition: str
 
 
-@checked_keywords()
+@checked_keywords(TEXT_READING)
 def coherence(
     run: str | os.PathLike[str],
     documents: Paths,
     *,
     words: int = 10,
-    reading: Mapping[str, Any] | None = None,
     scheduler: str = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
+    **reading: Any,
 ) -> Coherence:
     """Measure the coherence and diversity of a model's topics.
 
@@ -83,10 +82,12 @@ def coherence(
         The documents in which words are counted: a corpus with the model's vocabulary, or texts, as for `infer`.
     words : int, optional
         Most probable words of each topic to look at.
-    reading : mapping of str to object, optional
-        Options of reading texts; see `collapsar.pipeline.new_texts.documents_for`.
     scheduler, workers, tls : optional
         As for `fit`.
+    **reading
+        Of texts, where they differ from what the model recorded: ``format``, ``id``, ``text``, ``vocabulary`` (of
+        counted words) and ``bad_bytes``, as for `ingest`; and ``tokenizer`` and ``headings`` (a regular expression),
+        which must be named again to be trusted.
 
     Returns
     -------

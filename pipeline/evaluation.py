@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from collapsar.pipeline.indocument import IN_DOCUMENT, score_in_document
 from collapsar.pipeline.keywords import checked_keywords, names_of
 from collapsar.pipeline.leakage import require_held_out, require_not_contained, require_unseen, tables_of, trained_on
 from collapsar.pipeline.members import leaves
-from collapsar.pipeline.new_texts import Paths, documents_for
+from collapsar.pipeline.new_texts import TEXT_READING, Paths, documents_for
 from collapsar.pipeline.opening import Model, training_corpus
 from collapsar.pipeline.scored import Scored
 from collapsar.pipeline.unknown_words import UnknownWords
@@ -108,7 +108,7 @@ class Reconstruction(ShortRepr):
     members: tuple[MemberError, ...] = ()
 
 
-@checked_keywords()
+@checked_keywords(TEXT_READING)
 def evaluate(
     run: str | os.PathLike[str],
     *,
@@ -118,11 +118,11 @@ def evaluate(
     given_labels: bool = False,
     field: str | Sequence[str] = (),
     seed: int = 0,
-    reading: Mapping[str, Any] | None = None,
     scheduler: str = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
+    **reading: Any,
 ) -> Evaluation | Reconstruction:
     """Score a model on held-out tokens of its own documents, or on unseen documents or vectors.
 
@@ -150,8 +150,6 @@ def evaluate(
         Of unseen documents, the field of labels or numbers to predict, as `predict` does; or several.
     seed : int, optional
         Chooses the halves of unseen documents.
-    reading : mapping of str to object, optional
-        Options of reading texts; see `collapsar.pipeline.new_texts.documents_for`.
     scheduler : str, optional
         As for `fit`.
     workers : int, optional
@@ -160,6 +158,10 @@ def evaluate(
         As for `fit`.
     notice : callable, optional
         Receives lines for the user: what texts are read by, and a warning of many unknown words.
+    **reading
+        Of texts, where they differ from what the model recorded: ``format``, ``id``, ``text``, ``vocabulary`` (of
+        counted words) and ``bad_bytes``, as for `ingest`; and ``tokenizer`` and ``headings`` (a regular expression),
+        which must be named again to be trusted.
 
     Returns
     -------
@@ -186,8 +188,9 @@ def evaluate(
         )
     besides, where = (given_labels, names_of(field, "field")), (scheduler, workers, tls)
     if heldout is not None and len(named_corpora) == 1:
-        if reading:
-            raise OptionError(f"{', '.join(reading)}: of texts, and --heldout takes a corpus")
+        said = [name for name, value in reading.items() if value is not None]
+        if said:
+            raise OptionError(f"{', '.join(said)}: of texts, and --heldout takes a corpus")
         return _scored(run, Scored(Corpus(heldout), True), False, seed, where, besides)
     how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "notice": notice}
     with documents_for(run, named_corpora[0], reading=reading, **how) as found:

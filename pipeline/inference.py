@@ -16,7 +16,7 @@ from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.members import member_of
-from collapsar.pipeline.new_texts import Paths, documents_for
+from collapsar.pipeline.new_texts import TEXT_READING, Paths, documents_for
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.proportion_files import MATRICES, PROPORTIONS, ending_of, ids_beside, require_free, written_to
 from collapsar.pipeline.unknown_words import UnknownWords
@@ -56,7 +56,7 @@ class Inference:
     unknown: UnknownWords | None = None
 
 
-@checked_keywords()
+@checked_keywords(TEXT_READING)
 def infer(
     run: str | os.PathLike[str],
     documents: Paths,
@@ -67,12 +67,12 @@ def infer(
     threshold: float | None = None,
     seed: int = 0,
     member: int | None = None,
-    reading: Mapping[str, Any] | None = None,
     scheduler: str = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
+    **reading: Any,
 ) -> Inference:
     """Write the topic proportions of documents or of their segments.
 
@@ -104,14 +104,16 @@ def infer(
     member : int, optional
         Of an ensemble: which restart's proportions, or which kept sample's; by default the first restart's or, of
         samples, the last one's. Topics of several members are not the same, so that no mean could be taken.
-    reading : mapping of str to object, optional
-        Options of reading texts; see `collapsar.pipeline.new_texts.documents_for`.
     scheduler, workers, tls : optional
         As for `fit`.
     notice : callable, optional
         Receives lines for the user: what texts are read by, and a warning of many unknown words.
     progress : callable, optional
         Told the number of rows written so far.
+    **reading
+        Of texts, where they differ from what the model recorded: ``format``, ``id``, ``text``, ``vocabulary`` (of
+        counted words) and ``bad_bytes``, as for `ingest`; and ``tokenizer`` and ``headings`` (a regular expression),
+        which must be named again to be trusted.
 
     Returns
     -------

@@ -193,7 +193,7 @@ def transform(model: Model, texts: Any, *, seed: int = 0, **reading: Any) -> Flo
     from collapsar.pipeline.new_texts import documents_for
     from collapsar.pipeline.texts import is_path, named_texts, write_texts
 
-    known = ["format", *(one.name for one in READING)]
+    known = ["format", "headings", *(one.name for one in READING)]
     unknown = next((name for name in reading if name not in known), None)
     if unknown is not None:
         raise OptionError(f"transform: unknown option {unknown!r}{suggestion(unknown, known)}")
@@ -253,11 +253,13 @@ def topics_frame(model: Model, words: int) -> pd.DataFrame:
     """Return the topics that have tokens as a frame; see `collapsar.pipeline.Model.topics`."""
     from collapsar.pipeline.describing import topics
 
-    found = topics(model.folder.url, words)
+    found = topics(model, words)
     rows: list[dict[str, Any]] = []
     for one in found:
         row: dict[str, Any] = {"topic": one.id, "share": one.share, "words": one.names}
         row["probabilities" if not one.signed else "loadings"] = [value for _, value in one.words]
+        if one.stability is not None:
+            row["stability"] = one.stability
         if one.title is not None:
             row["title"] = one.title
         if one.level is not None:

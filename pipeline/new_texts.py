@@ -14,6 +14,7 @@ from typing import Any
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.ingesting_like import NewSources, ingest_like
 from collapsar.pipeline.intake import reading_options
+from collapsar.pipeline.keywords import parameters_of
 from collapsar.pipeline.recorded_reading import RecordedReading, recorded_reading
 from collapsar.pipeline.unknown_words import MAX_SHARE, UnknownWords
 from collapsar.storage.corpus import Corpus
@@ -27,6 +28,10 @@ from collapsar.storage.readers import kind_of_name
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 OURS = ("run.json", "model.json", "compare.json", "checkpoint.json", "journal.json", "ingest.json")
 """Records of folders of ours, whose files are no texts."""
+TEXT_READING = parameters_of(
+    (name, None) for name in ("format", "id", "text", "vocabulary", "tokenizer", "bad_bytes", "headings")
+)
+"""Options of reading texts that functions of a model take as keywords; as `documents_for` has them."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ def documents_for(
         The folder of a corpus; or files, folders and globs of any format of `collapsar.pipeline.ingest`.
     reading : mapping of str to object, optional
         Options of reading texts, as of `ingest`: ``format``, ``id``, ``text``, ``labels`` and so on where the sources
-        differ from the recorded ones; and ``tokenizer`` and ``segments`` to trust a recorded function or pattern.
+        differ from the recorded ones; and ``tokenizer`` and ``headings`` to trust a recorded function or pattern.
     scheduler, workers, tls : optional
         Where texts are read, as for `ingest`. For a cluster at an address the temporary corpus lies in the folder of
         `run`, which its workers see; else on this machine.
@@ -94,15 +99,21 @@ def documents_for(
         A source is missing or damaged, or cannot be read as recorded.
     """
     paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
+    given = {name: value for name, value in (reading or {}).items() if value is not None}
     if len(paths) == 1 and is_corpus(paths[0]):
-        if reading:
-            raise OptionError(f"{', '.join(reading)}: of texts, and {paths[0]} is a corpus")
+        if given:
+            raise OptionError(f"{', '.join(given)}: of texts, and {paths[0]} is a corpus")
         yield NewDocuments(Corpus(paths[0]))
         return
     corpus = next((path for path in paths if is_corpus(path)), None)
     if corpus is not None:
         raise OptionError(f"{corpus}: expected one corpus, or texts, found {len(paths)} names")
-    recorded, given = recorded_reading(run), dict(reading or {})
+    recorded = recorded_reading(run)
+    headings = given.pop("headings", None)
+    if headings is not None:
+        if not headings:
+            raise OptionError("expected a regular expression", "headings")
+        given["segments"] = f"headings:{headings}"
     format, options = given.pop("format", None), reading_options(given)
     said = {one.name: getattr(options, one.name) for one in fields(options)}
     new = NewSources(paths, format, said, may_be_empty=True)

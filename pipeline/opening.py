@@ -154,7 +154,7 @@ class Model(StoredModel):
         -------
         pandas.DataFrame
             Indexed by permanent id: share of the tokens, words and their probabilities; of trees also parent, level,
-            and the share at and below the node.
+            and the share at and below the node; of ensembles also stability.
         """
         return _model_arrays().topics_frame(self, words)
 

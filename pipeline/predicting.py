@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.executor import TLS, open_executor
 from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.members import leaves
-from collapsar.pipeline.new_texts import Paths, documents_for
+from collapsar.pipeline.new_texts import TEXT_READING, Paths, documents_for
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.proportion_files import ending_of, require_free, written_to
 from collapsar.pipeline.unknown_words import UnknownWords
@@ -57,7 +57,7 @@ class Prediction:
     unknown: UnknownWords | None = None
 
 
-@checked_keywords()
+@checked_keywords(TEXT_READING)
 def predict(
     run: str | os.PathLike[str],
     documents: Paths,
@@ -67,12 +67,12 @@ def predict(
     values: Sequence[str | float] | None = None,
     confusion: str | os.PathLike[str] | None = None,
     seed: int = 0,
-    reading: Mapping[str, Any] | None = None,
     scheduler: str = "threads",
     workers: int | None = None,
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
+    **reading: Any,
 ) -> Prediction:
     """Predict a label or a number of documents: the one under which each document's perplexity is lowest.
 
@@ -100,14 +100,16 @@ def predict(
         Picture to draw, .png or .svg: documents by the value that they have and the predicted one.
     seed : int, optional
         For families that draw random numbers.
-    reading : mapping of str to object, optional
-        Options of reading texts; see `collapsar.pipeline.new_texts.documents_for`.
     scheduler, workers, tls : optional
         As for `fit`.
     notice : callable, optional
         Receives lines for the user: what texts are read by, and a warning of many unknown words.
     progress : callable, optional
         Told the number of documents written so far.
+    **reading
+        Of texts, where they differ from what the model recorded: ``format``, ``id``, ``text``, ``vocabulary`` (of
+        counted words) and ``bad_bytes``, as for `ingest`; and ``tokenizer`` and ``headings`` (a regular expression),
+        which must be named again to be trusted.
 
     Returns
     -------

@@ -26,7 +26,6 @@ OF_WORDS = ("min_documents", "max_document_share", "max_words", "phrases", "phra
 OPTIONS = (*OF_WORDS, "shard_tokens", *(one.name for one in READING if one.name not in OF_FILES))
 """Options of `collapsar.pipeline.ingest` that texts in memory take too."""
 MAX_PATH = 255
-FEW_WORDS = 4
 
 
 def is_path(corpus: object) -> bool:
@@ -45,7 +44,7 @@ def is_path(corpus: object) -> bool:
     Raises
     ------
     OptionError
-        It is a single text: a string of several words, or of several lines, that is no path. The error does not hold
+        It is a single text: a string of several words that is no path. The error does not hold
         the text.
     """
     if not isinstance(corpus, (str, os.PathLike)):
@@ -53,7 +52,7 @@ def is_path(corpus: object) -> bool:
     if not isinstance(corpus, str):
         return True
     long = len(corpus) > MAX_PATH or "\n" in corpus
-    if not corpus.strip() or long or (len(corpus.split()) > FEW_WORDS and not Folder(corpus).exists()):
+    if not corpus.strip() or long or (len(corpus.split()) > 1 and not Folder(corpus).exists()):
         raise OptionError(
             f"expected a path, or a list of texts, found one string of {len(corpus):,} characters that is no path; put "
             "texts into a list, even a single one"

@@ -93,30 +93,31 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.refuse(f"one of the arguments {SOURCES} is required")
     if arguments.in_document is not None and sum(one is not None for one in named.values()) > 1:
         arguments.refuse("argument --in-document: not allowed with argument --heldout or --unseen")
-    besides = {"given_labels": arguments.given_labels, "field": arguments.field}
+    besides: dict[str, Any] = {"given_labels": arguments.given_labels, "field": arguments.field}
     if not scored and any(besides.values()):
         arguments.refuse("--given-labels and --field take documents that the model has not seen (--unseen)")
     where: dict[str, Any] = {
         "scheduler": arguments.scheduler,
         "workers": arguments.workers,
         "tls": tls_of(arguments),
-        "reading": reading_of(arguments),
     }
+    reading = reading_of(arguments)
     found: dict[str, Any] = {}
     lines: list[str] = []
     if scored:
         from collapsar.pipeline.evaluation import evaluate
 
-        score = evaluate(arguments.run, **named, **besides, seed=arguments.seed, notice=print_notice, **where)
+        score = evaluate(
+            arguments.run, **named, **besides, seed=arguments.seed, notice=print_notice, **where, **reading
+        )
         found.update(with_unknown(_told(asdict(score)), getattr(score, "unknown", None)))
         lines += _lines(score)
     if arguments.coherence is not None:
         from collapsar.pipeline.cohering import coherence
         from collapsar.pipeline.new_texts import is_corpus
 
-        if is_corpus(arguments.coherence):
-            where.pop("reading")
-        coherent = coherence(arguments.run, arguments.coherence, **where)
+        of_texts = {} if is_corpus(arguments.coherence) else reading
+        coherent = coherence(arguments.run, arguments.coherence, **where, **of_texts)
         found["coherence"] = _record(coherent)
         counted = sum(not math.isnan(value) for value in coherent.topic_npmi)
         lines += [f"coherence  {coherent.npmi:.4f} (NPMI), mean of {counted:,} topics"]

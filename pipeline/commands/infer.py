@@ -79,12 +79,12 @@ def run(arguments: argparse.Namespace) -> None:
             threshold=arguments.threshold,
             seed=arguments.seed,
             member=arguments.member,
-            reading=reading_of(arguments),
             scheduler=arguments.scheduler,
             workers=arguments.workers,
             tls=tls_of(arguments),
             notice=print_notice,
             progress=progress,
+            **reading_of(arguments),
         )
     reference = reference_of(arguments.run) if arguments.member is None else None
     whose = f" by {reference}, the ensemble's first member" if reference else ""

@@ -74,12 +74,12 @@ def run(arguments: argparse.Namespace) -> None:
             values=values,
             confusion=arguments.confusion,
             seed=arguments.seed,
-            reading=reading_of(arguments),
             scheduler=arguments.scheduler,
             workers=arguments.workers,
             tls=tls_of(arguments),
             notice=print_notice,
             progress=progress,
+            **reading_of(arguments),
         )
     if arguments.json:
         print_json(with_unknown(asdict(found), found.unknown))

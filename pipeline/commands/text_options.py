@@ -6,8 +6,6 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from collapsar.storage.errors import OptionError
-
 if TYPE_CHECKING:
     from collapsar.pipeline.unknown_words import UnknownWords
 
@@ -15,7 +13,7 @@ TEXTS = (
     "a corpus with the model's vocabulary; or texts, files, folders or globs of any format of `collapsar ingest`, read "
     "as the model's own documents were"
 )
-_NAMES = ("format", "id", "text", "vocabulary", "tokenizer", "bad_bytes")
+_NAMES = ("format", "id", "text", "vocabulary", "tokenizer", "bad_bytes", "headings")
 
 
 def add_texts(parser: argparse.ArgumentParser) -> None:
@@ -54,18 +52,8 @@ def reading_of(arguments: argparse.Namespace) -> dict[str, Any]:
     -------
     dict
         By name, as of `collapsar.pipeline.new_texts.documents_for`.
-
-    Raises
-    ------
-    OptionError
-        The regular expression is empty.
     """
-    found = {name: getattr(arguments, name) for name in _NAMES if getattr(arguments, name) is not None}
-    if arguments.headings is not None:
-        if not arguments.headings:
-            raise OptionError("--headings: expected a regular expression")
-        found["segments"] = f"headings:{arguments.headings}"
-    return found
+    return {name: getattr(arguments, name) for name in _NAMES if getattr(arguments, name) is not None}
 
 
 def print_notice(line: str) -> None:

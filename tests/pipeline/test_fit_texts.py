@@ -167,7 +167,7 @@ def test_a_fit_that_is_stopped_at_its_beginning__leaves_nothing(error, named, tm
 
 
 WRONG = {
-    "a single text": (SECRET * 3, {}, "put texts into a list"),
+    "a single text": (SECRET, {}, "put texts into a list"),
     "a text of lines": (f"{SECRET}\nsecret", {}, "put texts into a list"),
     "numbers": ([1, 2], {}, "expected strings, found int at position 0"),
     "bytes": ([b"a"], {}, "found bytes"),
@@ -201,7 +201,7 @@ def test_what_is_no_text__is_said_without_texts(name, tmp_path):
 
 def test_transform__takes_no_single_text_and_no_wrong_option(model):
     with pytest.raises(OptionError, match="put texts into a list") as caught:
-        model.transform(SECRET * 3)
+        model.transform(SECRET)
     assert "xylophone" not in str(caught.value)
     with pytest.raises(OptionError, match=r"transform: unknown option 'txt' \(did you mean 'text'"):
         model.transform(["a"], txt="body")

@@ -16,9 +16,7 @@ from collapsar.storage.readers import ReadOptions
 
 # What a command alone has: how it prints, where its options stand, certificates by file, callbacks by name.
 OF_COMMANDS = {"json", "quiet", "config", "settings", "callback", "log_format", "tls_ca", "tls_cert", "tls_key"}
-OF_PYTHON = {"progress", "sinks", "notice", "tls", "settings", "options", "reading"}
-# Of texts for a model: names of `ingest`, which Python takes in `reading`; --headings is a recorded way of `segments`.
-OF_READING = {"bad_bytes", "format", "headings", "id", "text", "tokenizer", "vocabulary"}
+OF_PYTHON = {"progress", "sinks", "notice", "tls", "settings", "options"}
 FUNCTIONS = {
     "compare": ("compare", "compare_unseen"),
     "evaluate": ("evaluate", "coherence"),
@@ -27,9 +25,7 @@ FUNCTIONS = {
 }
 # Flags that choose another function (whose first argument they are), how much is printed, or where the result goes.
 APART = {
-    "evaluate": {"coherence", "documents", "words"} | OF_READING,
-    "infer": OF_READING,
-    "predict": OF_READING,
+    "evaluate": {"coherence", "documents", "words"},
     "fit": {"resume", "run"},
     "topics": {"given", "labels", "covariates", "csv", "picture", "graphml", "min_share", "levels"},
 }
