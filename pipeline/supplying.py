@@ -176,6 +176,7 @@ def _append(bench: Bench, paths: list[str]) -> frozenset[str]:
     """Append files, and return those that documents were added from."""
     from collapsar.pipeline.additions import Addition
     from collapsar.pipeline.appending import append_told
+    from collapsar.pipeline.progress import counted
 
     named = {field.name for field in fields(Addition)}
     reading = {name: value for name, value in bench.job.reading.items() if name in named}
@@ -185,5 +186,7 @@ def _append(bench: Bench, paths: list[str]) -> frozenset[str]:
     )
     added = append_told(bench.place.url, paths, asked, bench.documents("append"))
     unknown = UnknownWords.of([added.report])
-    bench.tell({"event": "added", "documents": added.report.documents, **unknown.record(), "text": unknown.text()})
+    text = counted(added.report.documents, bench.job.holds.removesuffix("s")) + " added"
+    text += f": {unknown.text()}" if unknown.tokens else ""
+    bench.tell({"event": "added", "documents": added.report.documents, **unknown.record(), "text": text})
     return added.files

@@ -131,11 +131,8 @@ def _warn(log: LogLines, event: dict[str, Any]) -> None:
 
 def _steps(log: LogLines, event: dict[str, Any]) -> None:
     """Say which step begins, and what was added."""
-    from collapsar.pipeline.progress import counted
-
     if event["event"] == "added":
-        text = f"added {counted(event['documents'], 'document')}: {event['text']}"
-        log.write(text, event="added", documents=event["documents"])
+        log.write(event["text"], **{name: value for name, value in event.items() if name != "text"})
     if event["event"] == "step" and not event["done"]:
         version = (
             f" (version {event['version']})" if event["version"] and event["step"] not in ("ingest", "append") else ""
