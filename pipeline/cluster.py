@@ -36,13 +36,13 @@ class DaskExecutor:
     watch : Watch, optional
         Judges what goes on while results are waited for.
     reach : callable, optional
-        Connects to the same scheduler again.
+        Connects to the same scheduler again, within so many seconds.
     """
 
     keeps_history = True
 
     def __init__(
-        self, client: Any, cluster: Any = None, watch: Watch | None = None, reach: Callable[[], Any] | None = None
+        self, client: Any, cluster: Any = None, watch: Watch | None = None, reach: Callable[[float], Any] | None = None
     ) -> None:
         self._client, self._cluster, self._reach = client, cluster, reach
         self._watch = watch or Watch(PATIENCE, lambda text: None)  # noqa: ARG005
@@ -55,6 +55,7 @@ class DaskExecutor:
         self._slots, self._memory = 0, 0.0
         self._asked: Any = None  # what goes on in the workers
         self._active: list[Activity] = []
+        self._gone = False
         self._page_of: Any = None  # the client whose scheduler has our page
         self._look()
 
@@ -102,6 +103,8 @@ class DaskExecutor:
 
     def tell(self, message: dict[str, Any]) -> None:
         """Show a message about a run on the dashboard's page, which is made where there is none yet."""
+        if self._gone:
+            return
         try:
             if self._page_of is not self._client:
                 self._page_of = self._client
@@ -179,7 +182,7 @@ class DaskExecutor:
         """Ask the scheduler how it goes, and give up workers that show no sign of life."""
         try:
             asked = self._ask(self._client.run_on_scheduler(_signs, asynchronous=True))
-            counter, found, stranded = asked.result(timeout=LOOK)
+            counter, found, stranded = asked.result(timeout=min(LOOK, self._watch.patience))
         except TimeoutError as error:
             self._watch.silent(first_line(error))
             return
@@ -200,6 +203,8 @@ class DaskExecutor:
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Run a function once in each worker process."""
+        if self._gone:
+            raise ClusterGoneError("there is nothing left of the cluster")
         with _cluster_errors():
             asked = self._ask(self._client.run(_aside, function, args, asynchronous=True))
             return list(asked.result(timeout=max(self._watch.patience, EVERYWHERE)).values())
@@ -225,18 +230,25 @@ class DaskExecutor:
             self._seen.losses = self._losses
 
     def _recover(self, error: ClusterError) -> None:
-        deadline = time.monotonic() + self._watch.patience
+        if self._gone:
+            raise error if isinstance(error, ClusterGoneError) else ClusterGoneError(str(error)) from error
+        deadline = self._watch.deadline()
+
+        def left() -> float:
+            return max(deadline - time.monotonic(), TICK)
+
         while True:
             try:
                 asked = self._ask(self._client.run_on_scheduler(_signs, asynchronous=True))
-                _, found, _ = asked.result(timeout=min(LOOK, self._watch.patience))
+                _, found, _ = asked.result(timeout=min(LOOK, left()))
                 if found:
                     break
                 reason = "it has no workers"
             except Exception as failure:  # a client that has lost its scheduler raises what it likes
                 reason = first_line(failure)
-                self._connect()
+                self._connect(left())
             if time.monotonic() > deadline:
+                self._gone = True
                 raise ClusterGoneError(
                     f"the cluster cannot be reached again within {self._watch.patience:.0f} s ({reason}) after: {error}"
                 ) from error
@@ -244,12 +256,12 @@ class DaskExecutor:
         self._token = uuid.uuid4().hex[:8]
         self._look()
 
-    def _connect(self) -> None:
+    def _connect(self, seconds: float) -> None:
         """Try to reach the scheduler with a new client; one of our own that is gone is gone."""
         if self._reach is None:
             return
         with contextlib.suppress(Exception):
-            client = self._reach()
+            client = self._reach(seconds)
             old, self._client = self._client, client
             old.close(timeout=1)
 
@@ -275,6 +287,9 @@ class DaskExecutor:
 
     def close(self) -> None:
         """Close the client, and the cluster if it is ours."""
+        if self._gone and self._cluster is None:  # whose client may wait for it without limit
+            threading.Thread(target=self._client.close, kwargs={"timeout": 1}, daemon=True).start()
+            return
         with contextlib.suppress(Exception):
             self._client.close(timeout=5)
         if self._cluster is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import warnings
 from typing import Any
@@ -130,16 +131,18 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
             f"--scheduler {address}: expected --tls-ca, --tls-cert and --tls-key, or certificates in Dask's settings"
         )
 
-    def reach() -> Any:
+    def reach(seconds: float) -> Any:
+        limit = min(dask.utils.parse_timedelta(SETTINGS["distributed.comm.timeouts.connect"]), seconds)
         security = {} if tls is None else {"security": _security(tls)}
-        with dask.config.set(SETTINGS):
-            return distributed.Client(address, timeout=10, set_as_default=False, **security)
+        with dask.config.set({**SETTINGS, "distributed.comm.timeouts.connect": f"{limit}s"}):
+            _require_answer(address, limit, security.get("security") or distributed.Security())
+            return distributed.Client(address, timeout=limit, set_as_default=False, **security)
 
+    watch = watch or _silent()
     try:
-        client = reach()
+        client = reach(watch.patience)
     except (OSError, ValueError, TimeoutError, RuntimeError) as error:
         raise ClusterError(f"{address}: the scheduler cannot be reached ({first_line(error)})") from None
-    watch = watch or _silent()
     try:
         _wait_for_workers(client, workers, watch)
         executor = DaskExecutor(client, None, watch, reach)
@@ -149,6 +152,28 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
     except (CollapsarError, KeyboardInterrupt):
         client.close(timeout=5)
         raise
+
+
+def _require_answer(address: str, seconds: float, security: Any) -> None:
+    """Ask a scheduler who it is, and raise `TimeoutError` where it does not answer in time.
+
+    `distributed.Client` waits without limit for a scheduler that takes the connection and says nothing.
+    """
+
+    async def ask() -> None:
+        comm = await distributed.core.connect(address, timeout=seconds, **security.get_connection_args("client"))
+        try:
+            await distributed.core.send_recv(comm, op="identity", n_workers=0)
+        finally:
+            comm.abort()
+
+    loop = asyncio.new_event_loop()  # closed without waiting for a name that is still looked up, as asyncio.run would
+    try:
+        loop.run_until_complete(asyncio.wait_for(ask(), seconds))
+    except TimeoutError as error:
+        raise TimeoutError(str(error) or f"no answer within {seconds:g} s") from None
+    finally:
+        loop.close()
 
 
 def _warn_if_exposed(executor: DaskExecutor, watch: Watch) -> None:

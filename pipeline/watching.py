@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from collapsar.storage.errors import ClusterError
 
+MIN_RECOVERY = 2.0  # seconds in which a cluster is looked for that has been waited for in vain already
 BUSY = 5.0  # percent of a processor that a worker uses which computes, rather than hangs
 
 
@@ -52,6 +53,12 @@ class Watch:
     _moved: float = 0.0
     _counter: int = -1
     _stranded: int = 0
+    _waited: bool = False
+
+    def deadline(self) -> float:
+        """Return when, on the monotonic clock, a lost cluster is given up; waiting before the loss counts."""
+        waited, self._waited = self._waited, False
+        return time.monotonic() + (min(MIN_RECOVERY, self.patience) if waited else self.patience)
 
     def begin(self) -> None:
         """Begin to wait."""
@@ -90,6 +97,7 @@ class Watch:
         stuck = [address for address, sign in sorted(workers.items()) if self._is_stuck(address, sign, now)]
         still = now - self._moved
         if still > self.patience and not stuck:
+            self._waited = True
             raise ClusterError(f"nothing has moved for {still:.0f} s with {len(workers)} workers")
         if not workers and still > min(self.patience / 10, 10.0):
             self._warn("workers", f"the cluster has no workers; waiting for some ({self.patience:.0f} s at most)")
@@ -102,6 +110,7 @@ class Watch:
         still = time.monotonic() - self._moved
         self._warn("scheduler", f"the scheduler does not answer ({error}); waiting {self.patience:.0f} s at most")
         if still > self.patience:
+            self._waited = True
             raise ClusterError(f"the scheduler has not answered for {still:.0f} s")
 
     def _is_stuck(self, address: str, sign: WorkerSign, now: float) -> bool:
