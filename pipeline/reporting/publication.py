@@ -39,4 +39,4 @@ def notes_of(version: VersionRecord | None) -> list[str]:
         return []
     share = f"{version.unknown_share:.1%} of the tokens of the documents that were appended"
     what = "are of words that are not in the vocabulary, and were dropped: the topics do not show what is new in them"
-    return [f"{share} {what}. With `grow = true` in [ingest] the vocabulary grows."]
+    return [f"{share} {what}. With `grow = true` in [ingest] new words that its rules keep are added."]
