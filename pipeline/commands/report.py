@@ -1,6 +1,7 @@
 """Write a page that shows a run: its topics and their map, example documents, labels, and the course of the fit.
 
     collapsar report RUN OUT.html
+    collapsar report RUN OUT.html --texts 'news/*.jsonl.gz'
 
 The page is one file, which asks for nothing from anywhere: open it in a browser, send it, keep it.
 It is made from the run alone; the corpus may be gone. A run of an older release has no summary of
@@ -28,6 +29,13 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
     parser.add_argument(
         "--corpus", metavar="CORPUS", help="where the training corpus lies by now, if the run has no summary of it"
     )
+    parser.add_argument(
+        "--texts",
+        action="append",
+        metavar="SOURCE",
+        help="texts that were ingested (file, folder or glob; may be given again): passages of the example documents "
+        "are shown, with the topics' words marked",
+    )
     group = parser.add_argument_group("trees")
     group.add_argument(
         "--min-share",
@@ -52,6 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
             arguments.run,
             arguments.out,
             corpus=arguments.corpus,
+            texts=arguments.texts,
             min_share=arguments.min_share,
             levels=arguments.levels,
             scheduler=arguments.scheduler,

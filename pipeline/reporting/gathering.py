@@ -75,6 +75,8 @@ class Material:
         Kept samples, with which the topics are compared.
     notes : list of str
         What the report lacks, and why.
+    snippets : dict of (int, int) to list of str
+        Passages of examples, by topic and place among the examples; see `collapsar.pipeline.snippets`.
     folding : dict
         Which branches of a tree are folded, as `collapsar.pipeline.treefold.fold` takes it.
     version : VersionRecord or None
@@ -94,6 +96,7 @@ class Material:
     labels: LabelMap | None = None
     samples: int = 0
     notes: list[str] = field(default_factory=list)
+    snippets: dict[tuple[int, int], list[str]] = field(default_factory=dict)
     folding: dict[str, Any] = field(default_factory=dict)
     version: VersionRecord | None = None
 

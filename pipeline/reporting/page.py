@@ -31,6 +31,7 @@ from collapsar.pipeline.reporting.publication import facts_of
 from collapsar.pipeline.reporting.topicmap import WEIGHTS, TopicMap, map_names, named
 from collapsar.pipeline.reporting.treeview import branches, view
 from collapsar.pipeline.scored import HELDOUT
+from collapsar.pipeline.snippets import example_snippets
 from collapsar.pipeline.timeshares import by_period
 from collapsar.pipeline.treefold import check_folding
 from collapsar.storage.errors import OccupiedError, OptionError
@@ -73,6 +74,7 @@ def report(
     out: str | os.PathLike[str],
     *,
     corpus: str | os.PathLike[str] | None = None,
+    texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     min_share: float | None = None,
     levels: int | None = None,
     scheduler: str = "threads",
@@ -93,6 +95,9 @@ def report(
         HTML file to write, local or an fsspec URL.
     corpus : str or path-like, optional
         Where the training corpus lies by now; it is looked at only if there is no summary.
+    texts : path or sequence of paths, optional
+        The sources that were ingested: passages of the example documents are shown, with the topics' words marked.
+        They are read as the corpus was, from the beginning until all examples are found.
     min_share, levels : float and int, optional
         Of trees: branches whose share is less, or that lie below so many levels, are folded at first; by default those
         beyond the largest nodes.
@@ -122,6 +127,9 @@ def report(
     material = gather(run, Where(corpus, scheduler, workers, tls, progress))
     if not material.tree and (min_share is not None or levels is not None):
         raise OptionError("--min-share and --levels: the family's topics are no tree; leave them out")
+    if texts is not None:
+        sources = [os.fspath(one) for one in ([texts] if isinstance(texts, (str, os.PathLike)) else texts)]
+        material = _with_snippets(run, material, sources, progress)
     material = replace(material, folding={"min_share": min_share, "levels": levels})
     with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
         part = Path(place) / "report.html"
@@ -130,6 +138,18 @@ def report(
     examples = 0 if material.summary is None else len(material.summary.examples)
     quality = None if material.map is None else material.map.quality
     return Report(len(material.topics), examples, material.notes, quality)
+
+
+def _with_snippets(
+    run: str | os.PathLike[str], material: Material, sources: Sequence[str], progress: Counting
+) -> Material:
+    """Add passages of the example documents."""
+    if material.summary is None or not sources:
+        return material
+    words = {topic.id: [word for word, _ in topic.words] for topic in material.topics}
+    names = material.model.vocabulary.words
+    snippets, notes = example_snippets(run, material.summary, words, names, sources, progress)
+    return replace(material, snippets=snippets, notes=[*material.notes, *notes])
 
 
 def rendered(material: Material) -> str:
@@ -247,7 +267,13 @@ def _data(material: Material) -> dict[str, Any]:
                 "words": pool,
                 "top": [place(word) for word in _names(topic, NAMED)],
                 "examples": [
-                    [one.document, _rounded(one.share), [place(names[w]) for w in one.words]] for one in examples
+                    [
+                        one.document,
+                        _rounded(one.share),
+                        [place(names[w]) for w in one.words],
+                        *([material.snippets[key]] if (key := (topic.id, one.document)) in material.snippets else []),
+                    ]
+                    for one in examples
                 ],
             }
         )

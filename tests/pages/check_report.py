@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from collapsar.pipeline import Model, fit, report, topic_shares, topics
+from collapsar.pipeline import Model, fit, ingest, report, topic_shares, topics
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.run import Run
 from collapsar.storage.shard import LABELS, Documents
@@ -215,6 +215,27 @@ def test_time__shows_shares_by_period(visits, reported):
     seen.page.locator(f"#time-{found.topics[0]} a").click()
     assert seen.page.locator("#panel h3").inner_text().startswith(f"Topic {found.topics[0]}:")
     seen.require_clean()
+
+
+def test_examples__have_passages_with_marked_words(visits, corpora):
+    _, _, place = corpora
+    if not (place / "texts.html").exists():
+        lines = [
+            {"id": f"d{n}", "text": f"{HOSTILE[n % 3]} " + " ".join(["wheat", "bank"][n % 2 :][:1] * 9 + ["<b>rate"])}
+            for n in range(30)
+        ]
+        (place / "texts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+        ingest(place / "texts.jsonl", place / "texts")
+        fit(place / "texts", place / "texts-run", family="lda", topics=2, iterations=5)
+        report(place / "texts-run", place / "texts.html", texts=place / "texts.jsonl")
+    for width in WIDTHS:
+        seen = visits(place / "texts.html", width=width)
+        assert seen.page.locator(".snippet").count() == 3
+        assert set(seen.page.locator(".snippet mark").all_inner_texts()) & {"wheat", "bank"}
+        assert "<b>" in seen.page.locator(".snippet").first.inner_text()
+        assert seen.page.evaluate("window.hit") is None
+        assert seen.overflow() == []
+        seen.require_clean()
 
 
 def test_tree__is_drawn_and_listed(visits, tree):

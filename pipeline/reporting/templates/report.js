@@ -64,7 +64,7 @@
 
   function exampleList(topic) {
     const list = make("ul", { class: "examples" });
-    for (const [place, share, words] of topic.examples) {
+    for (const [place, share, words, snippet] of topic.examples) {
       const found = data.documents[place];
       const item = make("li", {}, make("p", {}, found.title || found.id));
       const strip = make("svg", { class: "strip", viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img" });
@@ -77,6 +77,8 @@
         strip.append(part);
         left += p;
       }
+      if (snippet) // every other part is a word of the topic
+        item.append(make("p", { class: "snippet" }, ...snippet.map((part, n) => n % 2 ? make("mark", {}, part) : part)));
       item.append(strip);
       const length = data.signed ? "" : `, ${found.tokens.toLocaleString("en")} tokens`;
       item.append(make("p", { class: "meta" }, `${found.title ? found.id + ": " : ""}${percent(share)} of it${length}` +
