@@ -15,12 +15,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from collapsar.pipeline.cycle import STEPS, Cycle
 from collapsar.pipeline.events import Sink
 from collapsar.pipeline.jobs import named_as_in, read_job
 from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.opening import Model
-from collapsar.pipeline.supplying import settle_pending, take_in
 from collapsar.pipeline.unknown_words import UnknownWords
 from collapsar.pipeline.workbench import PUBLISHED, Bench
 from collapsar.storage.errors import AbsentError
@@ -191,12 +189,16 @@ class _Batch:
     """A job that is worked on by whoever holds its lock."""
 
     def __init__(self, bench: Bench, *, accept: bool, name: str) -> None:
+        from collapsar.pipeline.cycle import Cycle
+
         self._bench, self._journal, self._accept, self._name = bench, bench.journal, accept, name
         self._cycle = Cycle(bench)
         self._began = time.monotonic()
 
     def run(self) -> Outcome:
         """Finish what was begun, take in what is new, and make a version of it."""
+        from collapsar.pipeline.supplying import settle_pending, take_in
+
         bench, journal, worked = self._bench, self._journal, False
         settle_pending(bench)
         if journal.done and not journal.outcome and bench.plan() == journal.plan:
@@ -232,6 +234,8 @@ class _Batch:
 
     def _make(self) -> bool:
         """Make the steps that are not done yet."""
+        from collapsar.pipeline.cycle import STEPS
+
         bench, journal = self._bench, self._journal
         journal.outcome = ""
         self._cycle.warn_of_unknown()

@@ -10,8 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 
 from collapsar.pipeline import gaussian, nested
 from collapsar.pipeline.gaussian import Components, Prior, Sums
@@ -50,6 +48,9 @@ def levels(
     list of numpy.ndarray of int64, shape (clusters,)
         For each level.
     """
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
     if clusters.size == 1:
         return [np.zeros(1, dtype=np.int64) for _ in sizes]
     scaled = products[np.ix_(clusters, clusters)] / np.outer(counts[clusters], counts[clusters])
@@ -174,6 +175,9 @@ class _Chains:
 
     def linked(self) -> Vector:
         """Link leaves by the smallest angle between what is left of their chains."""
+        from scipy.cluster.hierarchy import linkage
+        from scipy.spatial.distance import squareform
+
         size = len(self.nodes)
         roots = [_inverse_root(self._product(one, one)) for one in range(size)]
         distance = np.zeros((size, size))
@@ -187,6 +191,8 @@ class _Chains:
 
     def grouped(self, linked: Vector, number: int) -> _Chains:
         """Join the leaves into some groups, each of which takes up a direction that its leaves have in common."""
+        from scipy.cluster.hierarchy import fcluster
+
         size = len(self.nodes)
         labels = np.ones(size, dtype=np.int64)
         if number > 1:

@@ -15,9 +15,6 @@ from collapsar.pipeline.config import ITERATIONS
 from collapsar.pipeline.events import Sink
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.grid import (
-    RESTARTS,
-    STARTS,
-    TOPICS,
     Asked,
     Cell,
     PeerCell,
@@ -26,6 +23,7 @@ from collapsar.pipeline.grid import (
     peer_cells,
     require_comparable,
 )
+from collapsar.pipeline.gridoptions import RESTARTS, STARTS, TOPICS
 from collapsar.pipeline.intake import split
 from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.leakage import require_held_out

@@ -33,8 +33,8 @@ from collapsar.pipeline.compared import RUNS, SERIES_FILE, TABLE, TEXT
 from collapsar.pipeline.config import ITERATIONS
 from collapsar.pipeline.events import Sink, tell
 from collapsar.pipeline.executor import TLS, open_executor
-from collapsar.pipeline.grid import STARTS, Asked, Cell, cells_of, labelled_families, require_comparable
-from collapsar.pipeline.gridoptions import shown
+from collapsar.pipeline.grid import Asked, Cell, cells_of, labelled_families, require_comparable
+from collapsar.pipeline.gridoptions import STARTS, shown
 from collapsar.pipeline.inference import infer
 from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.leakage import require_unseen

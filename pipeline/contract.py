@@ -9,21 +9,24 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, cast, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, get_origin
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
-from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError, suggestion
-from collapsar.storage.labeltable import LabelTable
-from collapsar.storage.shard import Documents
 from collapsar.storage.short_repr import ShortRepr
-from collapsar.storage.vectors import Vectors
 from collapsar.workers.contract import family_module
-from collapsar.workers.delta import Arrays, Delta
-from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from collapsar.storage.corpus import Corpus
+    from collapsar.storage.labeltable import LabelTable
+    from collapsar.storage.shard import Documents
+    from collapsar.storage.vectors import Vectors
+    from collapsar.workers.delta import Arrays, Delta
+    from collapsar.workers.streams import Stream
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, polygamma, psi
+
+from collapsar.workers.special import digamma, gammaln, polygamma
 
 Vector = npt.NDArray[np.float64]
 
@@ -35,7 +36,7 @@ def asymmetric(prior: Vector, log_proportions: Vector, count: float) -> Vector:
     found = np.maximum(prior, LEAST)
     value = _objective(found, log_proportions, count)
     for _ in range(STEPS):
-        gradient = count * (psi(found.sum()) - psi(found)) + log_proportions
+        gradient = count * (digamma(found.sum()) - digamma(found)) + log_proportions
         diagonal = -count * polygamma(1, found)
         constant = count * polygamma(1, found.sum())
         shift = (gradient / diagonal).sum() / (1.0 / constant + (1.0 / diagonal).sum())
@@ -82,7 +83,7 @@ def symmetric(prior: float, size: int, log_proportions: float, count: float) -> 
         return prior
     found = float(np.clip(prior, LEAST, MOST))
     for _ in range(STEPS):
-        slope = count * size * (psi(size * found) - psi(found)) + log_proportions
+        slope = count * size * (digamma(size * found) - digamma(found)) + log_proportions
         bend = count * size * (size * polygamma(1, size * found) - polygamma(1, found))
         second = found * bend + slope  # of the objective by log a, as is the slope but for a factor of a
         step = -slope / second if second < 0 else np.sign(slope)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 FLOOR = 1e-12  # words of a topic that are less probable are left out
 PORTION = 1 << 18  # cells of documents x topics, or tokens, that are drawn at a time
@@ -143,6 +144,10 @@ def draw_documents(
 
 def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generator: np.random.Generator) -> Documents:
     """Draw documents of given proportions, shape (documents, topics); see `draw_documents`."""
+    import pyarrow as pa
+
+    from collapsar.storage.shard import Documents
+
     documents = len(theta)
     owner, topic = _draw_tokens(theta, tokens, generator)
     word = _draw_words(topics, topic, generator)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from collapsar.pipeline.executor import Executor
-from collapsar.pipeline.state import Progress
 from collapsar.storage.errors import CollapsarError
+
+if TYPE_CHECKING:
+    from collapsar.pipeline.executor import Executor
+    from collapsar.pipeline.state import Progress
 
 Sink = Callable[[dict[str, Any]], None]
 

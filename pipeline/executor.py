@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import psutil
-
 from collapsar.storage.errors import AbsentError, ClusterError, OptionError
 
 PATIENCE = 300.0  # seconds without a sign of life after which a worker, or a cluster without workers, is given up
@@ -161,6 +159,8 @@ class SerialExecutor:
 
     def activity(self) -> list[Activity]:
         """Say what this process holds."""
+        import psutil
+
         return [Activity("driver", psutil.Process().memory_info().rss, ())]
 
     def tell(self, message: dict[str, Any]) -> None:

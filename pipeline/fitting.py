@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from collapsar.pipeline.compilation import compile_for, reporting_to
 from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.ensemble import Ensemble, finished_members
@@ -32,9 +33,7 @@ from collapsar.storage.lineage import lineage_of
 from collapsar.storage.lock import RunLock
 from collapsar.storage.run import Run
 from collapsar.workers import buffers
-from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays
-from collapsar.workers.kernels.compile import warm as compile_all
 
 
 @checked_keywords()
@@ -305,7 +304,9 @@ class _Fit:
 
     def _compiled(self, executor: Executor, globals_: Arrays, planned: Plan) -> dict[str, Any]:
         began = time.perf_counter()
-        executor.everywhere(_compile, self._request.family, globals_, planned.on_disk)
+        report = reporting_to(self._teller.say)
+        compile_for(executor, self._where.scheduler, self._request.family, globals_, report)
+        executor.everywhere(_set_lean, planned.on_disk)
         return first("compile", compile_seconds=time.perf_counter() - began)
 
     def _start(self, planned: Plan) -> dict[str, Any]:
@@ -366,7 +367,6 @@ class _Fit:
         return ensemble.run(opening, silent=silent, resumed=self._resumed)
 
 
-def _compile(family: str, globals: Arrays, lean: bool) -> int:
-    """Compile what every sweep needs, and say whether memory is short."""
+def _set_lean(lean: bool) -> None:
+    """Set, in a worker process, whether memory is short."""
     buffers.pool.lean = lean
-    return compile_all(load_sweeps(family).kernels(globals))

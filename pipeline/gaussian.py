@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma, gammaln
 
 from collapsar.pipeline.nested import Moves
+from collapsar.workers.special import digamma, gammaln
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from collapsar.pipeline import collapsed
 from collapsar.pipeline.contract import Description, Footprint, Summary
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs import Priors, padded
+from collapsar.workers.special import gammaln
 
 SCHEDULES = ("batch",)
 

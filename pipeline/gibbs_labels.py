@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pydantic import Field
 
 from collapsar.pipeline import drawing, gibbs
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.storage.errors import OptionError
-from collapsar.storage.labels import Name
 from collapsar.storage.labeltable import LabelTable
-from collapsar.storage.shard import LABELS, Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs import MOST
 from collapsar.workers.gibbs_labels import Allowed, priors
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.labels import Name
+    from collapsar.storage.shard import Documents
 
 SOME = 8  # labels that are foreseen where none are known, and that are simulated
 MEAN_LABELS = 2.0  # of a simulated document
@@ -185,6 +187,10 @@ def draw_labels(labels: int, documents: int, generator: np.random.Generator) -> 
 
 def labelled(documents: Documents, has: npt.NDArray[np.bool_], names: Sequence[Name]) -> Documents:
     """Give documents labels; `has` has the shape (documents, labels)."""
+    import pyarrow as pa
+
+    from collapsar.storage.shard import LABELS
+
     label = np.nonzero(has)[1]
     parts = [pa.array([names[one][place] for one in label.tolist()], pa.string()) for place in (0, 1)]
     flat = pa.StructArray.from_arrays(parts, fields=list(LABELS.value_type))

@@ -9,7 +9,7 @@ from typing import Any
 
 from collapsar.pipeline.config import ITERATIONS, KINDS, Limits, make_config
 from collapsar.pipeline.contract import family_names, load_family, require_corpus, require_schedule
-from collapsar.pipeline.gridoptions import number_of, require_varied, variants_of
+from collapsar.pipeline.gridoptions import RESTARTS, STARTS, TOPICS, number_of, require_varied, variants_of
 from collapsar.pipeline.peers import ALL as PEERS
 from collapsar.pipeline.peers import SAMPLERS
 from collapsar.pipeline.peers_hdp import ALPHA, FINDING, STARTING
@@ -18,7 +18,6 @@ from collapsar.storage.errors import MismatchError, OptionError, flag_of, sugges
 from collapsar.storage.manifest import DOCUMENTS
 from collapsar.workers.contract import is_labelled, wanted_by
 
-TOPICS, STARTS, RESTARTS = (40, 80, 120), (1, 100), 10
 LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")  # that --set may give a family
 PEER_OPTIONS: dict[str, type] = {"iterations": int, "alpha": float, "beta": float}
 SAMPLING: dict[str, type] = {"samples": int, "sample_every": int}  # of peers that sample

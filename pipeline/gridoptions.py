@@ -15,6 +15,7 @@ from collapsar.storage.errors import OptionError, suggestion
 NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
 SHARE = re.compile(rf"\s*({NUMBER})\s*/\s*K\s*")
 UNNAMED = re.compile(r"[^A-Za-z0-9_.+-]")  # what no folder of a cell is named with
+TOPICS, STARTS, RESTARTS = (40, 80, 120), (1, 100), 10  # of a comparison that names none
 EVERY = "*"  # all families that have the option
 
 

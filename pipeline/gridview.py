@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from collapsar.pipeline.progress import LogLines, counted
 from collapsar.pipeline.saying import lasting
+from collapsar.workers.compiling import progress_text
 
 FORESEEN = 0.02  # of all work: what must be done before the rest is foreseen
 PLAIN_SECONDS = 10.0  # between two plain lines
@@ -54,6 +55,13 @@ class GridView:
 
     def _print(self, text: str) -> None:
         self.log.write(text)
+
+    def _compiling(self, event: dict[str, Any]) -> None:
+        text, left = progress_text(event["compiled"], event["kernels"]), event["kernels"] - event["compiled"]
+        if self._bar is not None:
+            self._bar.update(self._task, description=text if left else "comparing")
+        elif not event["compiled"]:
+            self._print(text)
 
     def _grid(self, event: dict[str, Any]) -> None:
         self._cells, self._done = event["cells"], event["done"]

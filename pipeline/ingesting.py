@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from collapsar.pipeline.executor import TLS, Executor, check_scheduler, open_executor
 from collapsar.pipeline.passes import Counted, find_phrases, judge_ids, lay_beside, read_all, write_shards
+from collapsar.storage.choices import BAD_BYTES, SCORES
 from collapsar.storage.chunks import write_table
 from collapsar.storage.cuts import NOT_IN_VOCABULARY, Cuts, Dropped, Sieve
 from collapsar.storage.errors import InputError, OptionError
@@ -31,8 +32,6 @@ from collapsar.workers.stopwords import StopWords
 from collapsar.workers.tokenizing import load_tokenizer
 
 SCRATCH = "scratch"
-BAD_BYTES = ("error", "replace")
-SCORES = {"npmi": 0.5, "count": 10.0}  # of phrases, with their thresholds
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.optimize import minimize_scalar
-from scipy.spatial.distance import squareform
-from scipy.special import betaln, digamma, gammaln
 
+from collapsar.workers.special import betaln, digamma, gammaln
 from collapsar.workers.tree import FREE, NOWHERE, ROOT, Tree
 
 Ints = npt.NDArray[np.int64]
@@ -151,6 +148,8 @@ def sticks_divergence(tree: Tree, found: Sticks, gamma: float) -> float:
 
 def learned_gamma(tree: Tree, found: Sticks, ends: Vector, gamma: float) -> float:
     """Return the gamma that maximises the bound given q(c) and q(v); at least as good as the one given."""
+    from scipy.optimize import minimize_scalar
+
     nodes = tree.columns[1:]
     rest = float(found.log_rest[nodes].sum())
     left = float((ends[tree.columns] * (tree.depth - 1 - tree.level)).sum())
@@ -384,6 +383,9 @@ def regrouped(moves: Moves, distance: Vector, alpha: Vector, depth: int) -> Move
 
 def _nested_groups(distance: Vector, levels: int, room: int) -> list[Ints]:
     """Return a label of each leaf for each of some levels, the coarsest first; each level splits the one above."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
     size = len(distance)
     if size < 2:
         return [np.zeros(size, dtype=np.int64)] * levels

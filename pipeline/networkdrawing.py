@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from collapsar.pipeline import drawing
 from collapsar.pipeline.contract import Summary
 from collapsar.pipeline.networks import NetworkConfig
 from collapsar.storage.errors import OptionError
-from collapsar.storage.shard import EXTRAS, Documents
 from collapsar.workers.delta import Arrays
 from collapsar.workers.networkabove import graph_above
 from collapsar.workers.networkgraph import LABEL, Graph, Plan, graph_of
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 Vector = npt.NDArray[np.float64]
 
@@ -81,6 +84,10 @@ def simulate(
     theta : numpy.ndarray of float64, shape (documents, topics)
         The mean of each document's segments.
     """
+    import pyarrow as pa
+
+    from collapsar.storage.shard import EXTRAS, Documents
+
     generator, words = stream.generator(), int(globals["vocabulary"])
     many = np.maximum(generator.poisson(tokens / SEGMENT_TOKENS, documents), 1)
     segments = np.concatenate([[0], np.cumsum(many)]).astype(np.int64)

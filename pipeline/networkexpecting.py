@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma
 
 from collapsar.pipeline.contract import Footprint, Summary
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.kernels.network_shares import MOST
 from collapsar.workers.networkabove import graph_above
 from collapsar.workers.networkexpected import expected_above, node_sums
+from collapsar.workers.special import digamma
 
 if TYPE_CHECKING:
     from collapsar.pipeline.networks import NetworkConfig

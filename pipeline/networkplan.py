@@ -6,15 +6,17 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from collapsar.pipeline.contract import FamilyConfig
 from collapsar.storage.errors import OptionError, suggestion
-from collapsar.storage.labeltable import LabelTable
 from collapsar.workers.networkgraph import CORPUS, DOCUMENT, LABEL, SEGMENT, Plan
+
+if TYPE_CHECKING:
+    from collapsar.storage.labeltable import LabelTable
 
 SCOPES = {"corpus": CORPUS, "label": LABEL, "document": DOCUMENT, "segment": SEGMENT}
 PARENT = re.compile(r"([\w-]+)(?:\[(-?\d+)\])?")

@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
-from scipy.special import digamma, gammaln
 
 from collapsar.pipeline import gibbs, networkexpecting
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
@@ -18,6 +17,7 @@ from collapsar.workers.network import padded
 from collapsar.workers.networkabove import graph_above, mended, visited
 from collapsar.workers.networkgraph import Plan
 from collapsar.workers.networkshared import priors, variational
+from collapsar.workers.special import digamma, gammaln
 from collapsar.workers.streams import Stream
 
 Vector = npt.NDArray[np.float64]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from collapsar.pipeline import tallies
 from collapsar.pipeline.contract import Summary
 from collapsar.pipeline.nested import Moves
-from collapsar.storage.vectors import Vectors
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import Tree
+
+if TYPE_CHECKING:
+    from collapsar.storage.vectors import Vectors
 
 Vector = npt.NDArray[np.float64]
 
@@ -91,6 +92,10 @@ def vectors(
     theta : numpy.ndarray of float64, shape (documents, nodes)
         One at the leaf of each, else zero.
     """
+    import pyarrow as pa
+
+    from collapsar.storage.vectors import Vectors
+
     generator = stream.generator()
     leaf = generator.choice(np.flatnonzero(found.levels == found.depth - 1), documents)
     factors, noise = generator.normal(size=(documents, found.depth)), generator.normal(size=(documents, len(rows)))

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from collapsar.pipeline import nested
 from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.nested import Moves
+from collapsar.workers.special import gammaln
 from collapsar.workers.tree import FREE, Tree
 
 Ints = npt.NDArray[np.int64]

@@ -10,13 +10,15 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any
-
-from rich.console import Console
+from typing import IO, TYPE_CHECKING, Any
 
 from collapsar.pipeline.picturing import HELD, Picture
 from collapsar.pipeline.saying import lasting, quantity
 from collapsar.storage.progress import silent
+from collapsar.workers.compiling import progress_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PLAIN_SECONDS = 2.0  # between two plain lines
 LOG_FORMS = ("text", "json")
@@ -39,6 +41,8 @@ def is_live(stream: IO[str]) -> bool:
 
 def console_of(stream: IO[str]) -> Console:
     """Make a console that writes control characters to terminals alone."""
+    from rich.console import Console
+
     live = is_live(stream)
     more: dict[str, Any] = {} if live else {"color_system": None, "width": 200}
     return Console(file=stream, highlight=False, soft_wrap=True, force_terminal=live, force_interactive=live, **more)
@@ -137,6 +141,7 @@ class RunView:
         self._picture = Picture()
         self._lock = threading.Lock()  # a thread draws
         self._live: Any = None
+        self._line_open = False  # whether the cursor stands on a line that is to be written over
         self._last = 0.0
         self._unsaid: dict[str, Any] | None = None
 
@@ -156,6 +161,15 @@ class RunView:
         where = f"; watch it at {page}, Dask's dashboard is {event['dashboard']}" if page else ""
         text = f"{event['scheduler']}: {event['workers']} at a time{where}"
         self._print(text, event | ({"page": page} if page else {}))
+
+    def _compiling(self, event: dict[str, Any]) -> None:
+        text, left = progress_text(event["compiled"], event["kernels"]), event["kernels"] - event["compiled"]
+        if self.log.live:  # the line is written over by the next
+            self.log.console.print(text, end="\r" if left else "\n")
+            self._line_open = left > 0
+        elif not event["compiled"] or (left and time.monotonic() - self._last >= PLAIN_SECONDS):
+            self._last = time.monotonic()
+            self._print(text, event)
 
     def _compile(self, event: dict[str, Any]) -> None:
         if event["compile_seconds"] > 1:
@@ -245,6 +259,9 @@ class RunView:
         if self._live is not None:
             self._live.close()
             self._live = None
+        if self._line_open:
+            self._line_open = False
+            self.log.console.print()
 
 
 def page_address(dashboard: str | None) -> str | None:

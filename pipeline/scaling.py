@@ -18,9 +18,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma, gammaln, polygamma
 
 from collapsar.workers.delta import Arrays
+from collapsar.workers.special import digamma, gammaln, polygamma
 
 Vector = npt.NDArray[np.float64]
 

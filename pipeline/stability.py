@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.opening import Model
@@ -61,6 +60,8 @@ def matched(reference: Model, other: Model) -> list[tuple[int, int, float]]:
         The ids of a topic of each, and the Hellinger distance of their words' probabilities; topics without tokens are
         left out, and so are those that have no partner.
     """
+    from scipy.optimize import linear_sum_assignment
+
     ids, theirs = occupied(reference), occupied(other)
     apart = distances(reference, other)[np.ix_(ids, theirs)]
     rows, columns = linear_sum_assignment(apart)

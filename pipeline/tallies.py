@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs_tree import levels
+from collapsar.workers.special import gammaln
 
 Ints = npt.NDArray[np.int64]
 

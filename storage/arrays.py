@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import math
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import zarr
-import zarr.abc.store
-import zarr.codecs
-import zarr.errors
 
 from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError
 from collapsar.storage.folder import Folder
@@ -28,14 +23,10 @@ KIND = "collapsar-arrays"
 VERSION = 2
 # What Zarr raises for what is no array, or a damaged one.
 FAULTS = (OSError, ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
-_CODECS = (zarr.codecs.BytesCodec, zarr.codecs.ZstdCodec)  # plain numbers, and their compression
 
 
-class DigestStore(zarr.abc.store.Store):
-    """A Zarr store in a folder that knows the SHA-256 of each of its files.
-
-    What it reads is what the digests say, or an error; what is not among them is not there. What it writes it adds to
-    them, over whatever lay there before.
+class DigestedFiles:
+    """The files of a Zarr group, each of which has a SHA-256.
 
     Parameters
     ----------
@@ -43,29 +34,17 @@ class DigestStore(zarr.abc.store.Store):
         Where the files lie.
     files : dict of str to str
         Digest of each file.
-    read_only : bool
-        Whether nothing can be written.
     """
 
-    supports_writes = True
-    supports_deletes = True
-    supports_listing = True
-
-    def __init__(self, folder: Folder, files: dict[str, str], *, read_only: bool) -> None:
-        super().__init__(read_only=read_only)
+    def __init__(self, folder: Folder, files: dict[str, str]) -> None:
         self.folder, self.files = folder, files
         # What Zarr says of arrays is small, and is read and written at once.
-        self.said = {key: self.read(key) for key in files if _is_said(key)}
+        self.said = {key: self.read(key) for key in files if is_said(key)}
 
     def finish(self) -> None:
         """Write what Zarr says of the arrays."""
         for key, data in sorted(self.said.items()):
             self.files[key] = self.folder.write(key, data)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DigestStore) and other.folder.url == self.folder.url
-
-    __hash__ = None  # type: ignore[assignment]
 
     def read(self, key: str) -> bytes:
         """Return the bytes of a file that its digest is right for."""
@@ -77,55 +56,9 @@ class DigestStore(zarr.abc.store.Store):
             raise DamagedError(f"{self.folder.url}/{key}", "the bytes do not have their digest; the file is damaged")
         return data
 
-    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        """Read a file; none that has no digest."""
-        if key not in self.files:
-            return None
-        if byte_range is not None:
-            raise NotImplementedError("digests are of whole files")
-        data = self.said[key] if _is_said(key) else await asyncio.to_thread(self.read, key)
-        return prototype.buffer.from_bytes(data)
 
-    async def get_partial_values(self, prototype: Any, key_ranges: Iterable[tuple[str, Any]]) -> list[Any]:
-        """Read several files."""
-        return [await self.get(key, prototype, span) for key, span in key_ranges]
-
-    async def exists(self, key: str) -> bool:
-        """Tell whether a file has a digest."""
-        return key in self.files
-
-    async def set(self, key: str, value: Any) -> None:
-        """Write a file."""
-        data = memoryview(value.as_numpy_array()).cast("B")
-        if _is_said(key):
-            self.said[key], self.files[key] = bytes(data), ""
-            return
-        self.files[key] = await asyncio.to_thread(self.folder.write, key, data)
-
-    async def delete(self, key: str) -> None:
-        """Forget a file."""
-        self.files.pop(key, None)
-        self.said.pop(key, None)
-
-    async def list(self) -> AsyncIterator[str]:
-        """Name all files."""
-        for key in sorted(self.files):
-            yield key
-
-    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Name the files that begin so."""
-        for key in sorted(self.files):
-            if key.startswith(prefix):
-                yield key
-
-    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Name what lies directly in a folder."""
-        start = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
-        for name in sorted({key[len(start) :].split("/")[0] for key in self.files if key.startswith(start)}):
-            yield name
-
-
-def _is_said(key: str) -> bool:
+def is_said(key: str) -> bool:
+    """Tell whether a file holds what Zarr says of an array or a group."""
     return key.rpartition("/")[2] == "zarr.json"
 
 
@@ -244,7 +177,7 @@ def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRo
     return {**opened, **numbers}
 
 
-def _plain_arrays(store: DigestStore) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def _plain_arrays(store: DigestedFiles) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Open arrays that are as we write them, and the group's attributes; None where any is not."""
     attributes = plain_group(store.said.get(SAID, b""))
     found = {
@@ -257,10 +190,14 @@ def _plain_arrays(store: DigestStore) -> tuple[dict[str, Any], dict[str, Any]] |
     return found, attributes
 
 
-def _zarr_arrays(store: DigestStore) -> tuple[dict[str, Any], dict[str, Any]]:
+def _zarr_arrays(store: DigestedFiles) -> tuple[dict[str, Any], dict[str, Any]]:
     """Open arrays as whatever has written them says, and the group's attributes."""
+    import zarr
+
+    from collapsar.storage.digest_store import DigestStore
+
     with damage(store.folder):
-        group = zarr.open_group(store, mode="r", zarr_format=3)
+        group = zarr.open_group(DigestStore(store.folder, store.files, read_only=True), mode="r", zarr_format=3)
         found, attributes = dict(group.arrays()), dict(group.attrs)
     for name, array in found.items():
         require_plain(f"{store.folder.url}/{name}", array)
@@ -293,7 +230,7 @@ def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
         return [str(error)]
     broken = []
     for key in store.files:
-        if _is_said(key):
+        if is_said(key):
             continue  # was read as it was opened
         try:
             store.read(key)
@@ -302,7 +239,7 @@ def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
     return broken
 
 
-def _opened(folder: Folder, digest: str | None) -> DigestStore:
+def _opened(folder: Folder, digest: str | None) -> DigestedFiles:
     path = f"{folder.url}/{DIGESTS}"
     try:
         data = folder.read(DIGESTS)
@@ -315,7 +252,7 @@ def _opened(folder: Folder, digest: str | None) -> DigestStore:
     files = checked(parse_record(data, path, KIND, VERSION, oldest=2), path).get("files")
     if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
         raise DamagedError(path, "expected a digest for each file", "field 'files'")
-    return DigestStore(folder, files, read_only=True)
+    return DigestedFiles(folder, files)
 
 
 def require_plain(path: str, array: Any) -> None:
@@ -333,14 +270,16 @@ def require_plain(path: str, array: Any) -> None:
     DamagedError
         It may not be read.
     """
+    from zarr.codecs import BytesCodec, ZstdCodec  # plain numbers, and their compression
+
     codecs = getattr(array.metadata, "codecs", ())
-    if array.dtype.kind not in "biuf" or not all(isinstance(codec, _CODECS) for codec in codecs):
+    if array.dtype.kind not in "biuf" or not all(isinstance(codec, (BytesCodec, ZstdCodec)) for codec in codecs):
         raise DamagedError(path, "expected an array of plain numbers")
     if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
         raise DamagedError(path, f"expected chunks of at most {MOST_CHUNK_BYTES} bytes")
 
 
-def _require_whole(store: DigestStore, name: str, array: Any) -> None:
+def _require_whole(store: DigestedFiles, name: str, array: Any) -> None:
     """Refuse an array of which chunks are missing."""
     path = f"{store.folder.url}/{name}"
     if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:

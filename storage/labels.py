@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 from collapsar.storage.short_repr import ShortRepr
 
@@ -62,6 +63,9 @@ class Labels(ShortRepr):
         Labels
             Labels that a document has twice count once.
         """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         floats = {name: one for name, one in extras.items() if pa.types.is_float64(one.type)}
         numbers = {name: np.asarray(pc.fill_null(one, np.nan), dtype=np.float64) for name, one in floats.items()}
         column = extras.get("labels")
@@ -142,6 +146,8 @@ class Labels(ShortRepr):
 
 def _coded(flat: pa.StructArray) -> tuple[npt.NDArray[np.int64], tuple[Name, ...]]:
     """Give the labels of a flat column numbers: their places among the sorted distinct ones."""
+    import pyarrow.compute as pc
+
     if not len(flat):
         return np.zeros(0, dtype=np.int64), ()
     fields, values = (pc.dictionary_encode(pc.fill_null(flat.field(place), "")) for place in (0, 1))

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, OptionError, suggestion
 from collapsar.storage.labels import Labels, Name
 from collapsar.storage.short_repr import ShortRepr
+
+if TYPE_CHECKING:
+    from collapsar.storage.corpus import Corpus
 
 MOST_VALUES = 100  # distinct values of a number that are remembered
 

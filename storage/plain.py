@@ -13,11 +13,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-import numcodecs.zstd
 import numpy as np
 import numpy.typing as npt
-import zarr
-from zarr.storage import MemoryStore
 
 SAID = "zarr.json"
 KINDS = "biuf"
@@ -42,6 +39,9 @@ class Rows(Protocol):
 @functools.lru_cache(maxsize=256)
 def _example(dtype: str, ndim: int, compress: bool) -> str:
     """Return what Zarr says of an array of a type."""
+    import zarr
+    from zarr.storage import MemoryStore
+
     options: dict[str, Any] = {} if compress else {"compressors": None}
     files: dict[str, Any] = {}
     one = (1,) * ndim
@@ -81,6 +81,8 @@ def described_group(attributes: dict[str, Any]) -> bytes:
 
 
 def _codec(dtype: np.dtype[Any]) -> Any:
+    import numcodecs.zstd
+
     said = json.loads(_example(dtype.newbyteorder("<").str, 1, True))["codecs"][-1]
     if said["name"] != "zstd":
         raise NotImplementedError(f"Zarr compresses {dtype} by {said['name']}")

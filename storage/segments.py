@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 from collapsar.storage.short_repr import ShortRepr
 
@@ -83,6 +84,8 @@ def running(counts: npt.NDArray[Any]) -> Numbers:
 
 def segment_counts(segments: pa.Array) -> Numbers:
     """Count the segments of each document; a list that is null has none."""
+    import pyarrow.compute as pc
+
     counts: Numbers = np.asarray(pc.fill_null(pc.list_value_length(segments), 0), dtype=np.int64)
     return counts
 
@@ -107,6 +110,8 @@ def segment_lists(counts: Numbers, lengths: Numbers) -> pa.Array:
     pyarrow.Array of list of int32
         A list a document.
     """
+    import pyarrow as pa
+
     offsets = pa.array(running(counts).astype(np.int32))
     return pa.ListArray.from_arrays(offsets, pa.array(lengths.astype(np.int32)))
 
@@ -126,6 +131,9 @@ def segments_agree(segments: pa.Array, offsets: Numbers) -> bool:
     bool
         False also where it is no column of lists of whole numbers, none of them negative or missing.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if not (pa.types.is_list(segments.type) and pa.types.is_integer(segments.type.value_type)):
         return False
     lengths = segments.flatten()

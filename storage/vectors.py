@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import zarr
 
-from collapsar.storage.arrays import DigestStore, damage, require_plain
+from collapsar.storage.arrays import damage, require_plain
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import ShardRecord, VectorsRecord
@@ -135,6 +134,10 @@ class ArrayWriter:
     """
 
     def __init__(self, folder: Folder, rows: int, columns: int) -> None:
+        import zarr
+
+        from collapsar.storage.digest_store import DigestStore
+
         self._store = DigestStore(folder, {}, read_only=False)
         self.rows, self._chunks, self._written = rows, 0, 0
         self._array: Any = zarr.create_array(
@@ -236,6 +239,10 @@ def read_values(
     DamagedError
         A file is missing, its bytes are not those that the manifest names, or it is no such array.
     """
+    import zarr
+
+    from collapsar.storage.digest_store import DigestStore
+
     told, chunk = vectors.place(number)
     place = folder / told.file
     file = chunk_file(chunk)

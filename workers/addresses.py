@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.storage.shard import Shard
-from collapsar.storage.split import GOLDEN, mixed
-from collapsar.storage.vectors import VectorShard
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
+    from collapsar.storage.vectors import VectorShard
 
 
 def addresses(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
@@ -28,6 +29,8 @@ def addresses(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
     numpy.ndarray of int64, shape (documents,)
         Not negative. Documents that hold the same have the same.
     """
+    from collapsar.storage.split import GOLDEN, mixed
+
     key = stream.at(place=-1).key()
     with np.errstate(over="ignore"):
         word = shard.words[shard.position].astype(np.uint64) * GOLDEN + shard.counts.astype(np.uint64)
@@ -52,6 +55,8 @@ def vector_addresses(shard: VectorShard, stream: Stream) -> npt.NDArray[np.int64
     numpy.ndarray of int64, shape (vectors,)
         Not negative. Vectors that are alike have the same.
     """
+    from collapsar.storage.split import GOLDEN, mixed
+
     key = stream.at(place=-1).key()
     with np.errstate(over="ignore"):
         place = mixed(np.arange(shard.words.size, dtype=np.uint64) * GOLDEN + key[0])

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.labeltable import LabelTable, numbered
-from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed, gibbs
 from collapsar.workers.delta import Arrays, Delta, change, fresh
 from collapsar.workers.gibbs import Priors, Topics
@@ -27,6 +26,9 @@ from collapsar.workers.kernels import predict as predict_kernels
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.gibbs_authors import sweep_authors
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 LABELLED = True
 

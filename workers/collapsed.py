@@ -7,12 +7,11 @@ parameters that they hand to these functions.
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.storage.shard import Shard
 from collapsar.workers import dense, listed, moves
 from collapsar.workers import rows as rows_
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
@@ -20,6 +19,9 @@ from collapsar.workers.kernels import active, active_second, assign, lists, pred
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.parameters import Parameters
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 FOLD_IN_SWEEPS = 100
 

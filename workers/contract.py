@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from collapsar.storage.vectors import AnyShard
-from collapsar.workers.delta import Arrays, Delta
-from collapsar.workers.kernels.compile import Kernel
-from collapsar.workers.streams import Stream
+if TYPE_CHECKING:
+    from collapsar.storage.vectors import AnyShard
+    from collapsar.workers.delta import Arrays, Delta
+    from collapsar.workers.kernels.compile import Kernel
+    from collapsar.workers.streams import Stream
 
 
 class Sweeps(Protocol):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.storage.shard import Shard
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.kernels import assign, words
 from collapsar.workers.parameters import Parameters
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 CELLS = 1 << 22  # responsibilities that the start draws at a time
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.errors import OptionError
-from collapsar.storage.shard import Shard
 from collapsar.workers.addresses import addresses, smallest
 from collapsar.workers.delta import Arrays, Delta, fresh
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import FREE, Tree, kept_lists
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Vector = npt.NDArray[np.float64]
 
@@ -42,6 +44,8 @@ def joined(shard: Shard, globals: Arrays, stream: Stream) -> npt.NDArray[np.bool
 
 def part(shard: Shard, local: Arrays, there: npt.NDArray[np.bool_]) -> tuple[Shard, Arrays]:
     """Return the documents that have joined, and their local state."""
+    from collapsar.storage.shard import Shard
+
     pairs = np.repeat(there, np.diff(shard.offsets))
     offsets = np.concatenate([[0], np.cumsum(np.diff(shard.offsets)[there])]).astype(np.int64)
     own = {"document_level": local["document_level"][there]}

@@ -8,19 +8,21 @@ plus their own changes, whose sums are exact: AD-LDA (Newman, Asuncion, Smyth an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.errors import NumericalError
-from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.kernels import gibbs, lists, words
 from collapsar.workers.kernels.gibbs import CHUNK
 from collapsar.workers.parameters import Parameters
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Counts = npt.NDArray[np.int32]
 Topics = npt.NDArray[np.uint16]

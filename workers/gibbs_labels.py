@@ -10,15 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from collapsar.storage.errors import OptionError
 from collapsar.storage.labeltable import LabelTable, numbered
-from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed, gibbs
 from collapsar.workers.collapsed import FOLD_IN_SWEEPS
 from collapsar.workers.delta import Arrays, Delta, fresh
@@ -26,7 +24,11 @@ from collapsar.workers.gibbs import Priors, Topics
 from collapsar.workers.kernels import gibbs as gibbs_kernels
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.gibbs_labels import label_probability, settle_labels, sweep_labels
+from collapsar.workers.special import gammaln
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Ints = npt.NDArray[np.int64]
 Lists = tuple[Ints, npt.NDArray[np.int32]]

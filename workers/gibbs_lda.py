@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed, gibbs
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs import Priors
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 
 def priors(globals: Arrays) -> Priors:

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.storage.shard import Shard
 from collapsar.workers import gibbs
 from collapsar.workers.delta import Arrays, Delta, fresh
 from collapsar.workers.gibbs import Slots
@@ -33,6 +32,9 @@ from collapsar.workers.kernels.gibbs_hang import hang_nodes
 from collapsar.workers.kernels.gibbs_paths import FREE
 from collapsar.workers.kernels.gibbs_tree import fold_documents, sweep_documents, tally_cells
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,18 +7,21 @@ root, which is slot 0, and -2 for a slot that is free.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.errors import NumericalError
-from collapsar.storage.shard import Shard
 from collapsar.workers.delta import Arrays, Part, change, fresh
 from collapsar.workers.gibbs import MOST, Counts, Slots, padded, widened
 from collapsar.workers.kernels.gibbs_hang import hang_nodes
 from collapsar.workers.kernels.gibbs_paths import FREE
 from collapsar.workers.kernels.gibbs_tree import COMMON, sweep_documents, tally_cells
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]

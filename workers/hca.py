@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.errors import OptionError
-from collapsar.storage.vectors import VectorShard
 from collapsar.workers.addresses import smallest, vector_addresses
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels.compile import Kernel
@@ -31,6 +30,9 @@ from collapsar.workers.kernels.components import nearest, sweep_components, swee
 from collapsar.workers.parting import ROUNDS, Parting
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import Tree, ahead, kept_lists, moved, products_of_ends, swept
+
+if TYPE_CHECKING:
+    from collapsar.storage.vectors import VectorShard
 
 Vector = npt.NDArray[np.float64]
 

@@ -8,18 +8,20 @@ where G[y] = exp E[log y]; prediction uses expectations in their place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma
 
-from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed, moves, stochastic, warming
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.parameters import Parameters, listing
+from collapsar.workers.special import digamma, gammaln
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 
 def _tau(rows: Arrays, globals: Arrays) -> npt.NDArray[np.float64] | None:
@@ -132,8 +134,6 @@ def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
 
 def _divergence(tau: npt.NDArray[np.float64], prior: float) -> dict[str, Part]:
     """Return sum_w of log G(tau_w), of (tau_w - a_w) psi(tau_w) and of (tau_w - a_w): KL(q(tau)|p) needs no more."""
-    from scipy.special import gammaln
-
     more = tau - prior
     return {
         "tau_gammaln": fresh(float(gammaln(tau).sum())),

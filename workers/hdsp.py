@@ -12,21 +12,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma
 
 from collapsar.storage.labeltable import LabelTable, numbered
-from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed, variational
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels import scaled
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.predict import pair_probability
 from collapsar.workers.parameters import Parameters
+from collapsar.workers.special import digamma
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 LABELLED = True
 

@@ -6,16 +6,18 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed, stochastic, warming
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.parameters import Parameters, listing
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 
 def parameters(rows: Arrays, globals: Arrays) -> Parameters:

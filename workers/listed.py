@@ -14,13 +14,11 @@ counts, which `block_active` keeps as they are, by a share of their last change 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma, polygamma
 
-from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
 from collapsar.workers.choosing import WHOLE, carry, choose
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
@@ -31,7 +29,11 @@ from collapsar.workers.parameters import Parameters
 from collapsar.workers.portions import Floats, Gathering, Ints, Portion, Steps, portions, starts_of
 from collapsar.workers.rows import Rows, counted, listing_of
 from collapsar.workers.shelf import Shelf
+from collapsar.workers.special import digamma, polygamma
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Vector = npt.NDArray[np.float64]
 Made = tuple[Steps, Floats, Floats]

@@ -8,12 +8,11 @@ then the sweep that begins by carrying out what was decided. All of it reduces l
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
 from collapsar.workers.choosing import Chosen
 from collapsar.workers.delta import Arrays, Part, fresh
@@ -23,6 +22,9 @@ from collapsar.workers.parameters import Parameters
 from collapsar.workers.portions import Ints, Portion, starts_of
 from collapsar.workers.rows import Rows
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Counts = npt.NDArray[np.int32]
 

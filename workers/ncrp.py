@@ -19,13 +19,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma, gammaln, xlogy
 
-from collapsar.storage.shard import Shard
 from collapsar.workers import buffers, entering
 from collapsar.workers.addresses import addresses, smallest
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
@@ -33,8 +31,12 @@ from collapsar.workers.kernels import nodes
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.levels import sweep_levels
 from collapsar.workers.kernels.paths import LOWEST, sweep_paths
+from collapsar.workers.special import digamma, gammaln, xlogy
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import Tree, ahead, deepened, kept_lists, level_sums, moved, products_of_ends, swept
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Vector = npt.NDArray[np.float64]
 

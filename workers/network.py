@@ -10,15 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, psi
 
 from collapsar.storage.errors import MismatchError
 from collapsar.storage.segments import Segments
-from collapsar.storage.shard import Shard
 from collapsar.workers import gibbs, networkexpected
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.gibbs import Priors, widened
@@ -31,13 +29,17 @@ from collapsar.workers.kernels.network_sweep import sweep_network
 from collapsar.workers.kernels.stirling import fill_ratios
 from collapsar.workers.networkgraph import KEPT, Graph
 from collapsar.workers.networkshared import node_pairs, priors, variational, word_probability
+from collapsar.workers.special import digamma, gammaln
 from collapsar.workers.stirling import tables_for
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Vector = npt.NDArray[np.float64]
 Tables = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.uint16], npt.NDArray[np.int32]]
 
-KERNELS = (sweep_network, network_means, list_nodes, dot_pairs, word_rising, visit_above, fill_ratios)
+KERNELS = (sweep_network, network_means, list_nodes, dot_pairs, word_rising, fill_ratios)
 BURN, SAMPLES = 30, 100  # sweeps over unseen documents: until they have settled, and those whose means are taken
 TABLES = ("table_start", "table_entries", "table_topic", "table_count")
 OWN = ("own_lists", "own_topics", "own_counts")
@@ -182,7 +184,9 @@ def no_tables(graph: Graph) -> Tables:
 
 def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
     """Name the kernels that a fit calls in every iteration."""
-    return networkexpected.kernels() if variational(globals) else KERNELS
+    if variational(globals):
+        return networkexpected.kernels()
+    return [*KERNELS, *([visit_above] if len(globals["vector_topic"]) else [])]
 
 
 def blank(words: int, globals: Arrays) -> Arrays:
@@ -307,7 +311,7 @@ def node_sums(
     dict of str to Part
         ``log_q``, by kind the sum of log 1/q_j with q_j ~ Beta(b, M_j); ``tables``, by kind and i the nodes with more
         than i tables; ``falling``, by kind the sum of log G(b)/G(b + M), of roots that of alpha; and ``log_eta``, over
-        roots the sum of psi(A) - psi(A + M).
+        roots the sum of digamma(A) - digamma(A + M).
     """
     strength, total = np.asarray(globals["strength"]), float(np.sum(globals["alpha"]))
     kinds, here = strength.size, customers > 0
@@ -327,7 +331,7 @@ def node_sums(
         "log_q": fresh(np.bincount(kind[below], log_q, kinds).astype(np.float64), "kind"),
         "tables": fresh(beyond, "kind", "tables"),
         "falling": fresh(falling, "kind"),
-        "log_eta": fresh(float((psi(total) - psi(total + large)).sum())),
+        "log_eta": fresh(float((digamma(total) - digamma(total + large)).sum())),
     }
 
 

@@ -103,13 +103,14 @@ def visited(globals: Arrays, stream: Stream, *, moving: bool) -> Above:
     )
     node_customers, node_tables = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
     sums, rising = np.zeros((globals["strength"].size, 2)), np.zeros(columns)
-    visit_above(
-        graph.node_kind, graph.node_edges, graph.edge_parent, graph.edge_mixing, np.asarray(globals["strength"]),
-        np.asarray(globals["discount"]), wide(np.asarray(globals["alpha"]), columns, np.float64),
-        tables_for(globals["discount"], int(max(customers.max(initial=0), 1))), stream.at(purpose="above tables").key(),
-        stream.at(purpose="above joins").key(), int(moving), int(bool(globals["learn_discount"])), customers, tables,
-        node_customers, node_tables, sums, rising,
-    )  # fmt: skip
+    if nodes:  # the kernel takes long to compile
+        visit_above(
+            graph.node_kind, graph.node_edges, graph.edge_parent, graph.edge_mixing, np.asarray(globals["strength"]),
+            np.asarray(globals["discount"]), wide(np.asarray(globals["alpha"]), columns, np.float64),
+            tables_for(globals["discount"], int(max(customers.max(initial=0), 1))),
+            stream.at(purpose="above tables").key(), stream.at(purpose="above joins").key(), int(moving),
+            int(bool(globals["learn_discount"])), customers, tables, node_customers, node_tables, sums, rising,
+        )  # fmt: skip
     roots = np.diff(graph.node_edges) == 0
     found: dict[str, Any] = node_sums(
         graph.node_kind, roots, node_customers, node_tables, globals, stream.at(purpose="above")

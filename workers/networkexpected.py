@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma
 
 from collapsar.storage.segments import Segments
-from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.kernels.active import UNIT
@@ -26,7 +24,11 @@ from collapsar.workers.kernels.network_shares import MOST, count_shares, give, l
 from collapsar.workers.kernels.network_updates import expect_above, expected_means, sweep_expected
 from collapsar.workers.networkgraph import KEPT, Graph
 from collapsar.workers.networkshared import node_pairs, priors, word_probability
+from collapsar.workers.special import digamma
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Vector = npt.NDArray[np.float64]
 Lists = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16], npt.NDArray[np.uint16]]

@@ -8,15 +8,17 @@ depends on kinds before its own, or on earlier vectors of its own kind.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.labeltable import LabelTable, numbered
 from collapsar.storage.segments import Segments
-from collapsar.storage.shard import Shard
 from collapsar.workers.delta import Arrays
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Ints = npt.NDArray[np.int64]
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.segments import Segments
-from collapsar.storage.shard import Shard
 from collapsar.workers import collapsed, gibbs
 from collapsar.workers.delta import Arrays
 from collapsar.workers.gibbs import Priors
 from collapsar.workers.networkgraph import Graph
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Vector = npt.NDArray[np.float64]
 

@@ -7,15 +7,17 @@ probe; clusters lie on opposite sides of what is left alone.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.storage.vectors import VectorShard
 from collapsar.workers.addresses import vector_addresses
 from collapsar.workers.delta import Arrays, Part, fresh
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.vectors import VectorShard
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
 from collapsar.workers.delta import Arrays
 from collapsar.workers.shelf import Shelf, part
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Ints = npt.NDArray[np.int64]
 Steps = npt.NDArray[np.uint16]

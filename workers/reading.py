@@ -6,6 +6,7 @@ import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsar.storage.chunks import read_chunk, read_table, write_table
-from collapsar.storage.corpus import ShardReference
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.parts import column_of, decode_table, read_part
@@ -28,6 +28,9 @@ from collapsar.workers.counting import counted_of, counts_of, stream_of, tokens_
 from collapsar.workers.phrases import joined_by, named_phrases
 from collapsar.workers.stopwords import StopWords
 from collapsar.workers.tokenizing import tokenize
+
+if TYPE_CHECKING:
+    from collapsar.storage.corpus import ShardReference
 
 KNOWN, WORDS, PHRASES = "known", "words", "phrases"  # tables in the scratch folder that all tasks may need
 NAMED = 5  # ids that are there already, of a chunk, that are named

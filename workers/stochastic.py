@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.storage.shard import Shard
 from collapsar.workers import buffers, listed
 from collapsar.workers.collapsed import counts
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels import stochastic, words
 from collapsar.workers.parameters import Listing, Parameters
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Vector = npt.NDArray[np.float64]
 
@@ -104,6 +107,8 @@ def step(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, parameters
 
 def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> npt.NDArray[np.float32]:
     """Sweep a sample of the documents by themselves; return what they expect of the shard's words."""
+    from collapsar.storage.shard import Shard
+
     wanted = SEED_DOCUMENTS * topics
     every = max(shard.documents // wanted, 1)
     lengths = np.diff(shard.offsets) * (np.arange(shard.documents) % every == 0)

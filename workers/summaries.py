@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-from scipy.sparse import csr_array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 from collapsar.workers.datesums import DateSums
 
@@ -216,6 +218,8 @@ def _candidates(theta: Floats, tokens: Floats, shard: int, count: int) -> Candid
 
 def _fields(theta: Floats, labels: pa.Array, held: npt.NDArray[np.bool_]) -> dict[str, Labelled]:
     """Sum the proportions of the documents of each value of each field; a value counts once in a document."""
+    from scipy.sparse import csr_array
+
     owners: dict[str, dict[str, dict[int, None]]] = {}
     for row, pairs in enumerate(labels.to_pylist()):
         for pair in pairs or () if held[row] else ():

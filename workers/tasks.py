@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
 
-from collapsar.storage.corpus import ShardReference
 from collapsar.storage.labels import Labels
 from collapsar.storage.segments import Segments
 from collapsar.storage.shard import Shard
@@ -20,6 +19,9 @@ from collapsar.workers.contract import load_sweeps, wanted_by
 from collapsar.workers.delta import Arrays, Delta, held, total
 from collapsar.workers.shelf import Shelf, shelve
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.corpus import ShardReference
 
 NEARLY_ALL = 0.9  # of the vocabulary's words
 SHARD = "shard "  # begins the names under which deltas tell the seconds of single shards

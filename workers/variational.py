@@ -7,16 +7,18 @@ Of the words, sweeps see exp(psi(lambda_kw)) (``word_expected``); the counts sta
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.storage.shard import Shard
 from collapsar.workers import buffers
 from collapsar.workers.delta import Arrays, Delta, fresh
 from collapsar.workers.kernels import mean_field
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Vector = npt.NDArray[np.float64]
 

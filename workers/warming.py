@@ -6,16 +6,20 @@ words. It may have fewer topics; those beyond begin empty.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.storage.shard import Shard
 from collapsar.workers import buffers, dense, listed
 from collapsar.workers.choosing import LEAST, room
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.kernels import warming
 from collapsar.workers.parameters import Parameters
 from collapsar.workers.portions import Ints, Steps, starts_of
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Shard
 
 Vector = npt.NDArray[np.float64]
 

@@ -12,13 +12,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from collapsar.pipeline.additions import Addition
-from collapsar.pipeline.appending import append_told
 from collapsar.pipeline.commands.options import add_json, add_scheduler, add_sides, print_json, say_report, tls_of
 from collapsar.pipeline.progress import counted, counting
-from collapsar.pipeline.unknown_words import UnknownWords
-from collapsar.storage.readers import FORMATS
-from collapsar.storage.readers.sidecolumns import Wanted
+from collapsar.storage.choices import FORMATS
 from collapsar.storage.sizes import parse_size
 
 HELP = "add documents or vectors to a corpus"
@@ -51,6 +47,11 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
 
 def run(arguments: argparse.Namespace) -> None:
     """Add, and say what came of it."""
+    from collapsar.pipeline.additions import Addition
+    from collapsar.pipeline.appending import append_told
+    from collapsar.pipeline.unknown_words import UnknownWords
+    from collapsar.storage.readers.sidecolumns import Wanted
+
     limit = arguments.max_decompressed
     asked = Addition(
         arguments.grow,

@@ -26,11 +26,8 @@ from typing import TYPE_CHECKING, Any
 from collapsar.pipeline.commands.options import add_json, add_log_format, add_memory, add_scheduler, print_json, tls_of
 from collapsar.pipeline.config import ITERATIONS
 from collapsar.pipeline.contract import family_names
-from collapsar.pipeline.grid import RESTARTS, STARTS, TOPICS
-from collapsar.pipeline.gridoptions import parse_settings, parse_vary
-from collapsar.pipeline.peers import ALL as PEERS
+from collapsar.pipeline.gridoptions import RESTARTS, STARTS, TOPICS, parse_settings, parse_vary
 from collapsar.storage.errors import OptionError
-from collapsar.storage.folder import Folder
 
 if TYPE_CHECKING:
     from collapsar.pipeline.comparing import Comparison
@@ -59,6 +56,8 @@ those that are. Families take numbers by --set hdsp.scaling=linear --set hdsp.co
 
 def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the command's options."""
+    from collapsar.pipeline.peers import ALL as PEERS
+
     parser.add_argument("corpus", metavar="CORPUS", help="what to fit to")
     parser.add_argument("out", metavar="OUT", help="folder to make, or to go on with")
     grid = parser.add_argument_group("the grid")
@@ -171,6 +170,8 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def run(arguments: argparse.Namespace) -> None:
     """Compare, and print the table."""
+    from collapsar.storage.folder import Folder
+
     options = _options(arguments)
     from collapsar.pipeline.comparing import compare  # load the compiler: not before the options are right
     from collapsar.pipeline.comparing_unseen import compare_unseen

@@ -12,7 +12,6 @@ import argparse
 from collections.abc import Sequence
 
 from collapsar.pipeline.commands.options import add_json, print_json
-from collapsar.pipeline.intake import flatten
 from collapsar.pipeline.progress import counted, counting
 
 HELP = "make documents of the segments of a corpus"
@@ -31,6 +30,8 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
 
 def run(arguments: argparse.Namespace) -> None:
     """Flatten, and say what came of it."""
+    from collapsar.pipeline.intake import flatten
+
     with counting("flattening") as progress:
         manifest = flatten(arguments.corpus, arguments.out, progress=progress)
     if arguments.json:

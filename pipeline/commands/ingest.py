@@ -12,14 +12,9 @@ import argparse
 from collections.abc import Sequence
 
 from collapsar.pipeline.commands.options import add_json, add_scheduler, add_sides, print_json, say_report, tls_of
-from collapsar.pipeline.ingesting import BAD_BYTES, SCORES
-from collapsar.pipeline.intake import ingest
 from collapsar.pipeline.keywords import names_of, option_names
 from collapsar.pipeline.progress import counted, counting
-from collapsar.storage.corpus import Corpus
-from collapsar.storage.folder import Folder
-from collapsar.storage.history import read_history
-from collapsar.storage.readers import FORMATS
+from collapsar.storage.choices import BAD_BYTES, FORMATS, SCORES
 from collapsar.storage.sizes import parse_size
 
 HELP = "read files into a corpus"
@@ -182,6 +177,10 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Ingest, and say what came of it."""
+    from collapsar.pipeline.intake import ingest
+    from collapsar.storage.folder import Folder
+    from collapsar.storage.history import read_history
+
     options = {name: getattr(arguments, name) for name in option_names(ingest) if hasattr(arguments, name)}
     if arguments.max_decompressed is not None:
         options["max_decompressed"] = parse_size(arguments.max_decompressed, "--max-decompressed")
@@ -209,6 +208,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _say_constant(folder: str, constant: tuple[int, ...]) -> None:
     """Name the columns that are the same in all vectors; they are kept."""
+    from collapsar.storage.corpus import Corpus
+
     if not constant:
         return
     words = Corpus(folder).vocabulary.words

@@ -74,13 +74,15 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"collapsar {version('collapsar')}")
     parser.add_argument("--debug", action="store_true", help="on an error, show where in the code it came from")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen = next((word for word in argv if not word.startswith("-")), None)
     for name in COMMANDS:
         module = importlib.import_module(f"collapsar.pipeline.commands.{name}")
         sub = commands.add_parser(
             name, help=module.HELP, description=module.__doc__, epilog=getattr(module, "EPILOG", None)
         )
-        module.configure(sub, argv)
-        sub.set_defaults(handler=module.run)
+        if name == chosen:  # the options of some take long to gather
+            module.configure(sub, argv)
+            sub.set_defaults(handler=module.run)
     return parser
 
 

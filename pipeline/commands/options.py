@@ -9,16 +9,17 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from collapsar.pipeline.config import RUN_NAMES, Keys, parse_setting, read_config, read_toml
 from collapsar.pipeline.contract import family_names, load_family
-from collapsar.pipeline.events import Sink
 from collapsar.pipeline.executor import PATIENCE, TLS
 from collapsar.pipeline.progress import LOG_FORMS, LogLines, counted, plain
 from collapsar.storage.errors import CollapsarError, OptionError, suggestion
-from collapsar.storage.history import Report
-from collapsar.storage.run import Run
+
+if TYPE_CHECKING:
+    from collapsar.pipeline.events import Sink
+    from collapsar.storage.history import Report
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -324,6 +325,8 @@ def _requested_family(argv: Sequence[str]) -> str | None:
         with contextlib.suppress(OSError, ValueError):  # what is wrong with the file is said when it is used
             family = tomllib.loads(Path(found.config).read_text(encoding="utf-8")).get("family")
     if family is None and found.resume is not None:
+        from collapsar.storage.run import Run
+
         with contextlib.suppress(CollapsarError):
             family = Run(found.resume).record().get("family")
     return None if family is None else str(family)
@@ -435,6 +438,8 @@ def gather_again(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[s
     InputError
         The configuration file is wrong.
     """
+    from collapsar.storage.run import Run
+
     chosen = arguments.family
     recorded = Run(arguments.resume).record().get("family")
     arguments.family = chosen or recorded

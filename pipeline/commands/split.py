@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from collapsar.pipeline.commands.options import add_json, print_json
-from collapsar.pipeline.intake import split
 from collapsar.pipeline.progress import counted, counting
-from collapsar.storage.corpus import Corpus
-from collapsar.storage.labelled import summary
+
+if TYPE_CHECKING:
+    from collapsar.storage.corpus import Corpus
 
 HELP = "split documents' tokens, whole documents or labels into training and held-out parts"
 EPILOG = """examples:
@@ -53,6 +54,9 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
 
 def run(arguments: argparse.Namespace) -> None:
     """Split, and say what came of it."""
+    from collapsar.pipeline.intake import split
+    from collapsar.storage.corpus import Corpus
+
     with counting("splitting") as progress:
         split(
             arguments.corpus,
@@ -85,6 +89,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _labels(corpus: Corpus) -> str:
     """Count the labels, and the numbers, of a corpus."""
+    from collapsar.storage.labelled import summary
+
     found = summary(corpus)
     numbers = {name: one["documents"] for name, one in found.get("covariates", {}).items()}
     parts = [counted(sum(one["labels"] for one in found.get("labels", {}).values()), "label")]

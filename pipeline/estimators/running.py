@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collapsar.pipeline.checkpointing import NoKeeper
+from collapsar.pipeline.compilation import compile_for
 from collapsar.pipeline.estimators.fitted import Fitted
 from collapsar.pipeline.loading import Loaded
 from collapsar.pipeline.loop import run
@@ -14,7 +15,6 @@ from collapsar.pipeline.stochastic import run_stochastic
 from collapsar.workers import buffers, tasks
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays, Delta
-from collapsar.workers.kernels.compile import warm
 
 
 def fit_here(request: Request, where: Where) -> tuple[Fitted, int]:
@@ -51,7 +51,7 @@ def fit_here(request: Request, where: Where) -> tuple[Fitted, int]:
         with freed_memory(executor), scratch_folder(planned, executor) as folder:
             problem, globals_ = Loaded(request, [], executor, folder).problem(request.seed)
             buffers.pool.lean = planned.on_disk
-            warm(load_sweeps(request.family).kernels(globals_))
+            compile_for(executor, where.scheduler, request.family, globals_)
             last, schedule = _Last(), run_stochastic if request.stochastic else run
             for _ in schedule(problem, executor, globals_, request.limits, last):
                 pass  # the last state is held where it is let go of as soon as the next is there

@@ -8,21 +8,24 @@ several shards as AD-LDA.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
-from scipy.special import gammaln
 
 from collapsar.pipeline import drawing, gibbs, gibbs_labels
 from collapsar.pipeline.contract import Description, Footprint, Summary
 from collapsar.storage.errors import OptionError
 from collapsar.storage.labeltable import LabelTable
-from collapsar.storage.shard import Documents
 from collapsar.workers.author_topic import counted, priors
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs import MOST
+from collapsar.workers.special import gammaln
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"

@@ -7,7 +7,7 @@ phi_k ~ Dir(B/W, ..., B/W).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,11 @@ from collapsar.pipeline import networkdrawing, networks
 from collapsar.pipeline.contract import Summary
 from collapsar.pipeline.networkplan import Vectors, check_network, fields_of, plan_of, read_network, source_of_words
 from collapsar.pipeline.networks import SCHEDULES, NetworkConfig, carry, describe, figures, footprint, objective, update
-from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"

@@ -6,7 +6,7 @@ alpha, gamma ~ Gamma(shape, rate); tau_w = 1 / W. Topics are born and die: nothi
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,13 @@ from pydantic import Field
 from collapsar.pipeline import collapsed, drawing, gibbs
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.storage.errors import NumericalError
-from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs import MOST, padded
 from collapsar.workers.gibbs_hdp import priors, with_columns
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"

@@ -6,19 +6,21 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b, ..., b). With several shards it is AD-LD
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
-from scipy.special import digamma
 
 from collapsar.pipeline import drawing, gibbs
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
-from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs_lda import priors
+from collapsar.workers.special import digamma
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"

@@ -6,7 +6,7 @@ its word from the path's node of that level, phi_i ~ Dir(eta_l, ..., eta_l). Nod
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,15 @@ from collapsar.pipeline import drawing, gibbs, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.slicing import slice_sampled
 from collapsar.storage.errors import NumericalError
-from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs import MOST, padded
 from collapsar.workers.gibbs_ncrp import hung, with_columns, word_probability
 from collapsar.workers.gibbs_tree import levels
 from collapsar.workers.kernels.gibbs_paths import FREE
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CHANGE = "moved"
 SCHEDULES = gibbs.SCHEDULES

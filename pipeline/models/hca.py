@@ -6,7 +6,7 @@ c_n ~ nCRP(gamma), x_n ~ N(0, I_L), t_n ~ N(W_{c_n} x_n + mu, I / tau), w_i and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,13 @@ from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Su
 from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.judging import Judge
 from collapsar.pipeline.nested import Moves
-from collapsar.storage.vectors import Vectors
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hca import CLUSTERS, SEEDING, TREE, loadings
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import Tree, ahead, swept
+
+if TYPE_CHECKING:
+    from collapsar.storage.vectors import Vectors
 
 CHANGE = "moved"
 SCHEDULES = ("batch",)

@@ -6,21 +6,23 @@ alpha, beta, gamma ~ Gamma(shape, rate), tau ~ Dir. Truncated at K topics, neste
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
-from scipy.special import betaln, digamma, gammaln
 
 from collapsar.pipeline import collapsed, drawing, moves
 from collapsar.pipeline.contract import Description, Footprint, Summary
 from collapsar.storage.errors import OptionError
-from collapsar.storage.shard import Documents
 from collapsar.workers import moves as shard_moves
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hdp import predicting, updating
+from collapsar.workers.special import betaln, digamma, gammaln
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"

@@ -12,23 +12,23 @@ log b_mk) ] + (gamma - 1) log p_K, as prod_{k<K} (1 - V_k) = p_K. With log G(g+n
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pydantic import Field, model_validator
-from scipy.optimize import brentq
-from scipy.special import digamma, gammaln
 
 from collapsar.pipeline import collapsed, drawing
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.scaling import FEW, Scaling, Sums, scaling_of
 from collapsar.storage.labeltable import LabelTable
-from collapsar.storage.shard import EXTRAS, Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hdsp import SUMS, parameters
+from collapsar.workers.special import digamma, gammaln
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"
@@ -291,6 +291,8 @@ def _prior(globals: Arrays, delta: Delta, config: Config) -> Vector:
 
 def _held(tables: Vector, fall: Vector, alpha: float) -> Vector:
     """Return the g_k, whose sum is held, that maximise sum_k (tables_k log g_k - fall_k g_k): tables / (fall + x)."""
+    from scipy.optimize import brentq
+
     some = tables > 0.0
     low = -float(fall[some].min(initial=np.inf)) if some.any() else np.inf
     if not np.isfinite(low):
@@ -384,6 +386,10 @@ def simulate(
     stream: Stream,
 ) -> tuple[Documents, Vector]:
     """Draw documents with some labels each, pi_mk ~ Gamma(alpha p_k, R_mk), and give their proportions too."""
+    import pyarrow as pa
+
+    from collapsar.storage.shard import EXTRAS
+
     table = LabelTable.unpacked(globals["label_table"])
     generator = stream.at(purpose="simulate labels").generator()
     has = generator.random((documents, len(table))) < min(EACH / max(len(table), 1), 1.0)

@@ -6,14 +6,18 @@ theta_d ~ Dir(alpha, ..., alpha) over these, phi_k ~ Dir(eta, ..., eta). With se
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.pipeline import gibbs, gibbs_labels
 from collapsar.pipeline.contract import Description, Footprint, Summary
-from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"

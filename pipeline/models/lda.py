@@ -5,7 +5,7 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); zeroth order (CVB0) or the paper
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,12 @@ from pydantic import Field, field_validator
 
 from collapsar.pipeline import collapsed, drawing
 from collapsar.pipeline.contract import Description, Footprint, Summary
-from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.lda import parameters
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"

@@ -5,23 +5,24 @@ c_n ~ nCRP(gamma), theta_n ~ Dir(alpha_1..alpha_L), z_nm ~ theta_n, t_nm ~ w_{c_
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
-from scipy.optimize import minimize_scalar
-from scipy.special import digamma, gammaln
 
 from collapsar.pipeline import dirichlet, drawing, nested, planting, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.nested import Moves
-from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.entering import ALL
 from collapsar.workers.ncrp import column_priors
+from collapsar.workers.special import digamma, gammaln
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import Tree, ahead, swept
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"
@@ -261,6 +262,8 @@ def _learned(globals: Arrays, delta: Delta, config: Config, tree: Tree) -> dict[
 
 def _learned_eta(level: int, globals: Arrays, delta: Delta, tree: Tree) -> float:
     """Return the eta of a level that maximises the bound given q(w), and what is outside the tree there."""
+    from scipy.optimize import minimize_scalar
+
     nodes, words, eta = np.flatnonzero(tree.levels == level), float(globals["vocabulary"]), float(globals["eta"][level])
     logs = float((delta["log_phi"][nodes] - words * digamma(delta["node_tokens"][nodes] + words * eta)).sum())
     outside = float(delta["level_tokens"][level] - delta["node_tokens"][nodes].sum())

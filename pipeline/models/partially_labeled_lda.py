@@ -7,15 +7,19 @@ several shards as AD-LDA.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from collapsar.pipeline import gibbs, gibbs_labels
 from collapsar.pipeline.contract import Description, Footprint, Summary
-from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"

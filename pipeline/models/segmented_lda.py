@@ -6,16 +6,20 @@ phi_k ~ Dir(B/W, ..., B/W). With several shards as AD-LDA.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.pipeline import networkdrawing, networks
 from collapsar.pipeline.contract import Summary
 from collapsar.pipeline.networks import SCHEDULES, NetworkConfig, carry, describe, figures, footprint, objective, update
-from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays
 from collapsar.workers.networkgraph import DOCUMENT, SEGMENT, Plan
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"

@@ -6,16 +6,20 @@ those of each other segment about the one before, nu_dj ~ PDP(a, b, nu_d,j-1); z
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from collapsar.pipeline import networkdrawing, networks
 from collapsar.pipeline.contract import Summary
 from collapsar.pipeline.networks import SCHEDULES, NetworkConfig, carry, describe, figures, footprint, objective, update
-from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays
 from collapsar.workers.networkgraph import DOCUMENT, SEGMENT, Plan
 from collapsar.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"

@@ -5,19 +5,21 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); q(theta_d) = Dir(gamma_d), q(phi
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
-from scipy.special import digamma, gammaln
 
 from collapsar.pipeline import collapsed, dirichlet, drawing
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
-from collapsar.storage.shard import Documents
 from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.special import digamma, gammaln
 from collapsar.workers.streams import Stream
 from collapsar.workers.vb_lda import parameters
+
+if TYPE_CHECKING:
+    from collapsar.storage.shard import Documents
 
 CORPUS = "documents"
 CHANGE = "moved"

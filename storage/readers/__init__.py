@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from collapsar.storage.choices import FORMATS
 from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsar.storage.folder import Folder
 from collapsar.storage.readers.arrays import ArchiveFile, MatrixFile
@@ -21,19 +22,6 @@ from collapsar.storage.readers.text import TextSource, texts_of_files, texts_of_
 from collapsar.storage.readers.uci import UCISource
 from collapsar.storage.shard import Documents
 
-FORMATS = {
-    "uci": "UCI bag of words: docword.NAME.txt, plain or .gz, with its vocabulary file",
-    "ldac": "LDA-C: a line a document, PAIRS WORD:COUNT ...",
-    "mtx": "Matrix Market, documents x words",
-    "npz": "SciPy sparse matrix, documents x words",
-    "svmlight": "SVMlight: a line a document, LABEL INDEX:COUNT ..., with a vocabulary file",
-    "text": "plain text files, folders or globs of them; a file is a document",
-    "jsonl": "JSON lines with an id and a text",
-    "csv": "comma-separated values with a header (.tsv: tabs); without a column of ids, documents are numbered",
-    "parquet": "Parquet with a column of text; folders such as year=1987 are a column too",
-    "mallet": "MALLET's text: a line a document, NAME LABEL TEXT",
-    "vectors": "dense vectors: comma-separated values, .npy, .npz, or a Zarr array",
-}
 _ENDINGS = {
     ".ldac": "ldac",
     ".lda-c": "ldac",

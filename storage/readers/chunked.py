@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import zarr
-import zarr.codecs
-import zarr.storage
 
 from collapsar.storage.arrays import FAULTS, MOST_CHUNK_BYTES
 from collapsar.storage.errors import InputError, OptionError, suggestion
@@ -21,14 +18,7 @@ from collapsar.storage.sizes import size
 
 FEW_CHUNKS, MISSING = 1000, 20  # chunks that may be missing anyhow, and for each that is there
 # Codecs that only move and compress numbers: others could be pickles.
-_CODECS = (
-    zarr.codecs.BytesCodec,
-    zarr.codecs.ZstdCodec,
-    zarr.codecs.GzipCodec,
-    zarr.codecs.BloscCodec,
-    zarr.codecs.Crc32cCodec,
-    zarr.codecs.TransposeCodec,
-)
+_CODECS = ("BytesCodec", "ZstdCodec", "GzipCodec", "BloscCodec", "Crc32cCodec", "TransposeCodec")  # of zarr.codecs
 _OLD_CODECS = ("zstd", "blosc", "gzip", "zlib", "lz4", "bz2", "lzma")  # of Zarr's format 2
 
 
@@ -60,6 +50,8 @@ class ZarrFile:
         self.fields = tuple(field for field, _ in self.layout.labels)
 
     def _opened(self, asked: str | None) -> Any:
+        import zarr.storage
+
         folder = Folder(self.name)
         store: Any = (
             zarr.storage.LocalStore(folder.path, read_only=True)
@@ -131,9 +123,11 @@ def _require_there(path: str, array: Any) -> None:
 
 
 def _is_plain(codec: Any) -> bool:
+    import zarr.codecs
+
     if isinstance(codec, zarr.codecs.ShardingCodec):
         return all(_is_plain(one) for one in (*codec.codecs, *codec.index_codecs))
-    return isinstance(codec, _CODECS)
+    return isinstance(codec, tuple(getattr(zarr.codecs, name) for name in _CODECS))
 
 
 class _fault:  # noqa: N801 - used as a statement

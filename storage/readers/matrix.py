@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
 
 from collapsar.storage.errors import InputError
 from collapsar.storage.readers.source import (
@@ -59,6 +58,8 @@ class MatrixSource:
         self._matrix = self._check(self._load(data))
 
     def _load(self, data: bytes) -> Any:
+        import scipy.sparse
+
         if not data:
             raise InputError(self.name, "expected a matrix, the file is empty")
         if data[:2] != b"PK":
@@ -76,6 +77,8 @@ class MatrixSource:
 
     def _parse(self, data: bytes) -> Any:
         """Parse a Matrix Market file; SciPy's reader reads beyond the end of some damaged ones (SciPy 1.17)."""
+        import scipy.sparse
+
         lines = io.BytesIO(data)
         banner = lines.readline().lower().split()
         if len(banner) != 5 or banner[:2] != [b"%%matrixmarket", b"matrix"]:
@@ -139,6 +142,8 @@ class MatrixSource:
                     raise InputError(self.name, f"expected {member.filename} to hold the numbers that it promises")
 
     def _check(self, matrix: Any) -> Any:
+        import scipy.sparse
+
         if not scipy.sparse.issparse(matrix):
             raise InputError(self.name, "expected a sparse matrix (coordinate format), found a dense one")
         if matrix.ndim != 2 or matrix.shape[1] != len(self._words):

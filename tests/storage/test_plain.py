@@ -88,8 +88,8 @@ def test_a_chunk_of_another_size__is_a_damage(tmp_path):
     folder = Folder(tmp_path)
     write_arrays(folder, {"x": np.arange(8.0)}, compress=False)
     said = described((8,), np.dtype("f8"), (4,), compress=False)  # two chunks, of which one is there, and is too long
-    store = arrays.DigestStore(
-        folder, {"x/c/0": folder.write("x/c/0", bytes(64)), "x/c/1": folder.write("x/c/1", b"")}, read_only=True
+    store = arrays.DigestedFiles(
+        folder, {"x/c/0": folder.write("x/c/0", bytes(64)), "x/c/1": folder.write("x/c/1", b"")}
     )
     found = arrays.StoredRows(folder, plain_array(store.read, "x", said))
     for part in (slice(0, 4), slice(4, 8)):

@@ -26,14 +26,14 @@ def helpers():
     found = {}
     for one in MODULES:
         for name, value in vars(one).items():
-            if hasattr(value, "py_func"):
+            if isinstance(value, module.Helper):
                 found[f"{one.__name__.rpartition('.')[2]}.{name}"] = value
     return found
 
 
 def test_helpers__are_always_inlined():
     assert len(helpers()) > 20
-    assert [name for name, one in helpers().items() if not one.targetoptions.get("forceinline")] == []
+    assert [name for name, one in helpers().items() if not one.options.get("forceinline")] == []
 
 
 @pytest.mark.parametrize(

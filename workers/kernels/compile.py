@@ -2,61 +2,74 @@
 
 Kernels are declared with the types of their arguments and compiled when first called, or all at once by `warm`.
 Inputs are declared read-only, so a kernel that would change one does not compile, and arrays that arrive read-only
-from another worker fit. Machine code is kept on disk in a folder named by a digest of all kernel sources: numba itself
-looks only at the file that a kernel stands in and would go on using machine code whose helpers have changed. A lock for
-each kernel guards numba's file cache, which is unsafe when several processes fill it together.
+from another worker fit. The compiler is imported when the first kernel is compiled or loaded: commands that call none
+need not wait for it. Machine code is kept on disk in a folder named by a digest of all kernel sources and the
+processor: numba itself looks only at the file that a kernel stands in and would go on using machine code whose helpers
+have changed. A file for each kernel says that its machine code is there (`Kernel.is_compiled`). A lock for each kernel
+guards numba's file cache, which is unsafe when several processes fill it together.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
-
-import numba
-from filelock import FileLock
-from numba.core import config
-from platformdirs import user_cache_path
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-f8, i8, u8 = numba.float64, numba.int64, numba.uint64
+
+@dataclass(frozen=True, slots=True)
+class ArgumentType:
+    """The type of a kernel's argument.
+
+    Attributes
+    ----------
+    dtype : str
+        Name of the number's type.
+    ndim : int
+        Dimensions of the array; 0 for a number.
+    written : bool
+        Whether the kernel writes to the array; other arrays are read-only. Arrays are contiguous.
+    """
+
+    dtype: str
+    ndim: int = 0
+    written: bool = False
+
+    def compiler_type(self) -> Any:
+        """Return the type as the compiler has it."""
+        import numba
+
+        number = getattr(numba.types, self.dtype)
+        return numba.types.Array(number, self.ndim, "C", readonly=not self.written) if self.ndim else number
 
 
-def given(dtype: Any, ndim: int) -> Any:
-    """Return the type of an input array: contiguous and read-only."""
-    return numba.types.Array(dtype, ndim, "C", readonly=True)
+f8, i8, u8 = ArgumentType("float64"), ArgumentType("int64"), ArgumentType("uint64")
+F4, F4_2 = ArgumentType("float32", 1), ArgumentType("float32", 2)
+F8, F8_2, F8_3 = ArgumentType("float64", 1), ArgumentType("float64", 2), ArgumentType("float64", 3)
+I4, I8 = ArgumentType("int32", 1), ArgumentType("int64", 1)
+I4_2, I8_2 = ArgumentType("int32", 2), ArgumentType("int64", 2)
+U1, U2, U8 = ArgumentType("uint8", 1), ArgumentType("uint16", 1), ArgumentType("uint64", 1)
+OUT_F4, OUT_F4_2 = ArgumentType("float32", 1, written=True), ArgumentType("float32", 2, written=True)
+OUT_I4, OUT_I4_2 = ArgumentType("int32", 1, written=True), ArgumentType("int32", 2, written=True)
+OUT_I8, OUT_I8_2 = ArgumentType("int64", 1, written=True), ArgumentType("int64", 2, written=True)
+OUT_U1, OUT_U2 = ArgumentType("uint8", 1, written=True), ArgumentType("uint16", 1, written=True)
+OUT_F8, OUT_F8_2 = ArgumentType("float64", 1, written=True), ArgumentType("float64", 2, written=True)
+OUT_F8_3 = ArgumentType("float64", 3, written=True)
 
-
-def made(dtype: Any, ndim: int) -> Any:
-    """Return the type of an output array: contiguous and written by the kernel."""
-    return numba.types.Array(dtype, ndim, "C")
-
-
-F4, F4_2 = given(numba.float32, 1), given(numba.float32, 2)
-F8, F8_2, F8_3 = given(numba.float64, 1), given(numba.float64, 2), given(numba.float64, 3)
-I4, I8 = given(numba.int32, 1), given(numba.int64, 1)
-I4_2, I8_2 = given(numba.int32, 2), given(numba.int64, 2)
-U1, U2, U8 = given(numba.uint8, 1), given(numba.uint16, 1), given(numba.uint64, 1)
-OUT_F4, OUT_F4_2 = made(numba.float32, 1), made(numba.float32, 2)
-OUT_I4, OUT_I4_2 = made(numba.int32, 1), made(numba.int32, 2)
-OUT_I8, OUT_I8_2 = made(numba.int64, 1), made(numba.int64, 2)
-OUT_U1, OUT_U2 = made(numba.uint8, 1), made(numba.uint16, 1)
-OUT_F8, OUT_F8_2, OUT_F8_3 = made(numba.float64, 1), made(numba.float64, 2), made(numba.float64, 3)
-
-_INLINED: dict[str, Any] = {
+_OPTIONS: dict[str, Any] = {
     "nogil": True,
-    "forceinline": True,
     "fastmath": {"reassoc", "nsz", "contract", "arcp"},
     "error_model": "numpy",
 }
+_INLINED: dict[str, Any] = {**_OPTIONS, "forceinline": True}
+_INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT") or "0"))
 _registered: list[Kernel[..., Any]] = []
 _compiling = threading.RLock()  # numba's folder is one for all threads
 
@@ -68,8 +81,8 @@ class Kernel(Generic[P, R]):
     ----------
     function : callable
         The kernel as Python.
-    types : tuple
-        Numba types of its arguments.
+    types : tuple of ArgumentType
+        Types of its arguments.
 
     Attributes
     ----------
@@ -77,7 +90,7 @@ class Kernel(Generic[P, R]):
         The function as it was written, for the tests with the compiler off.
     """
 
-    def __init__(self, function: Callable[P, R], types: tuple[Any, ...]) -> None:
+    def __init__(self, function: Callable[P, R], types: tuple[ArgumentType, ...]) -> None:
         functools.update_wrapper(self, function)
         self.python = function
         self._types = types
@@ -89,30 +102,97 @@ class Kernel(Generic[P, R]):
         compiled = self._compiled or self.compile()
         return compiled(*args, **kwargs)
 
+    @property
+    def address(self) -> str:
+        """Name of the module and of the kernel in it, as ``module:name``."""
+        return f"{self.python.__module__}:{self.python.__name__}"
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether machine code is loaded, or lies in the cache of this machine."""
+        folder = cache_folder()
+        return _INTERPRETED or self._compiled is not None or (folder is not None and self._mark(folder).exists())
+
     def compile(self) -> Callable[P, R]:
-        """Compile, or load the machine code of an earlier process."""
+        """Compile, or load the machine code of an earlier process.
+
+        Called in the main thread, the compiler runs in a thread of its own: Python calls handlers of signals in the
+        main thread, and an interrupt that they raise within one of the compiler's callbacks would be lost.
+        """
+        from concurrent.futures import ThreadPoolExecutor
+
+        if self._compiled is not None:
+            return self._compiled
+        if threading.current_thread() is not threading.main_thread():
+            return self._compile()
+        threads = ThreadPoolExecutor(1)
+        try:
+            return threads.submit(self._compile).result()
+        finally:
+            threads.shutdown(wait=False)
+
+    def _compile(self) -> Callable[P, R]:
         with _compiling:
             if self._compiled is None:
                 self._compiled = self._made()
         return self._compiled
 
     def _made(self) -> Callable[P, R]:
-        options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "nsz", "contract", "arcp"}}
-        options["error_model"] = "numpy"
+        import numba
+        from filelock import FileLock
+        from numba.core import config
+
+        types = tuple(one.compiler_type() for one in self._types)
         with ExitStack() as stack:
-            folder = cache_folder()
+            folder = None if _INTERPRETED else cache_folder()
             if folder is not None:  # processes compile different kernels side by side
-                name = f"{self.python.__module__.rpartition('.')[2]}.{self.python.__name__}"
-                stack.enter_context(FileLock(folder / f"{name}.lock"))
+                stack.enter_context(FileLock(self._mark(folder).with_suffix(".lock")))
                 previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)
                 stack.callback(setattr, config, "CACHE_DIR", previous)
-            found: Callable[P, R] = numba.njit([self._types], cache=folder is not None, **options)(self.python)
-        return found
+            compiled: Callable[P, R] = numba.njit([types], cache=folder is not None, **_OPTIONS)(self.python)
+            if folder is not None:
+                self._mark(folder).touch()
+        return compiled
+
+    def _mark(self, folder: Path) -> Path:
+        """Return the file that says that machine code is in the cache."""
+        return folder / f"{self.python.__module__.rpartition('.')[2]}.{self.python.__name__}.done"
 
 
-def kernel(*types: Any) -> Callable[[Callable[P, R]], Kernel[P, R]]:
+def kernel(*types: ArgumentType) -> Callable[[Callable[P, R]], Kernel[P, R]]:
     """Declare a kernel by the types of its arguments."""
     return lambda function: Kernel(function, types)
+
+
+class Helper(Generic[R]):
+    """A function that kernels call; the compiler takes it for what `numba.njit` makes of it when it first meets it.
+
+    Parameters
+    ----------
+    function : callable
+        The helper as Python.
+    options : dict
+        The compiler's options.
+    """
+
+    def __init__(self, function: Callable[..., R], options: dict[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.python, self.options = function, options
+
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        """Run the helper by itself."""
+        result: R = self._dispatcher(*args, **kwargs)
+        return result
+
+    @functools.cached_property
+    def _dispatcher(self) -> Any:
+        import numba
+
+        return numba.njit(**self.options)(self.python)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self._dispatcher._numba_type_
 
 
 def helper(function: Callable[..., R]) -> Callable[..., R]:
@@ -132,8 +212,7 @@ def helper(function: Callable[..., R]) -> Callable[..., R]:
     callable
         The same for kernels.
     """
-    compiled: Callable[..., R] = numba.njit(**_INLINED)(function)
-    return compiled
+    return function if _INTERPRETED else Helper(function, _INLINED)
 
 
 def borrower(function: Callable[..., R]) -> Callable[..., R]:
@@ -153,8 +232,7 @@ def borrower(function: Callable[..., R]) -> Callable[..., R]:
     callable
         The same for kernels.
     """
-    compiled: Callable[..., R] = numba.njit(**_INLINED, _nrt=False)(function)
-    return compiled
+    return function if _INTERPRETED else Helper(function, {**_INLINED, "_nrt": False})
 
 
 def warm(kernels: Iterable[Kernel[..., Any]] | None = None) -> int:
@@ -179,8 +257,15 @@ def warm(kernels: Iterable[Kernel[..., Any]] | None = None) -> int:
 @functools.cache
 def cache_folder() -> Path | None:
     """Return the folder of this version's machine code; None where none can be written."""
-    digest = hashlib.sha256(f"{numba.__version__}".encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    import hashlib
+    import tempfile
+    from importlib.metadata import version
+
+    from platformdirs import user_cache_path
+
+    here = Path(__file__).parent  # numba keeps the machine code of each installation by itself
+    digest = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {_processor()} {here}".encode())
+    for source in sorted(here.glob("*.py")):
         digest.update(source.name.encode() + source.read_bytes())
     own = os.environ.get("NUMBA_CACHE_DIR")
     for base in (Path(own) if own else user_cache_path("collapsar"), _private_temporary()):
@@ -194,8 +279,17 @@ def cache_folder() -> Path | None:
     return None
 
 
+def _processor() -> str:
+    """Return what the compiler knows of the processor: machine code of one need not run on another."""
+    from llvmlite import binding
+
+    return f"{binding.get_process_triple()} {binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
+
+
 def _private_temporary() -> Path:
     """Return a folder that no other user can write to: machine code is loaded from it."""
+    import tempfile
+
     path = Path(tempfile.gettempdir()) / f"collapsar-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     state = path.lstat()
