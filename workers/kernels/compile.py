@@ -118,6 +118,11 @@ class Kernel(Generic[P, R]):
 
         Called in the main thread, the compiler runs in a thread of its own: Python calls handlers of signals in the
         main thread, and an interrupt that they raise within one of the compiler's callbacks would be lost.
+
+        Returns
+        -------
+        callable
+            The machine code.
         """
         from concurrent.futures import ThreadPoolExecutor
 
