@@ -81,10 +81,10 @@ def test_samples__count_from_the_end_which_stays(small, sampled, tmp_path):
         with pytest.raises(OptionError, match=text):
             resume(run, **more)
     for more, text in (
-        ({"samples": 5}, "expected more than 8 iterations, found 8"),
-        ({"sample_every": 0}, "say with --sample-every"),
-        ({"tolerance": 0.1}, "does not go with --tolerance"),
-        ({"samples": -1}, "--samples: expected"),
+        ({"samples": 5}, "takes more than 8 iterations, found 8"),
+        ({"sample_every": 0}, "3 requires `sample_every`"),
+        ({"tolerance": 0.1}, "does not go with `tolerance`"),
+        ({"samples": -1}, "samples: expected"),
     ):
         with pytest.raises(OptionError, match=text):
             fit(small[0], tmp_path / "other", **{**SAMPLED, **more})
