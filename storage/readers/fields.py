@@ -273,9 +273,9 @@ class Gathering:
             self._seen |= found
             self._unseen -= found
         try:
-            for column, field in (("title", fields.title), ("date", fields.date)):
+            for column, field, written in (("title", fields.title, _as_text), ("date", fields.date, as_date)):
                 if field is not None:
-                    columns[column].append(_as_text(record.get(field)))
+                    columns[column].append(written(record.get(field)))
             if fields.labels:
                 columns["labels"].append([
                     {"field": name, "value": value}
@@ -374,6 +374,15 @@ def _as_text(value: Any) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise ValueError("a string")
+
+
+def as_date(value: Any) -> str | None:
+    """Return a date as text, numbers too: years and Unix times are floats in columns where some are missing."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return str(int(value)) if value == int(value) else repr(value)
+    return _as_text(value)
 
 
 def as_labels(value: Any) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsar.storage.readers.fields import as_date
 from collapsar.workers.dates import DAY, END, FIRST, HOUR, MONTH, UNITS, YEAR, hours_of, read_date
 from collapsar.workers.datesums import KNOWN, bounded, coarsened, date_sums, floored, moment, resolved
 
@@ -53,6 +54,16 @@ def test_forms_of_dates__are_read(text, moment_, unit):
 )  # fmt: skip
 def test_what_is_no_date__is_not_guessed(text):
     assert read_date(text) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1987.0, "1987"), (float("nan"), None), (1420070400.5, "1420070400.5"), (1987, "1987"), (None, None),
+     (datetime.datetime(1987, 2, 26, 15), "1987-02-26T15:00:00"), (datetime.date(1987, 2, 26), "1987-02-26")],
+)  # fmt: skip
+def test_dates_of_records__are_kept_as_texts_that_are_read(value, text):
+    assert as_date(value) == text
+    assert text is None or read_date(text) is not None
 
 
 @given(moments, st.sampled_from(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%d-%b-%Y %H:%M:%S", "%d %B %Y", "%b %d, %Y %H:%M"]))
