@@ -27,6 +27,7 @@ from collapsar.storage.readers.fields import Fields
 from collapsar.storage.readers.source import distinct, given_words
 from collapsar.storage.sides import Sides
 from collapsar.storage.vocabulary import Vocabulary
+from collapsar.workers.normal_forms import require_library
 from collapsar.workers.reading import PHRASES, Asked, Note, leave_words
 from collapsar.workers.stopwords import StopWords
 from collapsar.workers.tokenizing import load_tokenizer
@@ -125,6 +126,8 @@ def settled(history: History, scheduler: str | None, workers: int | None) -> tup
         raise OptionError(f"--bad-bytes: expected {' or '.join(BAD_BYTES)}, found {options.bad_bytes!r}")
     if options.tokenizer is not None:
         load_tokenizer(options.tokenizer)
+    if options.normalise is not None:
+        require_library(options.normalise, options.normalised_by)
     scheduler = scheduler or "threads"
     check_scheduler(scheduler, workers)
     return replace(history, options=options), scheduler, StopWords.of(options)
@@ -283,9 +286,7 @@ def _write(
     known = history.phrasing is not None and words.recorded
     if known:
         leave_phrases(scratch, history.phrasing)
-    asked = Asked(
-        history.kind, history.options, scratch, sources.numbered, find, known, stops if known else StopWords()
-    )
+    asked = Asked(history.kind, history.options, scratch, sources.numbered, find, known, stops)
     counted = read_all(executor, sources.blocks(history.kind), asked, progress, lambda note: None)  # noqa: ARG005
     numberings = numberings_of(sources, counted.notes, tagged=False)
     judge_ids(counted.notes, numberings)

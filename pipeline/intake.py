@@ -29,9 +29,10 @@ from collapsar.storage.readers.stopwords import parse_stop_words
 from collapsar.storage.segmented import flatten_corpus
 from collapsar.storage.sizes import parse_size
 from collapsar.storage.split import Held, split_corpus, split_whole
+from collapsar.workers.normal_forms import library_of
 
 SEVERAL, SIZE = ("labels", "covariates", "stop_words"), "max_decompressed"
-READ = ("stop_list", "optional")  # what comes out of other options
+READ = ("stop_list", "normalised_by", "optional")  # what comes out of other options
 READING = parameters_of((one.name, one.default) for one in fields(ReadOptions) if one.name not in READ)
 
 
@@ -141,11 +142,11 @@ def ingest(
         ``vocabulary`` (a file of words, one a line or a column of Parquet; a corpus, a run or a model, whose words are
         taken; or a tuple of words), ``id``, ``text``, ``title``, ``date``, ``labels``, ``covariates`` (lists of fields,
         or a string with commas between), ``stop_words`` (languages and files, in a string with commas or in a list),
-        ``min_letters``, ``tokenizer``, ``bad_bytes``, and ``max_decompressed``, the bytes that may come out of each
-        compressed file, such as ``20GB`` (by default 200 times its size, and at least 256 MB); ``segments``, what
-        texts are cut into: ``paragraphs``, ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` where the text
-        is a list
-        of strings (see `collapsar.storage.readers.segmenting`); of SVMlight ``index_base``, the first index, 0 or 1
+        ``min_letters``, ``normalise`` (``stem:LANGUAGE`` or ``lemma:LANGUAGE``), ``tokenizer``, ``bad_bytes``, and
+        ``max_decompressed``, the bytes that may come out of each compressed file, such as ``20GB`` (by default
+        200 times its size, and at least 256 MB); ``segments``, what texts are cut into: ``paragraphs``,
+        ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` where the text is a list of strings (see
+        `collapsar.storage.readers.segmenting`); of SVMlight ``index_base``, the first index, 0 or 1
         (by default 0 where a file has it, for those that are added later too); of vectors
         ``labels``, ``values`` and ``header`` (see `collapsar.storage.readers.ReadOptions`).
 
@@ -214,7 +215,8 @@ def _chosen_words(options: ReadOptions) -> ReadOptions:
     if options.min_letters is not None and options.min_letters < 1:
         raise OptionError(f"--min-letters: expected a whole number of 1 or more, found {options.min_letters!r}")
     languages, words = parse_stop_words(options.stop_words)
-    return replace(options, stop_words=languages, stop_list=(*options.stop_list, *words))
+    library = None if options.normalise is None else library_of(options.normalise)
+    return replace(options, stop_words=languages, stop_list=(*options.stop_list, *words), normalised_by=library)
 
 
 def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | None) -> None:
@@ -222,6 +224,7 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
     texts: dict[str, object] = {
         "--stop-words": options.stop_words,
         "--min-letters": options.min_letters,
+        "--normalise": options.normalise,
         "--text": options.text,
         "--title": options.title,
         "--date": options.date,

@@ -25,6 +25,7 @@ from collapsar.storage.segments import COLUMN, running, segment_counts, segment_
 from collapsar.storage.shard import Documents, encode
 from collapsar.storage.sides import merged
 from collapsar.workers.counting import counted_of, counts_of, stream_of, tokens_of
+from collapsar.workers.normal_forms import normalised, require_library
 from collapsar.workers.phrases import joined_by, named_phrases
 from collapsar.workers.stopwords import StopWords
 from collapsar.workers.tokenizing import tokenize
@@ -55,7 +56,7 @@ class Asked:
     phrases : bool
         Whether words are joined by the phrases in the scratch folder, of tokens without `stops`.
     stops : StopWords
-        Words that are left out; only needed where there are `phrases`.
+        Words that are left out; only needed where there are `phrases`, or words are normalised.
     known : bool
         Whether the scratch folder has the ids of documents that are there already.
     skip : bool
@@ -151,6 +152,9 @@ def read_block(number: int, block: Block, asked: Asked) -> BlockRead:
         name = f"{number:07d}-{part:05d}"
         kept, there, skipped = _new_ones(batch, asked)
         tokens = tokenize(kept.texts, asked.options.tokenizer)
+        if asked.options.normalise is not None:
+            require_library(asked.options.normalise, asked.options.normalised_by)
+            tokens = normalised(tokens, asked.options.normalise, asked.stops)
         if asked.phrases:
             tokens = joined_by(tokens, asked.stops, named_phrases(asked.scratch.address, PHRASES))
         chunk = stream_of(tokens, kept.ids, kept.extras, kept.segments)

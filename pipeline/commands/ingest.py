@@ -147,6 +147,12 @@ def _add_words(parser: argparse.ArgumentParser) -> None:
         "--min-letters", type=int, metavar="N", help="leave out words of fewer letters (default: 2, by the tokenizer)"
     )
     words.add_argument(
+        "--normalise",
+        metavar="HOW",
+        help="put words in a normal form: stem:LANGUAGE (Snowball) or lemma:LANGUAGE (Simplemma), such as "
+        "lemma:english or stem:de (default: as they are written; extra: normalise)",
+    )
+    words.add_argument(
         "--tokenizer",
         metavar="MODULE:FUNCTION",
         help="a function from a text to a list of words, which the workers import (default: words of two characters or "

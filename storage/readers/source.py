@@ -56,6 +56,10 @@ class ReadOptions(ShortRepr):
         One's own stop words, besides.
     min_letters : int or None
         Shorter words are left out; by default none, of those that the tokenizer yields.
+    normalise : str or None
+        ``stem:LANGUAGE`` or ``lemma:LANGUAGE``: words stand in their normal form; by default as they are written.
+    normalised_by : str or None
+        The library that made the forms, with its version, as `ingest` records it.
     labels : tuple of str
         Fields that are labels, each perhaps with a name for it, ``topic=topics``; of vectors columns, by name or
         number, ``class=-1``.
@@ -87,6 +91,8 @@ class ReadOptions(ShortRepr):
     stop_words: str | None = None
     stop_list: tuple[str, ...] = ()
     min_letters: int | None = None
+    normalise: str | None = None
+    normalised_by: str | None = None
     labels: tuple[str, ...] = ()
     covariates: tuple[str, ...] = ()
     tokenizer: str | None = None
