@@ -14,6 +14,7 @@ from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic, topics
 from collapsar.pipeline.givenlabels import expected_proportions, require_expectations, require_table, table_of
 from collapsar.pipeline.keywords import checked_keywords
+from collapsar.pipeline.labellift import smoothed_lift
 from collapsar.pipeline.opening import Model
 from collapsar.storage.errors import NumericalError, OptionError, suggestion
 from collapsar.storage.labels import Labels, Name
@@ -137,18 +138,41 @@ class LabelTopics(ShortRepr):
         log of the factor by which a label scales a topic's proportion before proportions are normalised; of a number,
         for one standard deviation more. Where a family has no such factors: log of the topic's expected proportion
         given the label alone over its share of the corpus.
+    expected : numpy.ndarray of float64, shape (labels, topics), or None
+        Of families without such factors, the expected proportions.
     """
 
     titles: list[str]
     documents: list[int]
     topics: list[Topic]
     weights: Floats
+    expected: Floats | None = None
 
     def foremost(self, label: int, count: int) -> list[int]:
-        """Return the places in `topics` of those that a label raises most; topics with hardly a token are left out."""
+        """Return the places in `topics` of those that a label raises most; topics with hardly a token are left out.
+
+        They are ranked by the family's factors or, where it has none, by lift, smoothed as `smoothed_lift` does.
+
+        Parameters
+        ----------
+        label : int
+            The label's place in `titles`.
+        count : int
+            Topics at most.
+
+        Returns
+        -------
+        list of int
+            The first is always there, the others only if the label raises them.
+        """
         large = [place for place, one in enumerate(self.topics) if one.share >= LEAST_SHARE]
-        best = sorted(large, key=lambda place: -self.weights[label, place])[:count]
+        best = sorted(large, key=lambda place: -self._rank(label, place))[:count]
         return [place for place in best if place == best[0] or self.weights[label, place] > 0.0]
+
+    def _rank(self, label: int, place: int) -> float:
+        if self.expected is None:
+            return float(self.weights[label, place])
+        return smoothed_lift(float(self.expected[label, place]), self.topics[place].share)
 
 
 @checked_keywords()
@@ -175,11 +199,12 @@ def label_topics(run: str | os.PathLike[str], words: int = 10) -> LabelTopics:
     model = Model(run)
     table, shown = require_table(model), topics(run, words)
     documents = [*table.documents, *(one.documents for one in table.numbers)]
-    return LabelTopics(table.titles(), documents, shown, _weights(model, table, shown))
+    return LabelTopics(table.titles(), documents, shown, *_weights(model, table, shown))
 
 
-def _weights(model: Model, table: LabelTable, shown: Sequence[Topic]) -> Floats:
+def _weights(model: Model, table: LabelTable, shown: Sequence[Topic]) -> tuple[Floats, Floats | None]:
     """Ask the family, or compare the proportions that each label alone lets one expect with the topics' shares."""
+    expected: Floats | None = None
     family, ids = load_family(model.record.family), np.array([one.id for one in shown], dtype=np.int64)
     if hasattr(family, "label_weights"):
         found = np.asarray(family.label_weights(model.globals), dtype=np.float64)[:, ids]
@@ -190,7 +215,7 @@ def _weights(model: Model, table: LabelTable, shown: Sequence[Topic]) -> Floats:
         found = np.log(np.maximum(expected, LEAST)) - np.log(np.maximum(share, LEAST))
     if not np.isfinite(found).all():
         raise NumericalError(f"{model.folder.url}: expected finite weights of labels")
-    return found
+    return found, expected
 
 
 def _each_alone(table: LabelTable) -> Labels:

@@ -22,7 +22,8 @@ def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> None:
     table : LabelTopics
         The table.
     out : str or path-like
-        File to write: label, documents, topic, share, weight, words.
+        File to write: label, documents, topic, share, weight, words; and expected, behind weight, of families without
+        factors.
 
     Raises
     ------
@@ -36,8 +37,10 @@ def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> None:
         part = Path(place) / "weights.csv"
         with part.open("w", encoding="utf-8", errors="replace", newline="") as sink:
             rows = csv.writer(sink)
-            rows.writerow(["label", "documents", "topic", "share", "weight", "words"])
-            for title, count, weights in zip(table.titles, table.documents, table.weights.tolist(), strict=True):
-                for topic, weight in zip(table.topics, weights, strict=True):
-                    rows.writerow([title, count, topic.id, topic.share, weight, " ".join(topic.names[:WORDS])])
+            figures = {"weight": table.weights} | ({} if table.expected is None else {"expected": table.expected})
+            rows.writerow(["label", "documents", "topic", "share", *figures, "words"])
+            for row, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
+                for column, topic in enumerate(table.topics):
+                    given = [float(one[row, column]) for one in figures.values()]
+                    rows.writerow([title, count, topic.id, topic.share, *given, " ".join(topic.names[:WORDS])])
         target.put(part)

@@ -24,6 +24,7 @@ from collapsar.storage.progress import Counting, silent
 from collapsar.storage.shard import merge_segments
 from collapsar.storage.summary import (
     DATED,
+    MEANS,
     SEGMENTED,
     UNSEGMENTED,
     DatesSummary,
@@ -116,12 +117,14 @@ def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Count
             for one, key in zip(own, keys, strict=True)
         )
         held = int(total.largest[topic]) if topic < total.largest.size else 0
-        topics.append(TopicSummary(id=topic, documents=held, examples=given))
+        mean = float(total.sums[topic]) / max(total.documents, 1) if total.fields and topic < total.sums.size else None
+        topics.append(TopicSummary(id=topic, documents=held, examples=given, mean=mean))
     segmented = _segmented(corpus, executor, total.segmented)
     dates = None if total.dates is None else dates_summary(total.dates, ids)
     without_dates = SEGMENTED if segmented else UNSEGMENTED
+    without_means = without_dates if dates is None else DATED
     return SummaryRecord(
-        version=without_dates if dates is None else DATED,
+        version=MEANS if total.fields else without_means,
         model=digest_of_model(model.record),
         documents=total.documents,
         topics=tuple(topics),
@@ -162,16 +165,17 @@ def _summarise(model: Model, reference: ShardReference, named: Sequence[str], id
 def _added(one: ShardSummary, other: ShardSummary) -> ShardSummary:
     """Merge what is told of the shards so far with the next one's."""
     topics = max(one.largest.size, other.largest.size)
-    largest = np.zeros(topics, dtype=np.int64)
+    largest, sums = np.zeros(topics, dtype=np.int64), np.zeros(topics)
     for part in (one, other):
         largest[: part.largest.size] += part.largest
+        sums[: part.sums.size] += part.sums
     fields = dict(one.fields)
     for name, labelled in other.fields.items():
         fields[name] = fields[name] + labelled if name in fields else labelled
     candidates = Candidates.join([one.candidates, other.candidates]).best(EXAMPLES)
     segmented = most_segmented([*one.segmented, *other.segmented], LONGEST)
     dates = one.dates + other.dates if one.dates is not None and other.dates is not None else one.dates or other.dates
-    return ShardSummary(one.documents + other.documents, largest, candidates, fields, segmented, dates)
+    return ShardSummary(one.documents + other.documents, largest, candidates, fields, segmented, dates, sums)
 
 
 def _shown(model: Model) -> Ints:

@@ -17,8 +17,9 @@ from collapsar.storage.records import digest_of, dump, read_record
 
 RECORD = "summary.json"
 KIND = "collapsar-summary"
-# Versions with `dates`, with `segmented`, and without either; records of version 1 have no digest.
-DATED, SEGMENTED, UNSEGMENTED = 4, 3, 2
+# Versions with `mean` of topics (where there are labels), with `dates`, with `segmented`, and with none of these.
+# Records of version 1 have no digest.
+MEANS, DATED, SEGMENTED, UNSEGMENTED = 5, 4, 3, 2
 
 MIN_HOUR, MAX_HOUR = -17_259_888, 70_389_527  # since 1970, of the years 1 and 9999
 
@@ -55,11 +56,15 @@ class Example(_Part):
 
 
 class TopicSummary(_Part):
-    """A topic among the training documents: in how many it has the largest share, and those where that is largest."""
+    """A topic among the training documents: in how many it has the largest share, and those where that is largest.
+
+    ``mean`` is its mean proportion over all documents; None where the corpus has no labels to compare with it.
+    """
 
     id: Count
     documents: Count
     examples: tuple[Example, ...]
+    mean: Share | None = None
 
 
 class LabelSummary(_Part):
@@ -141,7 +146,8 @@ class SummaryRecord(_Part):
     """What `summary.json` says; ``model`` is the digest of what `model.json` says.
 
     ``segmented`` are the documents of most segments; a record without any is of version 2, which has no such field.
-    ``dates`` is None where the documents have none; a record with dates is of version 4.
+    ``dates`` is None where the documents have none; a record with dates is of version 4, and one
+    with means of topics of version 5.
     """
 
     format: str = KIND
@@ -163,7 +169,11 @@ def digest_of_model(record: ModelRecord) -> str:
 def write_summary(folder: Folder, record: SummaryRecord) -> None:
     """Write a summary into a model's folder."""
     absent = {name for name in ("segmented", "dates") if not getattr(record, name)}
-    folder.write(RECORD, dump(record.model_dump(mode="json", exclude=absent)))
+    text = record.model_dump(mode="json", exclude=absent)
+    for topic in text["topics"]:
+        if topic["mean"] is None:
+            del topic["mean"]
+    folder.write(RECORD, dump(text))
 
 
 def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
@@ -189,7 +199,7 @@ def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
     if not folder.exists(RECORD):
         return None
     path = f"{folder.url}/{RECORD}"
-    found = parse_summary(read_record(folder, RECORD, KIND, DATED, oldest=UNSEGMENTED), path)
+    found = parse_summary(read_record(folder, RECORD, KIND, MEANS, oldest=UNSEGMENTED), path)
     if found.model != digest_of_model(record):
         raise DamagedError(path, "it is the summary of another model")
     return found

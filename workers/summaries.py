@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -144,6 +144,8 @@ class ShardSummary:
         The documents of most segments; none where the family knows no segments.
     dates : DateSums or None
         Its documents by their dates; None where the corpus has none.
+    sums : numpy.ndarray of float64, shape (topics,)
+        The sums of the proportions of all documents that are not empty.
     """
 
     documents: int
@@ -152,6 +154,7 @@ class ShardSummary:
     fields: dict[str, Labelled]
     segmented: tuple[Segmented, ...] = ()
     dates: DateSums | None = None
+    sums: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 def too_many(topics: int) -> Labelled:
@@ -185,7 +188,8 @@ def summarise(theta: Floats, tokens: Floats, shard: int, labels: pa.Array | None
     most = theta.argmax(axis=1)[held] if topics and held.size else np.zeros(0, dtype=np.int64)
     largest = np.bincount(most, minlength=topics).astype(np.int64)
     fields = {} if labels is None else _fields(theta, labels, tokens >= LEAST_TOKENS)
-    return ShardSummary(int(held.size), largest, _candidates(theta, tokens, shard, count), fields)
+    candidates, sums = _candidates(theta, tokens, shard, count), theta[held].sum(axis=0)
+    return ShardSummary(int(held.size), largest, candidates, fields, sums=sums)
 
 
 def _candidates(theta: Floats, tokens: Floats, shard: int, count: int) -> Candidates:
@@ -226,17 +230,17 @@ def _fields(theta: Floats, labels: pa.Array, held: npt.NDArray[np.bool_]) -> dic
             if pair is not None and pair["field"] is not None and pair["value"] is not None:
                 owners.setdefault(pair["field"], {}).setdefault(pair["value"], {})[row] = None
     found = {}
-    for field, rows in sorted(owners.items()):
+    for name, rows in sorted(owners.items()):
         values = sorted(rows)
         if len(values) * theta.shape[1] > CELLS:
-            found[field] = too_many(theta.shape[1])
+            found[name] = too_many(theta.shape[1])
             continue
         documents = np.array([len(rows[value]) for value in values], dtype=np.int64)
         columns = np.concatenate([np.array(list(rows[value]), dtype=np.int64) for value in values])
         starts = np.concatenate([[0], np.cumsum(documents)])
         shape = (len(values), theta.shape[0])
         members = csr_array((np.ones(columns.size), columns, starts), shape=shape)
-        found[field] = Labelled(values, documents, np.asarray(members @ theta))
+        found[name] = Labelled(values, documents, np.asarray(members @ theta))
     return found
 
 

@@ -9,7 +9,10 @@ column between: how stable each is, 1 where all members have the very same topic
 
 Of families that take labels, --given lists the topics that a document with some labels is
 expected to have, the largest proportion first, beside their share of the corpus; and --labels
-each label with the topics that it raises most, by the log of the factor by which it does so.
+each label with the topics that it raises most, by the log of the factor by which it does so,
+beside their share of the corpus; of families without such factors, by lift (with one percent
+added to both shares, so that rare topics do not come first by chance): the proportion expected
+given the label, how many times the share of the corpus that is, and that share.
 
     collapsar topics RUN
     collapsar topics RUN --given grain,wheat --given "Cote d'Ivoire, Republic of" --given stars=4
@@ -29,7 +32,8 @@ label, share, stability where there are several members, and words, objects of w
 probability (or loading); a tree's nodes have parent (the id of the node above, null for
 the root), level (0 for the root) and below; above folded ones, folded (nodes and below). With
 --given each has expected too; with --labels it is an object: topics, such a list, and labels,
-each with label, documents, and weights in the order of the topics.
+each with label, documents, and weights in the order of the topics (and expected, proportions,
+of families without factors).
 """
 
 from __future__ import annotations
@@ -154,6 +158,9 @@ def _given_or_labels(arguments: argparse.Namespace, words: int) -> None:
     if arguments.json:
         rows = zip(table.titles, table.documents, table.weights.tolist(), strict=True)
         labels = [{"label": title, "documents": count, "weights": row} for title, count, row in rows]
+        if table.expected is not None:
+            for label, expected_row in zip(labels, table.expected.tolist(), strict=True):
+                label["expected"] = expected_row
         print_json({"topics": [_record(one, False) for one in table.topics], "labels": labels})
         return
     _print_labels(table)
@@ -181,13 +188,20 @@ def _print_expected(found: Sequence[ExpectedTopic]) -> None:
 
 def _print_labels(table: LabelTopics) -> None:
     """Print a line a label, and a line each of the topics that it raises most."""
+    from collapsar.pipeline.labellift import LEAST_OVERALL
     from collapsar.pipeline.progress import plain
+    from collapsar.pipeline.reporting.figures import times
 
     for label, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
         print(f"{plain(title)}  ({count:,} documents)")
         for place in table.foremost(label, FOREMOST):
             topic = table.topics[place]
-            print(f"{topic.id:7d} {table.weights[label, place]:+8.3f} {topic.share:8.3%}  {_said(topic)}")
+            if table.expected is None:
+                figures = f"{table.weights[label, place]:+8.3f}"
+            else:
+                lift = times(float(table.expected[label, place]) / max(topic.share, LEAST_OVERALL))
+                figures = f"{table.expected[label, place]:8.3%} {'×' + lift:>6}"
+            print(f"{topic.id:7d} {figures} {topic.share:8.3%}  {_said(topic)}")
 
 
 def _record(topic: Topic, several: bool) -> dict[str, Any]:

@@ -33,6 +33,11 @@ def percent(share: float) -> str:
     return "<0.1%" if 0 < share < 0.001 else f"{share:.1%}"
 
 
+def times(factor: float) -> str:
+    """Write a factor: ``0.4``, ``1.7``, ``23``, ``>999``."""
+    return f"{factor:.1f}" if factor < 9.95 else f"{factor:.0f}" if factor < 999.5 else ">999"
+
+
 def duration(seconds: float) -> str:
     """Write a time: ``12.3 s``, ``4 min 5 s``, ``2 h 10 min``."""
     if seconds < 60:

@@ -22,6 +22,7 @@ from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.describing import Topic
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.keywords import checked_keywords
+from collapsar.pipeline.labellift import by_lift
 from collapsar.pipeline.progress import plain
 from collapsar.pipeline.reporting import figures, segmentview, timeview
 from collapsar.pipeline.reporting.courses import charts_of
@@ -44,6 +45,7 @@ MAP_LETTERS = {"wide": 12.0, "narrow": 22.0}  # on wide screens, and on narrow o
 NAMED = 3  # words that stand for a topic
 TABLE_WORDS = 8
 FIRST_VALUES = 20  # of a field, that are shown at once
+LABEL_TOPICS = 4  # of a value
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,7 @@ def rendered(material: Material) -> str:
         "branches": branches(material.topics, **material.folding) if material.tree else [],
         "stable": _stable(material),
         "members": _members(material),
+        **_lifts(material),
         "facts": _facts(material, constant),
         "score": HELDOUT,
         "first_values": FIRST_VALUES,
@@ -195,7 +198,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(number=figures.number, percent=figures.percent, duration=figures.duration, plain=plain)
+    found.filters.update(
+        number=figures.number, percent=figures.percent, duration=figures.duration, times=figures.times, plain=plain
+    )
     found.globals.update(WIDTH=figures.WIDTH, HEIGHT=figures.HEIGHT, LEFT=figures.LEFT, RIGHT=figures.RIGHT)
     found.globals.update(TOP=figures.TOP, BOTTOM=figures.BOTTOM)
     return found
@@ -408,6 +413,18 @@ def _time(material: Material) -> timeview.TimeView | None:
     if dates is None or not sum(dates.documents):
         return None
     return timeview.view(by_period(dates), material.topics)
+
+
+def _lifts(material: Material) -> dict[str, Any]:
+    """Return what ranks the topics of a label, and whether means over documents are known to compare with."""
+    overall = {topic.id: topic.share for topic in material.topics}
+    means = {} if material.summary is None else {one.id: one.mean for one in material.summary.topics}
+    known = {topic: mean for topic, mean in means.items() if mean is not None}
+    overall |= known
+    return {
+        "lifted": lambda value: by_lift(value.proportions, overall, LABEL_TOPICS),
+        "lifts_of_documents": bool(known),
+    }
 
 
 def _stable(material: Material) -> dict[str, Any] | None:

@@ -52,7 +52,8 @@ SIZES = """() => {
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
         const element = node.parentElement, text = node.textContent.trim();
-        if (!text || !element.checkVisibility({visibilityProperty: true})) continue;
+        // What a container query hides has no box, but counts as visible.
+        if (!text || !element.checkVisibility({visibilityProperty: true}) || !element.getClientRects().length) continue;
         let size = parseFloat(getComputedStyle(element).fontSize);
         const matrix = element instanceof SVGElement && element.getScreenCTM && element.getScreenCTM();
         if (matrix) size *= Math.hypot(matrix.a, matrix.b);

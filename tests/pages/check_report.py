@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from collapsar.pipeline import Model, fit, ingest, report, topic_shares, topics
+from collapsar.pipeline.labellift import by_lift
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.run import Run
 from collapsar.storage.shard import LABELS, Documents
@@ -187,7 +188,7 @@ def relevant(model, topic, weight):
     return [" ".join(plain(word).split()) for _, word in sorted(kept, key=lambda one: -one[0])]
 
 
-def test_labels__are_mean_proportions(visits, reported):
+def test_labels__have_mean_proportions_and_lift(visits, reported):
     run, page = reported
     seen, model = visits(page), Model(run)
     summary = read_summary(model.folder, model.record)
@@ -197,7 +198,8 @@ def test_labels__are_mean_proportions(visits, reported):
     for row, value in zip(rows.all(), year.values, strict=True):
         assert row.locator("th").inner_text() == value.value
         assert row.locator("td").first.inner_text() == str(value.documents)
-        assert f"{value.proportions[0][1]:.1%}" in row.locator("li").first.inner_text()
+        best = by_lift(value.proportions, {one.id: one.mean for one in summary.topics}, 1)[0]
+        assert f"{best.share:.1%} ×{best.lift:.1f}" in row.locator("li").first.inner_text()
 
 
 def test_time__shows_shares_by_period(visits, reported):
@@ -286,3 +288,50 @@ def test_pages__of_many_topics_are_turned_and_searched(visits, corpora):
     data = json.loads(seen.page.locator("#data").text_content())
     assert len(data["topics"]) == len(topics(place / "many", 1))
     seen.require_clean()
+
+
+OVERLAPS = """all => {
+    const boxes = all.filter(one => one.getClientRects().length).map(one => one.getBoundingClientRect());
+    const out = [];
+    boxes.forEach((a, n) => boxes.slice(0, n).forEach((b, m) => {
+        const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+        const tall = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+        if (wide > 0.5 && tall > 0.5) out.push([n, m]);
+    }));
+    return [boxes.length, out];
+}"""
+# How far what is drawn stays from the four edges of the picture, in its own units, and the picture's size.
+MARGINS = """svg => {
+    const frame = svg.viewBox.baseVal, shapes = [...svg.querySelectorAll("circle, rect, text")].filter(one => one.getClientRects().length);
+    const boxes = shapes.map(one => one.getBBox());
+    return [Math.min(...boxes.map(box => box.x)), Math.min(...boxes.map(box => box.y)),
+        frame.width - Math.max(...boxes.map(box => box.x + box.width)),
+        frame.height - Math.max(...boxes.map(box => box.y + box.height))];
+}"""
+
+
+@pytest.fixture(scope="module")
+def maps(corpora):
+    """Reports of many topics, and of labels and topics."""
+    train, _, place = corpora
+    for name, options in (("map", {"family": "lda", "topics": 60}), ("labels", {"family": "hdsp", "topics": 20})):
+        fit(train, place / f"maps-{name}", iterations=3, **options)
+        report(place / f"maps-{name}", place / f"maps-{name}.html")
+    return place
+
+
+@pytest.mark.parametrize("width", [1280, 950, 400])
+def test_map__fills_its_frame_and_texts_do_not_collide(visits, reported, maps, width):
+    for page in (reported[1], maps / "maps-map.html", maps / "maps-labels.html"):
+        seen = visits(page, width=width)
+        for picture in seen.page.locator(".map svg, svg.together").all():
+            texts, meeting = picture.locator("text").evaluate_all(OVERLAPS)
+            assert texts > 5
+            assert meeting == []
+            margins = picture.evaluate(MARGINS)
+            assert min(margins) >= 0
+            assert max(margins) <= 16
+            inside = picture.locator("circle").evaluate_all("all => all.every(one => one.getBBox().width > 0)")
+            assert inside
+        assert min(size for size, _ in seen.sizes()) >= 10.9
+        assert seen.overflow() == []
