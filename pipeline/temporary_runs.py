@@ -11,7 +11,7 @@ from typing import Any
 
 from collapsar.pipeline.intake import ingest
 from collapsar.pipeline.opening import Model
-from collapsar.pipeline.texts import fields_of, named_texts, table_of, write_texts
+from collapsar.pipeline.texts import ID, fields_of, named_texts, table_of, write_texts
 from collapsar.storage.errors import OptionError
 from collapsar.storage.folder import Folder, ensure_free
 from collapsar.storage.run import CORPUS, RECORD
@@ -57,7 +57,7 @@ class RunFolder:
         CollapsarError
             The texts or an option are wrong; no error holds a text.
         """
-        table = table_of(texts, fields_of(options))
+        table = table_of(texts, fields_of(options), () if options.get(ID) else (ID,))
         if not table.num_rows:
             raise OptionError("expected at least one text")
         corpus = f"{self.run}/{CORPUS}"

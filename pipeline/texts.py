@@ -16,9 +16,9 @@ from collapsar.pipeline.intake import READING
 from collapsar.pipeline.keywords import names_of
 from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsar.storage.folder import Folder
-from collapsar.storage.readers import ReadOptions
+from collapsar.storage.readers.fields import clean
 
-NAME = "texts"
+NAME, TEXT, ID = "texts", "text", "id"
 FILE = f"{NAME}.parquet"
 OF_FILES = ("values", "header", "index_base", "max_decompressed")
 """Options of reading that are of files alone."""
@@ -176,7 +176,7 @@ def _texts(values: Any, name: str) -> pa.ChunkedArray:
         wrong = next((row for row, one in enumerate(values) if not _is_text(one)), None)
         if wrong is not None:
             raise OptionError(f"expected strings, found {type(values[wrong]).__name__} at position {wrong}", "text")
-        values = [None if isinstance(one, float) else one for one in values]
+        values = [None if isinstance(one, float) else _whole(one) for one in values]
         if all(one is None for one in values):
             return pa.chunked_array([pa.nulls(len(values), pa.large_string())])
     column = _arrow(values, name)
@@ -186,6 +186,11 @@ def _texts(values: Any, name: str) -> pa.ChunkedArray:
     if not any(_is_string(one) for one in (column.type, item) if one is not None):
         raise OptionError(f"expected strings in the column {name!r}, found {column.type}", "text")
     return column
+
+
+def _whole(one: Any) -> Any:
+    """Return a text that UTF-8 can write: halves of surrogate pairs become question marks, as in files."""
+    return clean(one) if isinstance(one, str) else one
 
 
 def _is_text(one: Any) -> bool:
@@ -206,11 +211,17 @@ def fields_of(options: Mapping[str, Any]) -> dict[str, str]:
     -------
     dict of str to str
         Option by column.
+
+    Raises
+    ------
+    OptionError
+        A name is no string.
     """
-    found = {str(options.get("text") or ReadOptions.text or "text"): "text"}
-    for name in ("id", "title", "date"):
-        if options.get(name) is not None:
-            found[str(options[name])] = name
+    for name in ("text", "id", "title", "date"):
+        if not isinstance(options.get(name), str | None):
+            raise OptionError(f"expected the name of a column, found {options[name]!r}", name)
+    found = {options.get("text") or TEXT: "text"}
+    found.update({options[name]: name for name in ("id", "title", "date") if options.get(name)})
     for name in ("labels", "covariates"):
         for one in names_of(options.get(name) or (), name):
             found[one.partition("=")[2] or one] = name

@@ -113,6 +113,14 @@ def test_frames__have_columns_by_name(tmp_path):
     np.testing.assert_array_equal(shares, found.transform(["cats purr"]))
 
 
+def test_a_column_of_ids__is_taken_as_from_a_file():
+    table = pa.table({"text": [*TEXTS[:2], "cats"], "id": [7, 8, 9]})
+    with fit(table, **{**HOW, "iterations": 1}) as found:
+        assert found.document_ids == ["7", "8", "9"]
+        np.testing.assert_array_equal(found.transform(table), found.transform(table["text"]))
+        assert found.transform(["cats \ud83d"]).shape == (1, 2)  # half of a character
+
+
 def test_transform__gives_what_infer_writes(model, tmp_path):
     new = ["Cats purr", "bonds rise; stocks", "", None, float("nan"), "the"]
     shares = model.transform(new)
@@ -178,6 +186,7 @@ WRONG = {
     "mixed": (pd.DataFrame({"text": [SECRET, 1]}), {}, "found"),
     "labels of a list": ([SECRET], {"labels": "tag"}, "expected a frame with the column 'tag'"),
     "a number in words": (pa.table({"text": [SECRET], "n": [SECRET]}), {"covariates": "n"}, "'n'"),
+    "a number for a name": (pd.DataFrame({0: [SECRET]}), {"text": 0}, "text: expected the name of a column, found 0"),
     "an option": ([SECRET], {"stop_word": "none"}, "(did you mean 'stop_words'?)"),
     "no word": (["the of"], {}, "texts"),
     "a cluster": ([SECRET], {"scheduler": "tcp://127.0.0.1:1"}, "out: is required with"),
