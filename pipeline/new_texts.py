@@ -21,9 +21,9 @@ from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.history import History, Report, read_history
-from collapsar.storage.manifest import MANIFEST
+from collapsar.storage.manifest import MANIFEST, VECTORS
 from collapsar.storage.progress import Counting, silent
-from collapsar.storage.readers import kind_of_name
+from collapsar.storage.readers import TEXTS, kind_of_name
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 OURS = ("run.json", "model.json", "compare.json", "checkpoint.json", "journal.json", "ingest.json")
@@ -120,16 +120,15 @@ def documents_for(
     with _temporary(run, scheduler) as place:
         how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "progress": progress}
         ingest_like(recorded, new, place.url, **how)
-        history = read_history(place) or History("")
-        found = new_documents(recorded, Corpus(place.url), history.report)
+        found = new_documents(recorded, Corpus(place.url), read_history(place) or History(""))
         if notice is not None:
             for line in found.notices:
                 notice(line)
         yield found
 
 
-def new_documents(recorded: RecordedReading, corpus: Corpus, report: Report) -> NewDocuments:
-    """Say what came of reading texts as recorded.
+def new_documents(recorded: RecordedReading, corpus: Corpus, history: History) -> NewDocuments:
+    """Say what came of reading documents as recorded.
 
     Parameters
     ----------
@@ -137,21 +136,33 @@ def new_documents(recorded: RecordedReading, corpus: Corpus, report: Report) -> 
         How they were read.
     corpus : Corpus
         What was made of them.
-    report : Report
-        What was dropped.
+    history : History
+        Their format, and what was dropped.
 
     Returns
     -------
     NewDocuments
-        With the tokens that the vocabulary lacks.
+        With the tokens that the vocabulary lacks, but for vectors.
     """
-    unknown, kept = UnknownWords.of([report]), recorded.history
-    training = None if kept is None else UnknownWords.of([kept.report]).share
-    lines = [recorded.notice] if recorded.notice is not None else []
-    if (unknown.share or 0.0) > MAX_SHARE + (training or 0.0):
-        beside = "" if training is None else f" (of its own documents: {training:.1%})"
-        lines.append(f"warning: {unknown.text()} of {recorded.name}{beside}; the texts may be of another kind")
-    return NewDocuments(corpus, report, unknown, tuple(lines))
+    if corpus.holds == VECTORS:
+        return NewDocuments(corpus, history.report)
+    unknown = UnknownWords.of([history.report])
+    lines = [notice_of(recorded, history), warning_of(recorded, unknown)]
+    return NewDocuments(corpus, history.report, unknown, tuple(line for line in lines if line is not None))
+
+
+def notice_of(recorded: RecordedReading, history: History) -> str | None:
+    """Return a line on what texts were read by where the record does not say it; None where it does."""
+    return recorded.notice if history.kind in TEXTS else None
+
+
+def warning_of(recorded: RecordedReading, unknown: UnknownWords) -> str | None:
+    """Return a warning of many unknown words; None where there are not many more than among the recorded documents."""
+    training = None if recorded.history is None else UnknownWords.of([recorded.history.report]).share
+    if (unknown.share or 0.0) <= MAX_SHARE + (training or 0.0):
+        return None
+    beside = "" if training is None else f" (of its own documents: {training:.1%})"
+    return f"warning: {unknown.text()} of {recorded.name}{beside}; the texts may be of another kind"
 
 
 def is_corpus(path: str) -> bool:

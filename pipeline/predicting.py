@@ -17,6 +17,7 @@ from collapsar.pipeline.classifying import Tally
 from collapsar.pipeline.confusionplot import draw_confusion, kind_of
 from collapsar.pipeline.contract import require_corpus
 from collapsar.pipeline.executor import TLS, open_executor
+from collapsar.pipeline.givenlabels import require_expectations
 from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.members import leaves
 from collapsar.pipeline.new_texts import TEXT_READING, Paths, documents_for
@@ -131,6 +132,7 @@ def predict(
     kind = None if confusion is None else kind_of(confusion)
     require_free(out, confusion)
     named = [(name, Model(url)) for name, url in leaves(run)]
+    require_expectations(named[0][1])
     where: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls}
     with documents_for(run, documents, reading=reading, notice=notice, **where) as new:
         for _, model in named:

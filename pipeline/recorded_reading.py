@@ -22,7 +22,9 @@ from collapsar.storage.run import Run
 from collapsar.storage.vocabulary import Vocabulary
 
 FIELDS = ("title", "date", "labels", "covariates")
-OF_SOURCES = ("id", "text", *FIELDS, "bad_bytes", "index_base", "vocabulary", "max_decompressed")
+OF_SOURCES = (
+    "id", "text", *FIELDS, "bad_bytes", "index_base", "values", "header", "vocabulary", "max_decompressed",
+)  # fmt: skip
 """Options that say what new sources look like, not how texts become words: they may differ from the recorded ones."""
 
 

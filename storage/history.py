@@ -268,13 +268,15 @@ def read_history(folder: Folder) -> History | None:
         raise DamagedError(f"{folder.url}/{FILE}", f"expected the record of an ingest ({error})") from None
 
 
-def inherit_history(source: Folder, target: Folder, *, flattened: bool = False) -> None:
+def inherit_history(source: Folder, target: Folder, *, documents: int | None = None, flattened: bool = False) -> None:
     """Write the record of a corpus into another that was made of it, or into a model that was fitted to it.
 
     Parameters
     ----------
     source, target : Folder
         The corpus, which may have no record, and the folder to write into.
+    documents : int, optional
+        How many documents the new corpus has, which are then its first ones: none have been added to it yet.
     flattened : bool, optional
         Whether the documents of the new corpus are the segments of those of `source`.
 
@@ -284,8 +286,11 @@ def inherit_history(source: Folder, target: Folder, *, flattened: bool = False) 
         The record is not what its format asks for.
     """
     history = read_history(source)
-    if history is not None:
-        replace(history, flattened=history.flattened or flattened).write(target)
+    if history is None:
+        return
+    if documents is not None:
+        history = replace(history, report=replace(history.report, documents=documents), appended=())
+    replace(history, flattened=history.flattened or flattened).write(target)
 
 
 def _beside(said: dict[str, Any]) -> Beside:

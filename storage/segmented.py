@@ -97,7 +97,6 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
     ensure_free(Folder(out))
     words, read = corpus.vocabulary.words, 0
     with created(Folder(out)) as folder:
-        inherit_history(corpus.folder, folder, flattened=True)
         writer = CorpusWriter(folder, len(words))
         for reference in corpus.references:
             documents = reference.documents()
@@ -109,9 +108,11 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
             progress(read)
         write_part(folder, corpus, SEGMENTS)
         try:
-            return writer.finish(words)
+            manifest = writer.finish(words)
         except InputError as error:
             raise InputError(os.fspath(out), error.expected) from None
+        inherit_history(corpus.folder, folder, documents=manifest.documents, flattened=True)
+        return manifest
 
 
 def flattened(documents: Documents) -> Documents:

@@ -20,7 +20,7 @@ from collapsar.storage.errors import InputError, OptionError
 from collapsar.storage.folder import Folder, created, ensure_free
 from collapsar.storage.history import inherit_history
 from collapsar.storage.lineage import TOKENS, WHOLE_DOCUMENTS, write_parts
-from collapsar.storage.manifest import DOCUMENTS
+from collapsar.storage.manifest import DOCUMENTS, read_manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.shard import Documents
 from collapsar.storage.writer import CorpusWriter, VectorWriter
@@ -208,9 +208,9 @@ def two_parts(
     ensure_free(Folder(train))
     ensure_free(Folder(heldout))
     with created(Folder(heldout)) as held_folder, created(Folder(train)) as train_folder:
-        for folder in (train_folder, held_folder):
-            inherit_history(corpus.folder, folder)
         yield train_folder, held_folder
+        for folder in (train_folder, held_folder):
+            inherit_history(corpus.folder, folder, documents=read_manifest(folder).documents)
 
 
 def finish_parts(writers: list[Any], names: tuple[str | os.PathLike[str], ...], words: list[str]) -> None:

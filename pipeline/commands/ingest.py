@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from collapsar.pipeline.commands.options import add_json, add_scheduler, add_sides, print_json, say_report, tls_of
+from collapsar.pipeline.commands.text_options import print_notice, print_unknown, with_unknown
 from collapsar.pipeline.keywords import names_of, option_names
 from collapsar.pipeline.progress import counted, counting
 from collapsar.storage.choices import BAD_BYTES, FORMATS, SCORES
 from collapsar.storage.sizes import parse_size
+
+if TYPE_CHECKING:
+    from collapsar.pipeline.unknown_words import UnknownWords
+    from collapsar.storage.history import History
 
 HELP = "read files into a corpus"
 SHOWN = 10  # constant columns that are named
@@ -193,8 +199,10 @@ def run(arguments: argparse.Namespace) -> None:
     with counting("ingesting") as progress:
         manifest = ingest(**options, tls=tls_of(arguments), progress=progress)
     history = read_history(Folder(arguments.corpus))
+    unknown = _unknown_of(arguments, history)
     if arguments.json:
-        print_json(manifest.record() | ({} if history is None else {"ingest": history.record()["report"]}))
+        told = {} if history is None else {"ingest": with_unknown(history.record()["report"], unknown)}
+        print_json(manifest.record() | told)
         return
     if manifest.vectors is not None:
         shards = counted(len(manifest.shards), "shard")
@@ -208,8 +216,28 @@ def run(arguments: argparse.Namespace) -> None:
         f"{arguments.corpus}: {manifest.documents:,} documents, {manifest.vocabulary.words:,} words, "
         f"{manifest.tokens:,} tokens in {manifest.pairs:,} pairs, {counted(len(manifest.shards), 'shard')}"
     )
+    print_unknown(unknown)
     if history is not None:
         say_report(history.report)
+
+
+def _unknown_of(arguments: argparse.Namespace, history: History | None) -> UnknownWords | None:
+    """Return how many tokens the vocabulary lacks, where it was given; of ``--like`` warn if they are many."""
+    from collapsar.pipeline.new_texts import notice_of, warning_of
+    from collapsar.pipeline.recorded_reading import recorded_reading
+    from collapsar.pipeline.unknown_words import UnknownWords
+    from collapsar.storage.readers import TEXTS
+
+    given = history is not None and arguments.vocabulary is not None and history.kind in TEXTS
+    if history is None or (arguments.like is None and not given):
+        return None
+    unknown = UnknownWords.of([history.report])
+    if arguments.like is not None:
+        recorded = recorded_reading(arguments.like)
+        for line in (notice_of(recorded, history), warning_of(recorded, unknown)):
+            if line is not None:
+                print_notice(line)
+    return unknown if unknown.tokens else None
 
 
 def _say_constant(folder: str, constant: tuple[int, ...]) -> None:

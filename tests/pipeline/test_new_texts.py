@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collapsar.pipeline import append, fit, flatten, ingest, split
+from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.new_texts import documents_for
 from collapsar.pipeline.recorded_reading import recorded_reading
 from collapsar.storage.corpus import Corpus
@@ -116,6 +117,30 @@ def test_unknown_words__are_warned_of_where_they_are_many(made, tmp_path):
     put_lines(tmp_path / "x.jsonl", [{"key": "a", "body": "zzz"}])
     with documents_for(made / "run", tmp_path / "x.jsonl") as found:
         assert found.corpus.manifest.tokens == 0
+
+
+def test_ingest_like__reports_unknown_words(made, tmp_path, capsys):
+    put_lines(tmp_path / "x.jsonl", [{"key": "a", "body": "strange foreign words, pizza"}])
+    command = ["ingest", str(tmp_path / "x.jsonl"), str(tmp_path / "c"), "--like", str(made / "run")]
+    assert main(command) == 0
+    told = capsys.readouterr()
+    assert "3 of 4 tokens (75.0%)" in told.out
+    assert "warning: 3 of 4 tokens" in told.err
+    shutil.rmtree(tmp_path / "c")
+    assert main([*command, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)["ingest"]
+    assert (report["unknown_tokens"], report["unknown_share"]) == (3, 0.75)
+
+
+def test_parts_of_a_split__are_appended_to_as_the_whole(made, tmp_path):
+    ingest(made / "old.jsonl", tmp_path / "whole", **WORDS)
+    split(tmp_path / "whole", tmp_path / "train", tmp_path / "held", folds=2, fold=1)
+    for number in range(2):
+        row = {"key": f"n{number}", "body": "New York tacos", "topic": "food", "stars": 1}
+        append(tmp_path / "train", put_lines(tmp_path / f"{number}.jsonl", [row]))
+        assert bags_of(tmp_path / "train")[f"n{number}"] == {"new_york": 1, "tacos": 1}
+    history, manifest = read_history(Folder(tmp_path / "train")), Corpus(tmp_path / "train").manifest
+    assert [one.documents for one in history.until(manifest.documents).appended] == [1, 1]
 
 
 def test_code_and_patterns_of_a_record__run_only_if_they_are_named_again(tmp_path):
