@@ -134,7 +134,7 @@ def test_ingest_like__reports_unknown_words(made, tmp_path, capsys):
 
 def test_parts_of_a_split__are_appended_to_as_the_whole(made, tmp_path):
     ingest(made / "old.jsonl", tmp_path / "whole", **WORDS)
-    split(tmp_path / "whole", tmp_path / "train", tmp_path / "held", folds=2, fold=1)
+    split(tmp_path / "whole", tmp_path / "train", tmp_path / "held", documents=True, fraction=0.4, seed=1)
     for number in range(2):
         row = {"key": f"n{number}", "body": "New York tacos", "topic": "food", "stars": 1}
         append(tmp_path / "train", put_lines(tmp_path / f"{number}.jsonl", [row]))
