@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -207,6 +207,11 @@ def _scratch(folder: Folder) -> Iterator[Folder]:
         (folder / SCRATCH).remove()
 
 
+def _named_alike(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return columns' types with one name for the entries of lists: Parquet's, which split corpora have, or Arrow's."""
+    return {name: kind.replace("<element: ", "<item: ") for name, kind in fields.items()}
+
+
 class _Adding:
     """One addition to a corpus."""
 
@@ -338,7 +343,7 @@ class _Adding:
         """Refuse documents of other columns: all shards of a corpus have the same."""
         fields = self._corpus.manifest.fields
         for note in counted.notes:
-            if dict(note.columns) != fields:
+            if _named_alike(dict(note.columns)) != _named_alike(fields):
                 has, given = (", ".join(sorted(names)) or "none" for names in (fields, dict(note.columns)))
                 path = note.origins[0][0]
                 raise MismatchError(
