@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsar.pipeline import append, ingest
+from collapsar.pipeline.jobs import read_job
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CollapsarError, OptionError
 from collapsar.storage.folder import Folder
@@ -125,3 +126,12 @@ def test_counted_documents__take_no_stop_words(tmp_path):
     (tmp_path / "words").write_text("the\n")
     with pytest.raises(CollapsarError, match="--stop-words: is of texts"):
         ingest(tmp_path / "x.ldac", tmp_path / "c", vocabulary=str(tmp_path / "words"), stop_words="english")
+
+
+@pytest.mark.parametrize("key", ["stop_words", "stop-words"])
+def test_a_job__finds_its_files_from_its_own_folder(tmp_path, key):
+    (tmp_path / "j.toml").write_text(
+        f'[batch]\nfolder = "job"\n[ingest]\nsources = ["t.jsonl"]\n{key} = ["english", "./mine.txt"]\n'
+        '[fit]\nfamily = "lda"\ntopics = 2\n'
+    )
+    assert read_job(tmp_path / "j.toml").reading["stop_words"] == ["english", str(tmp_path / "mine.txt")]
