@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 from collapsar import pipeline
-from collapsar.pipeline.commands.main import _parser
+from collapsar.pipeline.commands.main import COMMANDS, _parser
 from collapsar.pipeline.config import LIMIT_NAMES, RUN_NAMES
 from collapsar.pipeline.intake import reading_options
 from collapsar.pipeline.jobs import ClusterTable, HeldoutTable, InferTable, _reading_kinds
@@ -33,11 +33,15 @@ PUBLIC = [name for name in pipeline.__all__ if inspect.isfunction(getattr(pipeli
 
 
 def commands():
-    subparsers = next(action for action in _parser([])._actions if isinstance(action, argparse._SubParsersAction))
-    return subparsers.choices
+    """The parser of each command; only that of the command that is called has its options."""
+    return {name: _subparsers([name]).choices[name] for name in COMMANDS}
 
 
-@pytest.mark.parametrize("command", [name for name in commands() if hasattr(pipeline, name)])
+def _subparsers(argv):
+    return next(action for action in _parser(argv)._actions if isinstance(action, argparse._SubParsersAction))
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if hasattr(pipeline, name)])
 def test_flags_are_called_as_the_keywords_of_python(command):
     flags = {action.dest for action in commands()[command]._actions} - {"help"} - OF_COMMANDS
     names = set().union(*(option_names(getattr(pipeline, name)) for name in FUNCTIONS.get(command, (command,))))
