@@ -113,7 +113,7 @@ def test_labels__that_were_held_out_are_predicted_of_known_documents_and_that_is
     write_corpus(tmp_path / "whole", rows, 30, labels=labels)
     split(tmp_path / "whole", tmp_path / "some", tmp_path / "others", drop_labels=0.3)
     fit(tmp_path / "some", tmp_path / "run", family="labeled-lda", iterations=2, scheduler="serial")
-    found = evaluate(tmp_path / "run", unseen=tmp_path / "others", fields=["kind"])
+    found = evaluate(tmp_path / "run", unseen=tmp_path / "others", field=["kind"])
     assert "with other labels" in found.definition
     with pytest.raises(MismatchError, match="documents that were fitted"):
         evaluate(tmp_path / "run", unseen=tmp_path / "whole")
