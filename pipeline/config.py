@@ -16,6 +16,7 @@ from collapsar.storage.errors import AbsentError, InputError, OptionError, Setti
 
 StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]
+AUTO = "auto"  # a tolerance that is chosen by rule
 ITERATIONS = 200  # of the batch schedule, if nothing else is said
 
 
@@ -27,8 +28,11 @@ class Limits:
     ----------
     iterations : int or None
         The most sweeps over the corpus, by itself 200; in the stochastic schedule the most minibatches, by itself all.
-    tolerance : float
-        End before, when the relative change of `stop_on` between iterations falls under it; 0 for never.
+    tolerance : float or "auto"
+        End before, when the relative change of `stop_on` between iterations falls under it; 0 for never. ``auto`` ends
+        when the mean of the last quarter of the iterations differs little from that of the quarter before (see
+        `collapsar.pipeline.convergence`): of the held-out score where `stop_on` is ``score``, else of the objective of
+        a sampler, or of the change of the counts.
     stop_on : {"counts", "objective", "score"}
         What the tolerance is compared with: the expected counts, the family's objective, or the held-out score.
     score_every : int or None
@@ -46,7 +50,7 @@ class Limits:
     """
 
     iterations: int | None = None
-    tolerance: float = 0.0
+    tolerance: float | Literal["auto"] = 0.0
     stop_on: StopOn = "counts"
     score_every: int | None = None
     local_sweeps: int = 1
@@ -67,8 +71,7 @@ class Limits:
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise OptionError(f"expected a whole number of 0 or more, found {value!r}", name)
-        if isinstance(self.tolerance, bool) or not isinstance(self.tolerance, (int, float)) or not self.tolerance >= 0:
-            raise OptionError(f"expected a number of 0 or more, found {self.tolerance!r}", "tolerance")
+        self._require_tolerance()
         if self.stop_on not in get_args(StopOn):
             raise OptionError(_of_choices(self.stop_on, get_args(StopOn)), "stop_on")
         if self.schedule not in get_args(Schedule):
@@ -79,6 +82,13 @@ class Limits:
             raise OptionError(f"{self.sample_every} requires `samples`, how many are kept", "sample_every")
         if self.samples and self.tolerance:
             raise OptionError("counts from the last iteration, so it does not go with `tolerance`", "samples")
+
+    def _require_tolerance(self) -> None:
+        value = self.tolerance
+        if value == AUTO:
+            return
+        if isinstance(value, (bool, str)) or not isinstance(value, (int, float)) or not value >= 0:
+            raise OptionError(f"expected a number of 0 or more, or {AUTO}, found {value!r}", "tolerance")
 
     @property
     def sweeps(self) -> int:
@@ -144,7 +154,7 @@ RUN_KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("seed", "workers", "iterations", "score_every", "local_sweeps", "passes", "batch_shards"), (int,)),
     **dict.fromkeys(("checkpoint_every", "restarts", "samples", "sample_every"), (int,)),
     "patience": (float, int),
-    "tolerance": (float, int),
+    "tolerance": (float, int, str),
     "memory": (str, int),
 }
 

@@ -161,7 +161,8 @@ class Family(Protocol):
     can be fitted by. ``SAMPLER`` says whether its states are samples, whose predictions are better averaged.
     ``NEEDS_LABELS``, if the family has it, says whether a corpus without labels is refused.
     ``Config.title`` says in a line what the family is. ``unsettled`` among the globals is how many tokens do not count
-    yet: while there are any, a run does not end before its iterations, however little changes.
+    yet: while there are any, a run does not end before its iterations, however little changes. A positive ``fixed``
+    among them says that no token can move: a run ends with the first sweep in which none has moved.
     """
 
     CORPUS: ClassVar[str]

@@ -185,6 +185,8 @@ class SizesPanel(Panel):
         if list(self.root.y_range.factors) != names[::-1]:
             self.root.y_range.factors = names[::-1]
         _span(self.root.x_range, [share for _, share in sizes], zero=True)
+        of = f"; words of iteration {course.words_at:,}" if course.words else ""
+        self.root.title.text = self.title.removesuffix(")") + f"{of})"
         words = [_clipped(" ".join(course.words.get(name, []))) for name in names]
         self.source.data = {"topic": names, "share": [share for _, share in sizes], "words": words}
 
@@ -320,7 +322,8 @@ def _moving(view: View) -> str:
         f"{escape(' '.join(course.words.get(str(int(one)), [])))}</li>"
         for one, change in course.event["moved"]
     )
-    return f'<b>Topics that move most</b><ul style="padding-left:16px">{lines}</ul>'
+    of = f" (words of iteration {course.words_at:,})" if course.words else ""
+    return f'<b>Topics that move most{of}</b><ul style="padding-left:16px">{lines}</ul>'
 
 
 class Selects:

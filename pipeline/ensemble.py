@@ -260,7 +260,8 @@ class Ensemble:
         more: dict[str, Any] = {"kept": members[0][0]} if "kept" in self._target.record() else {}
         if reason is None:
             outcomes = [self._outcome(number) for number in done]
-            reason = "iterations" if any(one["reason"] == "iterations" for one in outcomes) else "tolerance"
+            reasons = {one["reason"] for one in outcomes}
+            reason = next((one for one in DONE if one in reasons), DONE[0])
             more.update({"chosen_by": self._chosen_by} if more else {})
             more.update(usage(self._executor, sum(int(one["iteration"]) for one in outcomes)))
         iterations = [(run.checkpoints.candidates()[0] or [0])[0] for _, run in members]

@@ -100,8 +100,14 @@ def initialise(summary: Summary, config: LabelConfig, each: int, background: int
         "label_topics": np.array(each),
         "background_topics": np.array(background),
         "carried": np.array(False),
+        "fixed": np.array(topics_of(table, summary, each, background) == 1),
         "topic": np.zeros(topics, dtype=np.int64),
     }
+
+
+def topics_of(table: LabelTable, summary: Summary, each: int, background: int) -> int:
+    """Return how many topics the tokens of a document may have, at most; a document without labels may have all."""
+    return (table.most if table.labelled == summary.documents else len(table.names)) * each + background
 
 
 def same_labels(globals: Arrays, known: Arrays) -> bool:

@@ -24,9 +24,10 @@ from collapsar.workers.delta import Arrays
 from collapsar.workers.tasks import Block
 
 SIZES, MOVED = 20, 5  # topics whose sizes are told, and that moved most
-NAMED, WORDS = 40, 6  # topics whose words are looked for, besides those that moved, and words of each
+NAMED, WORDS = 200, 6  # topics whose words are looked for, besides those that moved, and words of each
 DIGITS, HELD = 5, 1e-6  # of shares that are told, and the share of the tokens from which on a topic counts as active
-FIRST, SECONDS = 2.0, 5.0  # before words are fetched for the first time, and between two times, at least
+SECONDS, STALE = 5.0, 30.0  # between two times that words are fetched: at least, and at most where iterations allow
+PARTS = 10  # of the planned iterations: words are fetched once in each part, whatever it takes
 COST, SHARE = 200.0, 0.02  # times that fetching took, and share of the run's time, that lie between at least
 PIECE = 1 << 20  # cells of a block that are looked at together
 
@@ -129,13 +130,16 @@ class Glance:
     ----------
     vocabulary : sequence of str
         The words, by id.
+    planned : int, optional
+        The most iterations that there will be.
     """
 
-    def __init__(self, vocabulary: Sequence[str]) -> None:
-        self._vocabulary = vocabulary
+    def __init__(self, vocabulary: Sequence[str], planned: int = 0) -> None:
+        self._vocabulary, self._age = vocabulary, max(planned // PARTS, 1)
+        self._named = -1  # the iteration whose words were fetched last
         self._before: tuple[int, dict[int, float]] | None = None
         self._began = time.monotonic()
-        self._due, self._cost = self._began + FIRST, 0.0
+        self._due = self._began
 
     def topics(self, problem: Problem, iteration: int, before: Arrays, after: Arrays) -> dict[str, Any]:
         """Say how large the topics are, and which moved most.
@@ -184,18 +188,39 @@ class Glance:
             For `words`.
         """
         now = time.monotonic()
-        cheap = self._cost > 0.0 and COST * self._cost <= now - self._began
-        if not topics or (now < self._due and not (last and cheap)):
+        old = self._named < 0 or not 0 <= state.iteration - self._named < self._age
+        if not topics or not (last or old or now >= self._due):
             return []
         largest = [] if self._before is None else [one for one, _ in _listed(self._before[1], NAMED)]
-        ids = list(dict.fromkeys([*largest, *(one for one, _ in topics["moved"])]))
-        homes = executor.homes
+        return self._submit(problem, executor, state, [*largest, *(one for one, _ in topics["moved"])])
+
+    def _submit(self, problem: Problem, executor: Executor, state: State, wanted: Sequence[int]) -> list[Any]:
+        """Submit the search for the top words of some topics."""
+        self._named, ids, homes = state.iteration, list(dict.fromkeys(wanted)), executor.homes
         return [
             executor.submit(
                 top_words, problem.name, block, state.globals, ids, WORDS, home=problem.block_home(number, homes)
             )
             for number, block in enumerate(state.blocks)
         ]
+
+    def ended(self, problem: Problem, executor: Executor, state: State) -> dict[str, list[str]]:
+        """Find the top words of the state that a run ends with; nothing where they were fetched already.
+
+        Parameters
+        ----------
+        problem, executor, state
+            As the loop has them.
+
+        Returns
+        -------
+        dict of str to list of str
+            As of `words`.
+        """
+        if state.iteration < 1 or state.iteration == self._named:
+            return {}
+        largest = [one for one, _ in _listed(sizes(problem.name, state.globals)[0], NAMED)]
+        return self.words(executor.collect(self._submit(problem, executor, state, largest)))
 
     def words(self, found: Sequence[Words]) -> dict[str, list[str]]:
         """Name the words that were found in all blocks, a minus sign before those with negative loadings.
@@ -212,8 +237,8 @@ class Glance:
         """
         if not found:
             return {}
-        now, self._cost = time.monotonic(), sum(one.seconds for one in found)
-        self._due = now + max(SECONDS, COST * self._cost, SHARE * (now - self._began))
+        now, cost = time.monotonic(), sum(one.seconds for one in found)
+        self._due = now + min(max(SECONDS, COST * cost, SHARE * (now - self._began)), STALE)
         words = np.concatenate([one.words for one in found], axis=1)
         values = np.concatenate([one.values for one in found], axis=1)
         told = {}

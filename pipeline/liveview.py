@@ -74,6 +74,8 @@ def drawn(picture: Picture, width: int, *, ascii_only: bool = False) -> Renderab
     for change, number in [(change, int(one)) for one, change in course.event.get("moved", [])]:
         words = " ".join(course.words.get(str(number), []))
         lines.add_row("moves", _text(f"{change:+7.2%}  {number:>4}  {words}"))
+    if course.words and course.event.get("moved"):
+        lines.add_row("words", _text(f"of iteration {course.words_at:,}"))
     for one in picture.processes[:WORKERS]:
         doing = ", ".join(one["doing"]) or "waits"
         lines.add_row("worker", _text(f"{one['name']}  {size(one['memory'])}  {doing}"))
@@ -92,7 +94,9 @@ def _text(text: str) -> Text:
 def _bar(picture: Picture, course: Course, width: int) -> RenderableType:
     """Draw how far it is."""
     whole = max(picture.planned * max(picture.restarts, 1), 1)
-    done = ("iterations", "tolerance") if picture.restarts else ()  # of members that ended before, nothing is left
+    done = (
+        ("iterations", "tolerance", "converged") if picture.restarts else ()
+    )  # of members that ended before, nothing is left
     made = sum(picture.planned if one.ended in done else one.iteration for one in picture.courses.values())
     left = course.left(picture.planned)
     row = Table.grid(padding=(0, 1, 0, 0))

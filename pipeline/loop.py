@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from collapsar.pipeline.checkpointing import Keeper, NoKeeper
-from collapsar.pipeline.config import Limits
+from collapsar.pipeline.config import AUTO, Limits
+from collapsar.pipeline.convergence import CHANGE, OBJECTIVE, PREFIX, SCORE, Windows
 from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.glancing import Glance, Words
 from collapsar.pipeline.rounds import Round, iterate, submit_round
@@ -22,6 +23,7 @@ from collapsar.workers import tasks
 from collapsar.workers.delta import Arrays, Delta
 
 SLOWEST = 3  # shards whose seconds are told by themselves
+NO_OBJECTIVE = "--stop-on objective: the family has no objective under these options; use counts or score"
 LOSSES = 3  # of work that cannot be done again, in a row, before the loop gives up
 
 
@@ -90,6 +92,7 @@ class Loop:
         self._pending: Progress | None = None  # of a state that was given back, and is not told yet
         self._ahead: Round | None = None
         self.previous: dict[str, float] = {}
+        self._windows = Windows()
 
     def run(self) -> Iterator[tuple[State, Progress]]:
         """Run the iterations; see `run`."""
@@ -112,8 +115,9 @@ class Loop:
                     raise
                 continue
             losses = 0
-            yield self.state, progress
-            if self._settled(self.state, progress):
+            ends = self.why_ends(self.state, progress)
+            yield self.state, replace(progress, ends=ends, flat="" if ends else self._flat(progress))
+            if ends:
                 return
             self.remember(progress)
 
@@ -124,9 +128,10 @@ class Loop:
             self.problem.reload()
         kept = self.keeper.back(self.problem)
         if kept is None:
-            self.previous = {}
+            self.previous, self._windows = {}, Windows()
             return self.blank(self._globals)
-        self._pending, self.previous = kept.progress, dict(kept.previous)
+        self._pending, self._windows = kept.progress, Windows(kept.previous)
+        self.previous = {name: value for name, value in kept.previous.items() if not name.startswith(PREFIX)}
         self._began = time.perf_counter() - kept.progress.elapsed
         return kept.state
 
@@ -154,7 +159,7 @@ class Loop:
             state, told, figures, updating = iterate(self.problem, self.executor, state, ahead)
             scoring = self._submit_scores(state)
             progress = self.told(state, before, told, figures, updating)
-            state = self.keeper.keep(Kept(state, progress, self.previous))
+            state = self.keeper.keep(Kept(state, progress, self.before()))
         else:
             scoring = self._submit_scores(state)
         # The next sweeps go out before the score has come in, so that no worker waits for the driver.
@@ -163,7 +168,7 @@ class Loop:
         words = self.submit_words(state, progress, last=state.iteration >= self.limits.sweeps)
         found = self.executor.collect([*scoring, *words])
         progress = self.scored(progress, found[: len(scoring)], again=again, words=found[len(scoring) :])
-        if progress.score is None and self._settled(state, progress):
+        if progress.score is None and self.why_ends(state, progress):
             # The last iteration is always scored.
             scores = self.executor.collect(submit_scores(self.problem, self.executor, state))
             progress = replace(progress, score=mean_score(scores))
@@ -178,10 +183,40 @@ class Loop:
             raise RuntimeError("there is no state to go on from")
         return state, pending, pending is not None
 
-    def _settled(self, state: State, progress: Progress) -> bool:
-        """Say whether the run ends here, before its iterations."""
-        settled = progress.iteration > 0 and is_settled(progress, self.previous, self.limits)
-        return settled and not float(state.globals.get("unsettled", 0)) > 0
+    def before(self) -> dict[str, float]:
+        """Return the figures that a checkpoint keeps of the iterations before."""
+        return {**self.previous, **self._windows.record()}
+
+    def why_ends(self, state: State, progress: Progress) -> str:
+        """Return why the run ends here, before its iterations; an empty text where it does not."""
+        if progress.iteration < 1 or float(state.globals.get("unsettled", 0)) > 0:
+            return ""
+        if float(state.globals.get("fixed", 0)) > 0 and progress.change == 0.0 and not self.limits.samples:
+            return "converged"
+        if self.limits.tolerance != AUTO:
+            return "tolerance" if is_settled(progress, self.previous, self.limits) else ""
+        if self.limits.stop_on == OBJECTIVE and OBJECTIVE not in progress.figures:
+            raise OptionError(NO_OBJECTIVE)
+        return "tolerance" if self._windows_of(progress).flat(self._watched(), progress.iteration) else ""
+
+    def _flat(self, progress: Progress) -> str:
+        """Return the figure that is flat, once, where the run was given no tolerance."""
+        windows, iteration = self._windows_of(progress), progress.iteration
+        name = SCORE if windows.has(SCORE) else self._watched()
+        fresh = not self.limits.tolerance and not self.limits.samples
+        return name if fresh and iteration and windows.flat(name, iteration) and windows.once() else ""
+
+    def _watched(self) -> str:
+        """Return the figure whose windows are compared."""
+        sampled = self.limits.stop_on == "counts" and self.problem.family.SAMPLER and self._windows.has(OBJECTIVE)
+        return OBJECTIVE if sampled else self.limits.stop_on
+
+    def _windows_of(self, progress: Progress) -> Windows:
+        """Add an iteration to the windows, and return them."""
+        figures = {CHANGE: progress.change, OBJECTIVE: progress.figures.get("objective"), SCORE: progress.score}
+        if progress.iteration > 0 and not progress.lost:
+            self._windows.add(progress.iteration, figures)
+        return self._windows
 
     def _submit_scores(self, state: State) -> list[Any]:
         return submit_scores(self.problem, self.executor, state) if _due(state.iteration, self.limits) else []
@@ -292,12 +327,12 @@ def require_whole(state: State) -> None:
 
 def is_settled(progress: Progress, previous: dict[str, float], limits: Limits) -> bool:
     """Say whether the run has come under its tolerance."""
-    if limits.tolerance <= 0:
+    if isinstance(limits.tolerance, str) or limits.tolerance <= 0:
         return False
     if limits.stop_on == "counts":
         return progress.change is not None and progress.change < limits.tolerance
     if limits.stop_on == "objective" and "objective" not in progress.figures:
-        raise OptionError("--stop-on objective: the family has no objective under these options; use counts or score")
+        raise OptionError(NO_OBJECTIVE)
     now = progress.score if limits.stop_on == "score" else progress.figures.get("objective")
     before = previous.get(limits.stop_on)
     if now is None or before is None:

@@ -52,7 +52,9 @@ class Course:
         ``score``, ``objective``, ``sweeps`` (quartiles of the seconds a shard), ``seconds`` (where the time went) and
         ``active``.
     words : dict of str to list of str
-        Top words of topics by id, as far as they have been told.
+        Top words of topics by id, as they were told last.
+    words_at : int
+        The iteration that they are of.
     ended : str
         Why it ended; empty while it goes on.
     """
@@ -62,6 +64,7 @@ class Course:
     event: dict[str, Any] = field(default_factory=dict)
     curves: dict[str, Curve] = field(default_factory=dict)
     words: dict[str, list[str]] = field(default_factory=dict)
+    words_at: int = 0
     ended: str = ""
     totals: dict[str, float] = field(default_factory=dict)
     _marks: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=RECENT + 1))
@@ -75,10 +78,15 @@ class Course:
         self.curve("seconds").add(self.iteration, event.get("seconds", {}))
         if "sweeps" in event:
             self.curve("sweeps").add(self.iteration, event["sweeps"]["quartiles"])
-        self.words.update(event.get("top_words", {}))
+        self.name(event)
         while self._marks and self._marks[-1][0] >= self.iteration:
             self._marks.pop()
         self._marks.append((self.iteration, self.elapsed))
+
+    def name(self, event: dict[str, Any]) -> None:
+        """Take the words of an event, where it has some, in place of those before."""
+        if event.get("top_words"):
+            self.words, self.words_at = event["top_words"], event["iteration"]
 
     def curve(self, name: str) -> Curve:
         """Return a curve; an empty one where there is none yet."""
@@ -193,8 +201,12 @@ class Picture:
     def _end(self, event: dict[str, Any]) -> None:
         member = event.get("member") if self.restarts else None
         if member is not None:
-            self.courses.setdefault(member, Course()).ended = event["reason"]
+            course = self.courses.setdefault(member, Course())
+            course.ended = event["reason"]
+            course.name(event)
             return
+        if not self.restarts:
+            self.courses.setdefault(None, Course()).name(event)
         self.ended = event["reason"]
         for course in self.courses.values():
             course.ended = course.ended or event["reason"]

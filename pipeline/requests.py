@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 VERSIONS = ("collapsar", "dask", "distributed", "numba", "numpy", "pyarrow", "zarr")
 BITS = ("collapsar", "numba", "numpy", "python")  # whose other versions may give other bits
-DONE = ("iterations", "tolerance")  # why a run is at its end
+DONE = ("iterations", "tolerance", "converged")  # why a run is at its end
 # When a run ends and what is told of it may change as it is resumed; what its states are may not.
 SHAPING = ("schedule", "local_sweeps", "batch_shards")
 SAMPLING = ("samples", "sample_every")  # which states are kept

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from collapsar.pipeline.checkpointing import CheckpointKeeper
+from collapsar.pipeline.convergence import CHANGE, OBJECTIVE, SCORE
 from collapsar.pipeline.events import Sink, event_of, first, tell, usage
 from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.glancing import Glance
@@ -27,6 +28,7 @@ from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.run import Run
 from collapsar.workers.delta import Arrays
 
+FIGURES = {CHANGE: "change of the counts", OBJECTIVE: "objective", SCORE: "held-out score"}
 LOOK, PROCESSES = 2.0, 32  # seconds between two looks at the worker processes, and how many are told of
 
 
@@ -123,6 +125,8 @@ class Running:
         self._sampled = request.sampled
         self._elapsed = 0.0
         self._looked = time.monotonic()
+        self._ends = ""
+        self._glance: Glance | None = None
 
     def begin(self, opening: Sequence[dict[str, Any]], *, silent: int = 0) -> None:
         """Tell how it begins; the events of a run that goes on from a checkpoint stay as they were.
@@ -193,8 +197,8 @@ class Running:
         )
         try:
             schedule = run_stochastic if self._request.stochastic else run
-            begins = True
-            glance = Glance(self._request.corpus.vocabulary.words)
+            begins, planned = True, self._request.limits.planned(len(problem.shards))
+            glance = self._glance = Glance(self._request.corpus.vocabulary.words, planned)
             for found in schedule(problem, executor, globals_, self._request.limits, keeper, glance):
                 progress = found[1]
                 if begins or progress.lost:
@@ -203,10 +207,30 @@ class Running:
                 del found  # or the state would be held until the next is there
                 self._teller.tell({**event_of(progress), **self._processes(executor)})
                 self._elapsed, begins = progress.elapsed, False
+                self._ends = progress.ends
+                if progress.flat:
+                    self._say_flat(progress)
             return self._finish(problem, executor, keeper)
         except (KeyboardInterrupt, Exception) as stopped:  # whatever it was, what is fitted so far shall not be lost
-            self._stop(keeper, stopped)
+            self._stop(keeper, stopped, problem, executor)
             raise
+
+    def _last_words(self, problem: Problem, executor: Executor, state: State) -> dict[str, Any]:
+        """Return the top words of the state that the run ends with, where they have not been told yet."""
+        found: dict[str, list[str]] = {}
+        with contextlib.suppress(CollapsarError):  # nothing is lost with them
+            found = {} if self._glance is None else self._glance.ended(problem, executor, state)
+        return {"top_words": found} if found else {}
+
+    def _say_flat(self, progress: Progress) -> None:
+        """Say that a figure has hardly changed over half of the iterations, and what would end the run."""
+        figure = FIGURES[progress.flat]
+        more = " --stop-on score" if progress.flat == SCORE else ""
+        text = (
+            f"the {figure} has hardly changed since iteration {progress.iteration // 2}; a fit with "
+            f"`--tolerance auto{more}` ends when it does not"
+        )
+        self._teller.tell({**first("notice", text=text), "iteration": progress.iteration, "elapsed": progress.elapsed})
 
     def _processes(self, executor: Executor) -> dict[str, Any]:
         """Say, every so often, what the worker processes hold and do."""
@@ -241,11 +265,13 @@ class Running:
         parts = (self._target.model, self._request.corpus, self._request.config, problem, executor, state)
         keep_model(*parts, self._teller.notice)
         early = state.iteration < self._request.limits.planned(len(problem.shards))
-        end = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": DONE[early]}
+        reason = self._ends if early and self._ends else DONE[early]
+        end: dict[str, Any] = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": reason}
+        end.update(self._last_words(problem, executor, state))
         self._teller.tell({**end, **(usage(executor, state.iteration) if self._alone else {})})
         return Model(self._target.folder.url)
 
-    def _stop(self, keeper: CheckpointKeeper, stopped: BaseException) -> None:
+    def _stop(self, keeper: CheckpointKeeper, stopped: BaseException, problem: Problem, executor: Executor) -> None:
         """Keep the last whole iteration as a checkpoint, if the workers that hold it are still there, and say so."""
         reason = "interrupt" if isinstance(stopped, KeyboardInterrupt) else "error"
         teller, elapsed = self._teller, self._elapsed
@@ -258,8 +284,10 @@ class Running:
                 iteration = keeper.finish()
             except Exception as error:
                 teller.notice(f"iteration {reached} could not be kept: {error}")
-        end = {"event": "end", "iteration": iteration or 0, "elapsed": elapsed, "reason": reason}
+        end: dict[str, Any] = {"event": "end", "iteration": iteration or 0, "elapsed": elapsed, "reason": reason}
         teller.note(end)
+        if reason == "interrupt" and keeper.last is not None and keeper.last.state.iteration == iteration:
+            end.update(self._last_words(problem, executor, keeper.last.state))
         with contextlib.suppress(CollapsarError):
             teller.record(end)
         teller.say(end)

@@ -88,6 +88,9 @@ class State:
     swept: list[Any] = field(default_factory=list)
 
 
+UNRECORDED = ("score", "lost", "words", "ends", "flat")  # found again from the state that a checkpoint holds
+
+
 @dataclass(frozen=True)
 class Progress:
     """What one iteration told.
@@ -118,6 +121,10 @@ class Progress:
         How large the topics are and which moved; see `collapsar.pipeline.glancing`.
     words : dict
         Top words of topics, by id, where it was time to look for them.
+    ends : str
+        Why the run ends with this iteration, where it ends before its last; empty as a rule.
+    flat : str
+        The figure that has just been found to be flat, in a run that would go on; empty as a rule.
     """
 
     iteration: int
@@ -131,10 +138,12 @@ class Progress:
     sweeps: dict[str, Any] = field(default_factory=dict)
     topics: dict[str, Any] = field(default_factory=dict)
     words: dict[str, list[str]] = field(default_factory=dict)
+    ends: str = ""
+    flat: str = ""
 
     def record(self) -> dict[str, Any]:
         """Return what a checkpoint remembers of it."""
-        return {name: value for name, value in asdict(self).items() if name not in ("score", "lost", "words")}
+        return {name: value for name, value in asdict(self).items() if name not in UNRECORDED}
 
 
 @dataclass(frozen=True)

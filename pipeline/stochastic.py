@@ -111,13 +111,13 @@ class StochasticLoop(Loop):
             progress = self.told(state, before, told, self.problem.family.figures(state.globals), updating)
             moved = told.number(self.problem.family.CHANGE) / max(float(state.globals["corpus_tokens"]), 1.0)
             progress = replace(progress, change=moved)
-            state = self.keeper.keep(Kept(state, progress, self.previous))
+            state = self.keeper.keep(Kept(state, progress, self.before()))
         every, scores = self.limits.score_every, list[tasks.Score]()
         due = state.iteration % every == 0 if every else state.iteration in self._ends
         if self.problem.heldout and (due or state.iteration == self._last):
             state = settled(self.problem, self.executor, state)
             scores = self.executor.collect(submit_scores(self.problem, self.executor, state))
-            self.keeper.hold(Kept(state, progress, self.previous))
+            self.keeper.hold(Kept(state, progress, self.before()))
         asked = self.submit_words(state, progress, last=state.iteration == self._last)
         words = self.executor.collect(asked) if asked else []
         self.state = state

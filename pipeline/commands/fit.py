@@ -64,9 +64,10 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     )
     parser.add_argument(
         "--tolerance",
-        type=float,
+        type=_tolerance,
         metavar="T",
-        help="end before, when the relative change of --stop-on falls under it (default: 0, never)",
+        help="end before, when the relative change of --stop-on falls under it; auto: when the means of its last two "
+        "quarters hardly differ (default: 0, never)",
     )
     parser.add_argument(
         "--stop-on",
@@ -152,6 +153,10 @@ def _add_schedule(parser: argparse.ArgumentParser, default: Limits) -> None:
         metavar="N",
         help=f"stochastic: shards a minibatch, swept side by side (default: {default.batch_shards})",
     )
+
+
+def _tolerance(text: str) -> float | str:
+    return text if text == "auto" else float(text)
 
 
 def run(arguments: argparse.Namespace) -> None:

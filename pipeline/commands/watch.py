@@ -89,6 +89,7 @@ def _record(run: str, events: Sequence[dict[str, Any]], state: str) -> dict[str,
         picture.add(event)
     course = picture.course
     found = {"run": run, "state": state, "family": picture.family, "iterations": picture.planned, **course.event}
-    found.pop("event", None)
+    for name in ("event", "top_words"):
+        found.pop(name, None)
     left = None if picture.ended else course.left(picture.planned)
-    return {**found, "left": left, "words": course.words}
+    return {**found, "left": left, "words": course.words, "words_iteration": course.words_at}

@@ -1,13 +1,16 @@
 """Glances at the topics while a fit goes on: sizes, what moved, and words, for all families."""
 
+import contextlib
 import itertools
 
 import numpy as np
 import pytest
 
-from collapsar.pipeline import fit, glancing, topics
+from collapsar.pipeline import Model, fit, glancing, topics
 from collapsar.pipeline.contract import family_names, load_family
+from collapsar.pipeline.following import so_far
 from collapsar.pipeline.loop import sweep_times
+from collapsar.pipeline.picturing import Picture
 from collapsar.storage.run import Run
 from collapsar.workers.contract import is_labelled
 from collapsar.workers.delta import Delta
@@ -18,7 +21,7 @@ from tests.pipeline.test_hca import corpus_of, drawn
 @pytest.fixture
 def often(monkeypatch):
     """Words are looked for in each iteration, a few cells of a block at a time."""
-    for name in ("FIRST", "SECONDS", "COST", "SHARE"):
+    for name in ("SECONDS", "COST", "SHARE"):
         monkeypatch.setattr(glancing, name, 0.0)
     monkeypatch.setattr(glancing, "PIECE", 40)
 
@@ -50,9 +53,10 @@ def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_p
     assert last["sweeps"]["shards"] == (3 if vectors else 5)
 
 
-@pytest.mark.parametrize(("took", "often"), [(0.001, glancing.SECONDS), (0.05, 10.0), (1.0, None)])
-def test_words__are_looked_for_rarely(small, tmp_path, monkeypatch, took, often):
-    """Two times lie apart as long as is asked for, and as what they take allows for."""
+@pytest.mark.parametrize("took", [0.001, 1.0])
+@pytest.mark.parametrize("second", [0.0, 1.0, 40.0])
+def test_words__are_never_older_than_a_tenth_of_the_iterations(small, tmp_path, monkeypatch, took, second):
+    """However long an iteration lasts, and whatever it takes to look for words."""
     clock, counter = [100.0], itertools.count(0.0, took)
 
     class Time:
@@ -62,19 +66,44 @@ def test_words__are_looked_for_rarely(small, tmp_path, monkeypatch, took, often)
     monkeypatch.setattr(glancing, "time", Time)
 
     def later(event):
-        clock[0] += 1.0
+        clock[0] += second
 
     options = {"family": "lda", "topics": 3, "iterations": 30, "scheduler": "serial"}
     fit(small[0], tmp_path / "run", sinks=[later], **options)
     events = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
     told = [event["iteration"] for event in events if "top_words" in event]
-    assert told[0] <= 3
-    if often is None:
-        assert len(told) == 1  # the last ones too would take more than the run has time for
-        return
-    assert len(told) > 2
-    assert all(after - before >= often for before, after in zip(told[:-1], told[1:-1], strict=False))
-    assert told[-1] == 30  # the last ones stay to be seen
+    assert (told[0], told[-1]) == (1, 30)
+    assert max(after - before for before, after in itertools.pairwise(told)) <= (1 if second == 40.0 else 3)
+    if second == 0.0:
+        assert len(told) == 11  # nor more often than that
+
+
+@pytest.mark.parametrize(
+    ("options", "stop"),
+    [
+        ({"tolerance": 0.5}, None),
+        ({}, 8),
+        ({"restarts": 2, "tolerance": 0.5}, None),
+        ({"schedule": "stochastic"}, None),
+    ],
+)
+def test_words__of_a_run_that_has_ended_are_those_of_its_end(small, tmp_path, options, stop):
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == stop:
+            raise KeyboardInterrupt
+
+    run = tmp_path / "run"
+    with contextlib.suppress(KeyboardInterrupt):
+        fit(small[0], run, family="lda", topics=3, iterations=100, scheduler="serial", sinks=[sink], **options)
+    picture, found = Picture(), so_far(run)[0]
+    for event in found:
+        picture.add(event)
+    course = picture.course
+    place = run / "members/001" if "restarts" in options else run
+    assert course.ended
+    assert course.words_at == course.iteration == Model(place).record.iterations
+    for topic in topics(place, words=glancing.WORDS):
+        assert course.words[str(topic.id)] == topic.names
 
 
 def test_sweep_times__tell_quartiles_and_the_slowest():

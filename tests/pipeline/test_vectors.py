@@ -74,7 +74,7 @@ def test_fits__are_the_same_bits_wherever_they_run(corpus, tmp_path, monkeypatch
         scheduler = clusters(workers)
         with distributed.Client(scheduler) as client:
             client.register_plugin(means.Known())  # for workers that come later too
-    monkeypatch.setattr(glancing, "FIRST", 0.0)  # words are looked for where the workers are
+    monkeypatch.setattr(glancing, "SECONDS", 0.0)  # words are looked for where the workers are
     found = fitted(corpus, tmp_path / "run", scheduler=scheduler, workers=workers)
     assert bits(found) == bits(expected)
     error = evaluate(tmp_path / "run", unseen=corpus, scheduler=scheduler, workers=workers)
