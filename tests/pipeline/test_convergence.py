@@ -27,7 +27,7 @@ def test_windows__are_flat_where_means_stay_and_not_where_they_move():
     assert windows_of(-7.0 + 0.001 * t) == []
     noise = np.random.default_rng(0).normal(0.0, 0.05, 400)
     assert windows_of(-7.0 + 0.01 * t + noise) == []
-    assert windows_of(-7.0 - 2.0 * np.exp(-t / 60.0))[0] > 200
+    assert windows_of(-7.0 - 2.0 * np.exp(-t / 20.0))[0] > 160
     assert windows_of(0.1 / t, CHANGE) == []
     assert windows_of([None] * 200) == []
 
