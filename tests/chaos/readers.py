@@ -157,7 +157,7 @@ def seeds_of(name):
             dump({"format": "collapsar-comparison-cell", "version": 2, "row": {"score": -7.5}})
         ],
         "model": lambda: [_model()],
-        "summary": lambda: [_summary()],
+        "summary": lambda: [_summary(), _summary(dates=_dates())],
         "arrays": lambda: [json.dumps({"a": [1.5, 2.5]}).encode()],
         "config": lambda: [b'family = "lda"\ntopics = 3\niterations = 5\n'],
     }[name]()
@@ -171,13 +171,24 @@ def _table():
     return folder.read("vocabulary.parquet")
 
 
-def _summary():
+def _dates():
+    from collapsar.storage.summary import DatesSummary
+
+    table = DatesSummary.packed(np.ones((2, 1)))
+    sums = {"shares": table, "weighted": table, "squared": table, "tokens": [3.0, 4.0], "squares": [9.0, 16.0]}
+    read = {"missing": 1, "unreadable": 1, "examples": ["?"], "ambiguous": 0, "ordered": 0, "order": "", "unix": 0}
+    which = {"topics": [0], "hour": [150000, 160000], "unit": ["day", "month"], "documents": [1, 2], "short_years": 0}
+    return {**which, **sums, **read}
+
+
+def _summary(**more):
     example = {"id": "a", "title": None, "tokens": 3.0, "proportions": [[0, 0.75]]}
     topic = {"id": 0, "documents": 1, "examples": [{"document": 0, "share": 0.75, "words": [1]}]}
     value = {"value": "x", "documents": 1, "proportions": [[0, 0.75]]}
     field = {"field": "f", "values": [value], "left_out": 0}
     rest = {"examples": [example], "topics": [topic], "fields": [field]}
-    return dump({"format": "collapsar-summary", "version": 2, "model": "0", "documents": 1, **rest})
+    version = 4 if more else 2
+    return dump({"format": "collapsar-summary", "version": version, "model": "0", "documents": 1, **rest, **more})
 
 
 def _manifest():
