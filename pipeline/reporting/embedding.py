@@ -39,7 +39,7 @@ class EmbeddingOptions:
     between distances that are all large become visible."""
     least_distance: float = 0.02
     """What is left of a distance at least."""
-    ranked: float = 0.35
+    ranked: float = 0.5
     """How much of a coordinate is its rank, so that no group far off leaves the plane empty: it keeps as many
     neighbours, and the stress is less."""
 
