@@ -15,6 +15,7 @@ from collapsar.pipeline.loop import mean_score
 from collapsar.pipeline.opening import Model
 from collapsar.storage.shard import Shard
 from collapsar.workers import tasks
+from collapsar.workers.compiling import fill_cache
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Delta
 
@@ -131,6 +132,9 @@ def load_blocks(model: Model, executor: Executor) -> list[Any]:
     list of futures
         One a block, of `collapsar.workers.tasks.Block`.
     """
+    if executor.dashboard is None:  # its tasks run in this process, where an interrupt would wait for the compiler
+        sweeps = load_sweeps(model.record.family)
+        fill_cache(getattr(sweeps, "UNSEEN_KERNELS", None) or sweeps.kernels(model.globals))
     return [
         executor.submit(_load_block, model.folder.address, number, low, high)
         for number, (low, high) in enumerate(model.blocks)

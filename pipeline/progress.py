@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 import os
 import sys
 import threading
@@ -262,6 +263,24 @@ class RunView:
         if self._line_open:
             self._line_open = False
             self.log.console.print()
+
+
+class CompilationHandler(logging.Handler):
+    """Shows records of the logger ``collapsar.compiling``: a line that is written over, or the first and the last."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show how many kernels are compiled."""
+        left = record.__dict__["total"] - record.__dict__["compiled"]
+        live = is_live(sys.stderr)
+        if live or not left or not record.__dict__["compiled"]:
+            print(record.getMessage(), end="\r" if live and left else "\n", file=sys.stderr, flush=True)
+
+
+def show_compilation() -> None:
+    """Show on standard error how kernels are compiled, where no view of a run does."""
+    log = logging.getLogger("collapsar.compiling")
+    log.setLevel(logging.INFO)
+    log.handlers[:] = [CompilationHandler()]
 
 
 def page_address(dashboard: str | None) -> str | None:

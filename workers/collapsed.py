@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 FOLD_IN_SWEEPS = 100
 
 
+UNSEEN_KERNELS = (predict.fold_in, predict.pair_probability)
+"""Kernels that fold in unseen documents and score their tokens."""
+
+
 def kernels(globals: Arrays) -> list[Kernel[..., Any]]:
     """Name the kernels that a fit calls in every iteration."""
     tables = bool(globals.get("tables", globals.get("learn_alpha", False)))

@@ -41,6 +41,8 @@ class Sweeps(Protocol):
     one point of the prior instead, such as a path that it chooses, says so in its module: ``POINT = True``.
     """
 
+    # ``UNSEEN_KERNELS`` of the module are what folding in calls, where that is much less than a fit does.
+
     def kernels(self, globals: Arrays) -> Sequence[Kernel[..., Any]]:
         """Name the kernels that a fit calls in every iteration: they are compiled before the first."""
 

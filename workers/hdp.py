@@ -69,6 +69,9 @@ def predicting(rows: Arrays, globals: Arrays) -> Parameters:
     )
 
 
+UNSEEN_KERNELS = collapsed.UNSEEN_KERNELS
+
+
 def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
     """Name the kernels that a fit calls in every iteration."""
     return collapsed.kernels(globals)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from collapsar.pipeline.commands.options import command_parser, print_error
-from collapsar.pipeline.progress import LogLines
+from collapsar.pipeline.progress import LogLines, show_compilation
 from collapsar.storage.errors import CapacityError, CollapsarError, OptionError, flag_of
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130  # exit codes
@@ -107,6 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)  # of a dashboard: it takes another
     for library in ("distributed", "asyncio"):  # what a user shall know, the commands say themselves
         logging.getLogger(library).setLevel(logging.CRITICAL)
+    show_compilation()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         arguments = _parser(words).parse_args(words)

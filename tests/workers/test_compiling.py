@@ -8,7 +8,10 @@ import sys
 
 import pytest
 
+from collapsar.pipeline.contract import family_names
+from collapsar.pipeline.progress import show_compilation
 from collapsar.workers import compiling
+from collapsar.workers.contract import load_sweeps
 from collapsar.workers.kernels import compile as compiler
 from collapsar.workers.kernels import components, network_shares
 from tests.conftest import INTERPRETED, write_corpus
@@ -88,3 +91,17 @@ def test_a_fit__is_interrupted_while_kernels_are_compiled(number, tmp_path):
         assert process.stderr.readlines() == ["collapsar: interrupted\n"]
     assert process.returncode == 130
     assert not (tmp_path / "run").exists()
+
+
+def test_the_logger__shows_how_many_are_compiled(capsys):
+    show_compilation()
+    for compiled in range(4):
+        compiling.log_compilation(compiled, 3)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.rpartition(": ")[2] for line in lines] == ["0 of 3", "3 of 3"]
+
+
+@pytest.mark.parametrize("name", family_names())
+def test_kernels_for_unseen_documents__are_kernels(name):
+    for one in getattr(load_sweeps(name), "UNSEEN_KERNELS", ()):
+        assert isinstance(one, compiler.Kernel)
