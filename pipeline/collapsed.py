@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
+from collapsar.pipeline.ranking import largest
 from collapsar.storage.errors import OptionError
 from collapsar.workers.choosing import room_for
 from collapsar.workers.delta import Arrays, Delta
@@ -309,10 +310,9 @@ def describe(word_topic: Vector, prior: Vector, total: float, topic: Vector, cou
     """Describe topics, the largest first, by phi_kw = (b_w + E[n_kw]) / (B + E[n_k])."""
     order = np.argsort(-topic, kind="stable")
     phi = ((np.maximum(word_topic, 0.0) + prior[:, np.newaxis]) / (total + topic))[:, order].T
-    count = min(count, phi.shape[1])
-    top = np.argsort(-phi, axis=1, kind="stable")[:, :count]
+    top = largest(phi, count)
     share = topic[order] / max(float(topic.sum()), 1e-300)
-    return Description(order.astype(np.int64), share, top.astype(np.int64), np.take_along_axis(phi, top, axis=1))
+    return Description(order.astype(np.int64), share, top, np.take_along_axis(phi, top, axis=1))
 
 
 def holding(topic: npt.ArrayLike, part: float = 0.99) -> int:

@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsar.pipeline.contract import Description, load_family
 from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.members import leaves, restarts_of, samples_of
 from collapsar.pipeline.opening import Model
+from collapsar.pipeline.ranking import largest
 from collapsar.pipeline.stability import stability
 from collapsar.pipeline.trees import Shape, shape_of
 from collapsar.storage.errors import OptionError
@@ -140,7 +140,7 @@ def describe(model: Model, words: int) -> Description:
     word = np.concatenate([part.words + low for part, low in zip(parts, lows, strict=True)], axis=1)
     probability = np.concatenate([part.probability for part in parts], axis=1)
     weight = np.abs(probability) if parts[0].signed else probability
-    top: npt.NDArray[np.int64] = np.argsort(-weight, axis=1, kind="stable")[:, :words]
+    top = largest(weight, words)
     return replace(
         parts[0],
         words=np.take_along_axis(word, top, axis=1),

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from collapsar.pipeline import drawing, gibbs, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
+from collapsar.pipeline.ranking import largest
 from collapsar.pipeline.slicing import slice_sampled
 from collapsar.storage.errors import NumericalError
 from collapsar.workers.delta import Arrays, Delta
@@ -241,9 +242,9 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     parent, topic = np.asarray(globals["node_parent"]), np.asarray(globals["topic"], dtype=np.float64)
     ids = tallies.depth_first(parent, np.asarray(globals["node_documents"]))
     phi = word_probability(block, globals)[:, ids].T
-    top = np.argsort(-phi, axis=1, kind="stable")[:, : min(count, phi.shape[1])]
+    top = largest(phi, count)
     share = topic[ids] / max(float(topic.sum()), 1e-300)
-    return Description(ids, share, top.astype(np.int64), np.take_along_axis(phi, top, axis=1), parent[ids])
+    return Description(ids, share, top, np.take_along_axis(phi, top, axis=1), parent[ids])
 
 
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:

@@ -18,6 +18,7 @@ from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Su
 from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.judging import Judge
 from collapsar.pipeline.nested import Moves
+from collapsar.pipeline.ranking import largest
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hca import CLUSTERS, SEEDING, TREE, loadings
 from collapsar.workers.streams import Stream
@@ -423,7 +424,7 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     tree = swept(globals)
     columns = tallies.depth_first(tree.parents, globals["node_passes"])
     made = loadings(block, globals)[:, columns]
-    top = np.argsort(-np.abs(made), axis=0, kind="stable")[:count].T
+    top = largest(np.abs(made.T), count)
     share = globals["node_ends"][columns] / max(float(globals["node_ends"].sum()), 1e-300)
     values = np.take_along_axis(made.T, top, axis=1)
     return Description(columns, share, top, values, parent=tree.parents[columns], signed=True)

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from collapsar.pipeline import dirichlet, drawing, nested, planting, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.nested import Moves
+from collapsar.pipeline.ranking import largest
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.entering import ALL
 from collapsar.workers.ncrp import column_priors
@@ -416,7 +417,7 @@ def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     prior = column_priors(globals, tree)[columns]
     tokens = globals["node_tokens"][columns]
     mean = (block["word_topic"][:, columns] + prior) / (tokens + float(globals["vocabulary"]) * prior)
-    top = np.argsort(-mean, axis=0, kind="stable")[:count].T
+    top = largest(mean.T, count)
     share = tokens / max(tokens.sum(), 1e-300)
     return Description(columns, share, top, np.take_along_axis(mean.T, top, axis=1), parent=tree.parents[columns])
 
