@@ -37,7 +37,7 @@ from collapsar.pipeline.grid import Asked, Cell, cells_of, labelled_families, re
 from collapsar.pipeline.gridoptions import STARTS, shown
 from collapsar.pipeline.inference import infer
 from collapsar.pipeline.keywords import checked_keywords
-from collapsar.pipeline.leakage import require_unseen
+from collapsar.pipeline.leakage import require_new_documents, require_unseen
 from collapsar.pipeline.measuring import SERIES, series_of, write_rows
 from collapsar.pipeline.measuring_unseen import CLASSES, ROW, class_rows, measure_unseen, text_of, told_of
 from collapsar.pipeline.peering import told_by
@@ -196,6 +196,7 @@ class _Comparing(CellWork):
         self._fields = Fields.of(self._corpus, self._besides)
         cells, others = variants(cells, self._fields, self._besides), rivals(self._besides, self._fields)
         self._check_where()
+        self._require_not_there()
         digests = {"corpus": self._corpus.manifest.digest, "heldout": None, "unseen": self._unseen.manifest.digest}
         record = {**self._asked.record(), **self._besides.record(), **digests}
         return self._within(record, lambda: self._work(cells, others))
@@ -207,6 +208,15 @@ class _Comparing(CellWork):
         for one in (corpus, unseen):
             if not one.manifest.tokens:
                 raise InputError(one.url, "has no tokens, so that nothing can be fitted or scored")
+
+    def _require_not_there(self) -> None:
+        """Refuse documents that are fitted, by what is in them; labels count, as all families take them."""
+        name = f"the training corpus {self._corpus.url}"
+        executor = open_executor("serial", None)
+        try:
+            require_new_documents(self._corpus, self._unseen, name, executor, labelled=True)
+        finally:
+            executor.close()
 
     def _work(self, cells: Sequence[Cell], others: Sequence[Rival]) -> UnseenComparison:
         self._foretell(cells, [one.name for one in others])

@@ -20,7 +20,14 @@ from collapsar.pipeline.givenlabels import GivenLabels, has_labels, require_expe
 from collapsar.pipeline.indocument import AVERAGED as ALSO_AVERAGED
 from collapsar.pipeline.indocument import IN_DOCUMENT, score_in_document
 from collapsar.pipeline.keywords import checked_keywords, names_of
-from collapsar.pipeline.leakage import require_held_out, require_not_contained, require_unseen, tables_of, trained_on
+from collapsar.pipeline.leakage import (
+    require_held_out,
+    require_new_documents,
+    require_not_contained,
+    require_unseen,
+    tables_of,
+    trained_on,
+)
 from collapsar.pipeline.members import leaves
 from collapsar.pipeline.new_texts import TEXT_READING, Paths, documents_for
 from collapsar.pipeline.opening import Model, training_corpus
@@ -32,7 +39,7 @@ from collapsar.storage.lineage import Lineage, lineage_of
 from collapsar.storage.manifest import VECTORS
 from collapsar.storage.short_repr import ShortRepr
 from collapsar.workers import tasks
-from collapsar.workers.contract import load_sweeps, settles_at_a_point
+from collapsar.workers.contract import is_labelled, load_sweeps, settles_at_a_point
 from collapsar.workers.streams import Stream
 
 RECONSTRUCTED = (
@@ -275,6 +282,8 @@ def _evaluated(
     try:
         if not certain and held is not None:
             _require_others(first, what, held, executor)
+        if not known:
+            _require_not_there(named, what.corpus, executor)
         score, tokens, members = score_members(named, what.submit(held, executor, seed), executor)
         if score is None:
             raise InputError(corpus.url, "no token is left to score")
@@ -296,6 +305,7 @@ def _in_document(
     note = _require_new(named, corpus)
     executor = open_executor(scheduler, workers, tls=tls)
     try:
+        _require_not_there(named, corpus, executor)
         models = [(model, load_blocks(model, executor)) for _, model in named]
         score, tokens, each = score_in_document(models, corpus, executor, seed)
     finally:
@@ -321,6 +331,16 @@ def _require_new(named: Sequence[tuple[str, Model]], corpus: Corpus) -> str:
     """Refuse documents that a model was fitted to; return what the definition of the score has to add."""
     notes = [require_unseen(*_against(model, corpus)) for _, model in named]
     return next((note for note in notes if note), "")
+
+
+def _require_not_there(named: Sequence[tuple[str, Model]], corpus: Corpus, executor: Executor) -> None:
+    """Refuse documents that a model was fitted to by what is in them, where the training corpus can be read."""
+    different = {model.record.corpus: model for _, model in named}
+    for model in different.values():
+        if trained_on(model) is not None:
+            _, _, name = _against(model, corpus)
+            labelled = is_labelled(model.record.family)
+            require_new_documents(training_corpus(model), corpus, name, executor, labelled=labelled)
 
 
 def _against(model: Model, corpus: Corpus) -> tuple[Lineage | None, Corpus, str]:

@@ -2,12 +2,14 @@
 
 Two corpora that were split from one another, or from a common one, are compared by their lineage, which is exact.
 Where no common corpus is known, a corpus of held-out tokens is compared with the training corpus count by count:
-tokens that were held out at random do not lie within the counts of the training documents.
+tokens that were held out at random do not lie within the counts of the training documents. Of unseen documents, some
+are looked up by their ids among the training documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,7 +19,7 @@ from scipy.special import bdtrc
 
 from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.opening import Model
-from collapsar.storage.corpus import Corpus
+from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import MismatchError
 from collapsar.storage.lineage import (
     LABELS,
@@ -29,8 +31,8 @@ from collapsar.storage.lineage import (
     since_common,
     token_steps,
 )
-from collapsar.storage.manifest import VECTORS
-from collapsar.storage.shard import Shard
+from collapsar.storage.manifest import DOCUMENTS, VECTORS
+from collapsar.storage.shard import Documents, Shard
 from collapsar.workers import tasks
 
 Table = npt.NDArray[np.int64]
@@ -63,6 +65,27 @@ class ContainmentRule:
 
 
 RULE = ContainmentRule()
+
+
+@dataclass(frozen=True)
+class SameDocumentsRule:
+    """When unseen documents are taken for training documents, by a sample of them."""
+
+    shards: int = 4
+    """Shards of the unseen documents that are read."""
+    documents: int = 64
+    """Documents of each of these that are looked up."""
+    least_pairs: int = 5
+    """Different words that a document needs to be looked up; shorter ones may be the same by chance."""
+    least_documents: int = 5
+    """Documents that are needed to decide anything."""
+    least_share: float = 0.5
+    """Share of the documents that were looked up from which on they are refused."""
+    training_shards: int = 64
+    """Training shards in which they are looked up."""
+
+
+SAME_DOCUMENTS = SameDocumentsRule()
 
 
 @dataclass(frozen=True)
@@ -331,3 +354,87 @@ def tables_of(training: Corpus, held: Sequence[Any], executor: Executor) -> list
 
 def _read_table(reference: Any, part: Any) -> Table:
     return count_table(reference.load(), part.load())
+
+
+def require_new_documents(
+    fitted: Corpus | None, scored: Corpus, name: str, executor: Executor, *, labelled: bool
+) -> None:
+    """Refuse unseen documents that are training documents by their ids and their words.
+
+    Where lineage tells how the corpora are related, it has been decided already; here nothing is read then.
+
+    Parameters
+    ----------
+    fitted : Corpus or None
+        The training corpus; None where it cannot be read any more.
+    scored : Corpus
+        The documents, with the same vocabulary.
+    name : str
+        What to call the training corpus.
+    executor : Executor
+        Reads the training shards.
+    labelled : bool
+        Whether documents with other labels are others.
+
+    Raises
+    ------
+    MismatchError
+        Half of a sample of them, or more, are training documents.
+    """
+    if fitted is None or fitted.holds != DOCUMENTS or scored.holds != DOCUMENTS:
+        return
+    if since_common(lineage_of(fitted), lineage_of(scored)) is not None:
+        return
+    sample: dict[str, bytes] = {}
+    for reference in _spread(scored.references, SAME_DOCUMENTS.shards):
+        found = _fingerprints(reference.documents(), labelled=labelled)
+        sample.update(_spread(list(found.items()), SAME_DOCUMENTS.documents))
+    if len(sample) < SAME_DOCUMENTS.least_documents:
+        return
+    places = _spread(fitted.references, SAME_DOCUMENTS.training_shards)
+    same = sum(executor.collect([executor.submit(_count_same, place, sample, labelled) for place in places]))
+    if same >= SAME_DOCUMENTS.least_share * len(sample):
+        raise MismatchError(
+            f"{scored.url}: of {len(sample)} of its documents, {same} are in {name}, with the same ids and words; "
+            f"documents that were fitted are not unseen. {DOCUMENTS_ADVICE}"
+        )
+
+
+def _spread(every: Sequence[Any], most: int) -> Sequence[Any]:
+    """Return at most so many of a sequence, at equal distances."""
+    return (
+        [every[place] for place in sorted({int(one) for one in np.linspace(0, len(every) - 1, most)})] if every else []
+    )
+
+
+def _fingerprints(
+    documents: Documents, wanted: Mapping[str, bytes] | None = None, *, labelled: bool
+) -> dict[str, bytes]:
+    """Return a digest of the words and counts of documents, and of their labels where these count, by their ids.
+
+    Parameters
+    ----------
+    documents : Documents
+        The documents.
+    wanted : mapping of str, optional
+        Ids of the documents to look at; without it, all that are long enough to be told from others.
+    labelled : bool
+        Whether labels and covariates count.
+    """
+    further = [column for name, column in sorted(documents.extras.items()) if name not in ("title", "date", "segments")]
+    found = {}
+    for number, identity in enumerate(documents.ids.to_pylist()):
+        low, high = documents.offsets[number], documents.offsets[number + 1]
+        if high - low < SAME_DOCUMENTS.least_pairs or (wanted is not None and identity not in wanted):
+            continue
+        digest = hashlib.sha256(documents.words[low:high].tobytes())
+        digest.update(documents.counts[low:high].tobytes())
+        digest.update(repr([column[number].as_py() for column in further] if labelled else []).encode())
+        found[identity] = digest.digest()
+    return found
+
+
+def _count_same(reference: ShardReference, sample: Mapping[str, bytes], labelled: bool) -> int:
+    """Return how many documents of a sample a shard has."""
+    found = _fingerprints(reference.documents(), sample, labelled=labelled)
+    return sum(sample[identity] == one for identity, one in found.items())
