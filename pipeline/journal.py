@@ -30,7 +30,8 @@ class Journal:
     ----------
     sources : dict
         The files that are in the corpus: path, and size, time of change and digest as they were read; ``copy`` where
-        they added nothing, ``gone`` where their absence was reported.
+        they added nothing, ``gone`` where their absence was reported, ``reported`` with the digest of a later content
+        that was warned of.
     reading : dict
         How they were read.
     pending : dict or None

@@ -16,6 +16,7 @@ from collapsar.storage.readers import kind_of_name
 from collapsar.storage.readers.blocks import BELOW
 
 GONE, COPY = "gone", "copy"  # of a source in the journal: its absence was reported; it added nothing to the corpus
+REPORTED = "reported"  # of a source in the journal: digest of its later content, which was warned of
 
 
 def settle_pending(bench: Bench) -> None:
@@ -117,7 +118,7 @@ def _copies(bench: Bench, fresh: dict[str, dict[str, Any]]) -> dict[str, dict[st
 
 
 def _compare(bench: Bench, found: dict[str, dict[str, Any]]) -> None:
-    """Report files that were read and have changed, and once those that have gone."""
+    """Report files that were read and have changed or gone, each change once."""
     sources = bench.journal.sources
     there = {one["sha256"]: path for path, one in reversed(found.items())}
     for path, before in list(sources.items()):
@@ -125,7 +126,9 @@ def _compare(bench: Bench, found: dict[str, dict[str, Any]]) -> None:
         if now is None:
             _miss(bench, path, there.get(before["sha256"]))
         elif now["sha256"] != before["sha256"]:
-            bench.warn(f"{path}: has changed since it was read; the corpus keeps what was in it then")
+            if before.get(REPORTED) != now["sha256"]:
+                bench.warn(f"{path}: has changed since it was read; the corpus keeps what was in it then")
+            before[REPORTED] = now["sha256"]
         else:
             sources[path] = {**now, **({COPY: True} if COPY in before else {})}
     if sources and bench.journal.reading != _plain(bench.job.reading):

@@ -257,11 +257,13 @@ def test_files_that_change_or_go__are_warned_of(job):
     assert "day-2.jsonl: was read, and is gone" in found.notices[0]
     (job.parent / "day-1.jsonl").touch()
     again = batch(job)
-    assert (again.documents, again.notices) == (50, ())  # it was reported once
+    assert (again.documents, again.notices, again.warnings) == (50, (), ())  # each was reported once
     write_day(job.parent, 2, documents=10)
     assert batch(job).notices == ()
     (job.parent / "day-2.jsonl").unlink()
-    assert len(batch(job).notices) == 1
+    write_day(job.parent, 1, documents=12)
+    last = batch(job)
+    assert (len(last.notices), len(last.warnings)) == (1, 1)  # both have changed once more
 
 
 def test_sources__are_not_read_again_while_they_are_as_they_were(tmp_path):
