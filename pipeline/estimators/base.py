@@ -269,7 +269,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Proportions are fitted on a random half of each document's tokens with the topics held fixed; the score is the
         mean over the other half's tokens of log sum_k theta_dk phi_kw, in nats. The halves are the same for all
         models, and those of ``collapsar evaluate --unseen``. It is no bound on the likelihood, which scikit-learn's
-        own LDA scores by, and does not grow with the number of documents.
+        own LDA scores by, and does not grow with the number of documents. Documents that were fitted are scored
+        too, but theirs are no held-out scores.
 
         Parameters
         ----------

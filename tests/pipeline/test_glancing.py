@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from collapsar.pipeline import Model, fit, glancing, topics
+from collapsar.pipeline import Model, fit, glancing, resume, topics
 from collapsar.pipeline.contract import family_names, load_family
 from collapsar.pipeline.following import so_far
 from collapsar.pipeline.loop import sweep_times
@@ -104,6 +104,30 @@ def test_words__of_a_run_that_has_ended_are_those_of_its_end(small, tmp_path, op
     assert course.words_at == course.iteration == Model(place).record.iterations
     for topic in topics(place, words=glancing.WORDS):
         assert course.words[str(topic.id)] == topic.names
+
+
+@pytest.mark.parametrize("restarts", [0, 2])
+def test_words__of_a_run_that_goes_on_are_as_fresh_as_of_one_that_was_not_stopped(small, tmp_path, restarts):
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == 14:
+            raise KeyboardInterrupt
+
+    run = tmp_path / "run"
+    options = {"family": "lda", "topics": 3, "iterations": 30, "scheduler": "serial", "restarts": restarts}
+    with contextlib.suppress(KeyboardInterrupt):
+        fit(small[0], run, sinks=[sink], **options)
+    assert so_far(run)[1].startswith("ended (")
+    resume(run, scheduler="serial")
+    picture, iterations = Picture(), 0
+    for event in so_far(run)[0]:
+        picture.add(event)
+        course = picture.course
+        iterations += event["event"] == "iteration"
+        assert 0 <= course.iteration - course.words_at <= 3
+    assert iterations >= 30 * max(restarts, 1)
+    assert [one.words_at for one in picture.courses.values()] == [30] * max(restarts, 1)
+    for topic in topics(run / "members/000" if restarts else run, words=glancing.WORDS):
+        assert picture.courses[0 if restarts else None].words[str(topic.id)] == topic.names
 
 
 def test_sweep_times__tell_quartiles_and_the_slowest():
