@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -23,20 +23,18 @@ from collapsar.storage.readers.segmenting import HEADINGS
 from collapsar.storage.readers.source import distinct
 from collapsar.storage.readers.text import WORD
 from collapsar.storage.summary import SummaryRecord
+from collapsar.workers.normal_forms import form_of
 from collapsar.workers.phrases import JOIN
 
 LENGTH = 280  # letters of a passage
 BEFORE = 60  # letters that a passage may begin before the first word that is marked
 MAX_LETTERS = 1 << 20  # of a document, in which passages are looked for
-MIN_PREFIX, ENDING = (
-    4,
-    2,
-)  # where words were normalised: letters that must agree, and letters at a word's end that need not
 
 _SPACE = re.compile(r"\s+")
 _FIND = re.compile(WORD)
 
 Snippet = list[str]
+Form = Callable[[str], str]
 
 
 def example_snippets(
@@ -79,9 +77,12 @@ def example_snippets(
         No example is among the sources.
     AbsentError
         A source does not exist.
+    MissingError
+        The documents' words were normalised by a library that is not installed.
     """
     place = {one.id: number for number, one in enumerate(summary.examples)}
     options, texts = texts_of(run, sources, place, progress)
+    form = None if options.normalise is None else form_of(options.normalise)
     found: dict[tuple[int, int], Snippet] = {}
     strange: set[str] = set()
     for topic in summary.topics:
@@ -91,12 +92,11 @@ def example_snippets(
                 continue
             own = [names[word] for word in example.words]
             weights = {**dict.fromkeys(words.get(topic.id, ()), 1.0), **dict.fromkeys(own, 2.0)}
-            loose = getattr(options, "normalise", None) is not None
             # The words of the example must be in its text: the same id in another source is another document.
-            if options.tokenizer is None and not has_words(texts[one.id], own, loose=loose):
+            if options.tokenizer is None and not has_words(texts[one.id], own, form):
                 strange.add(one.id)
             else:
-                found[topic.id, example.document] = passage(texts[one.id], weights, loose=loose)
+                found[topic.id, example.document] = passage(texts[one.id], weights, form)
     missing = sorted({one.id for one in summary.examples} - {summary.examples[number].id for _, number in found})
     if not found and summary.examples:
         raise InputError(
@@ -202,7 +202,7 @@ def _take(ids: pa.Array, batch: Batch, wanted: Mapping[str, int], found: dict[st
                 found[name] = parts[number - 1].as_py()[:MAX_LETTERS]
 
 
-def passage(text: str, weights: Mapping[str, float], *, loose: bool = False) -> Snippet:
+def passage(text: str, weights: Mapping[str, float], form: Form | None = None) -> Snippet:
     """Cut the passage out of a text that has most of some words.
 
     Parameters
@@ -211,8 +211,8 @@ def passage(text: str, weights: Mapping[str, float], *, loose: bool = False) -> 
         The text.
     weights : mapping of str to float
         The words, in lower case, and how much each matters; phrases are two words with ``_`` between.
-    loose : bool, optional
-        Whether words match that differ in their ends only, as where they were stemmed.
+    form : callable, optional
+        From a word to its normal form, where words were normalised: a word matches by itself or by its form.
 
     Returns
     -------
@@ -221,7 +221,7 @@ def passage(text: str, weights: Mapping[str, float], *, loose: bool = False) -> 
         where none of the words occurs.
     """
     text = plain(_SPACE.sub(" ", text[:MAX_LETTERS]).strip())
-    hits = _hits(text, weights, loose)
+    hits = _hits(text, weights, form)
     best, start, score, low = 0.0, 0, 0.0, 0
     counts: dict[str, int] = {}
     for number, (_, end, word) in enumerate(hits):
@@ -246,19 +246,20 @@ def passage(text: str, weights: Mapping[str, float], *, loose: bool = False) -> 
     return parts
 
 
-def has_words(text: str, words: Sequence[str], *, loose: bool = False) -> bool:
-    """Return whether a text has at least half of some words."""
-    return 2 * len({word for _, _, word in _hits(text, dict.fromkeys(words, 1.0), loose)}) >= len(set(words))
+def has_words(text: str, words: Sequence[str], form: Form | None = None) -> bool:
+    """Return whether a text has at least half of some words; `form` is as for `passage`."""
+    return 2 * len({word for _, _, word in _hits(text, dict.fromkeys(words, 1.0), form)}) >= len(set(words))
 
 
-def _hits(text: str, weights: Mapping[str, float], loose: bool) -> list[tuple[int, int, str]]:
+def _hits(text: str, weights: Mapping[str, float], form: Form | None) -> list[tuple[int, int, str]]:
     """Find the words: where each begins and ends, and which it is; of a phrase each word by itself."""
     found: list[tuple[int, int, str]] = []
-    stems = {word[: max(MIN_PREFIX, len(word) - ENDING)]: word for word in weights} if loose else {}
     firsts = {word.partition(JOIN)[0] for word in weights if JOIN in word}
+    known = {*weights, *(part for word in weights for part in word.split(JOIN))}
     previous: tuple[int, int, str] | None = None
     for match in _FIND.finditer(text):
         word = match[0].lower()
+        word = word if form is None or word in known else form(word)
         span = (match.start(), match.end())
         joined = "" if previous is None or previous[2] not in firsts else f"{previous[2]}{JOIN}{word}"
         if joined in weights and previous is not None:
@@ -267,10 +268,6 @@ def _hits(text: str, weights: Mapping[str, float], loose: bool) -> list[tuple[in
             found.append((*span, joined))
         elif word in weights:
             found.append((*span, word))
-        elif loose:
-            known = next((stems[word[:n]] for n in range(len(word), MIN_PREFIX - 1, -1) if word[:n] in stems), None)
-            if known is not None:
-                found.append((*span, known))
         previous = (*span, word)
     return found
 

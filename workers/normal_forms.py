@@ -78,7 +78,7 @@ def library_of(way: str) -> str:
     MissingError
         The library is not installed.
     """
-    _function(way)
+    form_of(way)
     name = WAYS[way.partition(":")[0]]
     return f"{name} {version(name)}"
 
@@ -126,7 +126,7 @@ def normalised(tokens: Tokens, way: str, stops: StopWords) -> Tokens:
     """
     if not len(tokens.words):
         return tokens
-    function = _function(way)
+    function = form_of(way)
     forms = pa.array([function(word) for word in tokens.words.to_pylist()], pa.string())
     stays = stops.dropped(tokens.words) | stops.stopped(forms)
     forms = pc.if_else(pa.array(stays), tokens.words, forms)
@@ -136,8 +136,8 @@ def normalised(tokens: Tokens, way: str, stops: StopWords) -> Tokens:
 
 
 @functools.cache
-def _function(way: str) -> Callable[[str], str]:
-    """Return the function from a word to its form."""
+def form_of(way: str) -> Callable[[str], str]:
+    """Return the function from a word to its form, with the errors of `library_of`."""
     kind, _, language = way.partition(":")
     if kind not in WAYS or not language:
         raise OptionError(

@@ -141,11 +141,11 @@ words = st.sampled_from(
 )
 
 
-@given(st.lists(words, max_size=300), st.booleans())
-def test_passage__is_a_part_of_the_text_with_its_words_marked(given_words, loose):
+@given(st.lists(words, max_size=300), st.sampled_from([None, str.upper, lambda word: word]))
+def test_passage__is_a_part_of_the_text_with_its_words_marked(given_words, form):
     text = " ".join(given_words)
     weights = {"wheat": 2.0, "harvest": 1.0, "new_york": 1.0, "absent": 3.0}
-    found = passage(text, weights, loose=loose)
+    found = passage(text, weights, form)
     whole = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))
     assert "".join(found).removeprefix("… ").removesuffix(" …") in whole
     assert len("".join(found)) <= LENGTH + 4
@@ -162,5 +162,26 @@ def test_passage__is_where_most_of_the_words_are():
     assert found[1::2] == ["wheat", "harvest", "New", "York"]
     assert found[0] == "… The "
     assert found[-1].endswith(" …")
-    assert passage("Harvesting was done", {"harvest": 1.0}, loose=True)[1::2] == ["Harvesting"]
     assert passage("short", {}) == ["short"]
+
+
+def test_passage__has_words_marked_by_their_normal_forms():
+    forms = {"harvesting": "harvest", "rates": "rate", "mining": "mine"}
+    text = "Harvesting, a harvester, the rates of New Rates, mining"
+    weights = {"harvest": 1.0, "new_rate": 1.0, "mining": 1.0}
+    assert passage(text, weights, lambda word: forms.get(word, word))[1::2] == ["Harvesting", "New", "Rates", "mining"]
+
+
+@pytest.mark.parametrize("way", ["stem:english", "lemma:english"])
+def test_report_of_normalised_words__marks_those_that_have_the_forms(tmp_path, way):
+    themes = (["harvests", "ponies", "crises", "grains"], ["banking", "dollars", "loans", "economies"])
+    texts = [" ".join([*themes[number % 2], "ponder", "bankrupt"]) for number in range(12)]
+    source = write_lines(tmp_path / "x.jsonl", texts)
+    ingest(source, tmp_path / "corpus", id="id", normalise=way)
+    report(fitted(tmp_path / "corpus", tmp_path / "run"), tmp_path / "out.html", texts=source)
+    found, data, _ = shown(tmp_path / "out.html")
+    assert set(found) == {one["id"] for one in data["documents"]}
+    marked = {word for snippet in found.values() for word in snippet[1::2]}
+    assert marked == {*themes[0], *themes[1], "ponder", "bankrupt"}
+    vocabulary = set(Model(tmp_path / "run").vocabulary.words)
+    assert not vocabulary & {"harvests", "ponies", "dollars", "economies"}
