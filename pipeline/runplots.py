@@ -21,7 +21,7 @@ from collapsar.pipeline.mapplot import POOL, MapPanel
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.plotting import COLOURS, LATE, SALT, can_draw, new_panels, saved, thousands, whole_numbers
 from collapsar.pipeline.progress import plain
-from collapsar.pipeline.reporting.courses import NUMBERS, Series, series_of, title_of
+from collapsar.pipeline.reporting.courses import COUNTS, NUMBERS, Series, series_of, title_of
 from collapsar.pipeline.reporting.gathering import events_of
 from collapsar.pipeline.reporting.topicmap import map_names, relevant
 from collapsar.pipeline.segmentplot import draw_segments
@@ -218,7 +218,7 @@ def _panels(run: str | os.PathLike[str], what: Sequence[str]) -> list[Panel]:
         for name in named.get(kind, []):
             series = series_of(members, name)
             if len({value for _, points in series for _, value in points}) > 1:
-                found.append((kind, title_of(name)[0], _course(series, title_of(name)[1], counted=name in NUMBERS)))
+                found.append((kind, title_of(name)[0], _course(series, title_of(name)[1], counted=name in COUNTS)))
     if not {"sizes", "map"} & set(what):
         return found
     shown = topics_of(run, 1)

@@ -18,8 +18,13 @@ NAMES = {
     "topics_99": ("Topics that hold 99% of the tokens", "topics"),
     "nodes": ("Nodes of the tree", "nodes"),
     "leaves": ("Leaves of the tree", "leaves"),
+    "grown": ("Nodes grown", "nodes"),
+    "pruned": ("Nodes pruned", "nodes"),
+    "merged": ("Nodes merged", "nodes"),
 }
 NUMBERS = ("topics", "topics_99", "nodes", "leaves")
+MOVES = ("grown", "pruned", "merged")  # how many nodes, in each iteration
+COUNTS = (*NUMBERS, *MOVES)
 MOST = 16
 
 
@@ -72,7 +77,7 @@ def charts_of(
         series = series_of(members, name)
         values = {value for _, points in series for _, value in points}
         if len(values) > 1:
-            charts.append(chart(name, *title_of(name), series, counted=name in NUMBERS))
+            charts.append(chart(name, *title_of(name), series, counted=name in COUNTS))
         elif name in figures:
             constant[name] = figures[name]
     return charts[:MOST], constant

@@ -51,6 +51,13 @@ def test_course_of_the_number_of_topics__has_no_half_topics():
         assert labels_of(axis)[1] == expected
 
 
+def test_charts_of_a_trees_moves__have_whole_numbers_of_nodes():
+    events = [{"event": "iteration", "iteration": one, "grown": one % 4, "gamma": one / 4} for one in range(1, 5)]
+    grown, gamma = charts_of([("", events)], {"grown": 0.0, "gamma": 1.0})[0]
+    assert [text for _, text in grown.up] == ["0", "1", "2", "3"]
+    assert any("." in text for _, text in gamma.up)
+
+
 def test_chart_of_the_number_of_topics__has_no_half_topics():
     events = [
         {"event": "iteration", "iteration": number, "score": -7.0 - number, "topics": topics}
