@@ -18,6 +18,7 @@ StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]
 AUTO = "auto"  # a tolerance that is chosen by rule
 ITERATIONS = 200  # of the batch schedule, if nothing else is said
+MOST = 1 << 31  # of whatever is counted: checkpoints hold 64-bit numbers, also of products of two
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,14 @@ class Limits:
                 continue
             if type(value) is not int or value < 1:
                 raise OptionError(f"expected a whole number of 1 or more, found {value!r}", name)
+            if value > MOST:
+                raise OptionError(f"expected a whole number of {MOST:,} or less, found {value!r}", name)
         for name in ("samples", "sample_every"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise OptionError(f"expected a whole number of 0 or more, found {value!r}", name)
+            if value > MOST:
+                raise OptionError(f"expected a whole number of {MOST:,} or less, found {value!r}", name)
         self._require_tolerance()
         if self.stop_on not in get_args(StopOn):
             raise OptionError(_of_choices(self.stop_on, get_args(StopOn)), "stop_on")

@@ -75,6 +75,8 @@ def test_options__have_the_documented_defaults():
         {"passes": 0},
         {"passes": 2.0},
         {"batch_shards": -1},
+        {"iterations": 10**20},
+        {"samples": 10**20},
     ],
 )
 def test_limits__are_checked(limits):
