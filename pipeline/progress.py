@@ -15,13 +15,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from collapsar.pipeline.picturing import HELD, Picture
 from collapsar.pipeline.saying import lasting, quantity
-from collapsar.storage.progress import silent
 from collapsar.workers.compiling import progress_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 PLAIN_SECONDS = 2.0  # between two plain lines
+COUNT_SECONDS = 10.0  # between two plain lines of a command that counts documents; a shorter one writes none
 LOG_FORMS = ("text", "json")
 
 
@@ -309,9 +309,22 @@ def shown(events: Sequence[dict[str, Any]], state: str, stream: IO[str]) -> None
     console.print(plain(state), markup=False)
 
 
+class _CountLines:
+    """Writes how many documents have gone by, with the time, where no terminal shows it."""
+
+    def __init__(self, what: str, unit: str) -> None:
+        self._what, self._unit, self._last = what, unit, time.monotonic()
+
+    def __call__(self, number: int) -> None:
+        """Write a line, if the one before is long ago."""
+        if time.monotonic() - self._last >= COUNT_SECONDS:
+            self._last = time.monotonic()
+            LogLines().write(f"{self._what}: {number:,} {self._unit}")
+
+
 @contextmanager
 def counting(what: str, unit: str = "documents") -> Iterator[Any]:
-    """Show how many documents, or what else, have gone by, in a terminal; say nothing elsewhere.
+    """Show how many documents, or what else, have gone by: at once in a terminal, else a line every ten seconds.
 
     Parameters
     ----------
@@ -326,7 +339,7 @@ def counting(what: str, unit: str = "documents") -> Iterator[Any]:
         To be told the number of documents so far.
     """
     if not is_live(sys.stderr):
-        yield silent
+        yield _CountLines(what, unit)
         return
     with console_of(sys.stderr).status(what) as status:
         yield lambda number: status.update(f"{what}: {number:,} {unit}")

@@ -67,6 +67,19 @@ def test_a_file__gets_plain_lines(small, monkeypatch):
         tell(5)
 
 
+def test_count_outside_a_terminal__is_a_line_with_its_time_every_ten_seconds(monkeypatch):
+    stream, now = io.StringIO(), [100.0]
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr("collapsar.pipeline.progress.time.monotonic", lambda: now[0])
+    with counting("ingesting") as tell:
+        for number in range(1, 26):
+            now[0] += 1.0
+            tell(1000 * number)
+    times, texts = zip(*(line.split(" ", 1) for line in stream.getvalue().splitlines()), strict=True)
+    assert texts == ("ingesting: 10,000 documents", "ingesting: 20,000 documents")
+    assert all(datetime.datetime.fromisoformat(each).tzinfo for each in times)
+
+
 def lines_of(told, **how):
     stream = io.StringIO()
     view = RunView(stream, **how)
