@@ -19,6 +19,7 @@ from collapsar.pipeline.progress import LogLines, show_compilation
 from collapsar.storage.errors import CapacityError, CollapsarError, OptionError, flag_of
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130  # exit codes
+ZARR_SECONDS = 10.0  # that Zarr's event loop may take to stop
 COMMANDS = (
     "ingest",
     "append",
@@ -139,6 +140,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if table:
             print(table, file=sys.stderr)
         return code
+    finally:
+        # Functions run at exit in the reverse order of their registration, and Zarr's was registered by its import.
+        atexit.unregister(_stop_zarr)
+        atexit.register(_stop_zarr)
     return result
 
 
@@ -177,6 +182,15 @@ def _ended() -> None:
     if _interrupts:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
+
+
+def _stop_zarr() -> None:
+    """Wait for Zarr's event loop to stop; Zarr itself gives it 0.2 s, and on a busy machine prints a traceback then."""
+    module = sys.modules.get("zarr.core.sync")
+    for loop, thread in zip(getattr(module, "loop", []), getattr(module, "iothread", []), strict=False):
+        if loop is not None and thread is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(timeout=ZARR_SECONDS)
 
 
 def _interrupted(number: int, frame: object) -> None:  # noqa: ARG001

@@ -411,3 +411,17 @@ def test_a_second_interrupt__stops_at_once_and_damages_nothing(small, tmp_path):
         assert found.broken == []
         words = ["fit", "--resume", run, "--checkpoint-every", 1]
     assert main(["fit", "--resume", str(run), "--iterations", str(Run(run).checkpoints.latest() + 1), "--quiet"]) == 0
+
+
+def test_the_end_of_a_command__waits_for_zarr_without_a_traceback(tmp_path):
+    """Zarr's event loop is busy as the process ends, for longer than Zarr itself waits."""
+    program = f"""
+import time
+from zarr.core.sync import _get_loop
+from collapsar.pipeline.commands.main import main
+_get_loop().call_soon_threadsafe(time.sleep, 0.5)
+main(["info", {str(tmp_path / "nothing")!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stderr.count("\n") == 1
+    assert "no such folder" in done.stderr
