@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
             f"{arguments.corpus}: {counted(report.documents, 'vector')} added, now {manifest.documents:,} vectors of "
             f"{manifest.vocabulary.words:,} columns, {counted(len(manifest.shards), 'shard')}"
         )
-        say_report(report)
+        say_report(report, "vector")
         return
     print(
         f"{arguments.corpus}: {counted(report.documents, 'document')} added, now {manifest.documents:,} documents, "

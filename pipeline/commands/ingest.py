@@ -210,7 +210,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"{arguments.corpus}: {manifest.documents:,} vectors of {columns}, {shards}")
         _say_constant(arguments.corpus, manifest.vectors.constant)
         if history is not None:
-            say_report(history.report)
+            say_report(history.report, "vector")
         return
     print(
         f"{arguments.corpus}: {manifest.documents:,} documents, {manifest.vocabulary.words:,} words, "

@@ -256,25 +256,26 @@ def add_sides(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def say_report(report: Report) -> None:
-    """Print what ingesting left out, and why; nothing where nothing was."""
+def say_report(report: Report, one: str = "document") -> None:
+    """Print what ingesting left out, and why; nothing where nothing was. `one` is what the corpus holds one of."""
+    known = "its id is" if report.skipped_documents == 1 else "their ids are"
     found = [
-        (report.skipped_documents, "left out, as their ids are there already"),
+        (report.skipped_documents, f"left out, as {known} there already"),
         (report.missing_text, "without a text, kept"),
         (report.replaced_bytes, "with bytes that are not UTF-8, which were replaced"),
         (report.empty_documents, "without a word that is kept, kept"),
     ]
     for number, what in found:
         if number:
-            print(f"  {counted(number, 'document')} {what}")
+            print(f"  {counted(number, one)} {what}")
     if report.unmatched_rows:
         print(f"  {counted(report.unmatched_rows, 'id')} of side files that no document has")
     if report.phrases:
         print(f"  {counted(report.phrases, 'phrase')} of two words")
     if report.segments:
         print(f"  {counted(report.segments, 'segment')}, {report.segments / max(report.documents, 1):.1f} a document")
-    for one in report.dropped:
-        print(f"  dropped: {counted(one.words, 'word')} with {counted(one.tokens, 'token')} ({one.rule})")
+    for rule in report.dropped:
+        print(f"  dropped: {counted(rule.words, 'word')} with {counted(rule.tokens, 'token')} ({rule.rule})")
 
 
 def add_family(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:

@@ -138,6 +138,8 @@ def test_the_same_addition_again__is_refused_or_adds_nothing(corpus, capsys):
     assert "has vectors of the same ids already, such as 'v7'" in capsys.readouterr().err
     assert main(["append", str(corpus), more, "--skip-existing", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["append"]["skipped_documents"] == 4
+    assert main(["append", str(corpus), more, "--skip-existing"]) == 0
+    assert "vectors left out, as their ids are there already" in capsys.readouterr().out
     assert files_of(corpus) == before
 
 
