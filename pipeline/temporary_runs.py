@@ -61,11 +61,16 @@ class RunFolder:
         if not table.num_rows:
             raise OptionError("expected at least one text")
         corpus = f"{self.run}/{CORPUS}"
-        self._made = True
         with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as place:
             path = write_texts(table, place)
-            with named_texts(path):
-                ingest(path, corpus, format="parquet", scheduler=self._scheduler, **options)
+            try:
+                with named_texts(path):
+                    ingest(path, corpus, format="parquet", scheduler=self._scheduler, **options)
+            except BaseException:
+                # What else is in the folder belongs to another fit that was begun at the same time.
+                Folder(self.run).remove(known=())
+                raise
+        self._made = True
         return corpus
 
     def hand_over(self, model: Model) -> None:
