@@ -64,6 +64,8 @@ def reading_options(given: Mapping[str, Any]) -> ReadOptions:
             options[name] = parse_size(value, SIZE)
         elif name == "vocabulary" and isinstance(value, os.PathLike):
             options[name] = os.fspath(value)
+        elif name == "vocabulary" and isinstance(value, list) and all(isinstance(one, str) for one in value):
+            options[name] = tuple(value)
         else:
             require_kind(name, value, kinds[name])
     return ReadOptions(**options)
@@ -140,7 +142,7 @@ def ingest(
         Told the number of documents read so far.
     **reading
         ``vocabulary`` (a file of words, one a line or a column of Parquet; a corpus, a run or a model, whose words are
-        taken; or a tuple of words), ``id``, ``text``, ``title``, ``date``, ``labels``, ``covariates`` (lists of fields,
+        taken; or a list of words), ``id``, ``text``, ``title``, ``date``, ``labels``, ``covariates`` (lists of fields,
         or a string with commas between), ``stop_words`` (languages and files, in a string with commas or in a list),
         ``min_letters``, ``normalise`` (``stem:LANGUAGE`` or ``lemma:LANGUAGE``), ``tokenizer``, ``bad_bytes``, and
         ``max_decompressed``, the bytes that may come out of each compressed file, such as ``20GB`` (by default
@@ -164,7 +166,7 @@ def ingest(
     if not paths:
         raise OptionError("expected at least one source")
     cuts = Cuts(min_documents, max_document_share, max_words)
-    options = _chosen_words(reading_options(reading))
+    options = chosen_words(reading_options(reading))
     phrasing = phrasing_of(phrases, phrase_count, phrase_threshold)
     ensure_free(Folder(corpus))
     if isinstance(options.vocabulary, str):
@@ -210,8 +212,24 @@ def _ingest_as(
     return ingest_like(recorded, NewSources(paths, format, said), corpus, history=history, sides=sides, **how)
 
 
-def _chosen_words(options: ReadOptions) -> ReadOptions:
-    """Check which words are left out, and read the files of stop words."""
+def chosen_words(options: ReadOptions) -> ReadOptions:
+    """Check which words are left out, and read the files of stop words.
+
+    Parameters
+    ----------
+    options : ReadOptions
+        As the user named them.
+
+    Returns
+    -------
+    ReadOptions
+        With languages and words apart, and the library that puts words in a normal form.
+
+    Raises
+    ------
+    CollapsarError
+        There is no such language, file or normal form, or a library is not installed.
+    """
     if options.min_letters is not None and options.min_letters < 1:
         raise OptionError(f"--min-letters: expected a whole number of 1 or more, found {options.min_letters!r}")
     languages, words = parse_stop_words(options.stop_words)

@@ -13,7 +13,7 @@ from typing import Any
 
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.ingesting_like import NewSources, ingest_like
-from collapsar.pipeline.intake import reading_options
+from collapsar.pipeline.intake import chosen_words, reading_options
 from collapsar.pipeline.keywords import parameters_of
 from collapsar.pipeline.recorded_reading import RecordedReading, recorded_reading
 from collapsar.pipeline.unknown_words import MAX_SHARE, UnknownWords
@@ -114,7 +114,7 @@ def documents_for(
         if not headings:
             raise OptionError("expected a regular expression", "headings")
         given["segments"] = f"headings:{headings}"
-    format, options = given.pop("format", None), reading_options(given)
+    format, options = given.pop("format", None), chosen_words(reading_options(given))
     said = {one.name: getattr(options, one.name) for one in fields(options)}
     new = NewSources(paths, format, said, may_be_empty=True)
     with _temporary(run, scheduler) as place:

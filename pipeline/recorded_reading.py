@@ -17,6 +17,7 @@ from collapsar.storage.manifest import DOCUMENTS, MANIFEST, VECTORS
 from collapsar.storage.readers import FORMATS, TEXTS, ReadOptions, guess_format
 from collapsar.storage.readers.batches import FIXED
 from collapsar.storage.readers.segmenting import HEADINGS
+from collapsar.storage.readers.stopwords import DEFAULT as STOP_WORDS
 from collapsar.storage.run import RECORD as RUN_RECORD
 from collapsar.storage.run import Run
 from collapsar.storage.vocabulary import Vocabulary
@@ -26,6 +27,7 @@ OF_SOURCES = (
     "id", "text", *FIELDS, "bad_bytes", "index_base", "values", "header", "vocabulary", "max_decompressed",
 )  # fmt: skip
 """Options that say what new sources look like, not how texts become words: they may differ from the recorded ones."""
+OF_STOP_WORDS = ("stop_words", "stop_list")
 
 
 @dataclass(frozen=True)
@@ -224,9 +226,10 @@ def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -
 def _require_as_recorded(recorded: RecordedReading, said: Mapping[str, Any]) -> None:
     """Refuse options that are not as recorded, and code or patterns of a record that the user does not name."""
     options = (recorded.history or History("")).options
+    _require_stop_words_as_recorded(recorded.name, options, said)
     for one in fields(ReadOptions):
         value, kept = said.get(one.name), getattr(options, one.name)
-        if one.name in OF_SOURCES or value in (None, ()) or value == kept:
+        if one.name in (*OF_SOURCES, *OF_STOP_WORDS, "normalised_by") or value in (None, ()) or value == kept:
             continue
         flag = f"--{one.name.replace('_', '-')}"
         how = "without it" if kept is None else f"with {flag} {kept}"
@@ -242,3 +245,18 @@ def _require_as_recorded(recorded: RecordedReading, said: Mapping[str, Any]) -> 
             f"{recorded.name}: its texts are cut by the regular expression {pattern!r}; name it again, if it is to be "
             f"trusted (--headings {pattern!r}, of ingest --segments {options.segments!r})"
         )
+
+
+def _require_stop_words_as_recorded(name: str, options: ReadOptions, said: Mapping[str, Any]) -> None:
+    """Refuse stop words other than the recorded ones; those of the default may be named."""
+    languages, words = said.get("stop_words"), said.get("stop_list") or ()
+    if languages is None and not words:
+        return
+    named, recorded = (set((one or STOP_WORDS).split(",")) for one in (languages, options.stop_words))
+    if named == recorded and set(words) == set(options.stop_list):
+        return
+    own = ["" if not one else f" and a list of {len(one):,} words" for one in (words, options.stop_list)]
+    raise OptionError(
+        f"--stop-words {','.join(sorted(named))}{own[0]}: the documents of {name} were read with "
+        f"{','.join(sorted(recorded))}{own[1]}, and new ones are alike"
+    )

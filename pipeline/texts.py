@@ -95,6 +95,10 @@ def table_of(texts: Any, fields: Mapping[str, str], optional: Iterable[str] = ()
     for field, option in fields.items():
         if field not in names:
             raise OptionError(f"the frame has no column {field!r}{suggestion(field, names)}", option)
+    optional = tuple(optional)
+    for field in (*fields, *optional):
+        if names.count(field) > 1:
+            raise OptionError(f"the frame has {names.count(field)} columns {field!r}", fields.get(field))
     wanted = [*fields, *(field for field in optional if field in names and field not in fields)]
     table = {field: _texts(column_of(field), field) if field == name else _arrow(column_of(field), field)
              for field in wanted}  # fmt: skip

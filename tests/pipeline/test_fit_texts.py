@@ -266,3 +266,39 @@ def test_what_the_readme_shows(tmp_path, monkeypatch):
         exec(code, names)
     assert names["shares"].shape == (2, 3)
     assert Model("run").document_ids[0] == "14826"
+
+
+def test_a_folder_that_another_fit_has_just_made__stays(tmp_path, monkeypatch):
+    def ingest_after_another(path, corpus, **options):
+        Path(corpus).mkdir(parents=True)
+        (Path(corpus) / "manifest.json").write_text("{}")
+        raise OccupiedError(f"{corpus}: exists already")
+
+    monkeypatch.setattr("collapsar.pipeline.temporary_runs.ingest", ingest_after_another)
+    with pytest.raises(OccupiedError):
+        fit(TEXTS, tmp_path / "run", **HOW)
+    assert (tmp_path / "run/corpus/manifest.json").exists()
+
+
+def test_texts_that_cannot_be_read__leave_no_folder(tmp_path):
+    with pytest.raises(CollapsarError, match="empty"):
+        fit(["the", "and"], tmp_path / "run", **HOW)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_frame_with_two_columns_of_a_name__is_refused():
+    frame = pd.DataFrame([["1", "cats", "dogs"]], columns=["id", "text", "text"])
+    with pytest.raises(OptionError, match="the frame has 2 columns 'text'"):
+        fit(frame, **HOW)
+
+
+def test_a_vocabulary__may_be_a_list_of_words():
+    with fit(TEXTS, **HOW, vocabulary=["cats", "bonds"]) as found:
+        assert list(found.vocabulary.words) == ["cats", "bonds"]
+
+
+def test_own_stop_words__may_be_named_again_for_new_texts(tmp_path):
+    (tmp_path / "mine.txt").write_text("cats\n")
+    named = f"english,{tmp_path}/mine.txt"
+    with fit(TEXTS, **HOW, stop_words=named) as found:
+        np.testing.assert_array_equal(found.transform(TEXTS[:2], stop_words=named), found.transform(TEXTS[:2]))

@@ -170,6 +170,20 @@ def test_like__refuses_options_that_would_read_words_otherwise(made, tmp_path, o
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.parametrize("named", ["english", ["english"]])
+def test_like__takes_the_default_stop_words_by_name(made, tmp_path, named):
+    manifest = ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words=named)
+    assert manifest.documents == len(TEXTS)
+
+
+def test_like__names_the_stop_words_that_were_left_out(made, tmp_path):
+    (tmp_path / "mine.txt").write_text("tacos\n")
+    with pytest.raises(OptionError, match=r"^--stop-words none: the documents of .* were read with english, and"):
+        ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words="none")
+    with pytest.raises(OptionError, match=r"^--stop-words english and a list of 1 words: .* read with english, and"):
+        ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words=f"english,{tmp_path}/mine.txt")
+
+
 def test_flattened_corpora__have_new_documents_flattened_too(tmp_path):
     put_lines(tmp_path / "x.jsonl", [{"id": "a", "text": "Aa bb. Cc aa."}, {"id": "b", "text": "Bb bb."}])
     ingest(tmp_path / "x.jsonl", tmp_path / "c", segments="sentences")
