@@ -18,7 +18,7 @@ from collapsar.pipeline.keywords import parameters_of
 from collapsar.pipeline.recorded_reading import RecordedReading, recorded_reading
 from collapsar.pipeline.unknown_words import MAX_SHARE, UnknownWords
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import AbsentError, OptionError
+from collapsar.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.history import History, Report, read_history
 from collapsar.storage.manifest import MANIFEST, VECTORS
@@ -124,7 +124,8 @@ def documents_for(
         if notice is not None:
             for line in found.notices:
                 notice(line)
-        yield found
+        with _named(place.url, paths):
+            yield found
 
 
 def new_documents(recorded: RecordedReading, corpus: Corpus, history: History) -> NewDocuments:
@@ -194,6 +195,22 @@ def is_corpus(path: str) -> bool:
     if ours is not None:
         raise AbsentError(f"{folder.url}: expected a corpus or texts, found a folder with {ours}, but no {MANIFEST}")
     return False
+
+
+@contextmanager
+def _named(url: str, paths: Sequence[str]) -> Iterator[None]:
+    """Name the texts in errors about the temporary corpus that was made of them."""
+    shown = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    try:
+        yield
+    except MismatchError as error:
+        if type(error) is not MismatchError or url not in str(error):
+            raise
+        raise MismatchError(str(error).replace(url, shown)) from error
+    except InputError as error:
+        if type(error) is not InputError or error.path != url:
+            raise
+        raise InputError(shown, error.expected, error.where) from error
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collapsar.pipeline import append, fit, flatten, ingest, split
+from collapsar.pipeline import append, evaluate, fit, flatten, ingest, split
 from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.new_texts import documents_for
 from collapsar.pipeline.recorded_reading import recorded_reading
@@ -274,3 +274,13 @@ def test_what_is_no_vocabulary__is_refused(made, tmp_path):
 def test_a_folder_of_ours_that_is_no_corpus__is_no_folder_of_texts(made):
     with pytest.raises(AbsentError, match="run.json"), documents_for(made / "run", made / "run"):
         pass
+
+
+def test_errors__name_the_texts_and_not_the_corpus_made_of_them(made, tmp_path):
+    with pytest.raises(MismatchError, match=r"old\.jsonl: .*documents that were fitted are not unseen") as caught:
+        evaluate(made / "run", unseen=made / "old.jsonl", scheduler="serial")
+    assert "collapsar-" not in str(caught.value)
+    unknown = put_lines(tmp_path / "unknown.jsonl", [{"key": "x", "body": "qqq", "topic": "food", "stars": 1}])
+    with pytest.raises(InputError, match=r"unknown\.jsonl: no token is left") as caught:
+        evaluate(made / "run", unseen=unknown, scheduler="serial")
+    assert "collapsar-" not in str(caught.value)
