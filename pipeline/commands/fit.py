@@ -156,7 +156,10 @@ def _add_schedule(parser: argparse.ArgumentParser, default: Limits) -> None:
 
 
 def _tolerance(text: str) -> float | str:
-    return text if text == "auto" else float(text)
+    try:
+        return text if text == "auto" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number of 0 or more, or auto, found '{text}'") from None
 
 
 def run(arguments: argparse.Namespace) -> None:
