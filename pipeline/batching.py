@@ -19,7 +19,6 @@ from collapsar.pipeline.events import Sink
 from collapsar.pipeline.jobs import named_as_in, read_job
 from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.opening import Model
-from collapsar.pipeline.unknown_words import UnknownWords
 from collapsar.pipeline.workbench import PUBLISHED, Bench
 from collapsar.storage.errors import AbsentError
 from collapsar.storage.folder import Folder
@@ -261,6 +260,8 @@ class _Batch:
         return not self._accept and self._cycle.worse()
 
     def _outcome(self, *, worked: bool) -> Outcome:
+        from collapsar.pipeline.unknown_words import UnknownWords
+
         bench, journal, corpus = self._bench, self._journal, self._bench.corpus
         current = bench.versions.current()
         told = {name: one["score"] for name, one in journal.scores.items()}

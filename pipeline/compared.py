@@ -6,9 +6,6 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from collapsar.storage.errors import CollapsarError, DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.records import read_record
@@ -104,6 +101,9 @@ def table_faults(folder: Folder) -> list[str]:
     list of str
         Each beginning with the file.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     if not folder.exists(SERIES_FILE):  # written in the end
         return []
     done = [name for name in cells_done(folder) if "peer" not in row_of(folder, name)]

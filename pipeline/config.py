@@ -19,6 +19,7 @@ Schedule = Literal["batch", "stochastic"]
 AUTO = "auto"  # a tolerance that is chosen by rule
 ITERATIONS = 200  # of the batch schedule, if nothing else is said
 MOST = 1 << 31  # of whatever is counted: checkpoints hold 64-bit numbers, also of products of two
+MOST_RESTARTS = 1000
 
 
 @dataclass(frozen=True)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from collapsar.pipeline.compared import RECORD as COMPARISON_RECORD
 from collapsar.pipeline.compared import cells_done, record_of, row_of
 from collapsar.pipeline.contract import load_family
 from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.members import restarts_in, samples_of
-from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError
 from collapsar.storage.folder import Folder
-from collapsar.storage.labelled import summary
 from collapsar.storage.manifest import MANIFEST
 from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.run import RECORD as RUN_RECORD
 from collapsar.storage.run import Run
-from collapsar.storage.segmented import segment_summary
+
+if TYPE_CHECKING:
+    from collapsar.pipeline.opening import Model
 
 
 @checked_keywords()
@@ -51,11 +51,28 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
     if folder.exists(COMPARISON_RECORD):
         return _comparison(folder)
     if folder.exists(MODEL_RECORD):
+        from collapsar.pipeline.opening import Model
+
         return {"kind": "model", "path": folder.url, **_model(Model(path))}
     raise AbsentError(
         f"{folder.url}: no corpus, run, comparison or model; it has no {MANIFEST}, {RUN_RECORD}, "
         f"{COMPARISON_RECORD} or {MODEL_RECORD}"
     )
+
+
+def _summary(corpus: Corpus) -> dict[str, Any]:
+    """Count labels and covariates, and segments: shards are read, with PyArrow, only where there are any."""
+    found: dict[str, Any] = {}
+    fields = corpus.manifest.fields
+    if "labels" in fields or "double" in fields.values():
+        from collapsar.storage.labelled import summary
+
+        found.update(summary(corpus))
+    if "segments" in fields:
+        from collapsar.storage.segmented import segment_summary
+
+        found.update(segment_summary(corpus))
+    return found
 
 
 def _corpus(corpus: Corpus, folder: Folder) -> dict[str, Any]:
@@ -70,7 +87,7 @@ def _corpus(corpus: Corpus, folder: Folder) -> dict[str, Any]:
             "tokens": manifest.tokens,
             "shards": len(manifest.shards),
             "fields": sorted(manifest.fields),
-            **summary(corpus),
+            **_summary(corpus),
             "constant": [corpus.vocabulary.words[column] for column in manifest.vectors.constant],
             "digest": manifest.digest,
         }
@@ -84,14 +101,15 @@ def _corpus(corpus: Corpus, folder: Folder) -> dict[str, Any]:
         "tokens": manifest.tokens,
         "shards": len(manifest.shards),
         "fields": sorted(manifest.fields),
-        **summary(corpus),
-        **segment_summary(corpus),
+        **_summary(corpus),
         "truth": folder.exists("truth"),
         "digest": manifest.digest,
     }
 
 
 def _run(run: Run) -> dict[str, Any]:
+    from collapsar.pipeline.opening import Model
+
     record = run.record()
     events = run.events()
     told = [event for event in events if event.get("event") == "iteration"]

@@ -12,15 +12,13 @@ from typing import Annotated, Any, Literal, get_type_hints
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from collapsar.pipeline.config import LIMIT_NAMES, Keys, Limits, make_config, read_toml
+from collapsar.pipeline.config import LIMIT_NAMES, MOST_RESTARTS, Keys, Limits, make_config, read_toml
 from collapsar.pipeline.contract import FamilyConfig, load_family, require_schedule
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.keywords import names_of, require_kind
-from collapsar.pipeline.requests import MOST_RESTARTS
 from collapsar.storage.errors import InputError, OptionError, SettingError, suggestion
 from collapsar.storage.manifest import DOCUMENTS, VECTORS
-from collapsar.storage.readers import ReadOptions
-from collapsar.storage.readers.stopwords import is_file_name
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.sizes import parse_size
 
 TOLERANCE = 0.01  # share of the tokens that an iteration moves, under which a fit ends
@@ -405,6 +403,8 @@ def _placed(job: Job, base: Path) -> Job:
 
     def table(model: Any, *names: str) -> Any:
         return model.model_copy(update={name: at(getattr(model, name)) for name in names})
+
+    from collapsar.storage.readers.stopwords import is_file_name
 
     more = job.ingest.more
     for name in ("vocabulary", "like"):

@@ -9,9 +9,6 @@ import weakref
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from collapsar.pipeline.members import reference_of
 from collapsar.storage.checkpoint import RECORD as CHECKPOINT
 from collapsar.storage.checkpoint import Checkpoint
@@ -21,11 +18,14 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.lineage import lineage_of
 from collapsar.storage.model import ModelRecord, ShardDocuments, StoredModel, kept_of
 from collapsar.storage.run import CHECKPOINTS, Run
-from collapsar.storage.vocabulary import Vocabulary
 from collapsar.workers.contract import load_sweeps
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
+
+    from collapsar.storage.vocabulary import Vocabulary
 
 
 class Model(StoredModel):

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from collapsar.pipeline.alignment import require_tokens
-from collapsar.pipeline.config import LIMIT_NAMES, RUN_NAMES, Limits, make_config
+from collapsar.pipeline.config import LIMIT_NAMES, MOST_RESTARTS, RUN_NAMES, Limits, make_config
 from collapsar.pipeline.contract import FamilyConfig, load_family, require_corpus, require_schedule
 from collapsar.pipeline.labelling import require_labels
 from collapsar.storage.corpus import Corpus
@@ -32,7 +32,6 @@ DONE = ("iterations", "tolerance", "converged")  # why a run is at its end
 SHAPING = ("schedule", "local_sweeps", "batch_shards")
 SAMPLING = ("samples", "sample_every")  # which states are kept
 KEEPS = ("all", "best")
-MOST_RESTARTS = 1000
 
 
 @dataclass(frozen=True)

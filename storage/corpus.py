@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from collapsar.storage.errors import AbsentError, MismatchError
 from collapsar.storage.folder import Folder
-from collapsar.storage.labels import Labels
 from collapsar.storage.manifest import MANIFEST, Manifest, ShardRecord, VectorsRecord, VocabularyRecord, read_manifest
-from collapsar.storage.shard import Documents, Shard, read_documents, read_further
-from collapsar.storage.vectors import AnyShard, Vectors, VectorShard, read_columns, read_values
-from collapsar.storage.vocabulary import Vocabulary, read_vocabulary, words_digest
+
+if TYPE_CHECKING:  # what reads shards imports PyArrow, which a manifest does not take
+    import numpy as np
+    import numpy.typing as npt
+
+    from collapsar.storage.labels import Labels
+    from collapsar.storage.shard import Documents
+    from collapsar.storage.vectors import AnyShard, Vectors
+    from collapsar.storage.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,11 @@ class ShardReference:
 
     def documents(self) -> Documents:
         """Read the shard's documents with all their columns; of vectors the ids and columns alone, without pairs."""
+        import numpy as np
+
+        from collapsar.storage.shard import Documents, read_documents
+        from collapsar.storage.vectors import read_columns
+
         if self.dense is None:
             return read_documents(self.folder, self.record, self.words)
         ids, extras = read_columns(self.folder, self.record)
@@ -65,22 +73,33 @@ class ShardReference:
         DamagedError
             A file is missing or damaged.
         """
+        from collapsar.storage.vectors import Vectors, read_columns
+
         ids, extras = read_columns(self.folder, self.record)
         return Vectors(ids, self._values(), extras)
 
     def _values(self) -> npt.NDArray[np.float64]:
+        from collapsar.storage.vectors import read_values
+
         if self.dense is None:
             raise MismatchError(f"{self.folder.url}: expected a corpus of vectors, found one of documents")
         return read_values(self.folder, self.dense, self.number, self.record, self.words)
 
     def load(self, *, labelled: bool = False, segmented: bool = False) -> AnyShard:
         """Read the shard for sweeping; of documents also, where it is asked for, what else is known of them."""
+        from collapsar.storage.shard import Shard
+        from collapsar.storage.vectors import VectorShard
+
         if self.dense is not None:
             return VectorShard.of(self.number, self._values())
         return Shard.of(self.number, self.documents(), labelled=labelled, segmented=segmented)
 
     def labels(self) -> Labels:
         """Read the labels and numbers of the shard's documents, and decode nothing else."""
+        from collapsar.storage.labels import Labels
+        from collapsar.storage.shard import read_further
+        from collapsar.storage.vectors import read_columns
+
         if self.dense is not None:
             _, extras = read_columns(self.folder, self.record)
         else:
@@ -123,6 +142,8 @@ class Corpus:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary, read on first use."""
+        from collapsar.storage.vocabulary import read_vocabulary
+
         return read_vocabulary(self.folder, self.manifest.vocabulary)
 
     @property
@@ -157,6 +178,8 @@ class Corpus:
 
     def begins_with(self, vocabulary: VocabularyRecord) -> bool:
         """Tell whether this corpus has a vocabulary, or that and further words after it."""
+        from collapsar.storage.vocabulary import words_digest
+
         own = self.manifest.vocabulary
         if own.words_sha256 == vocabulary.words_sha256 or own.words <= vocabulary.words:
             return own.words_sha256 == vocabulary.words_sha256

@@ -11,7 +11,7 @@ from typing import Any
 from collapsar.storage.cuts import Cuts, Dropped
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
-from collapsar.storage.readers.source import ReadOptions
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.records import dump, read_record
 from collapsar.storage.short_repr import ShortRepr
 

@@ -66,13 +66,17 @@ class Labels(ShortRepr):
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        from collapsar.storage.parts import numbers_of
+
         floats = {name: one for name, one in extras.items() if pa.types.is_float64(one.type)}
-        numbers = {name: np.asarray(pc.fill_null(one, np.nan), dtype=np.float64) for name, one in floats.items()}
+        numbers = {
+            name: numbers_of(pc.fill_null(one, np.nan) if one.null_count else one) for name, one in floats.items()
+        }
         column = extras.get("labels")
         if column is None:
             none = Labels.none(documents)
             return Labels(none.names, none.offsets, none.position, numbers)
-        owner = np.asarray(pc.list_parent_indices(column), dtype=np.int64)
+        owner = np.asarray(numbers_of(pc.list_parent_indices(column)), dtype=np.int64)
         flat = pc.list_flatten(column)
         codes, names = _coded(flat)
         pairs = np.unique(owner * max(len(names), 1) + codes) if owner.size else owner
@@ -148,11 +152,14 @@ def _coded(flat: pa.StructArray) -> tuple[npt.NDArray[np.int64], tuple[Name, ...
     """Give the labels of a flat column numbers: their places among the sorted distinct ones."""
     import pyarrow.compute as pc
 
+    from collapsar.storage.parts import numbers_of
+
     if not len(flat):
         return np.zeros(0, dtype=np.int64), ()
-    fields, values = (pc.dictionary_encode(pc.fill_null(flat.field(place), "")) for place in (0, 1))
+    sides = [flat.field(place) for place in (0, 1)]
+    fields, values = (pc.dictionary_encode(pc.fill_null(one, "") if one.null_count else one) for one in sides)
     width = len(values.dictionary)
-    raw = np.asarray(fields.indices, dtype=np.int64) * width + np.asarray(values.indices, dtype=np.int64)
+    raw = np.asarray(numbers_of(fields.indices), dtype=np.int64) * width + numbers_of(values.indices)
     distinct, inverse = np.unique(raw, return_inverse=True)
     own, each = fields.dictionary.to_pylist(), values.dictionary.to_pylist()
     names = [(str(own[code // width]), str(each[code % width])) for code in distinct.tolist()]

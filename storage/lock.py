@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError, LockedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.records import dump, read_record
@@ -147,6 +145,8 @@ class RunLock:
         return self._folder.url.rpartition("/")[0]
 
     def _record(self) -> dict[str, Any]:
+        import psutil
+
         process = psutil.Process()
         return {
             "format": KIND,
@@ -209,6 +209,8 @@ def _owner_lives(record: dict[str, Any]) -> bool:
 def _lives(process: int, began: float) -> bool:
     if process == os.getpid():
         return True
+    import psutil
+
     try:
         found = psutil.Process(process)
         return bool(abs(found.create_time() - began) < 1.0 and found.status() != psutil.STATUS_ZOMBIE)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy.typing as npt
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from collapsar.storage.arrays import read_arrays, write_arrays
 from collapsar.storage.errors import AbsentError, DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lineage import Lineage
 from collapsar.storage.manifest import ShortModel, VocabularyRecord
 from collapsar.storage.records import dump, read_record
-from collapsar.storage.vocabulary import Vocabulary, read_vocabulary
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from collapsar.storage.vocabulary import Vocabulary
 
 RECORD = "model.json"
 KIND = "collapsar-model"
@@ -90,6 +92,8 @@ class ModelWriter:
         return self._write(f"documents/{number:05d}", kept_of(local))
 
     def _write(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
+        from collapsar.storage.arrays import write_arrays
+
         return name, write_arrays(self.folder / name, arrays)
 
     def finish(self, record: ModelRecord, vocabulary: Vocabulary) -> ModelRecord:
@@ -158,6 +162,8 @@ class StoredModel:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary of the training corpus."""
+        from collapsar.storage.vocabulary import read_vocabulary
+
         return read_vocabulary(self.folder, self.record.vocabulary)
 
     @property
@@ -174,6 +180,8 @@ class StoredModel:
         return self._read(f"documents/{shard:05d}")
 
     def _read(self, part: str) -> dict[str, npt.NDArray[Any]]:
+        from collapsar.storage.arrays import read_arrays
+
         if part not in self.record.parts:
             raise DamagedError(f"{self.folder.url}/{RECORD}", f"there is no {part}", "field 'parts'")
         return read_arrays(self.folder / part, self.record.parts[part])

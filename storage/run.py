@@ -6,14 +6,16 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from collapsar.storage.checkpoint import Checkpoints
 from collapsar.storage.errors import AbsentError, OccupiedError
 from collapsar.storage.folder import Folder, ensure_free
 from collapsar.storage.lock import RunLock
 from collapsar.storage.manifest import MANIFEST
 from collapsar.storage.records import dump, read_record
+
+if TYPE_CHECKING:
+    from collapsar.storage.checkpoint import Checkpoints
 
 RECORD, EVENTS, MODEL, CHECKPOINTS = "run.json", "events.jsonl", "model", "checkpoints"
 CORPUS = "corpus"  # that a fit to texts has made
@@ -43,6 +45,8 @@ class Run:
     @property
     def checkpoints(self) -> Checkpoints:
         """The run's checkpoints."""
+        from collapsar.storage.checkpoint import Checkpoints  # arrays, which few of those that open a run read
+
         return Checkpoints(self.folder / CHECKPOINTS)
 
     def member(self, number: int) -> Folder:

@@ -86,13 +86,18 @@ def segment_counts(segments: pa.Array) -> Numbers:
     """Count the segments of each document; a list that is null has none."""
     import pyarrow.compute as pc
 
-    counts: Numbers = np.asarray(pc.fill_null(pc.list_value_length(segments), 0), dtype=np.int64)
+    from collapsar.storage.parts import numbers_of
+
+    lengths = pc.list_value_length(segments)
+    counts: Numbers = np.asarray(numbers_of(pc.fill_null(lengths, 0) if lengths.null_count else lengths), np.int64)
     return counts
 
 
 def segment_bounds(segments: pa.Array) -> Numbers:
     """Return where the pairs of each segment of all documents begin, and behind them where the last one ends."""
-    return running(np.asarray(segments.flatten(), dtype=np.int64))
+    from collapsar.storage.parts import numbers_of
+
+    return running(numbers_of(segments.flatten()))
 
 
 def segment_lists(counts: Numbers, lengths: Numbers) -> pa.Array:

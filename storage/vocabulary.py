@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from collapsar.storage.errors import DamagedError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import VocabularyRecord
-from collapsar.storage.parts import FAULTS
+from collapsar.storage.parts import FAULTS, numbers_of
 from collapsar.storage.short_repr import short
 
 FILE = "vocabulary.parquet"
@@ -139,8 +139,8 @@ def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
             raise ValueError("a word or a number is missing")
         vocabulary = Vocabulary(
             table.column("word").to_pylist(),
-            np.asarray(table.column("documents"), dtype=np.int64),
-            np.asarray(table.column("tokens"), dtype=np.int64),
+            np.asarray(numbers_of(table.column("documents")), dtype=np.int64),
+            np.asarray(numbers_of(table.column("tokens")), dtype=np.int64),
         )
     except DamagedError:
         raise

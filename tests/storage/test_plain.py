@@ -12,7 +12,7 @@ from collapsar.storage import arrays
 from collapsar.storage.arrays import open_arrays, read_arrays, write_arrays
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
-from collapsar.storage.plain import PlainArray, described, plain_array, plain_group, write_array
+from collapsar.storage.plain import PlainArray, described, plain_array, plain_group, usual_text, write_array
 
 TYPES = st.sampled_from(["f8", "f4", "i8", "i4", "u2", "u1", "b1", "i1", "u8"])
 SHAPES = arrays_of.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=7)
@@ -30,6 +30,14 @@ def by_zarr(values, chunks, compress):
     if values.size:
         array[...] = values
     return {key: data.to_bytes() for key, data in files.items() if key != "zarr.json"}
+
+
+@pytest.mark.parametrize("kind", ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"])
+@pytest.mark.parametrize("compress", [False, True])
+def test_usual_text__is_what_zarr_writes(kind, compress):
+    shape, chunks = (5, 3), (2, 3)
+    text = usual_text(shape, np.dtype(kind), chunks, compress=compress)
+    assert text == described(shape, np.dtype(kind), chunks, compress=compress)
 
 
 @given(VALUES, st.integers(1, 4), st.booleans())
