@@ -289,6 +289,8 @@ def written_to(out: str | os.PathLike[str], schema: pa.Schema, *, dense: bool = 
     ------
     OptionError
         The name says no format.
+    OccupiedError
+        The file was written by another process meanwhile.
     StoreError
         The disk is full.
     """
@@ -299,6 +301,8 @@ def written_to(out: str | os.PathLike[str], schema: pa.Schema, *, dense: bool = 
             writer = _open(part, ids, schema, dense)
             yield writer
             writer.close()
+        # Another process may have written the file since this one began.
+        require_free(out, beside)
         if beside is not None:
             File(beside).put(ids)
         try:
