@@ -15,6 +15,8 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from scipy.special import bdtrc
 
 from collapsar.pipeline.executor import Executor
@@ -387,8 +389,9 @@ def require_new_documents(
         return
     sample: dict[str, bytes] = {}
     for reference in _spread(scored.references, SAME_DOCUMENTS.shards):
-        found = _fingerprints(reference.documents(), labelled=labelled)
-        sample.update(_spread(list(found.items()), SAME_DOCUMENTS.documents))
+        documents = reference.documents()
+        long = np.flatnonzero(np.diff(documents.offsets) >= SAME_DOCUMENTS.least_pairs).tolist()
+        sample.update(_fingerprints(documents, _spread(long, SAME_DOCUMENTS.documents), labelled=labelled))
     if len(sample) < SAME_DOCUMENTS.least_documents:
         return
     places = _spread(fitted.references, SAME_DOCUMENTS.training_shards)
@@ -407,34 +410,32 @@ def _spread(every: Sequence[Any], most: int) -> Sequence[Any]:
     )
 
 
-def _fingerprints(
-    documents: Documents, wanted: Mapping[str, bytes] | None = None, *, labelled: bool
-) -> dict[str, bytes]:
-    """Return a digest of the words and counts of documents, and of their labels where these count, by their ids.
+def _fingerprints(documents: Documents, numbers: Sequence[int], *, labelled: bool) -> dict[str, bytes]:
+    """Return a digest of the words and counts of some documents, and of their labels where these count, by their ids.
 
     Parameters
     ----------
     documents : Documents
         The documents.
-    wanted : mapping of str, optional
-        Ids of the documents to look at; without it, all that are long enough to be told from others.
+    numbers : sequence of int
+        Which of them.
     labelled : bool
         Whether labels and covariates count.
     """
     further = [column for name, column in sorted(documents.extras.items()) if name not in ("title", "date", "segments")]
     found = {}
-    for number, identity in enumerate(documents.ids.to_pylist()):
+    for number in numbers:
         low, high = documents.offsets[number], documents.offsets[number + 1]
-        if high - low < SAME_DOCUMENTS.least_pairs or (wanted is not None and identity not in wanted):
-            continue
         digest = hashlib.sha256(documents.words[low:high].tobytes())
         digest.update(documents.counts[low:high].tobytes())
         digest.update(repr([column[number].as_py() for column in further] if labelled else []).encode())
-        found[identity] = digest.digest()
+        found[documents.ids[number].as_py()] = digest.digest()
     return found
 
 
 def _count_same(reference: ShardReference, sample: Mapping[str, bytes], labelled: bool) -> int:
     """Return how many documents of a sample a shard has."""
-    found = _fingerprints(reference.documents(), sample, labelled=labelled)
+    documents = reference.documents()
+    there = np.flatnonzero(np.asarray(pc.is_in(documents.ids, value_set=pa.array(list(sample)))))
+    found = _fingerprints(documents, there.tolist(), labelled=labelled)
     return sum(sample[identity] == one for identity, one in found.items())
