@@ -317,7 +317,7 @@ class _CountLines:
 
     def __call__(self, number: int) -> None:
         """Write a line, if the one before is long ago."""
-        if time.monotonic() - self._last >= COUNT_SECONDS:
+        if number and time.monotonic() - self._last >= COUNT_SECONDS:
             self._last = time.monotonic()
             LogLines().write(f"{self._what}: {number:,} {self._unit}")
 

@@ -72,6 +72,9 @@ def test_count_outside_a_terminal__is_a_line_with_its_time_every_ten_seconds(mon
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr("collapsar.pipeline.progress.time.monotonic", lambda: now[0])
     with counting("ingesting") as tell:
+        now[0] += 60.0
+        tell(0)
+        now[0] -= 60.0
         for number in range(1, 26):
             now[0] += 1.0
             tell(1000 * number)
