@@ -244,6 +244,12 @@ class Keys:
         """Return a text with the file's names in place of flags."""
         return OptionError(text).spelled(self._quoted)
 
+    def as_written(self, text: str) -> str:
+        """Return a text with keys that stand in quotes spelled as the file spells them."""
+        for name, (_, key) in self.written.items():
+            text = text.replace(f"'{name}'", f"'{key}'", 1)
+        return text
+
     def _quoted(self, name: str) -> str:
         return repr(self.written[name][1]) if name in self.written else flag_of(name)
 

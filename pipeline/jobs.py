@@ -277,8 +277,9 @@ def read_job(path: str | os.PathLike[str]) -> Job:
     except InputError:
         raise
     except OptionError as error:
-        explained = keys_of(path).explain(error)
-        raise (SettingError(str(path), str(error)) if explained is error else explained) from None
+        keys = keys_of(path)
+        explained = keys.explain(error)
+        raise (SettingError(str(path), keys.as_written(str(error))) if explained is error else explained) from None
     placed = _placed(job, file.resolve().parent)
     placed._name = file.stem
     return placed

@@ -82,7 +82,10 @@ def test_fit__names_the_flag_where_one_was_said_over_the_file(small, tmp_path, c
         ("fit", "score-every = 0", "[fit]: 'score-every': expected a whole number of 1 or more, found 0"),
         ("fit", "alpha = -1", "[fit]: 'alpha': expected a value greater than 0, found -1"),
         ("ingest", 'stop-words = "klingon"', "[ingest]: 'stop-words' klingon: no such language"),
+        ("ingest", 'stop-words = "french"', "or codes of ISO 639-1 such as de, or files"),
         ("ingest", "min-letters = 0", "[ingest]: 'min-letters': expected a whole number of 1 or more, found 0"),
+        ("ingest", "min-letters = 'x'", "[ingest]: 'min-letters': expected a valid integer, found 'x'"),
+        ("ingest", "min-leters = 3", "[ingest]: unknown key 'min-leters' (did you mean 'min_letters'?)"),
         ("ingest", 'text = "bodi"', "no field 'bodi' ('text') (did you mean 'body'?); there are id, body"),
     ],
 )
