@@ -121,7 +121,7 @@ def list_of(language: str) -> AbstractSet[str]:
     known = (*stopwordsiso.langs(), DEFAULT, NONE)
     if language not in known:
         raise OptionError(
-            f"--stop-words {language}: no such language{suggestion(language, known)}; expected {DEFAULT}, {NONE} or codes "
-            "of ISO 639-1 such as de, or files, whose names have a dot or a slash"
+            f"--stop-words {language}: no such language{suggestion(language, known)}; expected {DEFAULT}, {NONE} or "
+            "codes of ISO 639-1 such as de, or files, whose names have a dot or a slash"
         )
     return frozenset(word.lower() for word in stopwordsiso.stopwords(language))
