@@ -266,21 +266,40 @@ class RunView:
 
 
 class CompilationHandler(logging.Handler):
-    """Shows records of the logger ``collapsar.compiling``: a line that is written over, or the first and the last."""
+    """Shows records of the logger ``collapsar.compiling``: a line that is written over, or the first and the last.
+
+    Parameters
+    ----------
+    form : str, optional
+        As for `LogLines`.
+    """
+
+    def __init__(self, form: str | None = None) -> None:
+        super().__init__()
+        self._form = form
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show how many kernels are compiled."""
-        left = record.__dict__["total"] - record.__dict__["compiled"]
-        live = is_live(sys.stderr)
-        if live or not left or not record.__dict__["compiled"]:
-            print(record.getMessage(), end="\r" if live and left else "\n", file=sys.stderr, flush=True)
+        compiled, total = record.__dict__["compiled"], record.__dict__["total"]
+        if self._form is None and is_live(sys.stderr):
+            print(record.getMessage(), end="\r" if compiled < total else "\n", file=sys.stderr, flush=True)
+        elif compiled in (0, total):
+            LogLines(form=self._form).write(record.getMessage(), compiled=compiled, kernels=total)
 
 
-def show_compilation() -> None:
-    """Show on standard error how kernels are compiled, where no view of a run does."""
+def show_compilation(form: str | None = None, *, quiet: bool = False) -> None:
+    """Show on standard error how kernels are compiled, where no view of a run does.
+
+    Parameters
+    ----------
+    form : str, optional
+        As for `LogLines`.
+    quiet : bool, optional
+        Show nothing.
+    """
     log = logging.getLogger("collapsar.compiling")
     log.setLevel(logging.INFO)
-    log.handlers[:] = [CompilationHandler()]
+    log.handlers[:] = [logging.NullHandler() if quiet else CompilationHandler(form)]
 
 
 def page_address(dashboard: str | None) -> str | None:

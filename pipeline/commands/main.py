@@ -108,7 +108,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)  # of a dashboard: it takes another
     for library in ("distributed", "asyncio"):  # what a user shall know, the commands say themselves
         logging.getLogger(library).setLevel(logging.CRITICAL)
-    show_compilation()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         arguments = _parser(words).parse_args(words)
@@ -117,6 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CollapsarError as error:
         return _fail(str(error))
     form = getattr(arguments, "log_format", None)
+    show_compilation(form, quiet=getattr(arguments, "quiet", False))
     try:
         result: int = arguments.handler(arguments) or 0
         sys.stdout.flush()

@@ -3,6 +3,7 @@
 import datetime
 import io
 import json
+import logging
 import re
 
 import pytest
@@ -13,7 +14,7 @@ from collapsar.pipeline import fit, progress
 from collapsar.pipeline.commands.main import main
 from collapsar.pipeline.feeding import Feed, thinned
 from collapsar.pipeline.picturing import POINTS, Curve, Picture
-from collapsar.pipeline.progress import RunView, counting
+from collapsar.pipeline.progress import RunView, counting, show_compilation
 from collapsar.pipeline.saying import quantity, sparkline
 
 OPTIONS = {"family": "lda", "topics": 3, "scheduler": "serial"}
@@ -308,3 +309,26 @@ def test_feed__lets_a_message_that_does_not_arrive_be_told_of():
     feed({"event": "start", "iteration": 0, "elapsed": 0.0})
     feed({"event": "end", "iteration": 0, "elapsed": 0.0})
     assert asked == ["start", "end"]
+
+
+@pytest.mark.parametrize("form", [None, "text", "json"])
+def test_lines_of_compilation__are_those_of_the_log(monkeypatch, form):
+    stream, log = io.StringIO(), logging.getLogger("collapsar.compiling")
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(log, "handlers", [])
+    show_compilation(form)
+    for compiled in (0, 1, 2):
+        log.info("compiling: %d of 2", compiled, extra={"compiled": compiled, "total": 2})
+    lines = stream.getvalue().splitlines()
+    if form == "json":
+        assert [(one["message"], one["compiled"], one["kernels"]) for one in map(json.loads, lines)] == [
+            ("compiling: 0 of 2", 0, 2),
+            ("compiling: 2 of 2", 2, 2),
+        ]
+    else:
+        times, texts = zip(*(line.split(" ", 1) for line in lines), strict=True)
+        assert texts == ("compiling: 0 of 2", "compiling: 2 of 2")
+        assert all(datetime.datetime.fromisoformat(each).tzinfo for each in times)
+    show_compilation(form, quiet=True)
+    log.info("compiling: 0 of 3", extra={"compiled": 0, "total": 3})
+    assert stream.getvalue().splitlines() == lines
