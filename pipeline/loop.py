@@ -189,14 +189,16 @@ class Loop:
 
     def why_ends(self, state: State, progress: Progress) -> str:
         """Return why the run ends here, before its iterations; an empty text where it does not."""
-        if progress.iteration < 1 or float(state.globals.get("unsettled", 0)) > 0:
+        if progress.iteration < 1:
+            return ""
+        if self.limits.tolerance and self.limits.stop_on == OBJECTIVE and OBJECTIVE not in progress.figures:
+            raise OptionError(NO_OBJECTIVE)
+        if float(state.globals.get("unsettled", 0)) > 0:
             return ""
         if float(state.globals.get("fixed", 0)) > 0 and progress.change == 0.0 and not self.limits.samples:
             return "converged"
         if self.limits.tolerance != AUTO:
             return "tolerance" if is_settled(progress, self.previous, self.limits) else ""
-        if self.limits.stop_on == OBJECTIVE and OBJECTIVE not in progress.figures:
-            raise OptionError(NO_OBJECTIVE)
         return "tolerance" if self._windows_of(progress).flat(self._watched(), progress.iteration) else ""
 
     def _flat(self, progress: Progress) -> str:
@@ -331,8 +333,6 @@ def is_settled(progress: Progress, previous: dict[str, float], limits: Limits) -
         return False
     if limits.stop_on == "counts":
         return progress.change is not None and progress.change < limits.tolerance
-    if limits.stop_on == "objective" and "objective" not in progress.figures:
-        raise OptionError(NO_OBJECTIVE)
     now = progress.score if limits.stop_on == "score" else progress.figures.get("objective")
     before = previous.get(limits.stop_on)
     if now is None or before is None:

@@ -28,13 +28,14 @@ def write_whole(path: Path, data: bytes | memoryview, *, replace: bool) -> None:
 def append(path: Path, data: bytes | memoryview) -> None:
     """Append to a local file, all or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as handle:
-        before = handle.tell()
+    # Without a buffer: closing a file writes what is left in its buffer, after the part before it was cut off again.
+    with path.open("ab", buffering=0) as handle:
+        before, rest = handle.seek(0, os.SEEK_END), memoryview(data)
         try:
-            handle.write(data)
-            handle.flush()
+            while rest:
+                rest = rest[handle.write(rest) :]
         except OSError:
-            os.truncate(path, before)
+            handle.truncate(before)
             raise
 
 

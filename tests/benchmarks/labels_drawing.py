@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 
 from collapsar.pipeline import Model, drawing
 from collapsar.storage.folder import Folder, created
-from collapsar.storage.shard import EXTRAS
+from collapsar.storage.shard import EXTRAS, Documents
 from collapsar.storage.writer import CorpusWriter, numbered_ids
 from collapsar.workers.contract import load_sweeps
 
@@ -58,7 +58,7 @@ def write(folder, counts, has, labelled=True):
     document, word = np.nonzero(counts)
     words, offsets = counts.shape[1], np.concatenate([[0], np.cumsum((counts > 0).sum(axis=1))])
     listed = [[{"field": FIELD, "value": f"l{one}"} for one in np.flatnonzero(row)] for row in has]
-    made = drawing.Documents(
+    made = Documents(
         numbered_ids(1, len(counts)),
         offsets.astype(np.int64),
         word.astype(np.int32),

@@ -26,7 +26,7 @@ from tests.conftest import planted_rows, write_corpus
 
 fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
 
-RUN = "faulty://run"
+RUN = "faulty://store/run"
 SESSIONS = 60
 KINDS = (
     {"family": "lda", "topics": 3},
@@ -47,8 +47,8 @@ def prepare():
     """Write the corpora into the store, which holds nothing else then."""
     FaultyFileSystem.fate = None
     FaultyFileSystem.store.clear()
-    write_corpus("faulty://corpus/train", planted_rows(1, documents=16, words=20), 20, shard_tokens=330)
-    write_corpus("faulty://corpus/heldout", planted_rows(2, documents=16, words=20), 20, shard_tokens=300)
+    write_corpus("faulty://store/corpus/train", planted_rows(1, documents=16, words=20), 20, shard_tokens=330)
+    write_corpus("faulty://store/corpus/heldout", planted_rows(2, documents=16, words=20), 20, shard_tokens=300)
     return dict(FaultyFileSystem.store)
 
 
@@ -79,7 +79,7 @@ def calm(base, options):
     """What a fit comes to when nothing happens."""
     reset(base)
     with unglanced(), mock.patch("collapsar.pipeline.placing.open_executor", return_value=SerialExecutor()):
-        fit("faulty://corpus/train", RUN, heldout="faulty://corpus/heldout", scheduler="serial", **options)
+        fit("faulty://store/corpus/train", RUN, heldout="faulty://store/corpus/heldout", scheduler="serial", **options)
     return ended()
 
 
@@ -118,7 +118,7 @@ def live(base, seed):
         opened = mock.patch("collapsar.pipeline.placing.open_executor", return_value=cluster)
         try:
             with unhurried(), opened:
-                if "/run/run.json" in FaultyFileSystem.store:
+                if "/store/run/run.json" in FaultyFileSystem.store:
                     resume(RUN, checkpoint_every=every, scheduler="serial")
                 else:
                     begin(options, ends, every)
@@ -129,14 +129,14 @@ def live(base, seed):
         except CollapsarError as error:
             require_called_for(error, fate)
         FaultyFileSystem.fate = None
-        if "/run/run.json" in FaultyFileSystem.store:
+        if "/store/run/run.json" in FaultyFileSystem.store:
             info(RUN)  # what stands can be read
         fate.again()
 
 
 def begin(options, ends, every):
-    train, heldout = "faulty://corpus/train", "faulty://corpus/heldout"
-    remnants = [path for path in FaultyFileSystem.store if path.startswith("/run/")]
+    train, heldout = "faulty://store/corpus/train", "faulty://store/corpus/heldout"
+    remnants = [path for path in FaultyFileSystem.store if path.startswith("/store/run/")]
     for path in remnants:  # a driver that died before its first record, or whose run could not be removed
         del FaultyFileSystem.store[path]
     FaultyFileSystem.pseudo_dirs[:] = [""]

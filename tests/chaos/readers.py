@@ -22,7 +22,7 @@ from collapsar.storage.arrays import DIGESTS, check_arrays, read_arrays, write_a
 from collapsar.storage.checkpoint import RECORD as CHECKPOINT
 from collapsar.storage.checkpoint import Checkpoint
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import CollapsarError
+from collapsar.storage.errors import CollapsarError, DamagedError
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.ingest import ingest_vectors
 from collapsar.storage.lineage import KIND, LINEAGE, VERSION, read_steps
@@ -35,7 +35,7 @@ from collapsar.storage.records import dump, read_record
 from collapsar.storage.run import Run
 from collapsar.storage.segmented import flattened
 from collapsar.storage.shard import decode, encode
-from collapsar.storage.summary import parse_summary
+from collapsar.storage.summary import MEANS, UNSEGMENTED, parse_summary
 from collapsar.storage.vectors import Vectors, decode_columns
 from collapsar.storage.vocabulary import parse_vocabulary, read_words
 from collapsar.storage.writer import VectorWriter
@@ -307,7 +307,7 @@ READERS = {
     "manifest": lambda data, place: Corpus(_put("manifest.json", data, place).path),
     "lineage": lambda data, place: read_steps(_put(LINEAGE, data, place)),
     "run": lambda data, place: Run(_put("run.json", data, place).path).record(),
-    "events": lambda data, place: Run(_put("events.jsonl", data, place).path).events(),
+    "events": lambda data, place: _read_events(data, place),
     "comparison-cell": lambda data, place: row_of(_cell(data, place), "lda-40"),
     "checkpoint": lambda data, place: Checkpoint(_put(CHECKPOINT, data, place)).record(),
     "model": lambda data, place: StoredModel(_put(MODEL, data, place).path),
@@ -324,9 +324,18 @@ def _flat(documents):
         assert flat.offsets[-1] == documents.words.size
 
 
+def _read_events(data, place):
+    run = Run(_put("events.jsonl", data, place).path)
+    events, fault = run.events(), run.events_fault()
+    assert len(events) <= data.count(b"\n")
+    assert all(isinstance(event["event"], str) for event in events)
+    if fault is not None:
+        raise DamagedError(run.folder.url, fault)
+
+
 def _read_summary(data, place):
     folder = _put("summary.json", data, place)
-    parse_summary(read_record(folder, "summary.json", "collapsar-summary", 2, oldest=2), "x")
+    parse_summary(read_record(folder, "summary.json", "collapsar-summary", MEANS, oldest=UNSEGMENTED), "x")
 
 
 def _config(data, place):

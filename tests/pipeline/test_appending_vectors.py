@@ -200,7 +200,8 @@ def test_a_corpus_with_additions__is_split_fitted_inferred_and_evaluated(corpus)
     place = corpus.parent
     split(corpus, place / "train", place / "unseen", documents=True, fraction=0.3)
     fit(place / "train", place / "run", family="hca", depth=2, iterations=2, scheduler="serial")
-    assert infer(place / "run", place / "train", place / "p.parquet") == Corpus(place / "train").manifest.documents
+    inferred = infer(place / "run", place / "train", place / "p.parquet")
+    assert inferred.rows == Corpus(place / "train").manifest.documents
     assert evaluate(place / "run", unseen=place / "unseen").documents == Corpus(place / "unseen").manifest.documents
     fit(corpus, place / "whole", family="hca", depth=2, iterations=2, scheduler="serial")
-    assert infer(place / "whole", corpus, place / "w.parquet") == 11
+    assert infer(place / "whole", corpus, place / "w.parquet").rows == 11

@@ -149,7 +149,7 @@ def test_coherence__says_what_is_wrong(fitted, tmp_path):
         coherence(tmp_path / "run", corpus)
 
 
-def test_command__prints_coherence_alone_or_beside_a_score(fitted, capsys):
+def test_command__prints_coherence_alone_or_beside_a_score(fitted, tmp_path, capsys):
     run, corpus = fitted
     expected = coherence(run, corpus, scheduler="serial")
     assert main(["evaluate", run, "--coherence", corpus, "--json", "--scheduler", "serial"]) == 0
@@ -158,7 +158,8 @@ def test_command__prints_coherence_alone_or_beside_a_score(fitted, capsys):
     assert alone["coherence"]["npmi"] == expected.npmi
     assert [topic["id"] for topic in alone["coherence"]["topics"]] == expected.topics.tolist()
     assert [topic["npmi"] is None for topic in alone["coherence"]["topics"]] == np.isnan(expected.topic_npmi).tolist()
-    assert main(["evaluate", run, "--coherence", corpus, "--unseen", corpus, "--scheduler", "serial"]) == 0
+    unseen = str(write_corpus(tmp_path / "unseen", [{0: 2, 3: 1}, {1: 3, 4: 2}], 6))
+    assert main(["evaluate", run, "--coherence", corpus, "--unseen", unseen, "--scheduler", "serial"]) == 0
     out = capsys.readouterr().out
     for text in (
         "score  ",

@@ -279,14 +279,14 @@ def test_leaves__leave_room_for_the_levels_above_them():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"depth": 1}, "--depth"),
+        ({"depth": 1}, "depth: expected"),
         ({"alpha": [1.0, 2.0]}, "expected 3 values, one a level"),
         ({"alpha": [1.0, 2.0, 0.0]}, "above zero"),
         ({"eta": [1.0, 2.0]}, "expected 1 value or 3"),
         ({"learn": ["eta"]}, "posterior 'dirichlet' alone"),
         ({"depth": 5, "max_nodes": 4}, "a node a level"),
-        ({"gamma": 0.0}, "--gamma"),
-        ({"form": "other"}, "--form"),
+        ({"gamma": 0.0}, "gamma: expected"),
+        ({"form": "other"}, "form: expected"),
     ],
 )
 def test_options__that_make_no_sense_are_refused(options, message):

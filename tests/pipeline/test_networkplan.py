@@ -21,10 +21,10 @@ parents = ["document", "section[-1]"]
 NONE = np.zeros(0, dtype=np.int64)
 
 BAD = {
-    "no such file": ("nix.toml", "--network: expected a TOML file; there is no nix.toml"),
-    "no TOML": ("[a", "--network: expected TOML"),
-    "nothing": ({}, "--network: expected at least one kind of vectors"),
-    "unknown scope": ({"a": {"over": "segmnt"}}, "--network: expected 'corpus', 'label', 'document' or 'segment'"),
+    "no such file": ("nix.toml", "network: expected a TOML file; there is no nix.toml"),
+    "no TOML": ("[a", "network: expected TOML"),
+    "nothing": ({}, "network: expected at least one kind of vectors"),
+    "unknown scope": ({"a": {"over": "segmnt"}}, "network: expected 'corpus', 'label', 'document' or 'segment'"),
     "unknown parent": ({"a": {"over": "segment", "parents": ["b"]}}, "'a': unknown parent 'b'"),
     "its own parent": ({"a": {"over": "segment", "parents": ["a"]}}, "'a' is no parent"),
     "later": ({"a": {"over": "segment", "parents": ["a[1]"]}}, "'a[1]' is no parent"),
@@ -63,7 +63,7 @@ def test_bad_networks__are_clear_errors(name):
     ("words", "said"), [("sectoin", "did you mean 'section'"), ("corpus", "over documents or segm")]
 )
 def test_words_from__must_be_a_kind_below(words, said):
-    with pytest.raises(OptionError, match="--words-from") as found:
+    with pytest.raises(OptionError, match="words_from: expected") as found:
         make_config("dirichlet-network", {"topics": 3, "network": TOML, "words_from": words})
     assert said in str(found.value)
 

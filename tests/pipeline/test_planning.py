@@ -398,7 +398,7 @@ def test_estimate__plans_for_a_corpus_on_disk(small):
     assert (found.place.processes, found.place.memory) == (3, 2e9)
     assert found.needed > found.memory["interpreter, libraries and kernels"] > 0
     assert found.moved > 0
-    with pytest.raises(OptionError, match="--topics"):
+    with pytest.raises(OptionError, match="`topics` is required"):
         estimate(small[0], family="lda")
     with pytest.raises(OptionError, match="topisc"):
         estimate(small[0], family="lda", topics=3, topisc=3)

@@ -290,5 +290,5 @@ def test_learned_alpha__follows_the_documents(tmp_path):
 def test_options__that_make_no_sense_are_refused(learn):
     from collapsar.storage.errors import OptionError
 
-    with pytest.raises(OptionError, match="--learn"):
+    with pytest.raises(OptionError, match="learn: "):
         make_config("vb-lda", {"topics": 3, "learn": learn})
