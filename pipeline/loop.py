@@ -162,10 +162,11 @@ class Loop:
             state = self.keeper.keep(Kept(state, progress, self.before()))
         else:
             scoring = self._submit_scores(state)
-        # The next sweeps go out before the score has come in, so that no worker waits for the driver.
+        # The next sweeps go out before the score has come in, so that no worker waits for the driver; and after the
+        # search for words, or what is reported of this iteration would wait for all of them.
+        words = self.submit_words(state, progress, last=state.iteration >= self.limits.sweeps)
         if state.iteration < self.limits.sweeps:
             self._ahead = submit_round(self.problem, self.executor, state)
-        words = self.submit_words(state, progress, last=state.iteration >= self.limits.sweeps)
         found = self.executor.collect([*scoring, *words])
         progress = self.scored(progress, found[: len(scoring)], again=again, words=found[len(scoring) :])
         if progress.score is None and self.why_ends(state, progress):
