@@ -10,12 +10,12 @@ import pyarrow as pa
 from collapsar.storage.errors import OptionError, suggestion
 from collapsar.storage.history import Beside
 from collapsar.storage.labelled import covariates_of
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers import kind_of_name
 from collapsar.storage.readers.batches import FIXED, TEXTS
 from collapsar.storage.readers.blocks import find_files
 from collapsar.storage.readers.fields import Fields, named
 from collapsar.storage.readers.sidecolumns import Wanted, read_sides
-from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.readers.tables import columns_of
 from collapsar.storage.shard import LABELS
 from collapsar.storage.sides import Sides

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from collapsar.storage.readers.source import ReadOptions
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.text import Text, TextSource
 from collapsar.storage.short_repr import ShortRepr
 

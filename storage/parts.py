@@ -109,10 +109,8 @@ def column_of(table: pa.Table, name: str) -> Any:
 
 
 def numbers_of(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return the numbers of a column.
-
-    PyArrow imports pandas, where it is installed, for other conversions to NumPy than this one.
-    """
+    """Return the numbers of a column."""
+    # PyArrow imports pandas, where it is installed, for other conversions to NumPy than this one.
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     plain = len(column) and not column.null_count and (pa.types.is_integer(column.type) or column.type == pa.float64())
     return np.from_dlpack(column) if plain else np.asarray(column)

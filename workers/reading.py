@@ -17,10 +17,10 @@ from collapsar.storage.chunks import read_chunk, read_table, write_table
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import ShardRecord
 from collapsar.storage.parts import column_of, decode_table, read_part
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.batches import read_batches
 from collapsar.storage.readers.blocks import Block
 from collapsar.storage.readers.fields import Batch
-from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.segments import COLUMN, running, segment_counts, segment_lists
 from collapsar.storage.shard import Documents, encode
 from collapsar.storage.sides import merged

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsar.storage.readers.source import ReadOptions
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.stopwords import stop_words
 from collapsar.workers.tokenizing import tokenize
 

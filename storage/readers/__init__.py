@@ -8,6 +8,7 @@ from dataclasses import replace
 from collapsar.storage.choices import FORMATS
 from collapsar.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsar.storage.folder import Folder
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.arrays import ArchiveFile, MatrixFile
 from collapsar.storage.readers.batches import TEXTS
 from collapsar.storage.readers.blocks import find_files
@@ -15,7 +16,7 @@ from collapsar.storage.readers.chunked import ZarrFile
 from collapsar.storage.readers.dense import DenseFile, DenseSource
 from collapsar.storage.readers.ldac import LDACSource
 from collapsar.storage.readers.matrix import MatrixSource
-from collapsar.storage.readers.source import ReadOptions, Source, distinct, open_input, reading
+from collapsar.storage.readers.source import Source, distinct, open_input, reading
 from collapsar.storage.readers.svmlight import SVMlightSource, index_base
 from collapsar.storage.readers.table import HEADERS, TableFile
 from collapsar.storage.readers.text import TextSource, texts_of_files, texts_of_lines

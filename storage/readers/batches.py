@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from collapsar.storage.errors import OptionError
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.blocks import Block, Span
 from collapsar.storage.readers.fields import PORTION, Batch, Fields, Gathering, Into, require_columns
 from collapsar.storage.readers.lines import gather_file, gather_json, gather_mallet
 from collapsar.storage.readers.segmenting import ENTRIES, cutter_of
-from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.readers.tables import columns_of, gather_parquet, gather_table, is_numbered
 
 GATHER: dict[str, Callable[[Span, ReadOptions, Into], Iterator[None]]] = {

@@ -11,9 +11,9 @@ import numpy as np
 from collapsar.storage.arrays import FAULTS, MOST_CHUNK_BYTES
 from collapsar.storage.errors import InputError, OptionError, suggestion
 from collapsar.storage.folder import Folder
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.arrays import portion_of, portions_of, width_of
 from collapsar.storage.readers.dense import PORTION, Portion, layout_of
-from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.sizes import size
 
 FEW_CHUNKS, MISSING = 1000, 20  # chunks that may be missing anyhow, and for each that is there

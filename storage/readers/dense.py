@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsar.storage.errors import InputError, OptionError, suggestion
-from collapsar.storage.readers.source import ReadOptions, given_words
+from collapsar.storage.read_options import ReadOptions
+from collapsar.storage.readers.source import given_words
 from collapsar.storage.shard import LABELS
 from collapsar.storage.vectors import MOST_COLUMNS, Vectors
 from collapsar.storage.writer import numbered_ids

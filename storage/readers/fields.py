@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsar.storage.errors import InputError, OptionError, near
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.segmenting import ENTRIES, cutter_of
-from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.shard import EXTRAS
 from collapsar.storage.short_repr import ShortRepr
 

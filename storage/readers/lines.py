@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from collapsar.storage.errors import InputError
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.blocks import Span
 from collapsar.storage.readers.fields import Into
-from collapsar.storage.readers.source import ReadOptions, open_input, reading
+from collapsar.storage.readers.source import open_input, reading
 
 PIECE = 1 << 24  # bytes that are read at once
 _MALLET = re.compile(r"(\S*)[\s,]*(\S*)[\s,]*(.*)", re.DOTALL)  # as MALLET's import-file has it by default

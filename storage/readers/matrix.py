@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.errors import InputError
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.source import (
     INT32_MAX,
     LEAST_LIMIT,
     RATIO,
-    ReadOptions,
     open_input,
     reading,
     require_plausible,

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from collapsar.storage.errors import InputError, OptionError, suggestion
 from collapsar.storage.labelcolumn import listed, once
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.fields import TAKEN, Fields, as_labels, as_number, named
 from collapsar.storage.readers.sides import SideFile, read_names, read_side
-from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.sides import Side
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from collapsar.storage.errors import InputError, OptionError, near
 from collapsar.storage.folder import Folder
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers import kind_of_name
 from collapsar.storage.readers.batches import GATHER
 from collapsar.storage.readers.blocks import PACKED, Span, find_files
 from collapsar.storage.readers.fields import clean, id_of, named
 from collapsar.storage.readers.lines import decoded, lines_of
-from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.short_repr import ShortRepr
 
 RECORDS = ("csv", "jsonl", "parquet")  # formats of side files whose rows have ids

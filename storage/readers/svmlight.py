@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from collapsar.storage.errors import InputError
-from collapsar.storage.readers.source import INT32_MAX, ReadOptions, open_input, reading, vocabulary_beside
+from collapsar.storage.read_options import ReadOptions
+from collapsar.storage.readers.source import INT32_MAX, open_input, reading, vocabulary_beside
 from collapsar.storage.shard import EXTRAS, Documents
 from collapsar.storage.writer import numbered_ids
 

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from collapsar.storage.errors import InputError
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.dense import Portion, layout_of
-from collapsar.storage.readers.source import ReadOptions, open_input, reading
+from collapsar.storage.readers.source import open_input, reading
 
 BLOCK = 1 << 23
 MOST_LINE = 1 << 28  # bytes

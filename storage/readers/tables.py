@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 
 from collapsar.storage.errors import InputError
 from collapsar.storage.parts import FAULTS
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.blocks import Span
 from collapsar.storage.readers.fields import Fields, Into
 from collapsar.storage.readers.lines import lines_before
-from collapsar.storage.readers.source import ReadOptions, open_input, reading
+from collapsar.storage.readers.source import open_input, reading
 
 ROWS = 1024  # of Parquet that are read at once
 _TABS = (".tsv", ".tab")

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from collapsar.storage.errors import AbsentError, InputError
 from collapsar.storage.folder import Folder
-from collapsar.storage.readers.source import ReadOptions, given_words, open_input, reading
+from collapsar.storage.read_options import ReadOptions
+from collapsar.storage.readers.source import given_words, open_input, reading
 from collapsar.storage.shard import EXTRAS, Documents
 from collapsar.storage.short_repr import ShortRepr
 

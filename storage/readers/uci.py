@@ -14,14 +14,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from collapsar.storage.errors import InputError
-from collapsar.storage.readers.source import (
-    INT32_MAX,
-    ReadOptions,
-    open_input,
-    reading,
-    require_plausible,
-    vocabulary_beside,
-)
+from collapsar.storage.read_options import ReadOptions
+from collapsar.storage.readers.source import INT32_MAX, open_input, reading, require_plausible, vocabulary_beside
 from collapsar.storage.shard import Documents
 from collapsar.storage.writer import numbered_ids
 

@@ -6,7 +6,7 @@ from collapsar.pipeline.docstrings import Module, docstrings, modules, sections
 from collapsar.pipeline.fitting import fit
 from collapsar.storage.cuts import Cuts
 from collapsar.storage.ingest import ingest
-from collapsar.storage.readers.source import ReadOptions
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.text import Text, TextSource
 
 SOURCE = '''"""Module text."""

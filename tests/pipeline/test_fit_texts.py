@@ -16,7 +16,7 @@ import pytest
 from collapsar.pipeline import Model, fit, infer, ingest, topics
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CollapsarError, OccupiedError, OptionError
-from collapsar.storage.readers.source import ReadOptions
+from collapsar.storage.read_options import ReadOptions
 
 ANIMALS, MARKETS = "cats and dogs purr and bark", "stocks and bonds rise on markets"
 TEXTS = [f"{ANIMALS} at home {n}" if n % 2 else f"{MARKETS} at noon {n}" for n in range(12)]

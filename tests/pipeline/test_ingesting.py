@@ -25,9 +25,9 @@ from collapsar.storage.errors import AbsentError, InputError, OccupiedError, Opt
 from collapsar.storage.folder import Folder
 from collapsar.storage.history import read_history
 from collapsar.storage.ingest import ingest as ingest_in_turn
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers import blocks, fields, guess_format, lines, open_source, tables
 from collapsar.storage.readers.blocks import Span
-from collapsar.storage.readers.source import ReadOptions
 from collapsar.storage.readers.text import WORD
 
 ROWS = [

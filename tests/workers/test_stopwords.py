@@ -11,7 +11,7 @@ from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import CollapsarError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.history import read_history
-from collapsar.storage.readers.source import ReadOptions
+from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.stopwords import list_of
 from collapsar.workers.stopwords import StopWords
 from collapsar.workers.tokenizing import tokenize
