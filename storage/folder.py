@@ -340,8 +340,11 @@ class Folder:
             Names that such a folder of ours has directly inside. One that holds anything else is somebody's, and stays;
             by default whatever is there goes.
         """
-        if known is not None and not set(self.names()) <= set(known):
-            return
+        if known is not None:
+            # What a process that was killed has left half written is ours too.
+            whole = {name for name in self.names() if not (name.startswith(".") and name.endswith(".part"))}
+            if not whole <= set(known):
+                return
         if self.local:
             shutil.rmtree(self._path, ignore_errors=True)
         elif self.exists():
