@@ -52,6 +52,7 @@ class Addition:
     workers: int | None = None
     tls: TLS | None = None
     beside: Wanted = field(default_factory=Wanted)
+    headings: str | None = None
 
 
 def clean(corpus: Corpus) -> None:

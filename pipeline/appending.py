@@ -25,7 +25,7 @@ from collapsar.pipeline.executor import TLS, Executor, open_executor
 from collapsar.pipeline.ingesting import drop_stopped, leave_phrases, look_at, numberings_of, report_of, settled
 from collapsar.pipeline.keywords import checked_keywords, paths_of
 from collapsar.pipeline.passes import Counted, in_order, judge_ids, lay_beside, read_all, write_shards
-from collapsar.pipeline.recorded_reading import history_for
+from collapsar.pipeline.recorded_reading import history_for, require_named_again
 from collapsar.storage.chunks import Chunk, write_table
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.cuts import NOT_IN_VOCABULARY, Sieve
@@ -36,6 +36,7 @@ from collapsar.storage.lock import RunLock
 from collapsar.storage.manifest import VECTORS, Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers import TEXTS, guess_format, open_source, settled_base
+from collapsar.storage.readers.segmenting import HEADINGS
 from collapsar.storage.readers.sidecolumns import Wanted
 from collapsar.storage.readers.source import distinct
 from collapsar.storage.sides import Sides
@@ -64,6 +65,7 @@ def append(
     tls: TLS | None = None,
     label_files: str | Sequence[str] = (),
     label_names: str | Sequence[str] = (),
+    headings: str | None = None,
     progress: Counting = silent,
 ) -> Manifest:
     """Add documents, or vectors, to a corpus as new shards, read as those that it was made of.
@@ -94,6 +96,8 @@ def append(
     label_files, label_names : str or sequence of str, optional
         Side files of the documents that are added, as for `ingest`; their fields are those that the corpus was made
         with. Without, documents that are added to a corpus with side files have no labels and no covariates.
+    headings : str, optional
+        The regular expression of ``segments="headings:REGEX"``; must be named again where the corpus was made with one.
     progress : callable, optional
         Told the number of documents read so far.
 
@@ -109,7 +113,7 @@ def append(
     """
     wanted = Wanted(paths_of(label_files), paths_of(label_names))
     limit = None if max_decompressed is None else parse_size(max_decompressed, "max_decompressed")
-    asked = Addition(grow, skip_existing, format, tokenizer, limit, scheduler, workers, tls, wanted)
+    asked = Addition(grow, skip_existing, format, tokenizer, limit, scheduler, workers, tls, wanted, headings)
     return append_told(corpus, sources, asked, progress).manifest
 
 
@@ -186,11 +190,17 @@ def _history_of(corpus: Corpus, kept: History, paths: list[str], asked: Addition
             f"{corpus.url}: its documents are segments that `collapsar flatten` made; append to the corpus that it was "
             "made of, and flatten that again"
         )
-    tokenizer = kept.options.tokenizer
-    if tokenizer != asked.tokenizer:
-        if tokenizer is None:
-            raise OptionError(f"--tokenizer {asked.tokenizer}: {corpus.url} was made with the default one")
-        raise OptionError(f"{corpus.url}: was made with --tokenizer {tokenizer}; say so again, if it is to be trusted")
+    segments = None if asked.headings is None else f"{HEADINGS}{asked.headings}"
+    require_named_again(corpus.url, kept.options, asked.tokenizer, segments)
+    for name, value, recorded in (
+        ("tokenizer", asked.tokenizer, kept.options.tokenizer),
+        ("headings", segments, kept.options.segments),
+    ):
+        if value is not None and value != recorded:
+            made = "without it" if recorded is None else f"with {recorded}"
+            raise OptionError(
+                f"expected what {corpus.url} was made with, found {value}; it was made {made}", parameter=name
+            )
     history = history_for(kept, kind)
     return replace(history, options=replace(history.options, max_decompressed=asked.max_decompressed))
 

@@ -234,15 +234,37 @@ def _require_as_recorded(recorded: RecordedReading, said: Mapping[str, Any]) -> 
         flag = f"--{one.name.replace('_', '-')}"
         how = "without it" if kept is None else f"with {flag} {kept}"
         raise OptionError(f"{flag} {value}: the documents of {recorded.name} were read {how}, and new ones are alike")
-    if options.tokenizer is not None and said.get("tokenizer") is None:
+    require_named_again(recorded.name, options, said.get("tokenizer"), said.get("segments"))
+
+
+def require_named_again(name: str, options: ReadOptions, tokenizer: str | None, segments: str | None) -> None:
+    """Refuse to run code or a regular expression of a record that the user does not name.
+
+    Anyone may have written the record: a function runs as the user, and a regular expression may take time without end.
+
+    Parameters
+    ----------
+    name : str
+        What has the record, for errors.
+    options : ReadOptions
+        The recorded options.
+    tokenizer, segments : str or None
+        What the user names of these.
+
+    Raises
+    ------
+    OptionError
+        The record has a function or regular expression, and the user names none.
+    """
+    if options.tokenizer is not None and tokenizer is None:
         raise OptionError(
-            f"{recorded.name}: its texts are cut by the function {options.tokenizer}; name it again, if it is to be "
+            f"{name}: its texts are cut by the function {options.tokenizer}; name it again, if it is to be "
             f"trusted (--tokenizer {options.tokenizer})"
         )
-    if options.segments is not None and options.segments.startswith(HEADINGS) and said.get("segments") is None:
+    if options.segments is not None and options.segments.startswith(HEADINGS) and segments is None:
         pattern = options.segments.removeprefix(HEADINGS)
         raise OptionError(
-            f"{recorded.name}: its texts are cut by the regular expression {pattern!r}; name it again, if it is to be "
+            f"{name}: its texts are cut by the regular expression {pattern!r}; name it again, if it is to be "
             f"trusted (--headings {pattern!r}, of ingest --segments {options.segments!r})"
         )
 

@@ -14,6 +14,7 @@ from collapsar.storage.errors import AbsentError, InputError
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.readers import kind_of_name
 from collapsar.storage.readers.blocks import BELOW
+from collapsar.storage.readers.segmenting import HEADINGS
 
 GONE, COPY = "gone", "copy"  # of a source in the journal: its absence was reported; it added nothing to the corpus
 REPORTED = "reported"  # of a source in the journal: digest of its later content, which was warned of
@@ -184,6 +185,9 @@ def _append(bench: Bench, paths: list[str]) -> frozenset[str]:
     named = {field.name for field in fields(Addition)}
     reading = {name: value for name, value in bench.job.reading.items() if name in named}
     ingest_table = bench.job.ingest
+    segments = str(bench.job.reading.get("segments") or "")
+    if segments.startswith(HEADINGS):  # the job's file names the expression
+        reading["headings"] = segments.removeprefix(HEADINGS)
     asked = Addition(
         **{**reading, **bench.where, "grow": ingest_table.grow, "skip_existing": ingest_table.skip_existing}
     )

@@ -39,6 +39,11 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
         metavar="MODULE:FUNCTION",
         help="must be said again where the corpus was made with one: what a corpus names is not run by itself",
     )
+    parser.add_argument(
+        "--headings",
+        metavar="REGEX",
+        help="must be named again where the corpus was made with --segments headings:REGEX",
+    )
     parser.add_argument("--max-decompressed", metavar="SIZE", help="what may come out of each compressed file")
     add_sides(parser)
     add_scheduler(parser, "threads")
@@ -63,6 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.workers,
         tls_of(arguments),
         Wanted(tuple(arguments.label_files), tuple(arguments.label_names)),
+        arguments.headings,
     )
     with counting("appending") as progress:
         added = append_told(arguments.corpus, arguments.sources, asked, progress)

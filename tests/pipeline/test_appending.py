@@ -166,9 +166,24 @@ def test_append__runs_no_function_that_only_the_corpus_names(tmp_path):
     path = put_lines(tmp_path / "x.jsonl", OLD)
     ingest(path, tmp_path / "c", tokenizer="builtins:str.split")
     put_lines(tmp_path / "y.jsonl", NEW)
-    with pytest.raises(OptionError, match="was made with --tokenizer builtins:str.split; say so again"):
+    with pytest.raises(OptionError, match="function builtins:str.split; name it again"):
         append(tmp_path / "c", tmp_path / "y.jsonl")
     assert append(tmp_path / "c", tmp_path / "y.jsonl", tokenizer="builtins:str.split").documents == 7
+
+
+def test_append__runs_no_regular_expression_that_only_the_corpus_names(tmp_path, capsys):
+    endless = "(a|a)*b"  # doubles its time with each letter
+    put_lines(tmp_path / "x.jsonl", [{"id": "a", "text": "aa bb"}])
+    ingest(tmp_path / "x.jsonl", tmp_path / "c", segments=f"headings:{endless}")
+    new = put_lines(tmp_path / "y.jsonl", [{"id": "b", "text": "a" * 60}])
+    before = files_of(tmp_path / "c")
+    assert main(["append", str(tmp_path / "c"), str(new)]) == 2
+    assert f"--headings '{endless}'" in capsys.readouterr().err
+    with pytest.raises(OptionError, match="headings: expected what .* was made with"):
+        append(tmp_path / "c", new, headings="CH")
+    assert files_of(tmp_path / "c") == before
+    short = put_lines(tmp_path / "z.jsonl", [{"id": "b", "text": "aa bb"}])
+    assert main(["append", str(tmp_path / "c"), str(short), "--headings", endless]) == 0
 
 
 def test_append__says_what_is_wrong(place, capsys):
