@@ -61,7 +61,7 @@ class HeldoutReference:
 
 
 def require_tokens(heldout: Corpus) -> None:
-    """Refuse a corpus of vectors as one of held-out tokens.
+    """Refuse a corpus of vectors, or without tokens, as one of held-out tokens.
 
     Parameters
     ----------
@@ -72,12 +72,15 @@ def require_tokens(heldout: Corpus) -> None:
     ------
     OptionError
         It holds vectors.
+    InputError
+        It holds no token.
     """
     if heldout.holds != DOCUMENTS:
         raise OptionError(
             f"--heldout {heldout.url}: vectors have no tokens to hold out; score vectors that were not fitted, "
             "as `collapsar split --documents` holds out, with `collapsar evaluate RUN --unseen CORPUS`"
         )
+    heldout.require_tokens()
 
 
 def align(training: Sequence[ShardDocuments], heldout: Corpus, name: str) -> list[HeldoutReference]:

@@ -143,6 +143,7 @@ def append_told(
     if not paths:
         raise OptionError("expected at least one source")
     opened = Corpus(corpus)
+    opened.require_documents()
     if opened.holds == VECTORS:
         return append_vectors(opened, paths, asked, progress)
     kept = read_history(opened.folder) or History("")

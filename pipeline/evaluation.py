@@ -217,6 +217,7 @@ def _scored(
 ) -> Evaluation | Reconstruction:
     """Score a run's models on corpora that are open."""
     corpus, completed = what.corpus, what.tokens is not what.corpus
+    corpus.require_documents()
     if what.known or completed:
         require_tokens(what.tokens)
     vectors = corpus.holds == VECTORS and not completed
@@ -255,9 +256,11 @@ def evaluate_together(
     Evaluation
         As of `evaluate`.
     """
+    corpus = Corpus(heldout)
+    require_tokens(corpus)
     each = [(f"{number:03d}", leaves(run)) for number, run in enumerate(runs)]
     named = [(f"{first}/{name}" if name else first, Model(url)) for first, found in each for name, url in found]
-    return _evaluated(named, Scored(Corpus(heldout), True), 0, (scheduler, workers, tls))
+    return _evaluated(named, Scored(corpus, True), 0, (scheduler, workers, tls))
 
 
 def _evaluated(

@@ -328,7 +328,9 @@ def split(
         other = next((flag for flag, said in others.items() if said), None)
         if other is not None:
             raise OptionError(f"{other}: is of documents and tokens; --drop-labels splits labels alone")
-        split_labels(Corpus(corpus), train, heldout, share=drop_labels, field=field, seed=seed, progress=progress)
+        opened = Corpus(corpus)
+        opened.require_documents()
+        split_labels(opened, train, heldout, share=drop_labels, field=field, seed=seed, progress=progress)
         return
     if field is not None:
         raise OptionError(f"--field {field}: is of labels; say --drop-labels too")
@@ -337,6 +339,7 @@ def split(
     if folds is not None and fraction is not None:
         raise OptionError(f"--fraction {fraction}: with --folds {folds}, a fold is held out")
     share, opened = 0.1 if fraction is None else fraction, Corpus(corpus)
+    opened.require_tokens()
     if not documents and folds is None:
         split_corpus(opened, train, heldout, fraction=share, seed=seed, progress=progress)
         return

@@ -102,13 +102,20 @@ def _keep_reading(folder: Folder, corpus: Corpus, notice: Callable[[str], None] 
 
 
 def _keep_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Callable[[str], None]) -> bool:
-    """Write the summary of a model's documents beside it, or say why not: a model is worth keeping without it."""
+    """Write the summary of a model's documents beside it, or report why not: it never costs the model.
+
+    Whatever goes wrong with a summary is caught here, as what it is made of (titles, dates, labels) takes no part in a
+    fit. Only a lost cluster is raised: the model's parts may be lost with it, and are written again.
+    """
     try:
         write_summary(folder, summary_of(Model(folder.url), corpus, executor))
     except ClusterError:
         raise
     except CollapsarError as error:
         notice(f"the model has no summary of its documents: {error}")
+        return False
+    except Exception as error:
+        notice(f"the model has no summary of its documents: {type(error).__name__}: {error} (a defect)")
         return False
     return True
 

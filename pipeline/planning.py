@@ -220,6 +220,7 @@ def estimate(
     """
     config, opened = make_config(family, options, option_names(estimate)), Corpus(corpus)
     require_corpus(family, opened)
+    opened.require_tokens()
     require_schedule(family, schedule)
     check_scheduler(scheduler, workers)
     place = place_of(scheduler, workers, memory, scratch)

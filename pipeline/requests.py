@@ -75,6 +75,7 @@ class Request:
 
     def __post_init__(self) -> None:
         require_corpus(self.family, self.corpus)
+        self.corpus.require_tokens()
         if self.heldout is not None:
             require_tokens(self.heldout)
         if self.warm is not None and self.corpus.holds != DOCUMENTS:

@@ -19,7 +19,6 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.run import RECORD, Run
 from collapsar.storage.segments import COLUMN, segment_counts
-from collapsar.storage.shard import read_further
 from collapsar.workers.contract import load_sweeps, wanted_by
 from collapsar.workers.summaries import neighbours_apart
 
@@ -155,7 +154,7 @@ def _longest(corpus: Corpus) -> tuple[str, ShardReference, int]:
     """Find the document of most segments, the first of several: its id, its shard and its row there."""
     most, found = -1, (corpus.references[0], 0)
     for reference in corpus.references:
-        counts = segment_counts(read_further(reference.folder, reference.record)[COLUMN])
+        counts = segment_counts(reference.further()[COLUMN])
         if counts.size and counts.max() > most:
             most, found = int(counts.max()), (reference, int(counts.argmax()))
     reference, row = found

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from collapsar.storage.errors import AbsentError, MismatchError
+from collapsar.storage.errors import AbsentError, DamagedError, InputError, MismatchError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import MANIFEST, Manifest, ShardRecord, VectorsRecord, VocabularyRecord, read_manifest
 
 if TYPE_CHECKING:  # what reads shards imports PyArrow, which a manifest does not take
+    from collections.abc import Mapping
+
     import numpy as np
     import numpy.typing as npt
+    import pyarrow as pa
 
     from collapsar.storage.labels import Labels
     from collapsar.storage.shard import Documents
@@ -37,6 +40,8 @@ class ShardReference:
         Number of words of the vocabulary.
     dense : VectorsRecord or None
         In a corpus of vectors, what the manifest says of the Zarr array.
+    fields : frozenset of str or None
+        Names of the further columns that the manifest has; None where they are not compared.
     """
 
     folder: Folder
@@ -44,6 +49,7 @@ class ShardReference:
     record: ShardRecord
     words: int
     dense: VectorsRecord | None = None
+    fields: frozenset[str] | None = None
 
     def documents(self) -> Documents:
         """Read the shard's documents with all their columns; of vectors the ids and columns alone, without pairs."""
@@ -53,8 +59,11 @@ class ShardReference:
         from collapsar.storage.vectors import read_columns
 
         if self.dense is None:
-            return read_documents(self.folder, self.record, self.words)
+            documents = read_documents(self.folder, self.record, self.words)
+            self._require_fields(documents.extras)
+            return documents
         ids, extras = read_columns(self.folder, self.record)
+        self._require_fields(extras)
         nothing = np.zeros(0, dtype=np.int32)
         return Documents(ids, np.zeros(len(ids) + 1, dtype=np.int64), nothing, nothing, extras)
 
@@ -75,8 +84,29 @@ class ShardReference:
         """
         from collapsar.storage.vectors import Vectors, read_columns
 
+        values = self._values()
         ids, extras = read_columns(self.folder, self.record)
-        return Vectors(ids, self._values(), extras)
+        self._require_fields(extras)
+        return Vectors(ids, values, extras)
+
+    def further(self) -> dict[str, pa.Array]:
+        """Read what is known of the shard's documents besides their ids and words, and decode nothing else."""
+        from collapsar.storage.shard import read_further
+        from collapsar.storage.vectors import read_columns
+
+        if self.dense is None:
+            extras = read_further(self.folder, self.record)
+        else:
+            _, extras = read_columns(self.folder, self.record)
+        self._require_fields(extras)
+        return extras
+
+    def _require_fields(self, extras: Mapping[str, pa.Array]) -> None:
+        """Refuse a shard that has other columns than the manifest says; shards are put behind one another."""
+        if self.fields is not None and extras.keys() != self.fields:
+            expected, found = (", ".join(map(repr, sorted(names))) or "none" for names in (self.fields, extras))
+            path = f"{self.folder.url}/{self.record.file}"
+            raise DamagedError(path, f"expected the further columns of the manifest, {expected}, found {found}")
 
     def _values(self) -> npt.NDArray[np.float64]:
         from collapsar.storage.vectors import read_values
@@ -97,14 +127,8 @@ class ShardReference:
     def labels(self) -> Labels:
         """Read the labels and numbers of the shard's documents, and decode nothing else."""
         from collapsar.storage.labels import Labels
-        from collapsar.storage.shard import read_further
-        from collapsar.storage.vectors import read_columns
 
-        if self.dense is not None:
-            _, extras = read_columns(self.folder, self.record)
-        else:
-            extras = read_further(self.folder, self.record)
-        return Labels.of(self.record.documents, extras)
+        return Labels.of(self.record.documents, self.further())
 
 
 class Corpus:
@@ -151,7 +175,8 @@ class Corpus:
         """Where each shard lies, in their order."""
         words = self.manifest.vocabulary.words
         dense, rows = self.manifest.vectors, self.manifest.shards
-        return [ShardReference(self.folder, number, row, words, dense) for number, row in enumerate(rows)]
+        fields = frozenset(self.manifest.fields)
+        return [ShardReference(self.folder, number, row, words, dense, fields) for number, row in enumerate(rows)]
 
     @property
     def holds(self) -> str:
@@ -159,7 +184,7 @@ class Corpus:
         return self.manifest.holds
 
     def require(self, holds: str, who: str) -> None:
-        """Refuse to go on where this corpus holds something else.
+        """Refuse to go on where this corpus holds something else, or no document at all.
 
         Parameters
         ----------
@@ -171,10 +196,24 @@ class Corpus:
         Raises
         ------
         MismatchError
-            It does not.
+            It holds something else.
+        InputError
+            It is empty.
         """
         if self.holds != holds:
             raise MismatchError(f"{self.url}: a corpus of {self.holds}; {who} takes a corpus of {holds}")
+        self.require_documents()
+
+    def require_documents(self) -> None:
+        """Refuse to go on where this corpus has no document, or no vector; `InputError`."""
+        if not self.manifest.documents:
+            raise InputError(self.url, f"the corpus is empty: expected at least one {self.holds.removesuffix('s')}")
+
+    def require_tokens(self) -> None:
+        """Refuse to go on where no document of this corpus has a word; `InputError`."""
+        self.require_documents()
+        if not self.manifest.tokens:
+            raise InputError(self.url, "the corpus is empty: expected at least one document with a word")
 
     def begins_with(self, vocabulary: VocabularyRecord) -> bool:
         """Tell whether this corpus has a vocabulary, or that and further words after it."""

@@ -25,6 +25,15 @@ T = TypeVar("T")
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
 
 
+def is_name(name: str) -> bool:
+    """Tell whether a file system or a store can have a file of this name; JSON and TOML can hold others."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in name
+
+
 class Folder:
     """A folder, local or on any store that fsspec knows.
 
@@ -41,6 +50,8 @@ class Folder:
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self.url = os.fspath(url).rstrip("/") or "/"
+        if not is_name(self.url):
+            raise AbsentError(f"{self.url[:200]!r}: no folder can have a name with NUL or half of a surrogate pair")
         fs, path = url_to_fs(self.url)
         self._fs: Any = fs
         self._path = str(path).rstrip("/")
@@ -59,6 +70,9 @@ class Folder:
 
     def inside(self, name: str) -> str:
         """Refuse a name that would leave the folder: names come out of manifests that anyone may have written."""
+        if not is_name(name):
+            expected = f"the name {name[:200]!r} holds NUL or half of a surrogate pair"
+            raise DamagedError(self.url, expected, "manifest")
         parts = name.split("/")
         if not name or "\\" in name or ":" in name or any(part in ("", ".", "..") for part in parts):
             raise DamagedError(self.url, f"the name {name!r} would leave the folder", "manifest")

@@ -35,7 +35,7 @@ class ShardRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str
-    documents: Count
+    documents: Annotated[int, Field(ge=1)]
     pairs: Count
     tokens: Count
     sha256: Digest

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,30 @@ def read_part(folder: Folder, record: ShardRecord) -> tuple[str, bytes]:
     return path, data
 
 
+@contextmanager
+def shard_damage(path: str, holds: str = "documents") -> Iterator[None]:
+    """Raise `DamagedError` for whatever Arrow raises on the bytes of a shard that are none of ours.
+
+    Parameters
+    ----------
+    path : str
+        The file's name, for errors.
+    holds : str, optional
+        What the shard is of, for errors.
+
+    Yields
+    ------
+    None
+        While the bytes are decoded.
+    """
+    try:
+        yield
+    except DamagedError:
+        raise
+    except FAULTS as error:
+        raise DamagedError(path, f"expected a shard of {holds} ({error})") from None
+
+
 def decode_table(data: bytes, documents: int, path: str, without: Sequence[str] = ()) -> pa.Table:
     """Read the bytes of a Parquet file of so many rows.
 
@@ -114,31 +139,3 @@ def numbers_of(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     plain = len(column) and not column.null_count and (pa.types.is_integer(column.type) or column.type == pa.float64())
     return np.from_dlpack(column) if plain else np.asarray(column)
-
-
-def ids_and_extras(table: pa.Table, other: Sequence[str] = ()) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """Take the ids and the further columns out of a shard's table.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        As `decode_table` gives it.
-    other : sequence of str, optional
-        Columns that are neither.
-
-    Returns
-    -------
-    ids : pyarrow.Array of string
-        One id a document.
-    extras : dict of str to pyarrow.Array
-        The further columns.
-
-    Raises
-    ------
-    ValueError
-        There are no ids, or one is missing.
-    """
-    ids = column_of(table, "id")
-    if not pa.types.is_string(table.schema.field("id").type) or ids.null_count:
-        raise ValueError("expected an id for each document")
-    return ids, {name: column_of(table, name) for name in table.column_names if name not in ("id", *other)}

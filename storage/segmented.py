@@ -18,7 +18,7 @@ from collapsar.storage.lineage import SEGMENTS, write_part
 from collapsar.storage.manifest import DOCUMENTS, Manifest
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.segments import COLUMN, running, segment_bounds, segment_counts
-from collapsar.storage.shard import Documents, read_further
+from collapsar.storage.shard import Documents
 from collapsar.storage.writer import CorpusWriter
 
 
@@ -45,7 +45,7 @@ def segment_summary(corpus: Corpus) -> dict[str, Any]:
         return {}
     count = empty = most = 0
     for reference in corpus.references:
-        column = _column(read_further(reference.folder, reference.record), reference)
+        column = _column(reference.further(), reference)
         lengths = np.diff(segment_bounds(column))
         count, empty = count + lengths.size, empty + int((lengths == 0).sum())
         most = max(most, int(segment_counts(column).max(initial=0)))

@@ -119,29 +119,3 @@ def segment_lists(counts: Numbers, lengths: Numbers) -> pa.Array:
 
     offsets = pa.array(running(counts).astype(np.int32))
     return pa.ListArray.from_arrays(offsets, pa.array(lengths.astype(np.int32)))
-
-
-def segments_agree(segments: pa.Array, offsets: Numbers) -> bool:
-    """Tell whether the segments of each document have as many pairs as it has itself.
-
-    Parameters
-    ----------
-    segments : pyarrow.Array
-        The column, which may be anything.
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Where each document's pairs begin.
-
-    Returns
-    -------
-    bool
-        False also where it is no column of lists of whole numbers, none of them negative or missing.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not (pa.types.is_list(segments.type) and pa.types.is_integer(segments.type.value_type)):
-        return False
-    lengths = segments.flatten()
-    if lengths.null_count or (len(lengths) and pc.min(lengths).as_py() < 0):
-        return False
-    return np.array_equal(segment_bounds(segments)[running(segment_counts(segments))], offsets)

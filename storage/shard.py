@@ -15,13 +15,15 @@ from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.labels import Labels
 from collapsar.storage.manifest import ShardRecord
-from collapsar.storage.parts import FAULTS, column_of, decode_table, encode_columns, ids_and_extras, read_part
-from collapsar.storage.segments import (
-    Segments,
-    segment_bounds,
-    segment_counts,
-    segment_lists,
-    segments_agree,
+from collapsar.storage.parts import decode_table, encode_columns, read_part, shard_damage
+from collapsar.storage.segments import Segments, segment_bounds, segment_counts, segment_lists
+from collapsar.storage.shard_columns import (
+    MAX_COUNT,
+    SEGMENTS,
+    ids_and_extras,
+    integer_lists,
+    require_segments,
+    too_long,
 )
 from collapsar.storage.short_repr import ShortRepr
 
@@ -292,13 +294,8 @@ def read_documents(folder: Folder, record: ShardRecord, vocabulary_words: int) -
 def read_further(folder: Folder, record: ShardRecord) -> dict[str, pa.Array]:
     """Read what a shard's file says of its documents besides their ids and words; see `read_documents`."""
     path, data = read_part(folder, record)
-    try:
-        table = decode_table(data, record.documents, path, without=("words", "counts"))
-        return ids_and_extras(table)[1]
-    except DamagedError:
-        raise
-    except FAULTS as error:
-        raise DamagedError(path, f"expected a shard of documents ({error})") from None
+    with shard_damage(path):
+        return ids_and_extras(decode_table(data, record.documents, path, without=("words", "counts")), path)[1]
 
 
 def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -> Documents:
@@ -323,45 +320,26 @@ def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -
     DamagedError
         They are not a shard as the manifest has it.
     """
-    try:
-        documents = _documents_of(decode_table(data, record.documents, path))
-    except DamagedError:
-        raise
-    except FAULTS as error:
-        raise DamagedError(path, f"expected a shard of documents ({error})") from None
-    _check(documents, record, vocabulary_words, path)
-    return documents
-
-
-def _documents_of(table: pa.Table) -> Documents:
-    words, counts = (column_of(table, name) for name in ("words", "counts"))
-    if not all(pa.types.is_list(one.type) and pa.types.is_integer(one.type.value_type) for one in (words, counts)):
-        raise ValueError("expected lists of whole numbers as words and counts")
-    offsets = np.asarray(words.offsets, dtype=np.int64) if len(words) else np.zeros(1, dtype=np.int64)
-    other = np.asarray(counts.offsets, dtype=np.int64) if len(counts) else np.zeros(1, dtype=np.int64)
-    if not np.array_equal(offsets - offsets[0], other - other[0]):
-        raise ValueError("words and counts are lists of other lengths")
-    if any(one.null_count or one.flatten().null_count for one in (words, counts)):
-        raise ValueError("words or counts are missing")
-    ids, extras = ids_and_extras(table, ("words", "counts"))
-    if "segments" in extras and not segments_agree(extras["segments"], offsets - offsets[0]):
-        raise ValueError("expected segments with as many pairs as their document")
-    return Documents(
-        ids=ids,
-        offsets=offsets - offsets[0],
-        words=np.asarray(words.flatten(), dtype=np.int32),
-        counts=np.asarray(counts.flatten(), dtype=np.int32),
-        extras=extras,
-    )
-
-
-def _check(documents: Documents, record: ShardRecord, vocabulary_words: int, path: str) -> None:
-    """Kernels index without looking, so what they index with is checked here."""
+    with shard_damage(path):
+        documents = _documents_of(decode_table(data, record.documents, path), vocabulary_words, path)
     found = (len(documents), documents.words.size, int(documents.counts.sum(dtype=np.int64)))
     if found != (record.documents, record.pairs, record.tokens):
         raise DamagedError(path, f"documents, pairs and tokens are {found}, not as in the manifest")
-    words = documents.words
-    if words.size and not 0 <= int(words.min()) <= int(words.max()) < vocabulary_words:
-        raise DamagedError(path, f"expected word ids from 0 to {vocabulary_words - 1}", "field 'words'")
-    if words.size and int(documents.counts.min()) < 1:
-        raise DamagedError(path, "expected counts of 1 or more", "field 'counts'")
+    return documents
+
+
+def _documents_of(table: pa.Table, vocabulary_words: int, path: str) -> Documents:
+    """Check what kernels index with, as they do so without looking."""
+    most = vocabulary_words - 1
+    offsets, words = integer_lists(table, "words", 0, most, path, f"word ids from 0 to {most}")
+    other, counts = integer_lists(table, "counts", 1, MAX_COUNT, path, f"counts from 1 to {MAX_COUNT}")
+    wrong = offsets != other
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DamagedError(path, "expected as many counts as words", f"column 'counts', row {row}")
+    if (long := too_long(counts, offsets)) is not None:
+        raise DamagedError(path, long[1], f"column 'counts', row {long[0] + 1}")
+    ids, extras = ids_and_extras(table, path, ("words", "counts"))
+    if SEGMENTS in extras:
+        require_segments(extras[SEGMENTS], offsets, path)
+    return Documents(ids, offsets, words, counts, extras)

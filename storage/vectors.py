@@ -14,8 +14,9 @@ from collapsar.storage.arrays import damage, require_plain
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import ShardRecord, VectorsRecord
-from collapsar.storage.parts import FAULTS, decode_table, encode_columns, ids_and_extras, read_part
+from collapsar.storage.parts import decode_table, encode_columns, read_part, shard_damage
 from collapsar.storage.shard import Shard, digest_of_ids
+from collapsar.storage.shard_columns import ids_and_extras
 from collapsar.storage.short_repr import ShortRepr
 
 ARRAY = "vectors.zarr"
@@ -203,12 +204,8 @@ def read_columns(folder: Folder, record: ShardRecord) -> tuple[pa.Array, dict[st
 
 def decode_columns(data: bytes, record: ShardRecord, path: str) -> tuple[pa.Array, dict[str, pa.Array]]:
     """Read the bytes of a file of ids and further columns, which may be anybody's; see `read_columns`."""
-    try:
-        return ids_and_extras(decode_table(data, record.documents, path))
-    except DamagedError:
-        raise
-    except FAULTS as error:
-        raise DamagedError(path, f"expected a shard of vectors ({error})") from None
+    with shard_damage(path, "vectors"):
+        return ids_and_extras(decode_table(data, record.documents, path), path)
 
 
 def read_values(

@@ -14,10 +14,12 @@ import pyarrow.parquet as pq
 from collapsar.storage.errors import DamagedError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import VocabularyRecord
-from collapsar.storage.parts import FAULTS, numbers_of
+from collapsar.storage.parts import FAULTS
+from collapsar.storage.shard_columns import number_column, text_column
 from collapsar.storage.short_repr import short
 
 FILE = "vocabulary.parquet"
+MOST_COUNTED = 1 << 62  # documents or tokens of a word
 PARQUET_MAGIC = b"PAR1"
 COLUMNS = ("word", "words", "term", "terms", "token", "tokens")  # names that a column of words may have
 
@@ -132,15 +134,11 @@ def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
         file = pq.ParquetFile(pa.BufferReader(data))
         if file.metadata.num_rows != words:
             raise DamagedError(path, f"{file.metadata.num_rows} words, where the manifest has {words}")
-        table = file.read()
-        if any(column.null_count for column in table.columns) or not pa.types.is_string(
-            table.schema.field("word").type
-        ):
-            raise ValueError("a word or a number is missing")
+        table = file.read().combine_chunks()
         vocabulary = Vocabulary(
-            table.column("word").to_pylist(),
-            np.asarray(numbers_of(table.column("documents")), dtype=np.int64),
-            np.asarray(numbers_of(table.column("tokens")), dtype=np.int64),
+            text_column(table, "word", path),
+            number_column(table, "documents", MOST_COUNTED, path),
+            number_column(table, "tokens", MOST_COUNTED, path),
         )
     except DamagedError:
         raise

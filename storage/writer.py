@@ -16,6 +16,7 @@ from collapsar.storage.errors import InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import VECTORS, VERSIONS, Manifest, ShardRecord, VectorsRecord
 from collapsar.storage.shard import Documents, encode, merge_segments
+from collapsar.storage.shard_columns import too_long
 from collapsar.storage.vectors import ARRAY, ArrayWriter, Vectors, encode_vectors
 from collapsar.storage.vocabulary import Vocabulary
 
@@ -117,6 +118,8 @@ class CorpusWriter:
         self._waiting_tokens = int(rest.counts.sum(dtype=np.int64))
 
     def _write(self, documents: Documents) -> None:
+        if (long := too_long(documents.counts, documents.offsets)) is not None:
+            raise InputError(f"document {documents.ids[long[0]].as_py()!r}", long[1])
         merged = merge_segments(documents)
         self._documents += np.bincount(merged.words, minlength=self._documents.size)
         np.add.at(self._tokens, merged.words, merged.counts)

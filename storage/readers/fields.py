@@ -277,11 +277,10 @@ class Gathering:
                 if field is not None:
                     columns[column].append(written(record.get(field)))
             if fields.labels:
-                columns["labels"].append([
-                    {"field": name, "value": value}
-                    for name, field in fields.labels
-                    for value in as_labels(record.get(field))
-                ])  # fmt: skip
+                pairs: list[dict[str, str]] = []
+                for name, field in fields.labels:
+                    pairs += [{"field": name, "value": value} for value in as_labels(record.get(field))]
+                columns["labels"].append(pairs)
             for name, field in fields.covariates:
                 columns[name].append(as_number(record.get(field)))
         except ValueError as error:

@@ -169,9 +169,16 @@ class MatrixSource:
                 f"row {rows[at] + 1}, column {columns[at] + 1}",
             )
         counts = scipy.sparse.csr_matrix(coordinates.astype(np.int64))
-        counts.sum_duplicates()
+        counts.sum_duplicates()  # at most 2^31 of less than 2^31 each, which 64 bits hold
         counts.eliminate_zeros()
         counts.sort_indices()
+        if counts.nnz and int(counts.data.max()) > INT32_MAX:
+            at = int(counts.data.argmax())
+            row = int(np.searchsorted(counts.indptr, at, side="right"))
+            where = f"row {row}, column {int(counts.indices[at]) + 1}"
+            raise InputError(
+                self.name, f"expected entries of at most {INT32_MAX} in all, found {counts.data[at]}", where
+            )
         return counts
 
     def words(self) -> list[str]:

@@ -10,7 +10,7 @@ import fsspec
 import pyarrow as pa
 
 from collapsar.storage.errors import AbsentError, InputError, NoVocabularyError
-from collapsar.storage.folder import Folder
+from collapsar.storage.folder import Folder, is_name
 from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.shard import Documents
 from collapsar.storage.sizes import size
@@ -57,6 +57,8 @@ def open_input(path: str, limit: int | None = None) -> IO[bytes]:
     InputError
         It is a folder, may not be read, or is packed in a way that is not known.
     """
+    if not is_name(path):
+        raise AbsentError(f"{path[:200]!r}: no file can have a name with NUL or half of a surrogate pair")
     try:
         opened = fsspec.open(path, "rb", compression="infer")
         handle = cast(IO[bytes], opened.open())

@@ -277,11 +277,26 @@ def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[Non
         wanted = [name for name in into.wanted(span.path, [*there, *constants]) if name in there]
         row = 0
         for batch in _batches(file, span, wanted):
-            columns = [_listed(batch.column(name)) for name in wanted]
+            columns = [_values(span, name, batch.column(name), row) for name in wanted]
             for values in zip(*columns, strict=True):
                 row += 1
                 into.add(span.path, {**constants, **dict(zip(wanted, values, strict=True))}, lambda: f"row {row}")  # noqa: B023
                 yield
+
+
+def _values(span: Span, name: str, column: Any, before: int) -> list[Any]:
+    """Return the values of a column of a batch; `InputError`, with the row, where one cannot be read."""
+    try:
+        column.validate(full=True)
+        return _listed(column)
+    except FAULTS as error:
+        for row in range(len(column)):
+            try:
+                _listed(column.slice(row, 1))
+            except FAULTS as cause:
+                expected = f"expected UTF-8 text in field {name[:100]!r} ({_first_line(cause)})"
+                raise InputError(span.path, expected, f"row {before + row + 1}") from None
+        raise InputError(span.path, f"field {name[:100]!r} is damaged ({_first_line(error)})") from None
 
 
 def _listed(column: Any) -> list[Any]:

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from collapsar.storage.errors import OptionError
+from collapsar.storage.errors import DamagedError, OptionError
 from collapsar.storage.readers.segmenting import ABBREVIATIONS, BEFORE_NUMBERS, cutter_of
-from collapsar.storage.segments import segment_bounds, segment_counts, segment_lists, segments_agree
+from collapsar.storage.segments import segment_bounds, segment_counts, segment_lists
+from collapsar.storage.shard_columns import require_segments
 
 PIECES = [
     "The cat", "sat", "on it", ".", "!", "?", "...", " ", "  ", "\n", "\r\n", "\r", "\n\n", "\n \t\n", "\f", "\u2028", "CH 1",
@@ -141,14 +142,15 @@ def test_lists_of_lengths__are_read_as_they_were_made(lists):
     assert segment_counts(column).tolist() == counts.tolist()
     assert np.diff(segment_bounds(column)).tolist() == [length for one in lists for length in one]
     offsets = np.cumsum([0, *map(sum, lists)])
-    assert segments_agree(column, offsets)
+    require_segments(column, offsets, "x")
     nulls = pa.array([one or None for one in lists], column.type)
-    assert segments_agree(nulls, offsets)
+    require_segments(nulls, offsets, "x")
     assert segment_counts(nulls).tolist() == counts.tolist()
     part = column.slice(len(lists) // 2)
-    assert segments_agree(part, offsets[len(lists) // 2 :] - offsets[len(lists) // 2])
+    require_segments(part, offsets[len(lists) // 2 :] - offsets[len(lists) // 2], "x")
     if lists:
-        assert not segments_agree(column, offsets + (np.arange(offsets.size) > 0))
+        with pytest.raises(DamagedError, match="segments"):
+            require_segments(column, offsets + (np.arange(offsets.size) > 0), "x")
 
 
 @pytest.mark.parametrize(
@@ -163,4 +165,5 @@ def test_lists_of_lengths__are_read_as_they_were_made(lists):
     ],
 )
 def test_columns_of_anything_else__do_not_agree(column):
-    assert not segments_agree(column, np.array([0, 2]))
+    with pytest.raises(DamagedError, match="'segments'"):
+        require_segments(column, np.array([0, 2]), "x")
