@@ -6,9 +6,10 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+from collapsar.pipeline.comparison_records import CellRecord, ComparisonRecord
 from collapsar.storage.errors import CollapsarError, DamagedError
 from collapsar.storage.folder import Folder
-from collapsar.storage.records import read_record
+from collapsar.storage.records import check, read_record
 from collapsar.storage.run import Run
 
 RECORD, KIND, CELL_KIND, VERSION = "compare.json", "collapsar-comparison", "collapsar-comparison-cell", 2
@@ -38,7 +39,9 @@ def record_of(folder: Folder) -> dict[str, Any]:
     DamagedError
         The file is no such record.
     """
-    return read_record(folder, RECORD, KIND, VERSION, oldest=2)
+    record = read_record(folder, RECORD, KIND, VERSION, oldest=2)
+    check(ComparisonRecord, record, f"{folder.url}/{RECORD}")
+    return record
 
 
 def cells_done(folder: Folder) -> list[str]:
@@ -79,12 +82,12 @@ def row_of(folder: Folder, name: str) -> dict[str, Any]:
     """
     cells = folder / CELLS
     try:
-        row = read_record(cells, name + SUFFIX, CELL_KIND, VERSION, oldest=2).get("row")
+        record = read_record(cells, name + SUFFIX, CELL_KIND, VERSION, oldest=2)
+        check(CellRecord, record, f"{cells.url}/{name}{SUFFIX}")
     except DamagedError as error:
         hint = f"{error.expected}; remove the file, and the cell is measured again"
         raise DamagedError(error.path, hint, error.where) from None
-    if not isinstance(row, dict) or "score" not in row:
-        raise DamagedError(f"{cells.url}/{name}{SUFFIX}", "expected what a cell came to", "field 'row'")
+    row: dict[str, Any] = record["row"]
     return row
 
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pydantic
 
 from collapsar.pipeline.contract import FamilyConfig, family_names, load_family
 from collapsar.storage.errors import AbsentError, InputError, OptionError, SettingError, flag_of, suggestion
+from collapsar.storage.run import MAX_SAMPLES
+from collapsar.storage.toml_files import parse_toml, read_toml_text
 
 StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]
 AUTO = "auto"  # a tolerance that is chosen by rule
 ITERATIONS = 200  # of the batch schedule, if nothing else is said
 MOST = 1 << 31  # of whatever is counted: checkpoints hold 64-bit numbers, also of products of two
-MOST_RESTARTS = 1000
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,9 @@ class Limits:
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise OptionError(f"expected a whole number of 0 or more, found {value!r}", name)
-            if value > MOST:
-                raise OptionError(f"expected a whole number of {MOST:,} or less, found {value!r}", name)
+            most = MAX_SAMPLES if name == "samples" else MOST
+            if value > most:
+                raise OptionError(f"expected a whole number of {most:,} or less, found {value!r}", name)
         self._require_tolerance()
         if self.stop_on not in get_args(StopOn):
             raise OptionError(_of_choices(self.stop_on, get_args(StopOn)), "stop_on")
@@ -257,12 +257,12 @@ class Keys:
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a TOML file; what is wrong with it is an `InputError`, `SettingError` or `AbsentError` that names it."""
     try:
-        return tomllib.loads(Path(path).read_bytes().decode("utf-8"))
+        return parse_toml(read_toml_text(path))
     except FileNotFoundError:
         raise AbsentError(f"{os.fspath(path)}: no such file") from None
     except OSError as error:
         raise InputError(os.fspath(path), f"cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except ValueError as error:
         raise SettingError(os.fspath(path), f"expected TOML ({error})") from None
 
 
@@ -334,7 +334,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     if not equals or not name.strip():
         raise OptionError(f"--set: expected name=VALUE, found {text!r}")
     try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+        parsed = parse_toml(f"value = {value}")["value"]
+    except ValueError:
         parsed = value
     return name.strip().replace("-", "_"), parsed

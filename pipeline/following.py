@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError
+from collapsar.storage.errors import AbsentError, CollapsarError
+from collapsar.storage.event_records import parse_event
 from collapsar.storage.folder import Folder
 from collapsar.storage.run import EVENTS, RECORD, Run
 
@@ -72,13 +72,7 @@ class Tail:
         return [self._event(line) for line in whole.splitlines()], again
 
     def _event(self, line: bytes) -> dict[str, Any]:
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            event = None
-        if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-            raise DamagedError(f"{self._folder.url}/{EVENTS}", "expected an event", "a line")
-        return event
+        return parse_event(line, f"{self._folder.url}/{EVENTS}", "a line")
 
 
 class Following:

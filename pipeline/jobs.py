@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal, get_type_hints
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from collapsar.pipeline.config import LIMIT_NAMES, MOST_RESTARTS, Keys, Limits, make_config, read_toml
+from collapsar.pipeline.config import LIMIT_NAMES, Keys, Limits, make_config, read_toml
 from collapsar.pipeline.contract import FamilyConfig, load_family, require_schedule
 from collapsar.pipeline.executor import TLS
 from collapsar.pipeline.keywords import names_of, require_kind
 from collapsar.storage.errors import InputError, OptionError, SettingError, suggestion
+from collapsar.storage.event_records import MAX_RESTARTS
 from collapsar.storage.manifest import DOCUMENTS, VECTORS
 from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.sizes import parse_size
@@ -89,7 +90,7 @@ class FitTable(_Open):
     warm_iterations: Annotated[int, Field(ge=1)] | None = Field(
         None, description=f"most iterations of a fit that does; by itself {WARM_SHARE:.0%} of the others'"
     )
-    restarts: Annotated[int, Field(ge=0, le=MOST_RESTARTS)] = Field(
+    restarts: Annotated[int, Field(ge=0, le=MAX_RESTARTS)] = Field(
         0, description="fits with seeds of their own, published together; member k begins from member k before"
     )
     keep: Literal["all", "best"] = Field("all", description="which of the restarts to keep")

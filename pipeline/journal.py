@@ -6,20 +6,69 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import fsspec
 from fsspec.core import url_to_fs
+from pydantic import BaseModel, ConfigDict, Field
 
-from collapsar.storage.errors import AbsentError, DamagedError
+from collapsar.storage.errors import AbsentError
 from collapsar.storage.folder import Folder
-from collapsar.storage.records import dump, read_record
+from collapsar.storage.records import Count, Digest, Number, check, dump, read_record
 
 JOURNAL = "state.json"
 KIND = "collapsar-batch"
 VERSION = 2  # the first with a digest in each record, as everywhere
 ZARR = ("zarr.json", ".zarray", ".zgroup")  # files by which a folder is a Zarr array or group
 PIECE = 1 << 20  # bytes of a file that are read at a time
+
+
+class _Source(BaseModel):
+    """A file that was read."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    size: Count
+    changed: str
+    sha256: Digest
+    below: str = ""
+    copied: bool = Field(False, alias="copy")
+    gone: bool = False
+    reported: str = ""
+
+
+class _Pending(BaseModel):
+    """Files that are being read, and the digest of the corpus before."""
+
+    sources: dict[str, _Source]
+    before: str | None
+
+
+class _Score(BaseModel):
+    """What evaluating told of a model."""
+
+    score: Number
+    tokens: Annotated[int, Field(strict=True, ge=1, lt=1 << 63)]
+    definition: str
+    members: tuple[dict[str, str | Number | None], ...] = ()
+
+
+class _JournalRecord(BaseModel):
+    """What `state.json` says; see `Journal`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    sources: dict[str, _Source] = {}
+    reading: dict[str, Any] = {}
+    pending: _Pending | None = None
+    number: Annotated[int, Field(strict=True, ge=0, lt=1 << 31)] = 0
+    plan: str = ""
+    corpus: str = ""
+    base: Annotated[int, Field(strict=True, ge=1, lt=1 << 31)] | None = None
+    warm: Annotated[bool, Field(strict=True)] = False
+    done: list[str] = []
+    scores: dict[str, _Score] = {}
+    outcome: str = ""
 
 
 @dataclass
@@ -89,11 +138,7 @@ class Journal:
         except AbsentError:
             return cls()
         told = {name: value for name, value in found.items() if name not in ("format", "version")}
-        blank = asdict(cls())
-        for name, value in told.items():
-            kinds = (type(None), dict, int) if name in ("pending", "base") else (type(blank.get(name)),)
-            if name not in blank or not isinstance(value, kinds):
-                raise DamagedError(f"{folder.url}/{JOURNAL}", f"found {value!r}", f"field '{name}'")
+        check(_JournalRecord, told, f"{folder.url}/{JOURNAL}")
         return cls(**told)
 
     def write(self, folder: Folder) -> None:

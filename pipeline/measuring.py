@@ -24,9 +24,10 @@ from collapsar.pipeline.grid import Asked, Cell
 from collapsar.pipeline.gridoptions import shown
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import InputError
+from collapsar.storage.errors import DamagedError, InputError
+from collapsar.storage.event_records import parse_event
 from collapsar.storage.folder import Folder
-from collapsar.storage.run import JOURNAL, Run
+from collapsar.storage.run import EVENTS, JOURNAL, Run
 
 WORK = ("kernel", "reduce", "update")  # what counts of an iteration's time
 ROW = pa.schema(
@@ -108,8 +109,7 @@ def measure(cell: Cell, place: Folder, train: Corpus, heldout: Corpus, reading: 
         A row of the table; see `DEFINITIONS`.
     """
     runs, where = runs_of(cell, place), reading.options()
-    told = [_iterations(run) for run in runs]
-    scores = [float(events[-1]["score"]) for events in told]
+    scores = [_last_score(run) for run in runs]
     if cell.limits.get("samples"):
         scores = [evaluate_together([run.folder.url], heldout.url, **where).score for run in runs]
     together = evaluate_together([run.folder.url for run in runs], heldout.url, **where)
@@ -172,11 +172,22 @@ def _coherent(runs: Sequence[Run], train: Corpus, where: Mapping[str, Any]) -> l
 
 
 def _iterations(run: Run) -> list[dict[str, Any]]:
-    return [event for event in run.events() if event["event"] == "iteration"]
+    told = [event for event in run.events() if event["event"] == "iteration"]
+    if not told:
+        raise DamagedError(f"{run.folder.url}/{EVENTS}", "expected iterations of a fit, found none")
+    return told
 
 
 def _work(event: Mapping[str, Any]) -> float:
-    return sum(float(event["seconds"].get(name, 0.0)) for name in WORK)
+    return sum(float(event.get("seconds", {}).get(name, 0.0)) for name in WORK)
+
+
+def _last_score(run: Run) -> float:
+    """Return the score of the last iteration of a run."""
+    last = _iterations(run)[-1]
+    if "score" not in last:
+        raise DamagedError(f"{run.folder.url}/{EVENTS}", "expected a score of the last iteration")
+    return float(last["score"])
 
 
 def error_of(values: Sequence[float]) -> float | None:
@@ -190,8 +201,8 @@ def _cell_seconds(cell: Cell, place: Folder, runs: Sequence[Run]) -> float:
         return sum(float(run.events()[-1]["elapsed"]) for run in runs)
     spent = 0.0
     for line in place.read(JOURNAL).splitlines():
-        with contextlib.suppress(ValueError):  # a line that a process that died has not finished
-            event = json.loads(line)
+        with contextlib.suppress(DamagedError):  # a line that a process that died has not finished
+            event = parse_event(line, f"{place.url}/{JOURNAL}", "a line")
             spent += float(event["elapsed"]) if event["event"] == "end" and "members" in event else 0.0
     return spent
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,13 +11,15 @@ from pydantic import Field
 
 from collapsar.pipeline.contract import FamilyConfig
 from collapsar.storage.errors import OptionError, suggestion
+from collapsar.storage.toml_files import parse_toml, read_toml_text
 from collapsar.workers.networkgraph import CORPUS, DOCUMENT, LABEL, SEGMENT, Plan
 
 if TYPE_CHECKING:
     from collapsar.storage.labeltable import LabelTable
 
 SCOPES = {"corpus": CORPUS, "label": LABEL, "document": DOCUMENT, "segment": SEGMENT}
-PARENT = re.compile(r"([\w-]+)(?:\[(-?\d+)\])?")
+PARENT = re.compile(r"([\w-]{1,200})(?:\[(-?[0-9]{1,9})\])?")
+MAX_KINDS, MAX_PARENTS = 100, 100  # of a network, and of a kind; papers have three or four
 
 
 class Vectors(FamilyConfig, title="a kind of vectors"):
@@ -27,14 +27,20 @@ class Vectors(FamilyConfig, title="a kind of vectors"):
 
     over: Literal["corpus", "label", "document", "segment"] = Field(description="what there is a vector for each of")
     field: str | None = Field(None, description="of vectors over labels, the field of labels")
-    every: int = Field(1, ge=1, description="of vectors over segments, how many segments share one")
+    every: int = Field(1, ge=1, lt=1 << 31, description="of vectors over segments, how many segments share one")
     parents: tuple[str, ...] = Field(
-        (), description="names of other kinds, or NAME[-1] for the vector one place before, such as section[-1]"
+        (),
+        max_length=MAX_PARENTS,
+        description="names of other kinds, or NAME[-1] for the vector one place before, such as section[-1]",
     )
     otherwise: tuple[str, ...] = Field(
-        (), description="parents of vectors that miss one of the others, as the first segment has none before it"
+        (),
+        max_length=MAX_PARENTS,
+        description="parents of vectors that miss one of the others, as the first segment has none before it",
     )
-    mixing: float = Field(1.0, gt=0, description="Dirichlet parameter of each parent, where a vector has several")
+    mixing: float = Field(
+        1.0, gt=0, le=1e9, description="Dirichlet parameter of each parent, where a vector has several"
+    )
 
 
 def read_network(given: Any) -> dict[str, Any]:
@@ -62,14 +68,14 @@ def read_network(given: Any) -> dict[str, Any]:
     text = given
     if "\n" not in given and "[" not in given:
         try:
-            text = Path(given).read_text(encoding="utf-8")
+            text = read_toml_text(given)
         except FileNotFoundError:
             raise ValueError(f"expected a TOML file; there is no {given}") from None
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ValueError(f"{given} cannot be read ({error})") from None
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return parse_toml(text)
+    except ValueError as error:
         raise ValueError(f"expected TOML ({error})") from None
 
 
@@ -93,6 +99,8 @@ def check_network(network: Mapping[str, Vectors]) -> None:
     """
     if not network:
         raise ValueError("expected at least one kind of vectors")
+    if len(network) > MAX_KINDS:
+        raise ValueError(f"expected at most {MAX_KINDS} kinds of vectors, found {len(network):,}")
     network = ordered(network)
     names = list(network)
     for place, (name, one) in enumerate(network.items()):

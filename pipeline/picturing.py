@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from collapsar.storage.event_records import REQUIRED
+
 POINTS = 600  # of a curve that are kept, at most
 RECENT = 20  # iterations by which the time that is left is judged
 NOTICES = 3
@@ -165,7 +167,7 @@ class Picture:
 
     def add(self, event: dict[str, Any]) -> None:
         """Add an event; of those that it does not know, nothing is kept."""
-        handler = getattr(self, f"_{event['event']}", None)
+        handler = getattr(self, f"_{event['event']}", None) if event["event"] in REQUIRED else None
         if handler is not None:
             handler(event)
 

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from collapsar.pipeline.picturing import HELD, Picture
 from collapsar.pipeline.saying import lasting, quantity
+from collapsar.storage.event_records import REQUIRED
 from collapsar.workers.compiling import progress_text
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class RunView:
         """Show an event, if it is one to show."""
         with self._lock:
             self._picture.add(event)
-        handler = getattr(self, f"_{event['event']}", None)
+        handler = getattr(self, f"_{event['event']}", None) if event["event"] in REQUIRED else None
         if handler is not None:
             handler(event)
 

@@ -10,16 +10,17 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from collapsar.pipeline.alignment import require_tokens
-from collapsar.pipeline.config import LIMIT_NAMES, MOST_RESTARTS, RUN_NAMES, Limits, make_config
+from collapsar.pipeline.config import LIMIT_NAMES, RUN_NAMES, Limits, make_config
 from collapsar.pipeline.contract import FamilyConfig, load_family, require_corpus, require_schedule
 from collapsar.pipeline.labelling import require_labels
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
+from collapsar.storage.event_records import MAX_RESTARTS
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import DOCUMENTS
 from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.model import StoredModel
-from collapsar.storage.records import digest_of
+from collapsar.storage.records import LEAST_INTEGER, MOST_INTEGER, digest_of
 from collapsar.storage.run import RECORD, Run
 
 if TYPE_CHECKING:
@@ -84,8 +85,10 @@ class Request:
         require_labels(self.corpus, self.family, self.config)
         if type(self.seed) is not int:
             raise OptionError(f"--seed: expected a whole number, found {self.seed!r}")
-        if type(self.restarts) is not int or not 0 <= self.restarts <= MOST_RESTARTS:
-            raise OptionError(f"--restarts: expected a whole number up to {MOST_RESTARTS}, found {self.restarts!r}")
+        if not LEAST_INTEGER <= self.seed <= MOST_INTEGER:
+            raise OptionError(f"--seed: expected a whole number of 64 bits, found {self.seed}")
+        if type(self.restarts) is not int or not 0 <= self.restarts <= MAX_RESTARTS:
+            raise OptionError(f"--restarts: expected a whole number up to {MAX_RESTARTS}, found {self.restarts!r}")
         if self.keep not in KEEPS:
             raise OptionError(f"--keep: expected {' or '.join(KEEPS)}, found {self.keep!r}")
         if self.keep == "best" and not self.restarts:

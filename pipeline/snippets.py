@@ -187,7 +187,7 @@ def _take(ids: pa.Array, batch: Batch, wanted: Mapping[str, int], found: dict[st
         if name not in found:
             bases.setdefault(name, []).append(name)
             whole, mark, last = name.rpartition("#")
-            if mark and last.isdecimal() and batch.segments is not None:
+            if mark and last.isdecimal() and len(last) < 10 and batch.segments is not None:
                 bases.setdefault(whole, []).append(name)
     rows = pc.indices_nonzero(pc.is_in(ids, value_set=pa.array(list(bases), pa.string()))).to_pylist()
     starts = range(len(batch) + 1) if batch.segments is None else [0, *batch.segments.cumsum().tolist()]

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import numpy.typing as npt
-import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from collapsar.storage.arrays import StoredRows, check_arrays, open_arrays, read_arrays, write_arrays
 from collapsar.storage.errors import AbsentError, DamagedError, StoreError
 from collapsar.storage.folder import Folder
 from collapsar.storage.plain import Rows
-from collapsar.storage.records import dump, read_record
+from collapsar.storage.records import Count, Digest, check, dump, numbers_of_names, read_record
 
 LATEST, RECORD = "latest.json", "checkpoint.json"
 KIND = "collapsar-checkpoint"
@@ -26,8 +25,11 @@ VERSION = 2
 KEPT = 2
 PARTS = ("globals", "rows", "locals", "events.jsonl", RECORD)  # what a checkpoint's folder holds
 
-Count = Annotated[int, Field(ge=0)]
-Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+class LatestRecord(BaseModel):
+    """What `latest.json` says: which checkpoint is the latest."""
+
+    iteration: Count
 
 
 class CheckpointRecord(BaseModel):
@@ -96,13 +98,9 @@ class Checkpoint:
         """
         path = f"{self.folder.url}/{RECORD}"
         try:
-            return CheckpointRecord.model_validate(read_record(self.folder, RECORD, KIND, VERSION, oldest=2))
+            return check(CheckpointRecord, read_record(self.folder, RECORD, KIND, VERSION, oldest=2), path)
         except AbsentError:
             raise DamagedError(path, "the file is missing") from None
-        except pydantic.ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise DamagedError(path, first["msg"], f"field '{where}'") from None
 
 
 class Checkpoints:
@@ -181,12 +179,7 @@ class Checkpoints:
             record = read_record(self.folder, LATEST, KIND, VERSION, oldest=2)
         except AbsentError:
             return None
-        iteration = record.get("iteration")
-        if type(iteration) is not int or iteration < 0:
-            raise DamagedError(
-                f"{self.folder.url}/{LATEST}", f"expected a number, found {iteration!r}", "field 'iteration'"
-            )
-        return iteration
+        return check(LatestRecord, record, f"{self.folder.url}/{LATEST}").iteration
 
     def candidates(self) -> tuple[list[int], list[str]]:
         """List the checkpoints that were finished once, the latest first, and what is wrong with `latest.json`.
@@ -217,4 +210,4 @@ class Checkpoints:
         return [f"{place.url}/{RECORD}" for place in places if not place.exists(RECORD)]
 
     def _numbers(self) -> list[int]:
-        return sorted(int(name) for name in self.folder.names() if name.isdigit())
+        return numbers_of_names(self.folder.names(), 8)

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -157,13 +158,27 @@ class Folder:
         if not self.local:
             self._fs.invalidate_cache()
 
-    def read(self, name: str) -> bytes:
+    def _require_plain(self, name: str, most: int | None = None) -> None:
+        """Refuse a file that is too large, or is a pipe or device, of which nothing may ever come."""
+        if not self.local:
+            size = None if most is None else self._do(name, lambda: self._fs.size(self._at(name)))
+        else:
+            found = Path(self._at(name)).stat()
+            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+                raise DamagedError(f"{self.url}/{name}", "expected a file, found a pipe or device")
+            size = found.st_size
+        if most is not None and size is not None and size > most:
+            raise DamagedError(f"{self.url}/{name}", f"expected at most {most:,} bytes, found {size:,}")
+
+    def read(self, name: str, most: int | None = None) -> bytes:
         """Return the bytes of a file.
 
         Parameters
         ----------
         name : str
             The file's name inside the folder.
+        most : int, optional
+            How many bytes it may have.
 
         Returns
         -------
@@ -174,11 +189,14 @@ class Folder:
         ------
         AbsentError
             The file is not there.
+        DamagedError
+            It is too large, or no file.
         StoreError
             The store fails.
         """
         path = self._at(name)
         try:
+            self._require_plain(name, most)
             return self._do(name, lambda: cast(bytes, self._fs.cat_file(path)))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise AbsentError(f"{self.url}/{name}: no such file") from None
@@ -207,6 +225,8 @@ class Folder:
         """
         path = self._at(name)
         self._refresh()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self._require_plain(name)
 
         def read() -> tuple[bytes, int]:
             size = int(self._fs.size(path) or 0)
@@ -318,6 +338,7 @@ class Folder:
 
     def open(self, name: str) -> IO[bytes]:
         """Open a file for reading."""
+        self._require_plain(name)
         return cast(IO[bytes], self._fs.open(self._at(name), "rb"))
 
     def names(self) -> list[str]:

@@ -5,21 +5,27 @@ What is added later is read the same way. Nothing in it is a path, a URL or a ti
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+import pydantic
+
+from collapsar.storage.choices import SCORES
 from collapsar.storage.cuts import Cuts, Dropped
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.records import dump, read_record
-from collapsar.storage.short_repr import ShortRepr
+from collapsar.storage.short_repr import ShortRepr, short
 
 FILE, KIND, VERSION = "ingest.json", "collapsar-ingest", 6
 _SOMETIMES = ("unmatched_rows", "segments")  # of a report
 _LISTS = ("labels", "covariates")
 # Of one reading alone; every other option is recorded where it is not the default.
 _NEVER = ("vocabulary", "max_decompressed", "optional")
+MAX_LETTERS = 1000  # of the shortest word that is kept
 _ALWAYS = ("id", "text", "title", "date", "stop_words", "tokenizer", "bad_bytes", "index_base")
 
 
@@ -194,19 +200,29 @@ def _reading(options: ReadOptions) -> dict[str, Any]:
     return {name: _listed(value) for name, (value, default) in named.items() if name in always or value != default}
 
 
-def _options(reading: dict[str, Any]) -> ReadOptions:
-    """Return the options of a record, which may be anybody's; `ValueError` or `TypeError` where it holds others."""
-    known = {one.name: one.default for one in fields(ReadOptions) if one.name not in _NEVER}
-    found = {name: reading.pop(name) for name in _LISTS}
-    found.update(reading)
-    for name, value in found.items():
-        if name not in known:
-            raise ValueError(f"unknown option {name!r}")
-        if isinstance(known[name], tuple):
-            found[name] = tuple(map(str, value))
-        elif not isinstance(value, str | int | float | None):
-            raise ValueError(f"expected a value of {name!r}, found {type(value).__name__}")
-    return ReadOptions(**found)
+@functools.cache
+def _adapter(kind: Any) -> pydantic.TypeAdapter[Any]:
+    return pydantic.TypeAdapter(kind)
+
+
+def _read(kind: Any, said: Any) -> Any:
+    """Read a part of a record, which may be anybody's; `ValueError` where it has other fields or values."""
+    if not isinstance(said, dict):
+        raise ValueError(f"expected fields, found {short(said)}")
+    known = [one.name for one in fields(kind) if kind is not ReadOptions or one.name not in _NEVER]
+    unknown = next((name for name in said if name not in known), None)
+    if unknown is not None:
+        raise ValueError(f"unknown option {unknown!r}")
+    return _adapter(kind).validate_python(said)
+
+
+def _reading_of(said: Mapping[str, Any]) -> ReadOptions:
+    options: ReadOptions = _read(ReadOptions, {name: value for name, value in said.items() if name != "format"})
+    for name, most in (("min_letters", MAX_LETTERS), ("index_base", 1)):
+        value = getattr(options, name)
+        if value is not None and not 0 <= value <= most:
+            raise ValueError(f"expected {name} from 0 to {most}, found {value}")
+    return options
 
 
 def _plain(one: Report | Phrasing | Beside) -> dict[str, Any]:
@@ -239,33 +255,32 @@ def read_history(folder: Folder) -> History | None:
     if not folder.exists(FILE):
         return None
     record = read_record(folder, FILE, KIND, VERSION, oldest=VERSION)
+    path = f"{folder.url}/{FILE}"
     try:
-        reading = dict(record["reading"])
-        kind = str(reading.pop("format"))
-        if not isinstance(reading.get("segments"), str | None):
-            raise ValueError("expected a way to cut texts into segments")
-        if type(reading.get("min_letters", 1)) is not int:
-            raise ValueError("expected a number of letters")
-        cuts = dict(record["cuts"])
+        reading, cuts = record["reading"], dict(record["cuts"])
         given = bool(cuts.pop("vocabulary_given"))
         phrases, beside = record["phrases"], record.get("beside")
-        if phrases is not None:
-            pairs = tuple((str(first), str(second)) for first, second in phrases["pairs"])
-            phrases = Phrasing(**{**phrases, "pairs": pairs})
+        phrasing = None if phrases is None else _read(Phrasing, phrases)
+        if phrasing is not None and phrasing.score not in SCORES:
+            raise ValueError(f"expected {' or '.join(SCORES)} of phrases, found {short(phrasing.score)}")
         return History(
-            kind,
-            _options(reading),
-            Cuts(**cuts),
+            str(reading["format"]),
+            _reading_of(reading),
+            _read(Cuts, cuts),
             given,
-            phrases,
-            _report(record["report"]),
-            tuple(_report(one) for one in record["appended"]),
-            None if beside is None else _beside(beside),
+            phrasing,
+            _read(Report, record["report"]),
+            tuple(_read(Report, one) for one in record["appended"]),
+            None if beside is None else _read(Beside, beside),
             tuple(map(str, record.get("frequent", ()))),
             record.get("flattened") is True,
         )
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise DamagedError(path, f"expected the record of an ingest ({name}: {first['msg']})") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DamagedError(f"{folder.url}/{FILE}", f"expected the record of an ingest ({error})") from None
+        raise DamagedError(path, f"expected the record of an ingest ({error})") from None
 
 
 def inherit_history(source: Folder, target: Folder, *, documents: int | None = None, flattened: bool = False) -> None:
@@ -291,12 +306,3 @@ def inherit_history(source: Folder, target: Folder, *, documents: int | None = N
     if documents is not None:
         history = replace(history, report=replace(history.report, documents=documents), appended=())
     replace(history, flattened=history.flattened or flattened).write(target)
-
-
-def _beside(said: dict[str, Any]) -> Beside:
-    lists = {name: tuple(map(str, said[name])) for name in ("columns", "labels", "covariates")}
-    return Beside(**{**said, **lists})
-
-
-def _report(said: dict[str, Any]) -> Report:
-    return Report(**{**said, "dropped": tuple(Dropped(**one) for one in said["dropped"])})

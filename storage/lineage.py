@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
-from collapsar.storage.manifest import Digest
-from collapsar.storage.records import dump, read_record
+from collapsar.storage.records import Digest, check, dump, read_record
 
 LINEAGE = "lineage.json"
 KIND = "collapsar-lineage"
 VERSION = 2  # of records of version 1 no digest is read
 TOKENS, WHOLE_DOCUMENTS, LABELS, SEGMENTS = "tokens", "documents", "labels", "segments"
+
+MAX_STEPS = 1000  # splits of splits; each pair of corpora is compared step by step
 
 Draw = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -38,7 +37,7 @@ class Step(BaseModel):
 
     corpus: Digest
     kind: Literal["tokens", "documents", "labels", "segments"]
-    seed: int = 0
+    seed: Annotated[int, Field(strict=True)] = 0
     low: Draw = 0.0
     high: Draw = 1.0
     heldout: bool = False
@@ -57,6 +56,12 @@ class Step(BaseModel):
             return False
         held, kept = (self, other) if self.heldout else (other, self)
         return kept.low <= held.low and held.high <= kept.high
+
+
+class StepsRecord(BaseModel):
+    """What `lineage.json` says: the splits that lead to a corpus, the earliest first."""
+
+    steps: Annotated[tuple[Step, ...], Field(max_length=MAX_STEPS)]
 
 
 class Lineage(BaseModel):
@@ -106,13 +111,7 @@ def read_steps(folder: Folder) -> tuple[Step, ...]:
     if not folder.exists(LINEAGE):
         return ()
     record = read_record(folder, LINEAGE, KIND, VERSION, oldest=VERSION)
-    path = f"{folder.url}/{LINEAGE}"
-    try:
-        return tuple(Step.model_validate(one) for one in record["steps"])
-    except pydantic.ValidationError as error:
-        raise DamagedError(path, error.errors()[0]["msg"], "field 'steps'") from None
-    except (KeyError, TypeError):
-        raise DamagedError(path, "expected a list of splits", "field 'steps'") from None
+    return check(StepsRecord, record, f"{folder.url}/{LINEAGE}").steps
 
 
 def write_part(folder: Folder, corpus: Corpus, kind: str, **part: Any) -> None:

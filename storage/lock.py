@@ -15,15 +15,29 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError, LockedError
 from collapsar.storage.folder import Folder
-from collapsar.storage.records import dump, read_record
+from collapsar.storage.records import Count, Number, check, dump, numbers_of_names, read_record
 
 LEASE = 60.0  # seconds for which an owner elsewhere is believed to live
 KIND = "collapsar-lock"
 VERSION = 2
+
+
+class LockRecord(BaseModel):
+    """What the file of a lock says of its owner, beside whose fields later releases may write others."""
+
+    model_config = ConfigDict(extra="allow")
+
+    machine: Annotated[str, Field(pattern=r"\S")]
+    process: Count
+    began: Number
+    renewed: Number
+    lease: Number
 
 
 def this_machine() -> str:
@@ -171,8 +185,7 @@ class RunLock:
                 continue
 
     def _numbers(self) -> list[int]:
-        names = [name.removesuffix(".json") for name in self._folder.names()]
-        return [int(name) for name in names if name.isdigit()]
+        return numbers_of_names(self._folder.names(), 8, ".json")
 
     def _others(self) -> dict[int, dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
@@ -180,7 +193,9 @@ class RunLock:
             if number == self._number:
                 continue
             try:
-                found[number] = read_record(self._folder, _name(number), KIND, VERSION, oldest=2)
+                record = read_record(self._folder, _name(number), KIND, VERSION, oldest=2)
+                check(LockRecord, record, f"{self._folder.url}/{_name(number)}")
+                found[number] = record
             except AbsentError:
                 continue
             except DamagedError as error:

@@ -9,9 +9,18 @@ from typing import Annotated, Any
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
-from collapsar.storage.records import DIGEST, checked, digest_of, dump, parse_record
+from collapsar.storage.records import (
+    DIGEST,
+    MAX_BYTES,
+    Count,
+    Digest,
+    check,
+    checked,
+    digest_of,
+    dump,
+    parse_record,
+)
 from collapsar.storage.short_repr import short
 
 MANIFEST = "manifest.json"
@@ -20,8 +29,7 @@ DOCUMENTS, VECTORS = "documents", "vectors"  # what a corpus may hold
 VERSIONS = {DOCUMENTS: 2, VECTORS: 3}  # older releases do not know vectors, and say so
 APPENDED_VECTORS = 4  # version of a corpus to which vectors were appended
 
-Count = Annotated[int, Field(ge=0)]
-Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Rows = Annotated[int, Field(strict=True, ge=1, lt=1 << 63)]
 
 
 class ShardRecord(BaseModel):
@@ -50,8 +58,8 @@ class AppendedArray(BaseModel):
 
     file: str
     sha256: Digest
-    rows: Annotated[int, Field(ge=1)]
-    first: Annotated[int, Field(ge=1)]
+    rows: Rows
+    first: Rows
 
 
 class ShortModel(BaseModel):
@@ -76,7 +84,7 @@ class VectorsRecord(ShortModel):
 
     file: str
     sha256: Digest
-    rows: Annotated[int, Field(ge=1)]
+    rows: Rows
     constant: tuple[Count, ...] = ()
     appended: tuple[AppendedArray, ...] | None = None
 
@@ -198,13 +206,8 @@ def read_manifest(folder: Folder) -> Manifest:
         A field is missing, unknown or of another kind.
     """
     path = f"{folder.url}/{MANIFEST}"
-    record = parse_record(folder.read(MANIFEST), path, KIND, APPENDED_VECTORS)
-    try:
-        manifest = Manifest.model_validate({name: value for name, value in record.items() if name != DIGEST})
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise DamagedError(path, first["msg"], f"field '{where}'" if where else "") from None
+    record = parse_record(folder.read(MANIFEST, MAX_BYTES), path, KIND, APPENDED_VECTORS)
+    manifest = check(Manifest, {name: value for name, value in record.items() if name != DIGEST}, path)
     arrays = () if manifest.vectors is None else tuple(one.file for one in manifest.vectors.arrays)
     for file in (manifest.vocabulary.file, *arrays, *(row.file for row in manifest.shards)):
         folder.inside(file)

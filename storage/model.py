@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from collapsar.storage.errors import AbsentError, DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lineage import Lineage
 from collapsar.storage.manifest import ShortModel, VocabularyRecord
-from collapsar.storage.records import dump, read_record
+from collapsar.storage.records import Count, Digest, check, dump, read_record
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 RECORD = "model.json"
 KIND = "collapsar-model"
 VERSION = 2
-
-Count = Annotated[int, Field(ge=0)]
-Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class ShardDocuments(BaseModel):
@@ -61,6 +58,13 @@ class ModelRecord(ShortModel):
     parts: dict[str, Digest]
     summarised: bool = False
     lineage: Lineage | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _blocks_are_of_the_vocabulary(self) -> ModelRecord:
+        last = self.vocabulary.words
+        if list(self.blocks) != sorted(self.blocks) or self.blocks[:1] != (0,) or self.blocks[-1] != last:
+            raise ValueError(f"expected blocks of the vocabulary, rising from 0 to {last}")
+        return self
 
 
 # Of a model that has been read; it is read again where it is asked for.
@@ -207,9 +211,4 @@ def read_model_record(folder: Folder) -> ModelRecord:
     DamagedError
         It does not hold what its format asks for.
     """
-    try:
-        return ModelRecord.model_validate(read_record(folder, RECORD, KIND, VERSION, oldest=2))
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise DamagedError(f"{folder.url}/{RECORD}", first["msg"], f"field '{where}'") from None
+    return check(ModelRecord, read_record(folder, RECORD, KIND, VERSION, oldest=2), f"{folder.url}/{RECORD}")

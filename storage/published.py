@@ -13,16 +13,15 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
-import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from collapsar.storage.errors import AbsentError, DamagedError, StoreError
+from collapsar.storage.errors import AbsentError, StoreError
 from collapsar.storage.folder import Folder, created
 from collapsar.storage.local import copy_whole
 from collapsar.storage.manifest import DOCUMENTS, VECTORS
-from collapsar.storage.records import dump, read_record
+from collapsar.storage.records import Count, Number, check, dump, numbers_of_names, read_record
 from collapsar.storage.run import CHECKPOINTS, JOURNAL, Run
 from collapsar.storage.run import LOCK as RUN_LOCK
 
@@ -30,7 +29,14 @@ RECORD, CURRENT, LINK = "version.json", "current.json", "current"
 KIND, CURRENT_KIND = "collapsar-version", "collapsar-current"
 VERSION = 2  # the first with a digest in each record, as everywhere
 
-Count = Annotated[int, Field(ge=0)]
+VersionNumber = Annotated[int, Field(strict=True, ge=1, lt=1 << 31)]
+PreviousVersion = Annotated[dict[Literal["version", "score"], VersionNumber | Number], Field(min_length=2)]
+
+
+class CurrentRecord(BaseModel):
+    """What `current.json` says: which version counts."""
+
+    number: VersionNumber
 
 
 class VersionRecord(BaseModel):
@@ -80,7 +86,7 @@ class VersionRecord(BaseModel):
 
     format: str = KIND
     version: int = VERSION
-    number: Annotated[int, Field(ge=1)]
+    number: VersionNumber
     plan: str
     created: str
     family: str
@@ -89,17 +95,17 @@ class VersionRecord(BaseModel):
     tokens: Count
     words: Count
     iterations: Count
-    score: float | None
+    score: Number | None
     scored: Count
     definition: str
-    previous: dict[str, Any] | None = None
-    warm: int | None = None
+    previous: PreviousVersion | None = None
+    warm: VersionNumber | None = None
     job: str = ""
     additions: Count = 0
     unknown_tokens: Count = 0
-    unknown_share: float | None = None
+    unknown_share: Number | None = None
     holds: str = DOCUMENTS
-    members: tuple[dict[str, Any], ...] = ()
+    members: tuple[dict[str, str | Number | None], ...] = ()
 
     @property
     def score_text(self) -> str:
@@ -154,12 +160,7 @@ def read_version(folder: Folder) -> VersionRecord:
     DamagedError
         It does not hold what its format asks for.
     """
-    try:
-        return VersionRecord.model_validate(read_record(folder, RECORD, KIND, VERSION, oldest=2))
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise DamagedError(f"{folder.url}/{RECORD}", first["msg"], f"field '{where}'") from None
+    return check(VersionRecord, read_record(folder, RECORD, KIND, VERSION, oldest=2), f"{folder.url}/{RECORD}")
 
 
 class Versions:
@@ -180,8 +181,8 @@ class Versions:
 
     def numbers(self) -> list[int]:
         """Return the numbers of all versions, ascending."""
-        named = [int(name) for name in self.folder.names() if name.isdigit()]
-        return sorted(number for number in named if self.at(number).exists(RECORD))
+        named = numbers_of_names(self.folder.names(), 4)
+        return [number for number in named if self.at(number).exists(RECORD)]
 
     def record(self, number: int) -> VersionRecord:
         """Read what a version says of itself.
@@ -223,12 +224,10 @@ class Versions:
             The pointer is damaged.
         """
         try:
-            found = read_record(self.folder, CURRENT, CURRENT_KIND, VERSION, oldest=2).get("number")
+            record = read_record(self.folder, CURRENT, CURRENT_KIND, VERSION, oldest=2)
         except AbsentError:
             return None
-        if type(found) is not int:
-            raise DamagedError(f"{self.folder.url}/{CURRENT}", f"expected a number, found {found!r}", "field 'number'")
-        return found
+        return check(CurrentRecord, record, f"{self.folder.url}/{CURRENT}").number
 
     @contextmanager
     def made(self, number: int) -> Iterator[Folder]:

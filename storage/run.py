@@ -6,13 +6,16 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from collapsar.storage.errors import AbsentError, OccupiedError
+from pydantic import BaseModel, ConfigDict, Field
+
+from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError
+from collapsar.storage.event_records import MAX_RESTARTS, parse_event
 from collapsar.storage.folder import Folder, ensure_free
 from collapsar.storage.lock import RunLock
 from collapsar.storage.manifest import MANIFEST
-from collapsar.storage.records import dump, read_record
+from collapsar.storage.records import Count, Digest, Number, check, dump, read_record
 
 if TYPE_CHECKING:
     from collapsar.storage.checkpoint import Checkpoints
@@ -22,6 +25,65 @@ CORPUS = "corpus"  # that a fit to texts has made
 LOCK, JOURNAL, MEMBERS = "lock", "journal.jsonl", "members"
 KIND = "collapsar-run"
 VERSION = 2
+
+
+MAX_SAMPLES = 10_000  # of a run; each is a model on disk
+
+Restarts = Annotated[int, Field(strict=True, ge=0, le=MAX_RESTARTS)]
+
+
+class _Fields(BaseModel):
+    """A part of `run.json`, beside whose fields later releases may write others."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class CorpusPlace(_Fields):
+    """Where a corpus lay as the run began, its digest and those of its shards' files."""
+
+    url: str
+    digest: Digest
+    shards: tuple[Digest, ...] = ()
+
+
+class WarmPlace(_Fields):
+    """The model that a run begins from; of an ensemble, those of its members."""
+
+    url: str
+    digest: Digest
+    topics: Count
+    locals: str = ""
+    members: Annotated[tuple[WarmPlace, ...], Field(max_length=MAX_RESTARTS)] = ()
+
+
+class LimitsRecord(_Fields):
+    """When the run ends; see `collapsar.pipeline.config.Limits`, which checks the rest."""
+
+    iterations: Count | None
+    tolerance: Number | str
+    schedule: str
+    local_sweeps: Count
+    batch_shards: Count
+    passes: Count = 1
+    samples: Annotated[int, Field(strict=True, ge=0, le=MAX_SAMPLES)] = 0
+    sample_every: Count = 0
+
+
+class RunRecord(_Fields):
+    """What `run.json` says of a run; ``kept`` is the member that is left of an ensemble of which the best is kept."""
+
+    family: str
+    options: dict[str, Any]
+    limits: LimitsRecord
+    planned: Count | None = None
+    seed: Annotated[int, Field(strict=True)]
+    corpus: CorpusPlace
+    heldout: CorpusPlace | None
+    versions: dict[str, str] = {}
+    warm: WarmPlace | None = None
+    restarts: Restarts = 0
+    keep: Literal["all", "best"] = "all"
+    kept: Annotated[int, Field(strict=True, ge=0, lt=MAX_RESTARTS)] = 0
 
 
 class Run:
@@ -106,7 +168,9 @@ class Run:
         """
         if not self.folder.exists(RECORD):
             raise AbsentError(f"{self.folder.url}: not a run, it has no {RECORD}")
-        return read_record(self.folder, RECORD, KIND, VERSION, oldest=2)
+        record = read_record(self.folder, RECORD, KIND, VERSION, oldest=2)
+        check(RunRecord, record, f"{self.folder.url}/{RECORD}")
+        return record
 
     def place_of(self, part: str) -> str | None:
         """Return where a corpus or model lies that the run was fitted with.
@@ -166,14 +230,10 @@ class Run:
         events: list[dict[str, Any]] = []
         *lines, _ = (self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b"").split(b"\n")
         for number, line in enumerate(lines, start=1):
-            place = f"{self.folder.url}/{EVENTS}, line {number}"
             try:
-                event = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                return events, f"{place}: expected JSON ({error})"
-            if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-                return events, f"{place}: expected an event"
-            events.append(event)
+                events.append(parse_event(line, f"{self.folder.url}/{EVENTS}", f"line {number}"))
+            except DamagedError as error:
+                return events, str(error)
         return events, None
 
     def events_size(self) -> int:

@@ -7,13 +7,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.model import ModelRecord
-from collapsar.storage.records import digest_of, dump, read_record
+from collapsar.storage.records import Count, check, digest_of, dump, read_record
 
 RECORD = "summary.json"
 KIND = "collapsar-summary"
@@ -23,8 +22,7 @@ MEANS, DATED, SEGMENTED, UNSEGMENTED = 5, 4, 3, 2
 
 MIN_HOUR, MAX_HOUR = -17_259_888, 70_389_527  # since 1970, of the years 1 and 9999
 
-Count = Annotated[int, Field(ge=0)]
-Share = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+Share = Annotated[float, Field(strict=True, ge=0.0, le=1e300)]
 
 
 class _Part(BaseModel):
@@ -202,6 +200,10 @@ def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
     found = parse_summary(read_record(folder, RECORD, KIND, MEANS, oldest=UNSEGMENTED), path)
     if found.model != digest_of_model(record):
         raise DamagedError(path, "it is the summary of another model")
+    words = record.vocabulary.words
+    for topic in found.topics:
+        if any(word >= words for one in topic.examples for word in one.words):
+            raise DamagedError(path, f"expected ids of words below {words}", "field 'topics'")
     return found
 
 
@@ -225,12 +227,7 @@ def parse_summary(record: dict[str, Any], path: str) -> SummaryRecord:
     DamagedError
         It does not hold what its format asks for.
     """
-    try:
-        found = SummaryRecord.model_validate(record)
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise DamagedError(path, first["msg"], f"field '{where}'") from None
+    found = check(SummaryRecord, record, path)
     if any(one.document >= len(found.examples) for topic in found.topics for one in topic.examples):
         raise DamagedError(path, f"expected documents below {len(found.examples)}", "field 'topics'")
     for one in found.segmented:

@@ -6,9 +6,7 @@ import argparse
 import contextlib
 import json
 import sys
-import tomllib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from collapsar.pipeline.config import RUN_NAMES, Keys, parse_setting, read_config, read_toml
@@ -16,6 +14,7 @@ from collapsar.pipeline.contract import family_names, load_family
 from collapsar.pipeline.executor import PATIENCE, TLS
 from collapsar.pipeline.progress import LOG_FORMS, LogLines, counted, plain
 from collapsar.storage.errors import CollapsarError, OptionError, suggestion
+from collapsar.storage.toml_files import parse_toml, read_toml_text
 
 if TYPE_CHECKING:
     from collapsar.pipeline.events import Sink
@@ -324,7 +323,7 @@ def _requested_family(argv: Sequence[str]) -> str | None:
     family = found.family
     if family is None and found.config is not None:
         with contextlib.suppress(OSError, ValueError):  # what is wrong with the file is said when it is used
-            family = tomllib.loads(Path(found.config).read_text(encoding="utf-8")).get("family")
+            family = parse_toml(read_toml_text(found.config)).get("family")
     if family is None and found.resume is not None:
         from collapsar.storage.run import Run
 

@@ -39,6 +39,7 @@ from collapsar.storage.summary import MEANS, UNSEGMENTED, parse_summary
 from collapsar.storage.vectors import Vectors, decode_columns
 from collapsar.storage.vocabulary import parse_vocabulary, read_words
 from collapsar.storage.writer import VectorWriter
+from tests.records import CELL, RUN, START
 from tests.strategies import documents_of
 
 WORDS = b"apple\nbread\ncheese\n"
@@ -150,17 +151,21 @@ def seeds_of(name):
         "lineage": lambda: [
             dump({"format": KIND, "version": VERSION, "steps": [{"corpus": "0" * 64, "kind": "tokens", "high": 0.1}]})
         ],
-        "run": lambda: [dump({"format": "collapsar-run", "version": 2, "family": "lda"})],
-        "events": lambda: [b'{"event": "iteration", "iteration": 1}\n{"event": "end", "iteration": 1}\n'],
+        "run": lambda: [dump({"format": "collapsar-run", "version": 2, **RUN})],
+        "events": lambda: [_events()],
         "checkpoint": lambda: [_checkpoint()],
-        "comparison-cell": lambda: [
-            dump({"format": "collapsar-comparison-cell", "version": 2, "row": {"score": -7.5}})
-        ],
+        "comparison-cell": lambda: [dump({"format": "collapsar-comparison-cell", "version": 2, "row": CELL})],
         "model": lambda: [_model()],
         "summary": lambda: [_summary(), _summary(dates=_dates())],
         "arrays": lambda: [json.dumps({"a": [1.5, 2.5]}).encode()],
         "config": lambda: [b'family = "lda"\ntopics = 3\niterations = 5\n'],
     }[name]()
+
+
+def _events():
+    iteration = {"event": "iteration", "iteration": 1, "elapsed": 0.5, "score": -7.5, "seconds": {"kernel": 0.1}}
+    end = {"event": "end", "iteration": 1, "elapsed": 0.5, "reason": "iterations"}
+    return b"".join(json.dumps(event).encode() + b"\n" for event in (START, iteration, end))
 
 
 def _table():

@@ -14,6 +14,7 @@ from collapsar.pipeline.following import Following, Tail, follow, so_far
 from collapsar.storage.errors import AbsentError, DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.run import EVENTS, Run
+from tests.records import RUN, START
 
 OPTIONS = {"family": "lda", "topics": 3, "iterations": 4, "scheduler": "serial"}
 
@@ -35,7 +36,7 @@ def iteration(number):
 
 
 def line(number, more=""):
-    return json.dumps({"event": "iteration", "iteration": number, "more": more}).encode() + b"\n"
+    return json.dumps({"event": "iteration", "iteration": number, "elapsed": 0.0, "more": more}).encode() + b"\n"
 
 
 steps = st.one_of(
@@ -93,9 +94,9 @@ def test_follow__waits_for_a_run_and_sees_it_to_its_end(tmp_path):
 
     def live():
         time.sleep(0.05)
-        run.create({"family": "lda"})
+        run.create(RUN)
         with run.lock:
-            run.tell({"event": "start", "iteration": 0, "elapsed": 0.0})
+            run.tell(START)
             for number in (1, 2, 3):
                 run.tell(iteration(number))
             size = run.events_size()
@@ -138,7 +139,7 @@ def test_follow__sees_ensembles_and_runs_elsewhere(small, tmp_path, url):
 def test_follow__gives_up_a_run_that_nobody_works_on(tmp_path, monkeypatch):
     monkeypatch.setattr(following, "GRACE", 0.02)
     run, said = Run(tmp_path / "run"), []
-    run.create({"family": "lda"})
+    run.create(RUN)
     run.tell(iteration(1))
     with pytest.raises(AbsentError, match="nobody has worked on it"):
         follow(str(tmp_path / "run"), Seen, patience=0.1, every=0.01, say=said.append)
@@ -186,7 +187,7 @@ def test_watch__prints_plain_lines(small, tmp_path, capsys, monkeypatch):
 
 
 def test_look__keeps_the_order_of_a_run_that_was_resumed(tmp_path):
-    begun, ended = {"event": "start"}, {"event": "end", "reason": "interrupt"}
+    begun, ended = START, {"event": "end", "iteration": 1, "elapsed": 0.5, "reason": "interrupt"}
     told = [begun, iteration(1), ended, begun, iteration(2)]
     (tmp_path / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in told))
     seen = Following(tmp_path)

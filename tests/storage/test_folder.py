@@ -102,7 +102,6 @@ HOSTILE = [
     "http://127.0.0.1:1/corpus",
     "simplecache::s3://b/c",
     "s3://b/c",
-    7,
 ]
 
 

@@ -8,6 +8,7 @@ from collapsar.storage.folder import Folder
 from collapsar.storage.model import StoredModel
 from collapsar.storage.records import dump
 from collapsar.storage.run import Run
+from tests.records import RUN
 
 ARRAYS = {
     "number": np.array(3.5),
@@ -43,10 +44,10 @@ def test_arrays__that_are_not_there_or_damaged(tmp_path):
 def test_run__keeps_its_record_and_events(tmp_path):
     run = Run(tmp_path / "run")
     assert run.events() == []
-    run.create({"family": "lda"})
-    assert run.record() == {"format": "collapsar-run", "version": 2, "family": "lda"}
+    run.create(RUN)
+    assert run.record() == {"format": "collapsar-run", "version": 2, **RUN}
     for number in range(3):
-        run.tell({"event": "iteration", "iteration": number})
+        run.tell({"event": "iteration", "iteration": number, "elapsed": 1.0})
     with (tmp_path / "run/events.jsonl").open("a") as handle:
         handle.write('{"event": "iter')  # still being written
     assert [event["iteration"] for event in run.events()] == [0, 1, 2]
@@ -55,8 +56,8 @@ def test_run__keeps_its_record_and_events(tmp_path):
     (tmp_path / "run/events.jsonl").write_text("not json\n")
     assert run.events() == []
     assert "line 1: expected JSON" in run.events_fault()
-    (tmp_path / "run/events.jsonl").write_text('{"event": "start"}\n[]\n{"event": "end"}\n')
-    assert run.events() == [{"event": "start"}]
+    (tmp_path / "run/events.jsonl").write_text('{"event": "started"}\n[]\n{"event": "started"}\n')
+    assert run.events() == [{"event": "started"}]
     assert "line 2: expected an event" in run.events_fault()
     with pytest.raises(AbsentError, match="not a run"):
         Run(tmp_path).record()
