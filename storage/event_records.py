@@ -41,7 +41,7 @@ class ProcessActivity(BaseModel):
 class SweepTimes(BaseModel):
     """Seconds that sweeps of shards took."""
 
-    quartiles: Annotated[tuple[Number, ...], Field(min_length=5, max_length=5)]
+    quartiles: Annotated[tuple[Number, ...], Field(min_length=5, max_length=5)] = (0.0,) * 5
     shards: Count = 0
     total: Number = 0.0
 
@@ -79,7 +79,7 @@ class Event(BaseModel):
     sizes: tuple[tuple[Count, Number], ...] = ()
     moved: tuple[tuple[Count, Number], ...] = ()
     seconds: dict[str, Number] = {}
-    sweeps: SweepTimes | None = None
+    sweeps: SweepTimes = SweepTimes()
     top_words: dict[str, tuple[str, ...]] = {}
     processes: tuple[ProcessActivity, ...] = ()
     text: str = ""
