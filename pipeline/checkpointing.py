@@ -13,8 +13,10 @@ from collapsar.storage.arrays import DIGESTS
 from collapsar.storage.checkpoint import Checkpoint, CheckpointRecord
 from collapsar.storage.errors import ClusterError, CollapsarError, DamagedError, MismatchError
 from collapsar.storage.run import Run
+from collapsar.storage.vectors import AnyShard
 from collapsar.workers import tasks
-from collapsar.workers.delta import Delta
+from collapsar.workers.delta import Arrays, Delta
+from collapsar.workers.family_arrays import ModelChecks
 from collapsar.workers.shelf import Shelf, ShelfWriter
 
 SECONDS = 60.0  # between two checkpoints, at least
@@ -246,26 +248,36 @@ class CheckpointKeeper:
             raise MismatchError(f"{place.folder.url}: the checkpoint was cut into other parts, by another release")
         checks = [self._executor.submit(check_part, place, part, digest) for part, digest in record.parts.items()]
         faults = [text for part in self._executor.collect(checks) for text in part]
+        if not faults:
+            try:
+                self._globals(record)
+            except DamagedError as error:
+                faults.append(str(error))
         return faults, record
+
+    def _globals(self, record: CheckpointRecord) -> ModelChecks:
+        """Read the globals of a checkpoint and check them."""
+        place, problem = self._run.checkpoints.at(record.iteration), self._problem
+        read = place.read("globals", record.parts["globals"])
+        options = problem.config.model_dump()
+        return ModelChecks.of(problem.name, options, problem.cuts[-1], read, f"{place.folder.url}/globals")
 
     def _loaded(self, record: CheckpointRecord) -> State:
         place, submit = self._run.checkpoints.at(record.iteration), self._executor.submit
         homes, parts, problem = self._executor.homes, record.parts, self._problem
-        blocks = [
-            submit(
-                read_block, place, number, *bound, parts[f"rows/{number:05d}"], home=problem.block_home(number, homes)
-            )
-            for number, bound in enumerate(pairwise(problem.cuts))
-        ]
-        swept: list[Any] = []
-        for number in range(len(problem.shards) if self._locals else 0):
-            given = (place, number, parts[f"locals/{number:05d}"], problem.scratch)
-            swept.append(submit(read_local, *given, home=problem.home(number, homes)))
         try:
-            globals_ = place.read("globals", parts["globals"])
+            checks = self._globals(record)
         except DamagedError as error:  # what was just written and cannot be read is as good as lost
             raise ClusterError(str(error)) from error
-        return State(record.iteration, globals_, blocks, swept)
+        blocks = []
+        for number, bound in enumerate(pairwise(problem.cuts)):
+            given = (place, number, *bound, parts[f"rows/{number:05d}"], checks)
+            blocks.append(submit(read_block, *given, home=problem.block_home(number, homes)))
+        swept: list[Any] = []
+        for number in range(len(problem.shards) if self._locals else 0):
+            own = (place, number, parts[f"locals/{number:05d}"], checks, problem.shards[number], problem.scratch)
+            swept.append(submit(read_local, *own, home=problem.home(number, homes)))
+        return State(record.iteration, checks.globals, blocks, swept)
 
 
 def write_block(place: Checkpoint, number: int, block: tasks.Block) -> str:
@@ -284,18 +296,31 @@ def check_part(place: Checkpoint, part: str, digest: str) -> list[str]:
     return place.check(part, digest)
 
 
-def read_block(place: Checkpoint, number: int, low: int, high: int, digest: str) -> tasks.Block:
-    """Read a block of the vocabulary."""
-    return tasks.Block(low, high, place.read(f"rows/{number:05d}", digest), Delta())
+def read_block(place: Checkpoint, number: int, low: int, high: int, digest: str, checks: ModelChecks) -> tasks.Block:
+    """Read a block of the vocabulary, and check it."""
+    part = f"rows/{number:05d}"
+    rows = place.read(part, digest)
+    checks.rows(rows, high - low, f"{place.folder.url}/{part}", finished=False)
+    return tasks.Block(low, high, rows, Delta())
 
 
-def read_local(place: Checkpoint, number: int, digest: str, scratch: str | None = None) -> tasks.Swept:
-    """Read a shard's local state, as a sweep that changed nothing would have left it."""
+def read_local(
+    place: Checkpoint,
+    number: int,
+    digest: str,
+    checks: ModelChecks,
+    shard: AnyShard | tasks.ShardOnDisk,
+    scratch: str | None = None,
+) -> tasks.Swept:
+    """Read a shard's local state, as a sweep that changed nothing would have left it, and check it."""
     part = f"locals/{number:05d}"
     if scratch is None:
-        return tasks.Swept(place.read(part, digest), Delta())
-    writer = ShelfWriter(scratch)
-    for name, rows in place.open(part, digest).items():
-        for piece in rows.pieces():
-            writer.add({name: piece})
-    return tasks.Swept(writer.finish(), Delta())
+        local: Arrays = place.read(part, digest)
+    else:
+        writer = ShelfWriter(scratch)
+        for name, rows in place.open(part, digest).items():
+            for piece in rows.pieces():
+                writer.add({name: piece})
+        local = writer.finish()
+    checks.local(local, tasks.opened(shard), f"{place.folder.url}/{part}")
+    return tasks.Swept(local, Delta())

@@ -19,12 +19,14 @@ from collapsar.storage.lineage import lineage_of
 from collapsar.storage.model import ModelRecord, ShardDocuments, StoredModel, kept_of
 from collapsar.storage.run import CHECKPOINTS, Run
 from collapsar.workers.contract import load_sweeps
+from collapsar.workers.family_arrays import ModelChecks
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pandas as pd
 
+    from collapsar.storage.vectors import AnyShard
     from collapsar.storage.vocabulary import Vocabulary
 
 
@@ -225,12 +227,53 @@ class Model(StoredModel):
         """Whether the training documents' proportions are there; the stochastic schedule has them only in the end."""
         return any(name.startswith("documents/") for name in self.record.parts)
 
+    @cached_property
+    def globals(self) -> dict[str, npt.NDArray[Any]]:
+        """The globals, which were checked."""
+        return dict(self.checks.globals)
+
+    @cached_property
+    def checks(self) -> ModelChecks:
+        """The checks of what is read, by the globals, which are read and checked first."""
+        record = self.record
+        return ModelChecks.of(
+            record.family, record.options, record.blocks[-1], self._read("globals"), f"{self.folder.url}/globals"
+        )
+
     def rows(self, block: int) -> dict[str, npt.NDArray[Any]]:
-        """Read the rows of one block of the vocabulary."""
-        rows = super().rows(block)
-        if self._checkpoint is None:
-            return rows
-        return dict(load_sweeps(self.record.family).finish(rows, self.globals))
+        """Read the rows of one block of the vocabulary, and check them."""
+        rows, (low, high) = super().rows(block), self.blocks[block]
+        finished = self._checkpoint is None
+        self.checks.rows(rows, high - low, f"{self.folder.url}/rows/{block:05d}", finished=finished)
+        return rows if finished else dict(load_sweeps(self.record.family).finish(rows, self.globals))
+
+    def documents(self, shard: int) -> dict[str, npt.NDArray[Any]]:
+        """Read what is kept of one training shard's local state, and check it."""
+        kept = super().documents(shard)
+        where = f"{self.folder.url}/documents/{shard:05d}"
+        self.checks.documents(kept, self.record.shards[shard].documents, where)
+        return kept
+
+    def check_local(self, number: int, shard: AnyShard) -> None:
+        """Refuse a local state of a checkpoint that is not of its shard; a finished model has none.
+
+        Parameters
+        ----------
+        number : int
+            The shard's number.
+        shard : Shard or VectorShard
+            The shard.
+
+        Raises
+        ------
+        DamagedError
+            An array does not hold what it must.
+        """
+        part = f"documents/{number:05d}"
+        if self._checkpoint is not None and part in self.record.parts:
+            name = f"locals/{number:05d}"
+            local = self._checkpoint.read(name, self.record.parts[part])
+            self.checks.local(local, shard, f"{self.folder.url}/{name}")
 
     def _read(self, part: str) -> dict[str, npt.NDArray[Any]]:
         if self._checkpoint is None:

@@ -37,7 +37,7 @@ from collapsar.storage.summary import RECORD as SUMMARY_RECORD
 from collapsar.storage.summary import read_summary
 from collapsar.storage.vectors import AnyShard
 from collapsar.workers import tasks
-from collapsar.workers.contract import load_sweeps
+from collapsar.workers.contract import load_sweeps, wanted_by
 from collapsar.workers.delta import Arrays, Delta
 
 CLOSE = 1e-3  # of a count or a probability: what sums in single precision may be off by
@@ -283,7 +283,10 @@ def _invariants(model: Model, found: Findings) -> Iterator[str]:
     if not model.fitted:
         return
     for number in range(len(model.record.shards)):
-        shard = corpus.references[number].load() if corpus is not None else None
+        shard = None
+        if corpus is not None:
+            shard = corpus.references[number].load(**wanted_by(model.record.family))
+            model.check_local(number, shard)
         yield _document_fault(model, blocks, number, shard)
 
 

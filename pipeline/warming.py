@@ -107,9 +107,11 @@ class KeptLocal:
     part: str
     digest: str
 
-    def read(self) -> Arrays:
-        """Read it."""
-        return Checkpoint(Folder(self.url)).read(self.part, self.digest)
+    def read(self, model: Model, shard: AnyShard) -> Arrays:
+        """Read it, and check that it is of the model and of the shard."""
+        local = Checkpoint(Folder(self.url)).read(self.part, self.digest)
+        model.checks.local(local, shard, f"{self.url}/{self.part}")
+        return local
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,9 @@ class WarmReference:
     columns: int = 0
     kept: KeptLocal | None = None
 
-    def local(self) -> Arrays | None:
-        """Read the local state to go on from, where there is one."""
-        return None if self.kept is None else self.kept.read()
+    def local(self, shard: AnyShard) -> Arrays | None:
+        """Read the local state of the shard to go on from, where there is one."""
+        return None if self.kept is None else self.kept.read(Model(self.url), shard)
 
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
         """Read the documents' proportions, and the topics over the shard's words.

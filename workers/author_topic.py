@@ -26,9 +26,12 @@ from collapsar.workers.kernels import predict as predict_kernels
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.gibbs_authors import sweep_authors
 from collapsar.workers.streams import Stream
+from collapsar.workers.topic_arrays import AUTHOR_TOPIC_ARRAYS
 
 if TYPE_CHECKING:
     from collapsar.storage.shard import Shard
+
+ARRAYS = AUTHOR_TOPIC_ARRAYS
 
 LABELLED = True
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 if TYPE_CHECKING:
     from collapsar.storage.vectors import AnyShard
     from collapsar.workers.delta import Arrays, Delta
+    from collapsar.workers.family_arrays import FamilyArrays
     from collapsar.workers.kernels.compile import Kernel
     from collapsar.workers.streams import Stream
 
@@ -42,6 +43,8 @@ class Sweeps(Protocol):
     """
 
     # ``UNSEEN_KERNELS`` of the module are what folding in calls, where that is much less than a fit does.
+
+    ARRAYS: ClassVar[FamilyArrays]  # what the arrays must hold, by which those from disk are checked
 
     def kernels(self, globals: Arrays) -> Sequence[Kernel[..., Any]]:
         """Name the kernels that a fit calls in every iteration: they are compiled before the first."""

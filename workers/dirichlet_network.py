@@ -17,11 +17,14 @@ from collapsar.workers.network import (
     sweep,
     take,
 )
+from collapsar.workers.network_arrays import NETWORK_ARRAYS
 
+ARRAYS = NETWORK_ARRAYS
 LABELLED = True
 SEGMENTED = True
 
 __all__ = [
+    "ARRAYS",
     "LABELLED",
     "SEGMENTED",
     "advance",

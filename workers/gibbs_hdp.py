@@ -24,9 +24,12 @@ from collapsar.workers.gibbs import Priors, Slots
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.kernels.gibbs import draw_tables
 from collapsar.workers.streams import Stream
+from collapsar.workers.topic_arrays import GIBBS_HDP_ARRAYS
 
 if TYPE_CHECKING:
     from collapsar.storage.shard import Shard
+
+ARRAYS = GIBBS_HDP_ARRAYS
 
 
 def priors(globals: Arrays) -> Priors:

@@ -17,9 +17,12 @@ from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs import Priors
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.streams import Stream
+from collapsar.workers.topic_arrays import GIBBS_LDA_ARRAYS
 
 if TYPE_CHECKING:
     from collapsar.storage.shard import Shard
+
+ARRAYS = GIBBS_LDA_ARRAYS
 
 
 def priors(globals: Arrays) -> Priors:

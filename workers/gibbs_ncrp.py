@@ -32,9 +32,12 @@ from collapsar.workers.kernels.gibbs_hang import hang_nodes
 from collapsar.workers.kernels.gibbs_paths import FREE
 from collapsar.workers.kernels.gibbs_tree import fold_documents, sweep_documents, tally_cells
 from collapsar.workers.streams import Stream
+from collapsar.workers.tree_arrays import GIBBS_NCRP_ARRAYS
 
 if TYPE_CHECKING:
     from collapsar.storage.shard import Shard
+
+ARRAYS = GIBBS_NCRP_ARRAYS
 
 Floats = npt.NDArray[np.float64]
 

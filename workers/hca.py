@@ -30,9 +30,12 @@ from collapsar.workers.kernels.components import nearest, sweep_components, swee
 from collapsar.workers.parting import ROUNDS, Parting
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import Tree, ahead, kept_lists, moved, products_of_ends, swept
+from collapsar.workers.tree_arrays import HCA_ARRAYS
 
 if TYPE_CHECKING:
     from collapsar.storage.vectors import VectorShard
+
+ARRAYS = HCA_ARRAYS
 
 Vector = npt.NDArray[np.float64]
 

@@ -19,9 +19,12 @@ from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.parameters import Parameters, listing
 from collapsar.workers.special import digamma, gammaln
 from collapsar.workers.streams import Stream
+from collapsar.workers.topic_arrays import HDP_ARRAYS
 
 if TYPE_CHECKING:
     from collapsar.storage.shard import Shard
+
+ARRAYS = HDP_ARRAYS
 
 
 def _tau(rows: Arrays, globals: Arrays) -> npt.NDArray[np.float64] | None:

@@ -26,9 +26,12 @@ from collapsar.workers.kernels.predict import pair_probability
 from collapsar.workers.parameters import Parameters
 from collapsar.workers.special import digamma
 from collapsar.workers.streams import Stream
+from collapsar.workers.topic_arrays import HDSP_ARRAYS
 
 if TYPE_CHECKING:
     from collapsar.storage.shard import Shard
+
+ARRAYS = HDSP_ARRAYS
 
 LABELLED = True
 

@@ -20,10 +20,13 @@ from collapsar.workers.gibbs_labels import (
     sweep,
     take,
 )
+from collapsar.workers.topic_arrays import LABEL_TOPICS_ARRAYS
 
+ARRAYS = LABEL_TOPICS_ARRAYS
 LABELLED = True
 
 __all__ = [
+    "ARRAYS",
     "LABELLED",
     "advance",
     "blank",

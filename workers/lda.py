@@ -15,9 +15,12 @@ from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.parameters import Parameters, listing
 from collapsar.workers.streams import Stream
+from collapsar.workers.topic_arrays import LDA_ARRAYS
 
 if TYPE_CHECKING:
     from collapsar.storage.shard import Shard
+
+ARRAYS = LDA_ARRAYS
 
 
 def parameters(rows: Arrays, globals: Arrays) -> Parameters:

@@ -34,9 +34,12 @@ from collapsar.workers.kernels.paths import LOWEST, sweep_paths
 from collapsar.workers.special import digamma, gammaln, xlogy
 from collapsar.workers.streams import Stream
 from collapsar.workers.tree import Tree, ahead, deepened, kept_lists, level_sums, moved, products_of_ends, swept
+from collapsar.workers.tree_arrays import NCRP_ARRAYS
 
 if TYPE_CHECKING:
     from collapsar.storage.shard import Shard
+
+ARRAYS = NCRP_ARRAYS
 
 Vector = npt.NDArray[np.float64]
 

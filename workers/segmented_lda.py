@@ -20,10 +20,13 @@ from collapsar.workers.network import (
     sweep,
     take,
 )
+from collapsar.workers.network_arrays import NETWORK_ARRAYS
 
+ARRAYS = NETWORK_ARRAYS
 SEGMENTED = True
 
 __all__ = [
+    "ARRAYS",
     "SEGMENTED",
     "advance",
     "blank",

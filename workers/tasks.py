@@ -68,7 +68,7 @@ class Known(Protocol):
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
         """Read its proportions of the shard's documents and its topics over the shard's words; see `Sweeps.start`."""
 
-    def local(self) -> Arrays | None:
+    def local(self, shard: AnyShard) -> Arrays | None:
         """Read the local state that it kept of this very shard, where it is to go on from that; see `Sweeps.take`."""
 
 
@@ -164,7 +164,7 @@ def start(
     began, shard, stream = time.perf_counter(), opened(shard), stream.at(place=shard.number)
     rows = gather(blocks, shard.words)
     sweeps = load_sweeps(family)
-    kept = known.local() if known is not None and hasattr(sweeps, "take") else None
+    kept = known.local(shard) if known is not None and hasattr(sweeps, "take") else None
     if kept is not None:
         local, delta = sweeps.take(shard, kept, rows, globals)
     else:

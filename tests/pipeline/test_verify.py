@@ -109,7 +109,7 @@ def double(name):
     ("number", "part", "change", "text"),
     [
         (0, "rows/00000", double("word_topic"), "expected counts are not conserved: word"),
-        (0, "rows/00000", lambda arrays: arrays["word_topic"].__setitem__((2, 1), np.nan), "expected a finite number"),
+        (0, "rows/00000", lambda arrays: arrays["word_topic"].__setitem__((2, 1), np.nan), "expected finite numbers"),
         (2, "documents/00001", double("document_topic"), "expected counts are not conserved: document"),
         (1, "documents/00000", double("document_counts"), "expected counts are not conserved: document"),
         (3, "rows/00000", double("word_topic"), "expected counts are not conserved: word"),
@@ -117,7 +117,7 @@ def double(name):
         (4, "documents/00001", double("document_counts"), "expected counts are not conserved: document"),
         (4, "globals", double("pi"), "expected proportions that sum to one at most"),
         (0, "globals", double("topic_moments"), "the words' probabilities to sum to one"),
-        (0, "documents/00000", lambda arrays: arrays.pop("document_lists"), "expected the arrays of family 'lda'"),
+        (0, "documents/00000", lambda arrays: arrays.pop("document_lists"), "the array is missing"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_true__is_found_though_all_digests_are_right(place, tmp_path, number, part, change, text):

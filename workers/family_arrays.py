@@ -1,0 +1,128 @@
+"""Check the arrays of models, checkpoints and local states as they are read, by what their family declares.
+
+Each family's half beside a shard has `ARRAYS`, a `FamilyArrays`. Whoever reads arrays from disk has `ModelChecks` look
+at them before anything else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from collapsar.storage.errors import DamagedError
+from collapsar.storage.vectors import VectorShard
+from collapsar.workers.array_fields import Arrays, Known, Part, Sizes, check_arrays
+from collapsar.workers.contract import load_sweeps
+
+if TYPE_CHECKING:
+    from collapsar.storage.vectors import AnyShard
+
+
+@dataclass(frozen=True)
+class FamilyArrays:
+    """What the arrays of a family's states must hold.
+
+    Attributes
+    ----------
+    globals : Part
+        What every shard needs. It binds the sizes that the other parts have, such as ``topic``.
+    rows : callable
+        From the globals to what a block of the vocabulary holds in a finished model.
+    blocks : callable
+        The same of a checkpoint.
+    local : callable
+        The same of a shard's local state. A finished model keeps its arrays named ``document...``.
+    """
+
+    globals: Part
+    rows: Callable[[Arrays], Part]
+    blocks: Callable[[Arrays], Part]
+    local: Callable[[Arrays], Part]
+
+
+@dataclass(frozen=True)
+class ModelChecks:
+    """Checks the arrays of one model or checkpoint, whose globals are sound.
+
+    Attributes
+    ----------
+    family : str
+        The family's name.
+    globals : Arrays
+        The model's globals.
+    sizes : dict of str to int
+        The sizes that they bind.
+    """
+
+    family: str
+    globals: Arrays
+    sizes: Sizes
+
+    @staticmethod
+    def of(family: str, options: Mapping[str, Any], words: int, globals: Arrays, where: str) -> ModelChecks:
+        """Check the globals of a model, with which its other arrays are checked then.
+
+        Parameters
+        ----------
+        family : str
+            The family's name.
+        options : mapping
+            Its options, as they were recorded.
+        words : int
+            Size of the vocabulary, or columns of vectors.
+        globals : Arrays
+            The globals.
+        where : str
+            Their folder, for the error.
+
+        Returns
+        -------
+        ModelChecks
+            Checks of the model's rows and local states.
+
+        Raises
+        ------
+        DamagedError
+            An array is missing, unknown, or does not hold what it must.
+        """
+        topics = options.get("topics")
+        sizes: Sizes = {"topic": topics} if isinstance(topics, int) else {}
+        check_arrays(globals, load_sweeps(family).ARRAYS.globals, Known(sizes), where)
+        if globals["vocabulary"] != words:
+            raise DamagedError(f"{where}/vocabulary", f"expected {words} words, found {globals['vocabulary']:g}")
+        return ModelChecks(family, globals, sizes)
+
+    def rows(self, rows: Arrays, words: int, where: str, *, finished: bool) -> None:
+        """Refuse the rows of a block of the vocabulary that are not the family's.
+
+        Parameters
+        ----------
+        rows : Arrays
+            The rows.
+        words : int
+            How many words the block has.
+        where : str
+            Their folder, for the error.
+        finished : bool
+            Whether they are a finished model's, not a checkpoint's.
+        """
+        declared = load_sweeps(self.family).ARRAYS
+        part = (declared.rows if finished else declared.blocks)(self.globals)
+        check_arrays(rows, part, self._known(word=words), where)
+
+    def local(self, local: Arrays, shard: AnyShard, where: str) -> None:
+        """Refuse a local state that is not the family's, or not of this shard."""
+        sizes = {"document": shard.documents}
+        if not isinstance(shard, VectorShard):
+            sizes.update(pair=shard.pairs, token=shard.tokens)
+        part = load_sweeps(self.family).ARRAYS.local(self.globals)
+        check_arrays(local, part, self._known(shard, **sizes), where)
+
+    def documents(self, kept: Arrays, documents: int, where: str) -> None:
+        """Refuse what a finished model keeps of a local state that is not the family's, or of other documents."""
+        part = load_sweeps(self.family).ARRAYS.local(self.globals).of_documents()
+        check_arrays(kept, part, self._known(document=documents), where)
+
+    def _known(self, shard: AnyShard | None = None, **sizes: int) -> Known:
+        return Known({**self.sizes, **sizes}, self.globals, shard)
