@@ -7,6 +7,7 @@ before; an addition that the manifest does not have is left out when it is read 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ from collapsar.pipeline.recorded_reading import history_for, require_named_again
 from collapsar.storage.chunks import Chunk, write_table
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.cuts import NOT_IN_VOCABULARY, Sieve
-from collapsar.storage.errors import MismatchError, OptionError
+from collapsar.storage.errors import MismatchError, OptionError, TakenOverError
 from collapsar.storage.folder import Folder
 from collapsar.storage.history import History, Report, read_history
 from collapsar.storage.lock import RunLock
@@ -154,8 +155,9 @@ def append_told(
         raise OptionError(
             "--skip-existing: leaves documents out, and side files have a line for each; give side files with ids"
         )
-    with RunLock(opened.folder / LOCK) as lock, _scratch(opened.folder) as scratch:
+    with RunLock(opened.folder / LOCK) as lock, _scratch(opened.folder.fenced(lock)) as scratch:
         opened = Corpus(corpus)
+        opened.folder = opened.folder.fenced(lock)
         kept = read_history(opened.folder) or kept  # with additions that another process has made meanwhile
         kept = kept.until(opened.manifest.documents)
         executor = open_executor(scheduler, asked.workers, tls=asked.tls)
@@ -208,14 +210,19 @@ def _history_of(corpus: Corpus, kept: History, paths: list[str], asked: Addition
 
 @contextmanager
 def _scratch(folder: Folder) -> Iterator[Folder]:
-    """Make a scratch folder inside the corpus, which every worker sees; what an earlier one has left goes first."""
+    """Make a scratch folder inside the corpus, which every worker sees; what an earlier one has left goes first.
+
+    It lies in the scratch folder of this process alone, and goes also if another has taken the corpus over.
+    """
     (folder / SCRATCH).remove()
-    place = folder / SCRATCH / uuid.uuid4().hex
+    place = Folder((folder / SCRATCH / uuid.uuid4().hex).url)
     place.make()
     try:
         yield place
     finally:
-        (folder / SCRATCH).remove()
+        place.remove()
+        with contextlib.suppress(TakenOverError):
+            (folder / SCRATCH).remove()
 
 
 def _named_alike(fields: Mapping[str, str]) -> dict[str, str]:

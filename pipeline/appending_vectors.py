@@ -61,6 +61,7 @@ def append_vectors(corpus: Corpus, paths: list[str], asked: Addition, progress: 
     _require_own(corpus, asked)
     with RunLock(corpus.folder / LOCK) as lock:
         corpus = Corpus(corpus.url)
+        corpus.folder = corpus.folder.fenced(lock)
         kept = (read_history(corpus.folder) or History(VECTORS)).until(corpus.manifest.documents)
         sides = look_beside_more(asked.beside, kept.beside, kept.options, corpus.manifest.fields)
         if sides is not None and sides.by_order and asked.skip_existing:

@@ -136,7 +136,7 @@ def batch(job: str | os.PathLike[str], *, accept: bool = False, sinks: Sequence[
     folder = Folder(asked.batch.folder)
     folder.make()
     with RunLock(folder / LOCK) as lock, named_as_in(job):
-        return _Batch(Bench(asked, folder, sinks, lock.require), accept=accept, name=os.fspath(job)).run()
+        return _Batch(Bench(asked, folder.fenced(lock), sinks, lock.require), accept=accept, name=os.fspath(job)).run()
 
 
 @checked_keywords()
@@ -175,7 +175,8 @@ def rollback(job: str | os.PathLike[str], *, to: int | None = None) -> int:
     current = place.current()
     if current is None:
         raise AbsentError(f"{place.folder.url}: nothing is published yet")
-    with RunLock(folder / LOCK):
+    with RunLock(folder / LOCK) as lock:
+        place = Versions(folder.fenced(lock) / PUBLISHED)
         older = [number for number in place.numbers() if number < current]
         if to is None and not older:
             raise AbsentError(f"{place.folder.url}: there is no version before {current}")

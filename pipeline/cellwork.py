@@ -78,14 +78,17 @@ class CellWork(ABC):
     def _within(self, record: Mapping[str, Any], work: Callable[[], Found]) -> Found:
         """Do work in the comparison's folder, which nobody else uses meanwhile, and leave none behind without a fit."""
         new = self._begin(record)
-        with RunLock(self._folder / "lock") as lock:
-            self._owned = lock.require
+        plain = self._folder
+        with RunLock(plain / "lock") as lock:
+            self._owned, self._folder = lock.require, plain.fenced(lock)
             try:
                 return work()
             except CollapsarError:
                 if new and not self._kept():
                     self._folder.remove()
                 raise
+            finally:
+                self._folder = plain
 
     def _kept(self) -> bool:
         """Say whether there is a fit, or what one came to."""

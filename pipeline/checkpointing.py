@@ -143,7 +143,7 @@ class CheckpointKeeper:
         """Write a checkpoint, publish it once it is whole, and return the state to go on from."""
         self._owned()
         state = kept.state
-        place = self._run.checkpoints.at(state.iteration)
+        place = self._run.checkpoints.own(state.iteration)
         try:
             record = self._record(kept, self._parts(place, state))
             self._owned()
@@ -177,7 +177,7 @@ class CheckpointKeeper:
         return parts
 
     def _record(self, kept: Kept, parts: dict[str, str]) -> CheckpointRecord:
-        events = self._run.save_events(self._told, self._run.checkpoints.at(kept.state.iteration).folder)
+        events = self._run.save_events(self._told, self._run.checkpoints.own(kept.state.iteration).folder)
         return CheckpointRecord(
             iteration=kept.state.iteration,
             run=self._fingerprint,

@@ -212,7 +212,7 @@ class Ensemble:
             run.rewrite({**run.record(), **request.record(), "versions": run.record().get("versions", {})})
         else:
             run.create(request.record())
-        with run.lock as lock:
+        with run.held() as lock:
             teller = Teller(run, [self._teller.say], begun=True, more={"member": number})
             owned = _both(self._owned, lock)
             running = Running(request, teller, resumed=resumed, every=self._every, owned=owned, alone=False)

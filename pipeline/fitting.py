@@ -199,7 +199,7 @@ def resume(
     """
     target = Run(run)
     target.record()
-    with target.lock as lock:
+    with target.held() as lock:
         members = (target.record().get("warm") or {}).get("members", ())
         source = None if warm is None else WarmSource.of(warm, len(members))
         request, record = taken_up(target, corpus, heldout, options, source)
@@ -337,7 +337,7 @@ class _Fit:
             return
         self._target.create(self._request.record())
         self._teller.begun = True
-        with self._target.lock as self._lock:
+        with self._target.held() as self._lock:
             try:
                 yield
             except Exception:

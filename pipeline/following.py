@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from collapsar.storage.errors import AbsentError, CollapsarError
 from collapsar.storage.event_records import parse_event
 from collapsar.storage.folder import Folder
-from collapsar.storage.run import EVENTS, RECORD, Run
+from collapsar.storage.lock import LockWatch
+from collapsar.storage.run import EVENTS, LOCK, RECORD, Run
 
 EVERY = 1.0  # seconds between two looks
 GRACE = 5.0  # seconds without an owner until that is said
@@ -87,6 +88,7 @@ class Following:
     def __init__(self, run: str | os.PathLike[str]) -> None:
         self._run = Run(run)
         self._root = Tail(self._run.folder)
+        self._lock = LockWatch(self._run.folder / LOCK)
         self._members: dict[int, Tail] = {}
         self._ended_members: set[int] = set()
         self.url = self._run.folder.url
@@ -141,12 +143,12 @@ class Following:
     def owner(self) -> str:
         """Say in a few words who works on the run; empty where nobody does that is known to live."""
         try:
-            found = self._run.lock.owner()
+            found = self._lock.look()
         except CollapsarError:  # a store that fails for a while; it is looked at again
             return "somebody"
         if found is None or not found.lives:
             return ""
-        return f"process {found.process} on {found.machine}"
+        return found.name
 
 
 def follow(

@@ -13,7 +13,7 @@ from collapsar.pipeline.members import reference_of
 from collapsar.storage.checkpoint import RECORD as CHECKPOINT
 from collapsar.storage.checkpoint import Checkpoint
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError
+from collapsar.storage.errors import AbsentError, ClosedError, CollapsarError, DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lineage import lineage_of
 from collapsar.storage.model import ModelRecord, ShardDocuments, StoredModel, kept_of
@@ -75,8 +75,29 @@ class Model(StoredModel):
         if latest is not None and latest > self.record.iterations:
             self._open(Run(url).checkpoints.at(latest).folder)
 
+    @property
+    def folder(self) -> Folder:
+        """The model's folder, or the checkpoint's; `ClosedError` where it was removed as the model was closed."""
+        self._require_open()
+        return self._folder
+
+    @folder.setter
+    def folder(self, folder: Folder) -> None:
+        self._folder = folder
+
+    def _require_open(self) -> None:
+        if self._place is not None and not self._place.alive:
+            raise ClosedError(
+                "the model is closed, and its temporary folder is removed; use it before `close`, or name a folder as "
+                "it is fitted (`out`)"
+            )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._folder.url!r})"
+
     def __fspath__(self) -> str:
         """Return what was opened, so that functions that take a run take the model."""
+        self._require_open()
         return self._given
 
     def __getstate__(self) -> dict[str, Any]:
@@ -103,7 +124,10 @@ class Model(StoredModel):
         self._place = weakref.finalize(self, _remove, place, os.getpid())
 
     def close(self) -> None:
-        """Remove what lies on disk of a model that was fitted without a folder; of others nothing is removed."""
+        """Remove what lies on disk of a model that was fitted without a folder, which is of no use then.
+
+        Of others nothing is removed.
+        """
         if self._place is not None:
             self._place()
 

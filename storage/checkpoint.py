@@ -1,14 +1,16 @@
 """Checkpoints on disk: ``checkpoints/<iteration>/`` with Zarr groups and, last, `checkpoint.json` with their digests.
 
 `latest.json` names the latest one, and is replaced last: what was cut short is never looked at.
-The one before stays, in case that the latest is damaged.
+The one before stays, in case that the latest is damaged. Workers write without a look at the run's lock, so that owners
+of the run after the first have folders of their own: ``<iteration>-<generation>``.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
@@ -17,7 +19,7 @@ from collapsar.storage.arrays import StoredRows, check_arrays, open_arrays, read
 from collapsar.storage.errors import AbsentError, DamagedError, StoreError
 from collapsar.storage.folder import Folder
 from collapsar.storage.plain import Rows
-from collapsar.storage.records import Count, Digest, check, dump, numbers_of_names, read_record
+from collapsar.storage.records import Count, Digest, check, dump, read_record
 
 LATEST, RECORD = "latest.json", "checkpoint.json"
 KIND = "collapsar-checkpoint"
@@ -25,11 +27,14 @@ VERSION = 2
 KEPT = 2
 PARTS = ("globals", "rows", "locals", "events.jsonl", RECORD)  # what a checkpoint's folder holds
 
+_NAME = re.compile(r"([0-9]{8,18})(?:-([0-9]{4,16}))?", re.ASCII)
+
 
 class LatestRecord(BaseModel):
-    """What `latest.json` says: which checkpoint is the latest."""
+    """What `latest.json` says: which checkpoint is the latest, and the generation that has said so."""
 
     iteration: Count
+    generation: Count = 0
 
 
 class CheckpointRecord(BaseModel):
@@ -38,7 +43,7 @@ class CheckpointRecord(BaseModel):
     ``run`` is the digest of all that makes the run's model what it is; ``parts`` the digests of the arrays; ``blocks``
     the first words of the blocks of the vocabulary and, last, its size; ``events`` the size in bytes and the digest of
     `events.jsonl` before the iteration was told; ``progress`` what there is to tell of it, but for its score, and
-    ``previous`` the figures before it.
+    ``previous`` the figures before it; ``generation`` the number of the lock under which it was written.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,6 +58,7 @@ class CheckpointRecord(BaseModel):
     events: tuple[Count, Digest]
     progress: dict[str, Any]
     previous: dict[str, float]
+    generation: Count = 0
 
 
 class Checkpoint:
@@ -110,14 +116,33 @@ class Checkpoints:
     ----------
     folder : Folder
         The run's folder ``checkpoints``.
+    generation : int, optional
+        That of who writes.
     """
 
-    def __init__(self, folder: Folder) -> None:
-        self.folder = folder
+    def __init__(self, folder: Folder, generation: int = 0) -> None:
+        self.folder, self._generation = folder, generation
 
     def at(self, iteration: int) -> Checkpoint:
-        """Return the checkpoint of an iteration, whether it is there or not."""
-        return Checkpoint(self.folder / f"{iteration:08d}")
+        """Return the checkpoint of an iteration: the newest that was finished, else the one that would be written."""
+        finished = [place for place in self._places() if place.iteration == iteration and self._is_finished(place)]
+        return Checkpoint(self._folder(finished[-1])) if finished else self.own(iteration)
+
+    def own(self, iteration: int) -> Checkpoint:
+        """Return the checkpoint of an iteration that this generation writes; its folder is nobody else's."""
+        return Checkpoint(Folder(self._folder(_Place(iteration, self._own)).url))
+
+    @property
+    def generation(self) -> int:
+        """The highest generation that has begun one; 0 where there is none."""
+        with contextlib.suppress(DamagedError):
+            named = self._latest()
+            return max((place.generation for place in (*self._places(), *([named] if named else []))), default=0)
+        return max((place.generation for place in self._places()), default=0)
+
+    @property
+    def _own(self) -> int:
+        return max(self._generation, 1)
 
     def publish(self, record: CheckpointRecord) -> None:
         """Make a checkpoint that is whole the latest, and remove all but the last two.
@@ -127,24 +152,25 @@ class Checkpoints:
         record : CheckpointRecord
             What it holds.
         """
-        iteration = record.iteration
-        self.at(iteration).folder.write(RECORD, dump(record.model_dump(mode="json")))
-        self._name(iteration)
-        whole = [number for number in self._numbers() if self.at(number).folder.exists(RECORD)]
-        kept = [number for number in whole if number <= iteration][-KEPT:]
-        for number in self._numbers():
-            if number not in kept:
-                with contextlib.suppress(StoreError):  # it does no harm; the next time, perhaps
-                    self.at(number).folder.remove(PARTS)
+        own = _Place(record.iteration, self._own)
+        record = record.model_copy(update={"generation": self._generation})
+        self._folder(own).write(RECORD, dump(record.model_dump(mode="json")))
+        self._name(record.iteration)
+        before = {place.iteration: place for place in self._places() if place != own and self._is_finished(place)}
+        kept = [before[number] for number in sorted(before) if number < record.iteration][1 - KEPT :]
+        self._remove(place for place in self._places() if place not in (*kept, own))
 
     def go_back(self, iteration: int) -> None:
         """Make an older checkpoint the latest, and remove those after it: they are damaged, and so told otherwise."""
-        later = [number for number in self._numbers() if number > iteration]
+        later = [place for place in self._places() if place.iteration > iteration]
         if later or self._named() != iteration:
             self._name(iteration)
-        for number in later:
-            with contextlib.suppress(StoreError):
-                self.at(number).folder.remove(PARTS)
+        self._remove(later)
+
+    def _remove(self, places: Iterable[_Place]) -> None:
+        for place in places:
+            with contextlib.suppress(StoreError):  # it does no harm; the next time, perhaps
+                self._folder(place).remove(PARTS)
 
     def _named(self) -> int | None:
         try:
@@ -153,11 +179,12 @@ class Checkpoints:
             return None
 
     def _name(self, iteration: int) -> None:
-        self.folder.write(LATEST, dump({"format": KIND, "version": VERSION, "iteration": iteration}))
+        record = {"format": KIND, "version": VERSION, "iteration": iteration, "generation": self._generation}
+        self.folder.write(LATEST, dump(record))
 
     def discard(self, iteration: int) -> None:
         """Remove what was written of a checkpoint that could not be finished."""
-        place = self.at(iteration).folder
+        place = self.own(iteration).folder
         with contextlib.suppress(StoreError):  # it does no harm, and there is an error to tell already
             if not place.exists(RECORD):
                 place.remove(PARTS)
@@ -175,11 +202,17 @@ class Checkpoints:
         DamagedError
             `latest.json` does not name one.
         """
+        named = self._latest()
+        return None if named is None else named.iteration
+
+    def _latest(self) -> _Place | None:
+        """Return the iteration and the generation that `latest.json` names."""
         try:
             record = read_record(self.folder, LATEST, KIND, VERSION, oldest=2)
         except AbsentError:
             return None
-        return check(LatestRecord, record, f"{self.folder.url}/{LATEST}").iteration
+        found = check(LatestRecord, record, f"{self.folder.url}/{LATEST}")
+        return _Place(found.iteration, found.generation)
 
     def candidates(self) -> tuple[list[int], list[str]]:
         """List the checkpoints that were finished once, the latest first, and what is wrong with `latest.json`.
@@ -187,27 +220,55 @@ class Checkpoints:
         Returns
         -------
         iterations : list of int
-            Up to the one that `latest.json` names; where that is missing or damaged, all that have a record.
+            Up to the one that `latest.json` names, and those of later generations; where that is missing or damaged,
+            all that have a record.
         broken : list of str
             What is wrong with `latest.json`; as a rule empty.
         """
-        finished = [number for number in self._numbers() if self.at(number).folder.exists(RECORD)]
+        finished = [place for place in self._places() if self._is_finished(place)]
         broken = []
         try:
-            latest = self.latest()
+            latest = self._latest()
         except DamagedError as error:  # not what a store says that fails
             latest, broken = None, [str(error)]
         if latest is None:
             if finished and not broken:
                 broken = [f"{self.folder.url}/{LATEST}: the file is missing"]
-            return finished[::-1], broken
-        return sorted({latest, *(number for number in finished if number <= latest)}, reverse=True), broken
+            return sorted({place.iteration for place in finished}, reverse=True), broken
+        known = {
+            place.iteration
+            for place in finished
+            if place.iteration <= latest.iteration or place.generation > max(latest.generation, 1)
+        }
+        return sorted({latest.iteration, *known}, reverse=True), broken
 
     def unfinished(self) -> list[str]:
         """Name the records that are missing of checkpoints before the latest one, which were finished once."""
         latest = max(self.candidates()[0], default=0)
-        places = [self.at(number).folder for number in self._numbers() if number < latest]
+        places = [self._folder(place) for place in self._places() if place.iteration < latest]
         return [f"{place.url}/{RECORD}" for place in places if not place.exists(RECORD)]
 
-    def _numbers(self) -> list[int]:
-        return numbers_of_names(self.folder.names(), 8)
+    def _places(self) -> list[_Place]:
+        """Return the checkpoints that have a folder, by iteration and generation."""
+        found = {name: _NAME.fullmatch(name) for name in self.folder.names()}
+        places = {name: _Place(int(one[1]), int(one[2] or 1)) for name, one in found.items() if one is not None}
+        return sorted(place for name, place in places.items() if name == place.name)
+
+    def _folder(self, place: _Place) -> Folder:
+        return self.folder / place.name
+
+    def _is_finished(self, place: _Place) -> bool:
+        return self._folder(place).exists(RECORD)
+
+
+class _Place(NamedTuple):
+    """A checkpoint's iteration, and the generation that has written it."""
+
+    iteration: int
+    generation: int
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        later = f"-{self.generation:04d}" if self.generation > 1 else ""
+        return f"{self.iteration:08d}{later}"

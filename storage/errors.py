@@ -136,6 +136,14 @@ class LockedError(CollapsarError, BlockingIOError):
     """Another process works on the run, or has taken it over."""
 
 
+class TakenOverError(LockedError):
+    """Another process has taken over what this one worked on; this one has written nothing since."""
+
+
+class ClosedError(CollapsarError, ValueError):
+    """What is asked for was closed, and is removed."""
+
+
 class CapacityError(CollapsarError, MemoryError):
     """What was asked for needs more memory or disk than there is."""
 

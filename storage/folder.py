@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
 import uuid
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, Protocol, TypeVar, cast
 
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from collapsar.storage.errors import AbsentError, DamagedError, OccupiedError, StoreError
-from collapsar.storage.local import append, copy_whole, write_whole
+from collapsar.storage import local
+from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError, OccupiedError, StoreError
 from collapsar.storage.patience import patiently
 
 T = TypeVar("T")
@@ -33,6 +32,13 @@ def is_name(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return "\0" not in name
+
+
+class Fence(Protocol):
+    """Lets its owner alone write; see `collapsar.storage.lock`."""
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Return the moment of a write; entering it raises `TakenOverError` where somebody else is the owner by now."""
 
 
 class Folder:
@@ -57,17 +63,45 @@ class Folder:
         self._fs: Any = fs
         self._path = str(path).rstrip("/")
         self.local = isinstance(fs, LocalFileSystem)
+        self._fences: tuple[Fence, ...] = ()
 
     def __repr__(self) -> str:
         return f"Folder({self.url!r})"
 
     def __reduce__(self) -> tuple[type[Folder], tuple[str]]:
-        """Pickle by address: a worker opens the store itself, and may run in another folder."""
+        """Pickle by address: a worker opens the store itself, and may run in another folder. Fences stay here."""
         return Folder, (self.address,)
 
     def __truediv__(self, name: str) -> Folder:
         """Return the folder `name` inside this one, which is no link; see `unlinked`."""
-        return Folder(f"{self.url}/{self.unlinked(name)}")
+        inner = Folder(f"{self.url}/{self.unlinked(name)}")
+        inner._fences = self._fences
+        return inner
+
+    def fenced(self, fence: Fence) -> Folder:
+        """Return the same folder, in which, and in those inside, nothing is changed that the fence does not let.
+
+        Parameters
+        ----------
+        fence : Fence
+            The lock of whoever works on the folder; it comes after those that the folder has already.
+
+        Returns
+        -------
+        Folder
+            The folder.
+        """
+        other = Folder(self.url)
+        other._fences = (*self._fences, fence)
+        return other
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Hold the folder's fences for the moment of a change."""
+        with contextlib.ExitStack() as stack:
+            for fence in self._fences:
+                stack.enter_context(fence.hold())
+            yield
 
     def inside(self, name: str) -> str:
         """Refuse a name that would leave the folder: names come out of manifests that anyone may have written."""
@@ -259,10 +293,11 @@ class Folder:
         """
         target = self._at(name)
         if self.local:
-            self._do(name, lambda: write_whole(Path(target), data, replace=True))
+            self._do(name, lambda: local.write_whole(Path(target), data, replace=True, guard=self.guard))
         else:
             try:
-                self._do(name, lambda: self._fs.pipe_file(target, bytes(data)))
+                with self.guard():
+                    self._do(name, lambda: self._fs.pipe_file(target, bytes(data)))
             except FileNotFoundError as error:
                 raise StoreError(f"{self.url}/{name}: cannot be written ({error})") from None
         return hashlib.sha256(data).hexdigest()
@@ -290,9 +325,10 @@ class Folder:
         target = self._at(name)
         try:
             if self.local:
-                self._do(name, lambda: write_whole(Path(target), data, replace=False))
+                self._do(name, lambda: local.write_whole(Path(target), data, replace=False, guard=self.guard))
             else:
-                self._do(name, lambda: self._put_new(target, data))
+                with self.guard():
+                    self._do(name, lambda: self._put_new(target, data))
         except FileExistsError:
             # A put that was tried again may have met itself.
             return self.read(name) == data
@@ -310,7 +346,7 @@ class Folder:
         """Add to the end of a file; a store that cannot append gets the file put again."""
         target = self._at(name)
         if self.local:
-            self._do(name, lambda: append(Path(target), data))
+            self._do(name, lambda: local.append(Path(target), data, self.guard))
         else:
             old = self.read(name) if self.exists(name) else b""
             self.write(name, old + data)
@@ -320,8 +356,7 @@ class Folder:
         if not self.exists(name):
             return
         if self.local:
-            if Path(self._at(name)).stat().st_size > size:
-                self._do(name, lambda: os.truncate(self._at(name), size))
+            self._do(name, lambda: local.cut(Path(self._at(name)), size, self.guard))
         elif len(data := self.read(name)) > size:
             self.write(name, data[:size])
 
@@ -331,10 +366,8 @@ class Folder:
         if folder:
             self.unlinked(folder)
         path = f"{self._path}/{self.inside(name)}"  # of a link, the link
-        try:
+        with contextlib.suppress(FileNotFoundError), self.guard():
             self._do(name, lambda: self._fs.rm_file(path))
-        except FileNotFoundError:
-            return
 
     def open(self, name: str) -> IO[bytes]:
         """Open a file for reading."""
@@ -381,9 +414,9 @@ class Folder:
             if not whole <= set(known):
                 return
         if self.local:
-            shutil.rmtree(self._path, ignore_errors=True)
+            local.remove_folder(Path(self._path), self.guard if self._fences else None)
         elif self.exists():
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError), self.guard():
                 self._do("", lambda: self._fs.rm(self._path, recursive=True))
 
     @property
@@ -398,7 +431,8 @@ class Folder:
 
     def rename(self, target: Folder) -> None:
         """Give a local folder another name; nothing may have that one."""
-        Path(self._path).rename(target._path)
+        guard = self.guard if self._fences else target.guard
+        local.rename(Path(self._path), Path(target._path), guard)
 
 
 def _store_of(url: str) -> tuple[str, str]:
@@ -435,7 +469,7 @@ class File:
     def put(self, source: Path) -> None:
         """Copy a local file there, piece by piece; a local target is there whole or not at all."""
         if isinstance(self._fs, LocalFileSystem):
-            patiently(self._path, lambda: copy_whole(source, Path(self._path)))
+            patiently(self._path, lambda: local.copy_whole(source, Path(self._path)))
         else:
             patiently(self._path, lambda: self._fs.put_file(str(source), self._path))
 
@@ -493,7 +527,7 @@ def created(folder: Folder) -> Iterator[Folder]:
             ensure_free(folder)
             place.rename(folder)
     except BaseException:
-        with contextlib.suppress(StoreError):  # the first error is the one to tell
+        with contextlib.suppress(CollapsarError):  # the first error is the one to tell
             place.remove()
         raise
 
@@ -523,8 +557,9 @@ def replaced(folder: Folder) -> Iterator[Folder]:
     new.make()
     try:
         yield new
-        folder.rename(old)
-        new.rename(folder)
+        with folder.guard():
+            folder.rename(old)
+            new.rename(folder)
     except BaseException:
         new.remove()
         raise

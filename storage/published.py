@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collapsar.storage.errors import AbsentError, StoreError
 from collapsar.storage.folder import Folder, created
-from collapsar.storage.local import copy_whole
+from collapsar.storage.local import copy_whole, rename
 from collapsar.storage.manifest import DOCUMENTS, VECTORS
 from collapsar.storage.records import Count, Number, check, dump, numbers_of_names, read_record
 from collapsar.storage.run import CHECKPOINTS, JOURNAL, Run
@@ -272,7 +272,7 @@ class Versions:
                 if link.is_dir() and not link.is_symlink():  # what a copy of the whole has made of the link
                     shutil.rmtree(link)
                 new.symlink_to(f"{number:04d}", target_is_directory=True)
-                new.replace(link)
+                rename(new, link, self.folder.guard)
 
     def keep(self, count: int) -> list[int]:
         """Remove all versions but the newest, and the one that counts.
@@ -322,8 +322,6 @@ def copy_file(source: Folder, target: Folder, name: str) -> None:
         The file's name, the same in both.
     """
     if source.local and target.local:
-        place = Path(target.path) / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        copy_whole(Path(source.path) / name, place)
+        copy_whole(Path(source.path) / name, Path(target.path) / name, target.guard)
     else:
         target.write(name, source.read(name))

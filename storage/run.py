@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -91,12 +92,20 @@ class Run:
 
     Parameters
     ----------
-    url : str or path-like
-        Local path or fsspec URL.
+    url : str, path-like or Folder
+        Local path or fsspec URL; a folder keeps its fences.
+
+    Attributes
+    ----------
+    folder : Folder
+        The run's folder; see `held`.
+    generation : int
+        That of the lock under which this object writes; 0 without one.
     """
 
-    def __init__(self, url: str | os.PathLike[str]) -> None:
-        self.folder = Folder(url)
+    def __init__(self, url: str | os.PathLike[str] | Folder) -> None:
+        self.folder = url if isinstance(url, Folder) else Folder(url)
+        self.generation = 0
         self._size: int | None = None  # of the events, as far as this object knows
 
     @property
@@ -109,7 +118,7 @@ class Run:
         """The run's checkpoints."""
         from collapsar.storage.checkpoint import Checkpoints  # arrays, which few of those that open a run read
 
-        return Checkpoints(self.folder / CHECKPOINTS)
+        return Checkpoints(self.folder / CHECKPOINTS, self.generation)
 
     def member(self, number: int) -> Folder:
         """Return the folder of a restart, which is a run, or of a kept sample, which is a model."""
@@ -117,7 +126,7 @@ class Run:
 
     def in_member(self, number: int) -> Run:
         """Return the run of a restart."""
-        return Run(self.member(number).url)
+        return Run(self.member(number))
 
     def exists(self) -> bool:
         """Tell whether there is such a run."""
@@ -126,7 +135,32 @@ class Run:
     @property
     def lock(self) -> RunLock:
         """The lock of whoever works on the run."""
-        return RunLock(self.folder / LOCK)
+        return RunLock(self.folder / LOCK, before=lambda: self.checkpoints.generation)
+
+    @contextmanager
+    def held(self) -> Iterator[RunLock]:
+        """Hold the run's lock, without which nothing is written meanwhile.
+
+        Yields
+        ------
+        RunLock
+            The lock.
+
+        Raises
+        ------
+        LockedError
+            Another process works on the run.
+        TakenOverError
+            Another process has taken it over since, as this one slept for longer than its lease; raised by whatever
+            writes into the run.
+        """
+        plain = self.folder
+        with self.lock as lock:
+            self.folder, self.generation = plain.fenced(lock), lock.generation
+            try:
+                yield lock
+            finally:
+                self.folder, self.generation = plain, 0
 
     def create(self, record: dict[str, Any]) -> None:
         """Make the folder and write `run.json`; of two who try at once, one succeeds.
@@ -197,21 +231,26 @@ class Run:
 
     def clean(self) -> None:
         """Remove what a process that died has left half done."""
-        for folder in (self.folder, self.folder / MEMBERS):
+        for folder in (self.folder, self.folder / MEMBERS, self.folder / CHECKPOINTS):
             for name in folder.names():
                 if name.startswith(".") and name.endswith(".part"):
                     (folder / name).remove()
 
     def note(self, event: dict[str, Any]) -> None:
         """Append to `journal.jsonl` what befell the run, which is no part of its result."""
-        self.folder.append(JOURNAL, (json.dumps(event, allow_nan=False) + "\n").encode())
+        self.folder.append(JOURNAL, self._line(event))
 
     def tell(self, event: dict[str, Any]) -> None:
         """Append an event to `events.jsonl`."""
-        data, size = (json.dumps(event, allow_nan=False) + "\n").encode(), self.events_size()
+        data, size = self._line(event), self.events_size()
         self._size = None
         self.folder.append(EVENTS, data)
         self._size = size + len(data)
+
+    def _line(self, event: dict[str, Any]) -> bytes:
+        """Return an event as its line says it, with the generation of who has written it."""
+        by = {"generation": self.generation} if self.generation else {}
+        return (json.dumps({**event, **by}, allow_nan=False) + "\n").encode()
 
     def retell(self, events: Sequence[dict[str, Any]]) -> None:
         """Replace all events."""

@@ -39,6 +39,7 @@ from tests.strategies import documents_of
 # What an event says of its time and place, which a run that was resumed says otherwise.
 TIMES = ("elapsed", "seconds", "start_seconds", "compile_seconds", "dashboard", "planned", "workers")
 TIMES += ("tokens_a_second", "sweeps", "top_words", "processes")  # words are looked for where there is time to
+TIMES += ("generation",)  # of who has told it
 TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_an_iteration")
 
 

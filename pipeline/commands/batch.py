@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from collapsar.pipeline.commands.options import add_log_format, print_error
-from collapsar.storage.errors import CollapsarError, LockedError
+from collapsar.storage.errors import CollapsarError, LockedError, TakenOverError
 
 if TYPE_CHECKING:
     from collapsar.pipeline.progress import LogLines
@@ -40,6 +40,7 @@ EPILOG = """exit codes:
   2    wrong usage
   3    the new model scores worse than the published one; it is not published
   4    another process works on the job
+  5    another process has taken the job over, as this one slept; it has written nothing since
   130  interrupted; the same command goes on
 
 example of a job, reuters.toml (paths count from its folder, $NAME is a variable):
@@ -102,6 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
     sinks: list[Callable[[dict[str, Any]], None]] = [warn] if arguments.quiet else [warn, view, steps]
     try:
         found = batch(arguments.job, accept=arguments.accept, sinks=sinks)
+    except TakenOverError as error:
+        _say(arguments, {"outcome": "taken-over", "error": str(error)})
+        raise
     except LockedError as error:
         _say(arguments, {"outcome": "locked", "error": str(error)})
         print_error(str(error), arguments.log_format)

@@ -10,15 +10,17 @@ import logging
 import os
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 
 from collapsar.pipeline.commands.options import command_parser, print_error
 from collapsar.pipeline.progress import LogLines, show_compilation
-from collapsar.storage.errors import CapacityError, CollapsarError, OptionError, flag_of
+from collapsar.storage.errors import CapacityError, CollapsarError, OptionError, TakenOverError, flag_of
 
-FAILURE, USAGE, INTERRUPTED = 1, 2, 130  # exit codes
+FAILURE, USAGE, TAKEN_OVER, INTERRUPTED = 1, 2, 5, 130  # exit codes
+SAME = 1.0  # seconds within which further signals are the first one again: `timeout` sends two
 ZARR_SECONDS = 10.0  # that Zarr's event loop may take to stop
 COMMANDS = (
     "ingest",
@@ -64,6 +66,7 @@ exit codes:
   2    wrong usage: an unknown command or option, or a value that an option cannot take, also in a TOML file
   3    batch: the new model scores worse than the published one
   4    batch: another process works on the job
+  5    another process has taken the work over, as this one slept; it has written nothing since
   130  interrupted (Ctrl-C or SIGTERM)
   141  whoever read the output has closed it
 
@@ -136,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         text, table = _explained(error, arguments), ""
         if isinstance(error, CapacityError):  # whose table is of no use in one line
             text, _, table = text.partition("\n")
-        code = _fail(text, USAGE if isinstance(error, OptionError) else FAILURE, form)
+        code = _fail(text, _code_of(error), form)
         if table:
             print(table, file=sys.stderr)
         return code
@@ -145,6 +148,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         atexit.unregister(_stop_zarr)
         atexit.register(_stop_zarr)
     return result
+
+
+def _code_of(error: Exception) -> int:
+    if isinstance(error, TakenOverError):
+        return TAKEN_OVER
+    return USAGE if isinstance(error, OptionError) else FAILURE
 
 
 def _explained(error: Exception, arguments: argparse.Namespace) -> str:
@@ -174,7 +183,7 @@ def _fail(text: str, code: int = FAILURE, form: str | None = None) -> int:
     return code
 
 
-_interrupts: list[int] = []
+_interrupts: list[float] = []  # when each came
 
 
 def _ended() -> None:
@@ -195,7 +204,11 @@ def _stop_zarr() -> None:
 
 def _interrupted(number: int, frame: object) -> None:  # noqa: ARG001
     """SIGTERM ends a command as Ctrl-C does; the second time, at once: nothing on disk is ever half replaced."""
-    _interrupts.append(number)
+    now = time.monotonic()
+    if _interrupts and now - _interrupts[-1] < SAME:  # one to the process, and one to its group
+        _interrupts.append(now)
+        return
+    _interrupts.append(now)
     if len(_interrupts) > 1:
         shown = b"\x1b[?25h" if os.isatty(2) else b""  # a live view has hidden the cursor
         os.write(2, shown + b"collapsar: stopped at once\n")
