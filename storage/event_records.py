@@ -55,6 +55,7 @@ class Event(BaseModel):
     iteration: Count = 0
     elapsed: Number = 0.0
     member: Member = 0
+    generation: Count = 0
     family: str = ""
     holds: Literal["documents", "vectors"] = "documents"
     documents: Count = 0

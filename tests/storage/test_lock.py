@@ -162,11 +162,11 @@ def test_an_owner_that_slept__writes_nothing_beside_its_successor_or_after_it(fo
     run.create({})
     asleep, later = Run(run.folder.url), Run(run.folder.url)
     with pytest.raises(TakenOverError), asleep.held():
-        asleep.tell({"event": "start"})
-        asleep.note({"event": "start"})
+        asleep.tell({"event": "notice", "text": "begun"})
+        asleep.note({"event": "notice", "text": "begun"})
         with later.held() as lock_of_later:
             assert lock_of_later.generation == 2
-            later.tell({"event": "iteration"})
+            later.tell({"event": "notice", "text": "taken over"})
             if ended:
                 lock_of_later.release()
             before = {name: run.folder.read(name) for name in run.folder.files()}
@@ -188,7 +188,7 @@ def test_an_owner_that_slept__writes_nothing_beside_its_successor_or_after_it(fo
                     write()
             assert {name: run.folder.read(name) for name in run.folder.files()} == before
             if not ended:
-                later.tell({"event": "end"})
+                later.tell({"event": "notice", "text": "more"})
         raise RuntimeError("what it meets then")
     assert [event["generation"] for event in run.events()] == ([1, 2] if ended else [1, 2, 2])
 
