@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import json
 import os
@@ -23,6 +22,7 @@ from collapsar.pipeline.keywords import checked_keywords
 from collapsar.pipeline.opening import Model
 from collapsar.storage.errors import AbsentError, CollapsarError, MissingError, OccupiedError, OptionError
 from collapsar.storage.folder import File, Folder, created, ensure_free
+from collapsar.storage.printable import CsvRows
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.run import RECORD as RUN_RECORD
 from collapsar.storage.run import Run
@@ -227,7 +227,7 @@ class _Documents:
     def write(self, file: IO[str], place: Path, model: Model) -> tuple[int, list[str]]:
         """Write a row for each document and topic; where there is no corpus, say so instead."""
         corpus = self.corpus
-        writer = csv.writer(file)
+        writer = CsvRows(file)
         writer.writerow(("document", "topic", "proportion"))
         try:
             if corpus is None and Folder(self.run).exists(RUN_RECORD):
@@ -272,7 +272,7 @@ def _write_topics(file: IO[str], found: list[Topic]) -> None:
     """Write a row a topic; a tree's nodes have parent, level and below, those of ensembles stability."""
     tree, several = any(one.level is not None for one in found), any(one.stability is not None for one in found)
     more = (("parent", "level", "below") if tree else ()) + (("stability",) if several else ())
-    writer = csv.writer(file)
+    writer = CsvRows(file)
     writer.writerow(("topic", "share", *more, "words"))
     for topic in found:
         values = [getattr(topic, name) for name in more]
@@ -282,7 +282,7 @@ def _write_topics(file: IO[str], found: list[Topic]) -> None:
 
 def _write_words(file: IO[str], model: Model, found: list[Topic], threshold: float) -> None:
     """Write a row for each topic and word, by block of the vocabulary; of signed loadings the largest alone."""
-    writer = csv.writer(file)
+    writer = CsvRows(file)
     if any(topic.signed for topic in found):
         writer.writerow(("topic", "word", "loading"))
         writer.writerows((topic.id, word, _short(value)) for topic in found for word, value in topic.words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import tempfile
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from collapsar.pipeline.expecting import LabelTopics
 from collapsar.storage.errors import OccupiedError
 from collapsar.storage.folder import File
+from collapsar.storage.printable import CsvRows
 
 WORDS = 5  # of a topic
 
@@ -36,7 +36,7 @@ def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
         part = Path(place) / "weights.csv"
         with part.open("w", encoding="utf-8", errors="replace", newline="") as sink:
-            rows = csv.writer(sink)
+            rows = CsvRows(sink)
             figures = {"weight": table.weights} | ({} if table.expected is None else {"expected": table.expected})
             rows.writerow(["label", "documents", "topic", "share", *figures, "words"])
             for row, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import logging
 import os
 import sys
@@ -15,7 +14,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from collapsar.pipeline.picturing import HELD, Picture
 from collapsar.pipeline.saying import lasting, quantity
+from collapsar.pipeline.terminal import guarded_console, raw_stream
 from collapsar.storage.event_records import REQUIRED
+from collapsar.storage.printable import json_text
 from collapsar.workers.compiling import progress_text
 
 if TYPE_CHECKING:
@@ -43,11 +44,10 @@ def is_live(stream: IO[str]) -> bool:
 
 def console_of(stream: IO[str]) -> Console:
     """Make a console that writes control characters to terminals alone."""
-    from rich.console import Console
-
     live = is_live(stream)
     more: dict[str, Any] = {} if live else {"color_system": None, "width": 200}
-    return Console(file=stream, highlight=False, soft_wrap=True, force_terminal=live, force_interactive=live, **more)
+    more |= {"highlight": False, "soft_wrap": True, "force_terminal": live, "force_interactive": live}
+    return guarded_console(stream, **more)
 
 
 class LogLines:
@@ -86,7 +86,7 @@ class LogLines:
         """
         if self._form == "json":
             record = {"time": _now("milliseconds"), "level": level, "message": text, **more}
-            self._stream.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
+            self._stream.write(json_text(record) + "\n")
             self._stream.flush()
             return
         lead = "" if level == "info" else f"collapsar: {level}: "
@@ -283,7 +283,8 @@ class CompilationHandler(logging.Handler):
         """Show how many kernels are compiled."""
         compiled, total = record.__dict__["compiled"], record.__dict__["total"]
         if self._form is None and is_live(sys.stderr):
-            print(record.getMessage(), end="\r" if compiled < total else "\n", file=sys.stderr, flush=True)
+            end = "\r" if compiled < total else "\n"
+            print(plain(record.getMessage()), end=end, file=raw_stream(sys.stderr), flush=True)
         elif compiled in (0, total):
             LogLines(form=self._form).write(record.getMessage(), compiled=compiled, kernels=total)
 
@@ -361,5 +362,7 @@ def counting(what: str, unit: str = "documents") -> Iterator[Any]:
     if not is_live(sys.stderr):
         yield _CountLines(what, unit)
         return
-    with console_of(sys.stderr).status(what) as status:
-        yield lambda number: status.update(f"{what}: {number:,} {unit}")
+    from rich.text import Text  # of which a name in brackets is no markup
+
+    with console_of(sys.stderr).status(Text(plain(what))) as status:
+        yield lambda number: status.update(Text(plain(f"{what}: {number:,} {unit}")))

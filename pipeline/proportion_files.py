@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from collapsar.storage.errors import CollapsarError, OccupiedError, OptionError, StoreError
 from collapsar.storage.folder import File
 from collapsar.storage.patience import FULL
+from collapsar.storage.printable import csv_cell
 
 ENDINGS = (".parquet", ".csv", ".npy", ".npz")
 MATRICES = (".npy", ".npz")
@@ -118,7 +119,7 @@ class CsvWriter:
 
     def write(self, table: pa.Table) -> None:
         """Write the next rows."""
-        table = _without_lists(table)
+        table = _without_formulas(_without_lists(table))
         if self._file is None:
             self._file = pacsv.CSVWriter(self._path, table.schema)
         self._file.write_table(table)
@@ -358,6 +359,15 @@ def _without_lists(table: pa.Table) -> pa.Table:
         if pa.types.is_list(field.type):
             text = [" ".join(map(str, one)) for one in table.column(place).to_pylist()]
             table = table.set_column(place, field.name, pa.array(text, pa.string()))
+    return table
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    """Return the table with texts that no spreadsheet runs; see `csv_cell`."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            cells = [None if one is None else csv_cell(one) for one in table.column(place).to_pylist()]
+            table = table.set_column(place, field.name, pa.array(cells, pa.string()))
     return table
 
 

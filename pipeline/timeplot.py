@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import io
 import itertools
@@ -18,6 +17,7 @@ from collapsar.pipeline.plotting import COLOURS, SALT, new_panels, saved, whole_
 from collapsar.pipeline.progress import plain
 from collapsar.pipeline.timeshares import TimeShares
 from collapsar.storage.errors import OptionError
+from collapsar.storage.printable import CsvRows
 
 MOST = 12  # topics that are drawn
 WORDS, LETTERS = 4, 14  # of a topic in its panel's title, and of each
@@ -146,7 +146,7 @@ def _dates(axes: Any, found: TimeShares) -> None:
 def csv_of(found: TimeShares) -> bytes:
     """Write the shares as CSV: a row for each period and topic."""
     sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
+    writer = CsvRows(sink, "\n")
     writer.writerow(["period", "start", "documents", "tokens", "topic", "share", "error"])
     for row, name in enumerate(found.names):
         about = [name, found.starts[row].isoformat(), int(found.documents[row]), round(float(found.tokens[row]), 3)]

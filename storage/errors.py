@@ -10,12 +10,20 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 
+from collapsar.storage.printable import printable
+
 NAMED = 40  # names that an error lists
 _MENTION = re.compile(r"--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)|`([a-z][a-z0-9_]*)`")  # of an option in an error's text
 
 
 class CollapsarError(Exception):
-    """Base of every error that is raised on purpose."""
+    """Base of every error that is raised on purpose.
+
+    Its text names files, fields and words that may be anybody's; what would steer a terminal is replaced in it.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class InputError(CollapsarError, ValueError):

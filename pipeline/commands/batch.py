@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from collapsar.pipeline.commands.options import add_log_format, print_error
 from collapsar.storage.errors import CollapsarError, LockedError, TakenOverError
+from collapsar.storage.printable import json_text
 
 if TYPE_CHECKING:
     from collapsar.pipeline.progress import LogLines
@@ -125,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _say(arguments: argparse.Namespace, record: dict[str, Any]) -> None:
     if arguments.json:
-        print(json.dumps({**record, "job": arguments.job}, ensure_ascii=False), flush=True)
+        print(json_text({**record, "job": arguments.job}), flush=True)
 
 
 def _warn(log: LogLines, event: dict[str, Any]) -> None:

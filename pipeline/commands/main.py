@@ -17,6 +17,7 @@ from importlib.metadata import version
 
 from collapsar.pipeline.commands.options import command_parser, print_error
 from collapsar.pipeline.progress import LogLines, show_compilation
+from collapsar.pipeline.terminal import guarded_streams
 from collapsar.storage.errors import CapacityError, CollapsarError, OptionError, TakenOverError, flag_of
 
 FAILURE, USAGE, TAKEN_OVER, INTERRUPTED = 1, 2, 5, 130  # exit codes
@@ -103,6 +104,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         See `EXAMPLE`. A `SystemExit` ends what the parser refuses, with the same codes.
     """
+    with guarded_streams():
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """Run a command behind guards of its streams; see `main`."""
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(signal.SIGINT, _interrupted)
     _interrupts.clear()

@@ -14,6 +14,7 @@ from collapsar.pipeline.contract import family_names, load_family
 from collapsar.pipeline.executor import PATIENCE, TLS
 from collapsar.pipeline.progress import LOG_FORMS, LogLines, counted, plain
 from collapsar.storage.errors import CollapsarError, OptionError, suggestion
+from collapsar.storage.printable import json_text
 from collapsar.storage.toml_files import parse_toml, read_toml_text
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def print_error(text: str, form: str | None = None) -> None:
 
 def print_json(value: Any) -> None:
     """Print JSON with floats in their shortest exact form."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json_text(value, indent=2))
 
 
 def add_sides(parser: argparse.ArgumentParser) -> None:
