@@ -8,6 +8,7 @@ PAGES_READY := $(VENV)/.pages-ready
 DEPLOY_READY := $(VENV)/.deploy-ready
 WORKERS ?= 2
 PROCESSES ?= 3
+PYTHONS ?= python3.12 python3.13
 PAIRS ?= 200000
 TOPICS ?= 128
 
@@ -17,7 +18,7 @@ FUZZ ?= 100000
 READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
 	model summary arrays config
 
-.PHONY: demo test lint types contracts check pages deploy-check bench chaos fuzz clean help
+.PHONY: demo test lint types contracts check pages deploy-check lowest newest hashes bench chaos fuzz clean help
 
 help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, print topics"
@@ -25,6 +26,9 @@ help:
 	@echo "make lint types contracts    the other checks; .ci/run makes them all"
 	@echo "make pages      the pages that people look at, in headless Chromium (Debian's is installed where it can be)"
 	@echo "make deploy-check    what lies in deploy/, as far as it can be checked without a cluster"
+	@echo "make lowest     the main job with the lowest versions that pyproject.toml allows"
+	@echo "make newest     the main job with the newest versions, on each Python of PYTHONS=\"$(PYTHONS)\" that there is"
+	@echo "make hashes     deploy/requirements.txt, the container's packages with their hashes, from constraints.txt"
 	@echo "make chaos      HISTORIES=$(HISTORIES) simulated clusters and KILLS=$(KILLS) kills of real processes: no run may be lost"
 	@echo "make fuzz       every reader, FUZZ=$(FUZZ) inputs each"
 	@echo "make bench      the kernels' speed, and fits beside other libraries: a table and a plot in build/bench;"
@@ -79,6 +83,37 @@ $(DEPLOY_READY): $(READY)
 deploy-check: $(DEPLOY_READY)
 	$(BIN)/python -m tests.deploy -n $(WORKERS)
 
+# What users install: the extras of pyproject.toml that are not for developers.
+EXTRAS := gensim mlflow normalise pandas plots s3 sklearn text
+comma := ,
+empty :=
+space := $(empty) $(empty)
+WITH_EXTRAS := .[$(subst $(space),$(comma),$(EXTRAS))]
+UV := $(BIN)/uv --quiet
+
+lowest: $(READY)
+	rm -rf build/lowest
+	$(UV) venv --python $(PYTHON) build/lowest/venv
+	$(UV) pip install --python build/lowest/venv --resolution lowest-direct --editable '$(WITH_EXTRAS)'
+	build/lowest/venv/bin/python -m tests.main_job build/lowest/job $(EXTRAS)
+
+newest: $(READY)
+	for python in $(PYTHONS); do \
+		$$python --version || { echo "$$python is not there: not tried"; continue; }; \
+		rm -rf build/newest; \
+		$(UV) venv --python $$python build/newest/venv && \
+		$(UV) pip install --python build/newest/venv --editable '$(WITH_EXTRAS)' && \
+		build/newest/venv/bin/python -m tests.main_job build/newest/job $(EXTRAS) || exit 1; \
+	done
+
+# Only names, versions and hashes: where packages come from is the installer's own setting.
+COMPILE := $(UV) pip compile --python-version 3.11 --python-platform x86_64-unknown-linux-gnu --generate-hashes --no-header \
+	--no-annotate --no-emit-index-url --no-emit-find-links --constraint constraints.txt
+
+hashes: $(READY)
+	$(COMPILE) --extra s3 --output-file deploy/requirements.txt pyproject.toml deploy/requirements.in > /dev/null
+	echo setuptools | $(COMPILE) --output-file deploy/requirements-build.txt - > /dev/null
+
 $(BENCH_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	@touch $@
@@ -99,6 +134,7 @@ chaos: $(READY)
 		$(BIN)/python -m tests.chaos.histories $$part $(HISTORIES) $(WORKERS) & pids="$$pids $$!"; \
 	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $${failed:-0}
 	$(BIN)/python -m tests.chaos.kills $(KILLS)
+	$(BIN)/python -m tests.chaos.operations
 
 # What is found is written to build/fuzz/READER.
 fuzz: $(READY)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from collapsar.pipeline.executor import TLS
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import MismatchError
+from collapsar.storage.errors import MismatchError, StoreError, TakenOverError
+from collapsar.storage.folder import Folder
 from collapsar.storage.history import History, Report
 from collapsar.storage.manifest import Manifest
 from collapsar.storage.readers.sidecolumns import Wanted
 from collapsar.storage.vectors import ARRAY
 
-LOCK = "lock"
+LOCK, SCRATCH = "lock", "append"
 NAMED = 5  # ids that are there already, of a chunk, that an error names
 
 
@@ -31,12 +36,15 @@ class Added:
         How the corpus came about, with this addition.
     files : frozenset of str
         Files that documents were added from; of others all documents were in the corpus already.
+    repeated : bool
+        Whether the very same addition was made before, and nothing is added; `report` is that of the earlier one.
     """
 
     manifest: Manifest
     report: Report
     history: History
     files: frozenset[str] = frozenset()
+    repeated: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,23 @@ class Addition:
     headings: str | None = None
 
 
+@contextmanager
+def scratch_inside(folder: Folder) -> Iterator[Folder]:
+    """Make a scratch folder inside the corpus, which every worker sees; what an earlier one has left goes first.
+
+    It lies in the scratch folder of this process alone, and goes also if another has taken the corpus over.
+    """
+    (folder / SCRATCH).remove()
+    place = Folder((folder / SCRATCH / uuid.uuid4().hex).url)
+    place.make()
+    try:
+        yield place
+    finally:
+        place.remove()
+        with contextlib.suppress(TakenOverError):
+            (folder / SCRATCH).remove()
+
+
 def clean(corpus: Corpus) -> None:
     """Remove files that the manifest does not name, as an addition that was cut short leaves them."""
     folder, manifest = corpus.folder, corpus.manifest
@@ -71,7 +96,16 @@ def clean(corpus: Corpus) -> None:
                 (folder / name).remove()
 
 
-def refuse_known(corpus: Corpus, names: Sequence[str]) -> None:
+def clean_hidden(corpus: Corpus) -> None:
+    """Remove files that a process that was killed has left half written; nobody reads them."""
+    for folder, within in ((corpus.folder, ""), (corpus.folder / "documents", "documents/")):
+        for name in folder.names():
+            if name.startswith(".") and name.endswith(".part"):
+                with contextlib.suppress(StoreError, IsADirectoryError):  # a folder is somebody's
+                    corpus.folder.delete(f"{within}{name}")
+
+
+def refuse_known(corpus: Corpus, names: Sequence[str]) -> NoReturn:
     """Raise `MismatchError`, as documents of these ids are in the corpus."""
     some = ", ".join(repr(name) for name in names[:NAMED])
     raise MismatchError(

@@ -7,11 +7,8 @@ before; an addition that the manifest does not have is left out when it is read 
 
 from __future__ import annotations
 
-import contextlib
 import os
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsar.pipeline.additions import LOCK, Added, Addition, clean, refuse_known
+from collapsar.pipeline.additions import LOCK, NAMED, Added, Addition, clean, clean_hidden, refuse_known, scratch_inside
 from collapsar.pipeline.appending_vectors import append_vectors
 from collapsar.pipeline.beside import look_beside_more
 from collapsar.pipeline.executor import TLS, Executor, open_executor
@@ -27,14 +24,15 @@ from collapsar.pipeline.ingesting import drop_stopped, leave_phrases, look_at, n
 from collapsar.pipeline.keywords import checked_keywords, paths_of
 from collapsar.pipeline.passes import Counted, in_order, judge_ids, lay_beside, read_all, write_shards
 from collapsar.pipeline.recorded_reading import history_for, require_named_again
+from collapsar.pipeline.repeated_additions import added_ids, find_earlier
 from collapsar.storage.chunks import Chunk, write_table
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.cuts import NOT_IN_VOCABULARY, Sieve
-from collapsar.storage.errors import MismatchError, OptionError, TakenOverError
+from collapsar.storage.errors import MismatchError, OptionError
 from collapsar.storage.folder import Folder
 from collapsar.storage.history import History, Report, read_history
 from collapsar.storage.lock import RunLock
-from collapsar.storage.manifest import VECTORS, Manifest
+from collapsar.storage.manifest import VECTORS, Manifest, ShardRecord
 from collapsar.storage.progress import Counting, silent
 from collapsar.storage.readers import TEXTS, guess_format, open_source, settled_base
 from collapsar.storage.readers.segmenting import HEADINGS
@@ -47,8 +45,6 @@ from collapsar.workers import reading
 from collapsar.workers.counting import counts_of
 from collapsar.workers.reading import Asked, Note
 from collapsar.workers.stopwords import StopWords
-
-SCRATCH = "append"
 
 
 @checked_keywords()
@@ -155,17 +151,20 @@ def append_told(
         raise OptionError(
             "--skip-existing: leaves documents out, and side files have a line for each; give side files with ids"
         )
-    with RunLock(opened.folder / LOCK) as lock, _scratch(opened.folder.fenced(lock)) as scratch:
+    with RunLock(opened.folder / LOCK) as lock, scratch_inside(opened.folder.fenced(lock)) as scratch:
         opened = Corpus(corpus)
         opened.folder = opened.folder.fenced(lock)
         kept = read_history(opened.folder) or kept  # with additions that another process has made meanwhile
         kept = kept.until(opened.manifest.documents)
+        clean_hidden(opened)
         executor = open_executor(scheduler, asked.workers, tls=asked.tls)
         try:
-            adding = _Adding(executor, opened, scratch, history, stops, asked, sides)
+            adding = _Adding(executor, opened, scratch, history, kept, stops, asked, sides)
             told = adding.read(paths, scheduler, progress)
             if not told.notes:
                 return Added(opened.manifest, adding.report, kept)
+            if adding.repeats(told):
+                return Added(opened.manifest, adding.report, kept, repeated=True)
             clean(opened)
             manifest = adding.write(told)
         finally:
@@ -208,23 +207,6 @@ def _history_of(corpus: Corpus, kept: History, paths: list[str], asked: Addition
     return replace(history, options=replace(history.options, max_decompressed=asked.max_decompressed))
 
 
-@contextmanager
-def _scratch(folder: Folder) -> Iterator[Folder]:
-    """Make a scratch folder inside the corpus, which every worker sees; what an earlier one has left goes first.
-
-    It lies in the scratch folder of this process alone, and goes also if another has taken the corpus over.
-    """
-    (folder / SCRATCH).remove()
-    place = Folder((folder / SCRATCH / uuid.uuid4().hex).url)
-    place.make()
-    try:
-        yield place
-    finally:
-        place.remove()
-        with contextlib.suppress(TakenOverError):
-            (folder / SCRATCH).remove()
-
-
 def _named_alike(fields: Mapping[str, str]) -> dict[str, str]:
     """Return columns' types with one name for the entries of lists: Parquet's, which split corpora have, or Arrow's."""
     return {name: kind.replace("<element: ", "<item: ") for name, kind in fields.items()}
@@ -239,14 +221,17 @@ class _Adding:
         corpus: Corpus,
         scratch: Folder,
         history: History,
+        kept: History,
         stops: StopWords,
         asked: Addition,
         sides: Sides | None,
     ) -> None:
         self._executor, self._corpus, self._scratch = executor, corpus, scratch
         self._history, self._stops, self._asked, self._sides = history, stops, asked, sides
+        self._kept = kept
         self._numberings: list[tuple[tuple[str, int, int], ...]] = []
-        self._known = pa.array([], pa.string())
+        self._known = self._added = pa.array([], pa.string())
+        self._again: list[str] = []
         self.report = Report()
 
     def read(self, paths: list[str], scheduler: str, progress: Counting) -> Counted:
@@ -255,6 +240,7 @@ class _Adding:
         futures = (self._executor.submit(reading.ids_of, reference) for reference in self._corpus.references)
         arrays = [*in_order(self._executor, futures), self._known]
         self._known = pa.concat_arrays(arrays)
+        self._added = added_ids(self._kept, self._known)
         if history.kind not in TEXTS:
             counted = self._read_counted(paths, progress)
         else:
@@ -279,21 +265,24 @@ class _Adding:
 
     def _judge(self, note: Note) -> None:
         if note.there:
-            refuse_known(self._corpus, list(note.there))
+            self._meet_again(note.ids, note.there)
+
+    def _meet_again(self, ids: pa.Array, there: Sequence[str]) -> None:
+        """Refuse documents that are in the corpus, unless they may be those of an earlier addition."""
+        if not pc.all(pc.is_in(ids, value_set=self._added)).as_py():
+            refuse_known(self._corpus, there)
+        self._again += there[:NAMED]
 
     def _judge_numbered(self) -> None:
-        names = [
-            f"{head}{n}" for one in self._numberings for head, first, count in one for n in range(first, first + count)
-        ]
-        there = pc.is_in(pa.array(names, pa.string()), value_set=self._known)
-        again = pa.array(names, pa.string()).filter(there).to_pylist()
+        names = reading.ids_of_numbers([part for one in self._numberings for part in one])
+        again = names.filter(pc.is_in(names, value_set=self._known)).to_pylist()
         if again and self._asked.skip_existing:
             raise MismatchError(
                 f"{self._corpus.url}: has documents numbered as these, such as {again[0]!r}; --skip-existing needs ids "
                 "(--id FIELD at ingest)"
             )
         if again:
-            refuse_known(self._corpus, again)
+            self._meet_again(names, again)
 
     def _read_counted(self, paths: list[str], progress: Counting) -> Counted:
         """Read documents that are counted already; their ids, which are numbers, begin with the file's name."""
@@ -308,10 +297,12 @@ class _Adding:
                 ids = pc.binary_join_element_wise(stem, part.ids, "/")
                 there = pc.is_in(ids, value_set=self._known)
                 again = int(pc.sum(there).as_py() or 0)
+                part = replace(part, ids=ids)
                 if again and not self._asked.skip_existing:
-                    refuse_known(self._corpus, ids.filter(there).to_pylist())
-                part = replace(part, ids=ids).take(~np.asarray(there, dtype=bool))
-                skipped += again
+                    self._meet_again(ids, ids.filter(there).to_pylist())
+                elif again:
+                    part = part.take(~np.asarray(there, dtype=bool))
+                    skipped += again
                 chunk = Chunk(spelled, part.offsets, part.words, part.counts, part.ids, dict(part.extras))
                 name = f"{len(notes):07d}"
                 chunk.write(self._scratch, name)
@@ -333,18 +324,41 @@ class _Adding:
         )
         return counted
 
+    def repeats(self, counted: Counted) -> bool:
+        """Tell whether the corpus has this very addition already; refuse what only has the same ids.
+
+        Then `report` is that of the earlier one.
+        """
+        if not self._again:
+            return False
+        pairs = zip(counted.notes, self._numberings, strict=True)
+        ids = [reading.ids_of_numbers(numbering) if note.ids is None else note.ids for note, numbering in pairs]
+        earlier = find_earlier(self._corpus.manifest, self._kept, self._known, pa.concat_arrays(ids))
+        if earlier is None:
+            refuse_known(self._corpus, self._again)
+        vocabulary, _ = self._vocabulary(counted)
+        rows, _ = self._write_shards(self._scratch / "again", vocabulary, counted, earlier.before)
+        if tuple(rows) != earlier.shards:
+            refuse_known(self._corpus, self._again)
+        self.report = earlier.report
+        return True
+
+    def _write_shards(
+        self, folder: Folder, vocabulary: Vocabulary, counted: Counted, before: Sequence[ShardRecord]
+    ) -> tuple[list[ShardRecord], int]:
+        """Write the documents as shards behind those before; return their records, and how many documents are empty."""
+        stops = self._stops if self._history.kind in TEXTS else StopWords()
+        reading.leave_words(self._scratch, vocabulary.words, stops)
+        size = max([row.tokens for row in before if row.tokens] or [1])
+        notes, numberings = counted.notes, self._numberings
+        return write_shards(self._executor, folder, self._scratch, notes, numberings, size, len(before))
+
     def write(self, counted: Counted) -> Manifest:
         """Write the new shards and the vocabulary, and return the manifest that will name them."""
         corpus, old = self._corpus, self._corpus.manifest
         self._require_fields(counted)
         vocabulary, sieve = self._vocabulary(counted)
-        reading.leave_words(
-            self._scratch, vocabulary.words, self._stops if self._history.kind in TEXTS else StopWords()
-        )
-        size = max([row.tokens for row in old.shards if row.tokens] or [1])
-        rows, empty = write_shards(
-            self._executor, corpus.folder, self._scratch, counted.notes, self._numberings, size, len(old.shards)
-        )
+        rows, empty = self._write_shards(corpus.folder, vocabulary, counted, old.shards)
         every = (*old.shards, *rows)
         self.report = replace(
             self.report,

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsar.pipeline.additions import LOCK, Added, Addition, clean, refuse_known
+from collapsar.pipeline.additions import LOCK, NAMED, Added, Addition, clean, clean_hidden, refuse_known, scratch_inside
 from collapsar.pipeline.beside import look_beside_more
+from collapsar.pipeline.repeated_additions import Earlier, added_ids, find_earlier
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import InputError, MismatchError, OptionError
+from collapsar.storage.folder import Folder
 from collapsar.storage.history import History, Report, read_history
 from collapsar.storage.lock import RunLock
 from collapsar.storage.manifest import APPENDED_VECTORS, VECTORS, AppendedArray, Manifest, VectorsRecord
@@ -71,11 +74,15 @@ def append_vectors(corpus: Corpus, paths: list[str], asked: Addition, progress: 
         options = replace(kept.options, max_decompressed=asked.max_decompressed)
         sources = open_vectors(paths, options, tagged=True)
         _require_columns(corpus, sources)
-        selection = _select(corpus, sources, sides, asked)
+        clean_hidden(corpus)
+        selection = _select(corpus, sources, sides, asked, kept)
+        if selection.earlier is not None:
+            _require_same(corpus, sources, sides, selection, selection.earlier, progress)
+            return Added(corpus.manifest, selection.earlier.report, kept, repeated=True)
         if not selection.count:
             return Added(corpus.manifest, selection.report(len(paths)), kept)
         clean(corpus)
-        written, unmatched = _write(corpus, sources, sides, selection, progress)
+        written, unmatched = _write(corpus, corpus.folder, sources, sides, selection, progress)
         manifest = _manifest(corpus, written)
         report = replace(selection.report(len(paths)), unmatched_rows=unmatched)
         lock.require()
@@ -101,6 +108,8 @@ class _Selection:
         How many are new.
     files : frozenset of str
         Files that they are from.
+    earlier : Earlier or None
+        The addition of vectors of these ids that the corpus has already, if it is to be compared; all are kept then.
     """
 
     keep: tuple[npt.NDArray[np.bool_], ...]
@@ -108,6 +117,7 @@ class _Selection:
     new_sha256: str
     count: int
     files: frozenset[str]
+    earlier: Earlier | None = None
 
     def report(self, files: int) -> Report:
         """Return what was read of so many files, and what was left out."""
@@ -143,10 +153,12 @@ def _sided(sources: DenseSource, sides: Sides | None) -> Iterator[Vectors]:
         first += len(part)
 
 
-def _select(corpus: Corpus, sources: DenseSource, sides: Sides | None, asked: Addition) -> _Selection:
+def _select(corpus: Corpus, sources: DenseSource, sides: Sides | None, asked: Addition, kept: History) -> _Selection:
     """Read the sources to check them, and choose the vectors that the corpus does not have."""
     known = pa.concat_arrays([one.documents().ids for one in corpus.references])
+    added = added_ids(kept, known)
     keep, every, files = [], [], set()
+    refused: list[pa.Array] = []
     for part in _sided(sources, sides):
         fields = {name: str(column.type) for name, column in part.extras.items()}
         if fields != corpus.manifest.fields:
@@ -156,32 +168,65 @@ def _select(corpus: Corpus, sources: DenseSource, sides: Sides | None, asked: Ad
             )
         there = pc.is_in(part.ids, value_set=known)
         again = part.ids.filter(there)
-        if len(again) and sources.numbered:
-            raise MismatchError(
-                f"{corpus.url}: has vectors numbered as these, such as {again[0].as_py()!r}; rename the file, or "
-                "give vectors ids (--id COLUMN at ingest), by which --skip-existing leaves them out"
-            )
+        if len(again) and (asked.skip_existing and sources.numbered):
+            _refuse(corpus, sources, again)
         if len(again) and not asked.skip_existing:
-            refuse_known(corpus, again[:5].to_pylist())
-        keep.append(~np.asarray(there, dtype=bool))
+            refused.append(again[:NAMED])
+            if not pc.all(pc.is_in(part.ids, value_set=added)).as_py():
+                _refuse(corpus, sources, pa.concat_arrays(refused))
+        keep.append(np.ones(len(part), dtype=bool) if refused else ~np.asarray(there, dtype=bool))
         every.append(part.ids)
         files.update([sources.file] if keep[-1].any() else [])
     ids = pa.concat_arrays(every) if every else pa.array([], pa.string())
+    earlier = find_earlier(corpus.manifest, kept, known, ids) if refused else None
+    if refused and earlier is None:
+        _refuse(corpus, sources, pa.concat_arrays(refused))
     mask = np.concatenate(keep) if keep else np.zeros(0, dtype=bool)
     new = ids.filter(pa.array(mask, pa.bool_()))
-    return _Selection(tuple(keep), digest_of_ids(ids), digest_of_ids(new), len(new), frozenset(files))
+    return _Selection(tuple(keep), digest_of_ids(ids), digest_of_ids(new), len(new), frozenset(files), earlier)
+
+
+def _refuse(corpus: Corpus, sources: DenseSource, ids: pa.Array) -> NoReturn:
+    """Raise `MismatchError`, as vectors of these ids are in the corpus."""
+    if sources.numbered:
+        raise MismatchError(
+            f"{corpus.url}: has vectors numbered as these, such as {ids[0].as_py()!r}; rename the file, or "
+            "give vectors ids (--id COLUMN at ingest), by which --skip-existing leaves them out"
+        )
+    refuse_known(corpus, ids.to_pylist())
+
+
+def _require_same(
+    corpus: Corpus,
+    sources: DenseSource,
+    sides: Sides | None,
+    selection: _Selection,
+    earlier: Earlier,
+    progress: Counting,
+) -> None:
+    """Refuse vectors that only have the ids of an earlier addition."""
+    with scratch_inside(corpus.folder) as scratch:
+        written, _ = _write(corpus, scratch, sources, sides, selection, progress)
+    if tuple(written.shards) != earlier.shards:
+        _refuse(corpus, sources, corpus.references[len(earlier.before)].documents().ids)
 
 
 def _write(
-    corpus: Corpus, sources: DenseSource, sides: Sides | None, selection: _Selection, progress: Counting
+    corpus: Corpus,
+    folder: Folder,
+    sources: DenseSource,
+    sides: Sides | None,
+    selection: _Selection,
+    progress: Counting,
 ) -> tuple[WrittenVectors, int]:
     """Write the new vectors as shards behind those that there are; return also how many rows no vector has."""
     manifest, columns = corpus.manifest, corpus.manifest.vocabulary.words
+    before = manifest.shards if selection.earlier is None else selection.earlier.before
     stem, _, ending = ARRAY.partition(".")
     # Shards as large as those that there are, but not tiny ones though the corpus may have begun with few vectors.
-    values = min(max(*(row.tokens for row in manifest.shards), LEAST), selection.count * columns)
+    values = min(max(*(row.tokens for row in before), LEAST), selection.count * columns)
     array = f"{stem}-{selection.new_sha256[:TAG]}.{ending}"
-    writer = VectorWriter(corpus.folder, columns, values, array=array, behind=len(manifest.shards))
+    writer = VectorWriter(folder, columns, values, array=array, behind=len(before))
     every, read, written = [], 0, 0
     for part, keep in zip(_sided(sources, sides), selection.keep, strict=False):
         every.append(part.ids)

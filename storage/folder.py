@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import stat
-import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 from collapsar.storage import local
 from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError, OccupiedError, StoreError
 from collapsar.storage.patience import patiently
+from collapsar.storage.unfinished import claimed, hidden_path, remove_abandoned
 
 T = TypeVar("T")
 
@@ -432,7 +432,10 @@ class Folder:
     def rename(self, target: Folder) -> None:
         """Give a local folder another name; nothing may have that one."""
         guard = self.guard if self._fences else target.guard
-        local.rename(Path(self._path), Path(target._path), guard)
+        try:
+            local.rename(Path(self._path), Path(target._path), guard)
+        except OSError as error:
+            raise StoreError(f"{self.url}: cannot be renamed to {target.url} ({error.strerror or error})") from error
 
 
 def _store_of(url: str) -> tuple[str, str]:
@@ -492,12 +495,54 @@ def ensure_free(folder: Folder) -> None:
 
 
 @contextmanager
+def unfinished(folder: Folder) -> Iterator[Folder]:
+    """Make a place to write a folder in, and remove it at the end unless it was renamed.
+
+    A local one is hidden beside its folder; what processes that died have left there is removed first. On other stores
+    it is the folder itself, which is removed on failure.
+
+    Parameters
+    ----------
+    folder : Folder
+        The folder that is to be made.
+
+    Yields
+    ------
+    Folder
+        Where to write.
+    """
+    if not folder.local:
+        folder.make()
+        try:
+            yield folder
+        except BaseException:
+            with contextlib.suppress(CollapsarError):  # the first error is the one to tell
+                folder.remove()
+            raise
+        return
+    remove_abandoned(Path(folder.path))
+    with contextlib.ExitStack() as held:
+        while True:
+            place = Folder(str(hidden_path(Path(folder.path))))
+            place.make()
+            held.callback(place.remove)
+            try:
+                held.enter_context(claimed(Path(place.path)))
+                break
+            except (FileNotFoundError, BlockingIOError):  # a process that cleans up met it before it was locked
+                continue
+            except OSError as error:
+                raise StoreError(f"{folder.url}: {error.strerror or error}") from error
+        yield place
+
+
+@contextmanager
 def created(folder: Folder) -> Iterator[Folder]:
     """Make a folder that is there whole or not at all.
 
-    A local folder is written beside its place, under a hidden name, and renamed at the end. On other stores a
-    rename is a copy, so files are put in place and removed again on failure; readers start at a manifest, which
-    is written last.
+    A local folder is written beside its place, under a hidden name, and renamed at the end; see `unfinished`. On other
+    stores a rename is a copy, so files are put in place and removed again on failure; readers start at a manifest,
+    which is written last.
 
     Parameters
     ----------
@@ -515,21 +560,16 @@ def created(folder: Folder) -> Iterator[Folder]:
         The folder exists.
     """
     ensure_free(folder)
-    if folder.local:
-        path = Path(folder.path)
-        place = Folder(str(path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")))
-    else:
-        place = folder
-    place.make()
-    try:
+    with unfinished(folder) as place:
         yield place
         if place is not folder:
             ensure_free(folder)
-            place.rename(folder)
-    except BaseException:
-        with contextlib.suppress(CollapsarError):  # the first error is the one to tell
-            place.remove()
-        raise
+            try:
+                place.rename(folder)
+            except CollapsarError:
+                if not place.exists():  # it has its name, which may not be on the disk yet
+                    folder.remove()
+                raise
 
 
 @contextmanager
@@ -552,15 +592,14 @@ def replaced(folder: Folder) -> Iterator[Folder]:
         with created(folder) as place:
             yield place
         return
-    path = Path(folder.path)
-    new, old = (Folder(str(path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part"))) for _ in range(2))
-    new.make()
-    try:
+    old = Folder(str(hidden_path(Path(folder.path))))
+    with unfinished(folder) as new:
         yield new
         with folder.guard():
             folder.rename(old)
-            new.rename(folder)
-    except BaseException:
-        new.remove()
-        raise
+            try:
+                new.rename(folder)
+            except BaseException:
+                old.rename(folder)
+                raise
     old.remove()

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import InputError, OptionError
-from collapsar.storage.folder import Folder, created, ensure_free
+from collapsar.storage.errors import CollapsarError, InputError, OptionError
+from collapsar.storage.folder import Folder, ensure_free, unfinished
 from collapsar.storage.history import inherit_history
+from collapsar.storage.interrupted_split import finish_interrupted, is_same_part
 from collapsar.storage.lineage import TOKENS, WHOLE_DOCUMENTS, write_parts
 from collapsar.storage.manifest import DOCUMENTS, read_manifest
 from collapsar.storage.progress import Counting, silent
@@ -182,7 +183,8 @@ def two_parts(
 ) -> Iterator[tuple[Folder, Folder]]:
     """Make two folders, or none: what is written in both stays if nothing is raised.
 
-    Both have the record of how the whole was read.
+    Both have the record of how the whole was read. Where a process died after it had put the first in its place, the
+    second is put in its own at first; then nothing is changed if the split is the same.
 
     Parameters
     ----------
@@ -205,12 +207,37 @@ def two_parts(
     """
     if Folder(train).path == Folder(heldout).path:
         raise OptionError(f"{train}: the training and the held-out part need two folders")
-    ensure_free(Folder(train))
-    ensure_free(Folder(heldout))
-    with created(Folder(heldout)) as held_folder, created(Folder(train)) as train_folder:
-        yield train_folder, held_folder
-        for folder in (train_folder, held_folder):
-            inherit_history(corpus.folder, folder, documents=read_manifest(folder).documents)
+    targets = (Folder(train), Folder(heldout))
+    finished = finish_interrupted(*targets)
+    if not finished:
+        for target in targets:
+            ensure_free(target)
+    with unfinished(targets[0]) as train_folder, unfinished(targets[1]) as held_folder:
+        places = (train_folder, held_folder)
+        yield places
+        for place in places:
+            inherit_history(corpus.folder, place, documents=read_manifest(place).documents)
+        if not (finished and all(map(is_same_part, places, targets))):
+            _put_in_place(places, targets)
+
+
+def _put_in_place(places: tuple[Folder, Folder], targets: tuple[Folder, Folder]) -> None:
+    """Give both parts their names, or neither."""
+    for place, target in zip(places, targets, strict=True):
+        if place is not target:
+            ensure_free(target)
+    try:
+        for place, target in zip(places, targets, strict=True):
+            if place is not target:
+                place.rename(target)
+    except BaseException:
+        for place, target in zip(places, targets, strict=True):
+            if place is not target and not place.exists():
+                try:
+                    target.rename(place)
+                except CollapsarError:
+                    target.remove()
+        raise
 
 
 def finish_parts(writers: list[Any], names: tuple[str | os.PathLike[str], ...], words: list[str]) -> None:

@@ -357,7 +357,7 @@ def write_shard(
     return record.model_copy(update={"file": file}), int((np.diff(documents.offsets) == 0).sum())
 
 
-def ids_of_numbers(numbering: tuple[tuple[str, int, int], ...]) -> pa.Array:
+def ids_of_numbers(numbering: Sequence[tuple[str, int, int]]) -> pa.Array:
     """Return the ids of numbered documents."""
     return pa.array(
         [f"{head}{n}" for head, first, count in numbering for n in range(first, first + count)], pa.string()

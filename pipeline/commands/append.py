@@ -73,11 +73,15 @@ def run(arguments: argparse.Namespace) -> None:
     with counting("appending") as progress:
         added = append_told(arguments.corpus, arguments.sources, asked, progress)
     manifest, report, unknown = added.manifest, added.report, UnknownWords.of([added.report])
+    if added.repeated and not arguments.json:
+        there = counted(report.documents, manifest.holds[:-1])
+        print(f"{arguments.corpus}: {there} were added before, the same as these; nothing is added")
+        return
     warning = unknown.warning(added.history, grow=arguments.grow, option="--grow")
     if warning is not None:
         print(f"collapsar: warning: {warning}", file=sys.stderr)
     if arguments.json:
-        print_json(manifest.record() | {"append": asdict(report) | unknown.record()})
+        print_json(manifest.record() | {"append": asdict(report) | unknown.record() | {"repeated": added.repeated}})
         return
     if manifest.vectors is not None:
         print(

@@ -88,14 +88,38 @@ def test_append__gives_the_same_bits_for_any_workers_and_sources_cut_otherwise(p
 def test_append__refuses_or_skips_what_is_there(place):
     append(place / "c", place / "new.jsonl")
     before = files_of(place / "c")
-    with pytest.raises(MismatchError, match="has documents of the same ids already, such as 'n1', 'n2', 'n3'"):
-        append(place / "c", place / "new.jsonl")
+    for other in (
+        [*NEW[:2], {"id": "n3", "text": "aa"}],
+        [NEW[1], NEW[0], NEW[2]],
+        NEW[:2],
+        [*NEW, {"id": "n4", "text": "aa"}],
+    ):
+        put_lines(place / "other.jsonl", other)
+        with pytest.raises(MismatchError, match="has documents of the same ids already, such as 'n"):
+            append(place / "c", place / "other.jsonl")
+    with pytest.raises(MismatchError, match="has documents of the same ids already, such as 'o0', 'o1'"):
+        append(place / "c", place / "old.jsonl")
     manifest = append(place / "c", place / "new.jsonl", skip_existing=True)
     assert manifest == Corpus(place / "c").manifest
     assert files_of(place / "c") == before
     put_lines(place / "new.jsonl", [*NEW, {"id": "n4", "text": "aa"}])
     assert append(place / "c", place / "new.jsonl", skip_existing=True).documents == 8
     assert read_history(Folder(place / "c")).appended[-1].skipped_documents == 3
+
+
+@pytest.mark.parametrize("grow", [False, True])
+def test_append__of_the_same_documents_again_says_that_they_are_there(place, grow, capsys):
+    options = ["--grow"] if grow else []
+    first = append(place / "c", place / "new.jsonl", grow=grow)
+    assert main(["append", str(place / "c"), str(place / "new.jsonl"), *options]) == 0
+    assert "3 documents were added before, the same as these; nothing is added" in capsys.readouterr().out
+    put_lines(place / "more.jsonl", [{"id": "m", "text": "aa bb cc aa bb"}])
+    append(place / "c", place / "more.jsonl")
+    assert append(place / "c", place / "new.jsonl", grow=grow).shards[: len(first.shards)] == first.shards
+    assert main(["append", str(place / "c"), str(place / "new.jsonl"), *options, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["append"]
+    assert (said["repeated"], said["documents"]) == (True, 3)
+    assert len(Corpus(place / "c").manifest.shards) == len(first.shards) + 1
 
 
 @pytest.mark.parametrize("where", ["shard", "manifest"])
@@ -157,6 +181,10 @@ def test_append__adds_counted_documents_by_their_words(tmp_path):
     append(tmp_path / "c", tmp_path / "x.ldac")
     expected = {"1": {"w0": 2, "w1": 1}, "2": {"w1": 3}, "x.ldac/1": {"w1": 4}, "x.ldac/2": {}, "x.ldac/3": {"w0": 5}}
     assert bags_of(tmp_path / "c") == expected
+    before = files_of(tmp_path / "c")
+    append(tmp_path / "c", tmp_path / "x.ldac")
+    assert files_of(tmp_path / "c") == before
+    (tmp_path / "x.ldac").write_text("2 0:4 1:1\n0\n1 2:6\n")
     with pytest.raises(MismatchError, match="such as 'x.ldac/1'"):
         append(tmp_path / "c", tmp_path / "x.ldac")
     assert np.array_equal(Corpus(tmp_path / "c").vocabulary.tokens, [7, 8])

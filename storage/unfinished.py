@@ -1,0 +1,107 @@
+"""Hidden folders in which something is made, and those that makers who died have left.
+
+The maker of a folder holds a lock of the operating system on it, which ends with the process, however that ends. So a
+folder that nobody holds is abandoned, whatever machine names or process numbers are in use by now. Where a file system
+has no such locks, as some network mounts, nothing counts as abandoned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def hidden_path(path: Path) -> Path:
+    """Return a new hidden name beside a path, under which the folder of that path can be made."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Hold the lock on a folder.
+
+    Parameters
+    ----------
+    path : Path
+        The folder. It may be renamed meanwhile.
+
+    Yields
+    ------
+    None
+        Also where the file system has no locks.
+
+    Raises
+    ------
+    BlockingIOError
+        Another process, or another part of this one, holds it.
+    FileNotFoundError
+        The folder is gone, as an abandoned one that another process has just removed.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        _lock(handle)
+        if not os.path.samestat(os.fstat(handle), path.lstat()):
+            raise FileNotFoundError(path)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    """Lock an open folder; False where the file system has no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def abandoned(path: Path) -> Iterator[list[Path]]:
+    """Find the hidden folders of a path whose makers are dead, and hold the locks on them meanwhile.
+
+    Parameters
+    ----------
+    path : Path
+        The folder that was being made.
+
+    Yields
+    ------
+    list of Path
+        The hidden folders, sorted by name.
+    """
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part")
+    handles, paths = [], []
+    try:
+        with contextlib.suppress(OSError):
+            for place in sorted(place for place in path.parent.iterdir() if pattern.fullmatch(place.name)):
+                with contextlib.suppress(OSError):
+                    handles.append(os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
+                    if _lock(handles[-1]):
+                        paths.append(place)
+        yield paths
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove what makers of a folder have left that died before it was in its place.
+
+    Parameters
+    ----------
+    path : Path
+        The folder that was being made. What cannot be removed stays.
+    """
+    with abandoned(path) as places:
+        for place in places:
+            shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,178 @@
+"""Kills and full disks at every file operation of a command: the same command again must end well, and leave nothing.
+
+``python -m tests.chaos.operations [EVERY] [COMMAND ...]`` tries each operation, or each so many, of commands. The command runs in a child
+of this process, which an audit hook ends, or has fail, at one of its operations; what it leaves is then given to the
+same command, and must become what an undisturbed one makes.
+"""
+
+import errno
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+
+from collapsar.pipeline import flatten, ingest
+from collapsar.pipeline.commands.main import main as collapsar
+
+EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.truncate"}
+TEXTS = [{"id": f"d{n}", "text": "aa bb cc. dd ee aa", "tag": f"t{n % 2}"} for n in range(6)]
+MORE = [{"id": f"m{n}", "text": "bb dd ff", "tag": "t1"} for n in range(3)]
+DONE, KILLED = 0, 99
+
+
+class Fault:
+    """What happens to a process at one of its file operations: it is killed before it, or the disk is full from then on."""
+
+    def __init__(self, place, number, kind):
+        self.place, self.number, self.kind = str(place), number, kind
+        self.met = 0
+        self._fsync = os.fsync
+
+    def start(self):
+        """Count the operations of this process from now on; there is no way back."""
+        sys.addaudithook(self._meet)
+        os.fsync = self._sync
+
+    def _meet(self, event, arguments):
+        writes = event == "open" and arguments[0] is not None and isinstance(arguments[2], int) and arguments[2] & 3
+        if (writes or event in EVENTS) and str(arguments[0]).startswith((self.place, ".")):
+            self._strike(removal=event in ("os.remove", "os.rmdir"))
+
+    def _sync(self, handle):
+        self._strike(removal=False)
+        return self._fsync(handle)
+
+    def _strike(self, *, removal):
+        self.met += 1
+        if self.number is None or self.met <= self.number:
+            return
+        if self.kind == "kill":
+            os._exit(KILLED)
+        if not removal:  # a disk that is full lets files be removed
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def run(words, place, number=None, kind="kill"):
+    """Run a command in a child; return its exit code, what it said, and how many operations it made."""
+    said, speaks = os.pipe()
+    counts, counted = os.pipe()
+    child = os.fork()
+    if not child:
+        os.dup2(speaks, 1)
+        os.dup2(speaks, 2)
+        fault, code = Fault(place, number, kind), 70
+        fault.start()
+        try:
+            code = collapsar(words)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.write(counted, str(fault.met).encode())
+            os._exit(code)
+    os.close(speaks)
+    os.close(counted)
+    with os.fdopen(said) as reader, os.fdopen(counts) as number_reader:
+        text, met = reader.read(), number_reader.read()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text, int(met or 0)
+
+
+def files_of(folder):
+    """All files of a folder, and what is in them."""
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+
+def seeds(place):
+    """Make what the commands begin with."""
+    for name, rows in (("old", TEXTS), ("new", MORE)):
+        (place / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ingest(
+        place / "old.jsonl", place / "corpus", labels=["tag"], segments="sentences", shard_tokens=12, scheduler="serial"
+    )
+    (place / "old.csv").write_text("".join(f"{n},{n * n}\n" for n in range(4)))
+    (place / "new.csv").write_text("1,2\n3,4\n")
+    ingest(place / "old.csv", place / "vectors", format="vectors")
+    flatten(place / "corpus", place / "sentences")
+
+
+COMMANDS = {
+    "append": ["append", "corpus", "new.jsonl", "--grow", "--scheduler", "serial"],
+    "append-vectors": ["append", "vectors", "new.csv"],
+    "ingest": ["ingest", "old.jsonl", "made", "--labels", "tag", "--scheduler", "serial"],
+    "ingest-vectors": ["ingest", "old.csv", "made", "--format", "vectors"],
+    "split": ["split", "corpus", "train", "held", "--fraction", "0.4"],
+    "split-documents": ["split", "corpus", "train", "held", "--documents", "--fraction", "0.5", "--seed", "3"],
+    "split-labels": ["split", "corpus", "train", "held", "--drop-labels", "0.5"],
+    "flatten": ["flatten", "corpus", "made"],
+}
+APPENDING = ("append", "append-vectors")
+WHOLE = tuple(name for name in COMMANDS if name not in APPENDING)
+
+
+def judge(name, words, expected, code, place):
+    """Give the same command what a disturbed one has left, and return what is wrong with what comes of it."""
+    again, said, _ = run(words, place)
+    # What is there once it has its name is whole; only the exit code of the process that was killed is not known.
+    if again != DONE and not (code == KILLED and name in WHOLE and "exists already" in said):
+        return f"the same command again: exit code {again}, {said.strip()[-300:]}"
+    found = files_of(place)
+    if found != expected:
+        other = {one for one in {*found, *expected} if found.get(one) != expected.get(one)}
+        return f"other files than those of an undisturbed run: {sorted(other)[:5]}"
+    return None
+
+
+def try_all(name, kinds=("kill", "full"), every=1):
+    """Disturb a command at each of its operations; return how many were disturbed, and what went wrong."""
+    root = Path(tempfile.mkdtemp(prefix="operations-"))
+    seed, place, words = root / "seed", root / "place", COMMANDS[name]
+    wrong, tried = [], 0
+
+    def lay():
+        os.chdir(root)
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(seed, place)
+        os.chdir(place)
+
+    try:
+        seed.mkdir()
+        seeds(seed)
+        lay()
+        code, said, operations = run(words, place)
+        assert code == DONE, said
+        expected = files_of(place)
+        for kind in kinds:
+            for number in range(0, operations, every):
+                lay()
+                code, said, _ = run(words, place, number, kind)
+                tried += 1
+                raw = code not in (DONE, 1, KILLED) or "Traceback" in said or "a defect" in said
+                fault = f"exit code {code}: {said.strip()[-300:]}" if raw else None
+                if kind == "full" and code == DONE and files_of(place) != expected:
+                    fault = "exit code 0, but something is missing or left"
+                if code != DONE or name in APPENDING:
+                    fault = fault or judge(name, words, expected, code, place)
+                if fault is not None:
+                    wrong.append(f"{kind} at {number} of {operations}: {fault}")
+    finally:
+        os.chdir("/")
+        shutil.rmtree(root, ignore_errors=True)
+    return tried, wrong
+
+
+def main(words):
+    """Try commands, at each operation or each so many, and print what went wrong."""
+    pa.set_cpu_count(1)
+    failed, every = 0, int(words[0]) if words and words[0].isdigit() else 1
+    for name in [word for word in words if word in COMMANDS] or COMMANDS:
+        tried, wrong = try_all(name, every=every)
+        print(f"{name}: {tried} operations disturbed, {len(wrong)} failed", *wrong[:8], sep="\n  ", flush=True)
+        failed += len(wrong)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
