@@ -90,10 +90,10 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     AbsentError
         There is no model.
     OptionError
-        `words` is less than 1.
+        `words` is no whole number, or less than 1.
     """
-    if words < 1:
-        raise OptionError(f"--words: expected 1 or more, found {words}")
+    if isinstance(words, bool) or not isinstance(words, (int, np.integer)) or words < 1:
+        raise OptionError(f"--words: expected a whole number, 1 or more, found {words!r}")
     model, others = _with_others(run)
     found = describe(model, words)
     stable = {} if found.signed else stability(model, others)

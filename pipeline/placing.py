@@ -14,8 +14,11 @@ from pathlib import Path
 from collapsar.pipeline.executor import PATIENCE, TLS, Executor, open_executor
 from collapsar.pipeline.planning import Place, Plan
 from collapsar.storage.errors import OptionError
+from collapsar.storage.folder import Folder, unfinished
 from collapsar.storage.sizes import parse_size
 from collapsar.workers import buffers
+
+HERE = ("threads", "serial", "local")  # schedulers whose workers all run on this machine
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Where:
     @property
     def here(self) -> bool:
         """Whether what a place may hold is known before anything is started."""
-        return self.scheduler in ("threads", "serial", "local")
+        return self.scheduler in HERE
 
     def open(self, notice: Callable[[str], None]) -> Executor:
         """Start or reach what runs the tasks."""
@@ -71,11 +74,31 @@ def _release() -> None:
 
 @contextlib.contextmanager
 def scratch_folder(planned: Plan, executor: Executor) -> Iterator[str | None]:
-    """Name a folder for scratch files that no other run has, if one is needed, and remove it on all machines."""
+    """Name a folder for scratch files that no other run has, if one is needed, and remove it on all machines.
+
+    On this machine alone, those that drivers who died have left in the same place are removed first.
+
+    Parameters
+    ----------
+    planned : Plan
+        What the fit takes, and where.
+    executor : Executor
+        Whose workers write there.
+
+    Yields
+    ------
+    str or None
+        The folder's path; None where none is needed.
+    """
     if not planned.on_disk:
         yield None
         return
-    folder = str(Path(planned.place.scratch).absolute() / f"collapsar-{uuid.uuid4().hex[:12]}")
+    parent = Path(planned.place.scratch).absolute()
+    if planned.place.scheduler in HERE:
+        with unfinished(Folder(str(parent / "collapsar-scratch"))) as place:
+            yield place.path
+        return
+    folder = str(parent / f"collapsar-{uuid.uuid4().hex[:12]}")
     try:
         yield folder
     finally:

@@ -67,7 +67,7 @@ def _lock(handle: int) -> bool:
 
 @contextmanager
 def abandoned(path: Path) -> Iterator[list[Path]]:
-    """Find the hidden folders of a path whose makers are dead, and hold the locks on them meanwhile.
+    """Find this user's hidden folders of a path whose makers are dead, and hold the locks on them meanwhile.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def abandoned(path: Path) -> Iterator[list[Path]]:
             for place in sorted(place for place in path.parent.iterdir() if pattern.fullmatch(place.name)):
                 with contextlib.suppress(OSError):
                     handles.append(os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
-                    if _lock(handles[-1]):
+                    if os.fstat(handles[-1]).st_uid == os.geteuid() and _lock(handles[-1]):
                         paths.append(place)
         yield paths
     finally:

@@ -238,6 +238,12 @@ def _names(topic: Topic, count: int) -> list[str]:
     return [sign + plain(word) for sign, (word, _) in zip(signs, topic.words[:count], strict=True)]
 
 
+def _titled(topic: Topic) -> str:
+    """Return its title, where it has one, and its first words."""
+    words = " ".join(_names(topic, NAMED))
+    return words if topic.title is None else f"{plain(topic.title)}: {words}"
+
+
 def _rounded(value: float, digits: int = 4) -> float:
     return float(f"{value:.{digits}g}")
 
@@ -271,6 +277,7 @@ def _data(material: Material) -> dict[str, Any]:
                 "most": None if found is None else found.documents,
                 "words": pool,
                 "top": [place(word) for word in _names(topic, NAMED)],
+                **({} if topic.title is None else {"title": plain(topic.title)}),
                 "examples": [
                     [
                         one.document,
@@ -383,6 +390,7 @@ def _rows(material: Material) -> list[dict[str, Any]]:
             "level": topic.level or 0,
             "most": told.get(topic.id),
             "stability": topic.stability,
+            "title": None if topic.title is None else plain(topic.title),
             "words": _names(topic, TABLE_WORDS),
         }
         for topic in material.topics
@@ -400,7 +408,7 @@ def _circles(material: Material, found: TopicMap) -> list[dict[str, Any]]:
             "y": round(MAP_WIDTH * float(found.y[number]), 1),
             "r": round(MAP_WIDTH * float(found.radius[number]), 2),
             "share": topics[number].share,
-            "words": " ".join(_names(topics[number], NAMED)),
+            "words": _titled(topics[number]),
             "texts": {kind: each[number] for kind, each in texts.items()},
         }
         for number in sorted(range(len(topics)), key=lambda one: -topics[one].share)

@@ -1,3 +1,9 @@
+import json
+
+import pytest
+
+from collapsar.pipeline import Model, fit, ingest, report, topics
+from collapsar.storage.errors import OptionError
 from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
 
 
@@ -15,3 +21,19 @@ class TestLabeledLDA(Conformance):
 
     def topic_tokens(self, globals):
         return globals["topic"]
+
+
+def test_report__names_topics_by_their_labels(tmp_path):
+    rows = [{"id": f"d{n}", "text": "aa bb" if n % 2 else "cc dd", "tag": "<b>" if n % 2 else "wet"} for n in range(8)]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ingest(tmp_path / "x.jsonl", tmp_path / "c", labels=["tag"], scheduler="serial")
+    fit(tmp_path / "c", tmp_path / "run", family="labeled-lda", iterations=3, scheduler="serial")
+    report(tmp_path / "run", tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text()
+    for title in ("wet", "&lt;b&gt;"):
+        assert f"<strong>{title}:</strong>" in page
+    with pytest.raises(OptionError, match="expected a whole number, 1 or more, found 'a'"):
+        Model(tmp_path / "run").topics("a")
+    for words in (0, True, 1.5, None):
+        with pytest.raises(OptionError, match="--words: expected a whole number"):
+            topics(tmp_path / "run", words)

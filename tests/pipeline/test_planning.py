@@ -428,6 +428,7 @@ def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(sma
     assert short.on_disk
     assert short.needed < whole.needed
     models, seen = [], []
+    (tmp_path / "scratch of little" / ".collapsar-scratch.0123abcd.part").mkdir(parents=True)  # of a driver that died
     for name, memory in (("plenty", "1GB"), ("little", int(whole.needed) - 1)):
         scratch = tmp_path / f"scratch of {name}"
 

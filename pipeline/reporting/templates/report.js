@@ -9,7 +9,7 @@
 
   const percent = (share, digits = 1) =>
     share > 0 && share < 0.001 ? "<0.1%" : (100 * share).toFixed(digits) + "%";
-  const name = (topic) => topic.top.map((word) => data.words[word]).join(" ");
+  const name = (topic) => (topic.title ? `${topic.title}: ` : "") + topic.top.map((word) => data.words[word]).join(" ");
 
   // All text goes in as text, never as markup.
   function make(tag, attributes = {}, ...children) {
