@@ -105,7 +105,8 @@ def table_faults(folder: Folder) -> list[str]:
         Each beginning with the file.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from collapsar.storage.parquet import BoundedFile
 
     if not folder.exists(SERIES_FILE):  # written in the end
         return []
@@ -114,7 +115,7 @@ def table_faults(folder: Folder) -> list[str]:
     for name in (TABLE, SERIES_FILE):
         path = f"{folder.url}/{name}"
         try:
-            there = set(pq.read_table(io.BytesIO(folder.read(name)), columns=["cell"])["cell"].to_pylist())
+            there = set(BoundedFile(io.BytesIO(folder.read(name))).table(["cell"])["cell"].to_pylist())
         except (CollapsarError, pa.ArrowException, OSError, ValueError, KeyError) as error:
             faults.append(f"{path}: {str(error).splitlines()[0]}{AGAIN}")
             continue

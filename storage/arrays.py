@@ -14,10 +14,13 @@ import numpy.typing as npt
 from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.plain import SAID, PlainArray, Rows, described_group, plain_array, plain_group, write_array
-from collapsar.storage.records import checked, dump, parse_record
+from collapsar.storage.records import MAX_BYTES, checked, dump, parse_record
+from collapsar.storage.sizes import size as size_text
 
 CHUNK_BYTES = 16 << 20
 MOST_CHUNK_BYTES = 1 << 30  # of a group that another program may have written
+# What may come out of a group: tables of counts are nearly all zeros, and shrink to a thousandth.
+RATIO, LEAST_LIMIT = 2000, 1 << 28
 DIGESTS, NUMBERS = "digests.json", "numbers-"
 KIND = "collapsar-arrays"
 VERSION = 2
@@ -166,6 +169,7 @@ def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRo
     named = attributes.get(NUMBERS, {})
     for name, array in found.items():
         _require_whole(store, name, array)
+    _require_bounded(store, found)
     opened = {name: StoredRows(folder, array) for name, array in found.items()}
     numbers: dict[str, StoredRows] = {}
     for name in [name for name in opened if name.startswith(NUMBERS)]:
@@ -242,7 +246,7 @@ def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
 def _opened(folder: Folder, digest: str | None) -> DigestedFiles:
     path = f"{folder.url}/{DIGESTS}"
     try:
-        data = folder.read(DIGESTS)
+        data = folder.read(DIGESTS, MAX_BYTES)
     except AbsentError:
         if digest is None and not folder.exists():
             raise AbsentError(f"{folder.url}: no such folder of arrays") from None
@@ -288,6 +292,23 @@ def _require_whole(store: DigestedFiles, name: str, array: Any) -> None:
     found = sum(key.startswith(f"{name}/c") for key in store.files)
     if found != wanted:
         raise DamagedError(path, f"expected {wanted} chunks, found {found}")
+
+
+def _require_bounded(store: DigestedFiles, found: Mapping[str, Any]) -> None:
+    """Refuse a small group of which a great deal would come out."""
+    chunks = (
+        math.prod(-(-size // chunk) for size, chunk in zip(one.shape, one.chunks, strict=True))
+        for one in found.values()
+    )
+    each = (math.prod(one.chunks) * one.dtype.itemsize for one in found.values())
+    total = sum(count * size for count, size in zip(chunks, each, strict=True))
+    if total <= LEAST_LIMIT:
+        return
+    limit = max(LEAST_LIMIT, RATIO * store.folder.size())
+    if total > limit:
+        raise DamagedError(
+            store.folder.url, f"more than {size_text(limit)} come out of it, as of arrays that are made to fill memory"
+        )
 
 
 class StoredRows:

@@ -391,6 +391,12 @@ class Folder:
         found = self._do("", lambda: list(self._fs.find(self._path)))
         return sorted(str(path)[len(self._path) :].lstrip("/") for path in found)
 
+    def size(self) -> int:
+        """Return the bytes of all files inside, at any depth."""
+        self._refresh()
+        found = self._do("", lambda: self._fs.find(self._path, detail=True))
+        return sum(int(info.get("size") or 0) for info in found.values())
+
     def is_folder(self) -> bool:
         """Tell whether this is a folder."""
         return self._do("", lambda: bool(self._fs.isdir(self._path)))

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import ShardRecord
+from collapsar.storage.parquet import BoundedFile
 
 # What Arrow raises for bytes that are no Parquet file of ours.
 FAULTS = (
@@ -29,7 +30,6 @@ FAULTS = (
     RuntimeError,
     AttributeError,
 )
-MOST_BYTES = 8 << 30  # of a shard; they are cut far below
 
 
 def encode_columns(columns: Mapping[str, pa.Array]) -> bytes:
@@ -116,15 +116,14 @@ def decode_table(data: bytes, documents: int, path: str, without: Sequence[str] 
     DamagedError
         It has another number of rows, or is too large.
     """
-    file = pq.ParquetFile(pa.BufferReader(data))
-    rows, groups = file.metadata.num_rows, file.metadata.num_row_groups
-    if rows != documents:
-        raise DamagedError(path, f"expected {documents} rows, found {rows}")
-    # Columns' own records are not looked at: Arrow 26 ends the process over some damaged ones.
-    if sum(file.metadata.row_group(group).total_byte_size for group in range(groups)) > MOST_BYTES:
-        raise DamagedError(path, f"expected at most {MOST_BYTES} bytes when it is decompressed")
-    wanted = [name for name in file.schema_arrow.names if name not in without] if without else None
-    return file.read(columns=wanted).combine_chunks()
+    file = BoundedFile(io.BytesIO(data))
+    if file.rows != documents:
+        raise DamagedError(path, f"expected {documents} rows, found {file.rows}")
+    wanted = [name for name in file.schema.names if name not in without] if without else None
+    table = file.table(wanted)
+    if table.num_rows != documents:
+        raise DamagedError(path, f"expected {documents} rows, found {table.num_rows}")
+    return table
 
 
 def column_of(table: pa.Table, name: str) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsar.storage.arrays import damage, require_plain
+from collapsar.storage.arrays import LEAST_LIMIT, RATIO, damage, require_plain
 from collapsar.storage.errors import DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import ShardRecord, VectorsRecord
@@ -248,6 +248,8 @@ def read_values(
         array = zarr.open_array(store, mode="r", zarr_format=3)
     path, first = f"{place.url}/{file}", chunk * told.rows
     require_plain(place.url, array)
+    if told.rows * columns * 8 > max(LEAST_LIMIT, RATIO * place.size()):
+        raise DamagedError(path, f"expected {told.rows} rows of {columns} columns, and the file is far too small")
     expected = (told.rows, columns)
     if array.dtype != np.float64 or array.chunks != expected:
         raise DamagedError(place.url, f"expected float64 in chunks of {expected}, found {array.dtype}, {array.chunks}")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from collapsar.storage.errors import DamagedError, InputError
 from collapsar.storage.folder import Folder
 from collapsar.storage.manifest import VocabularyRecord
+from collapsar.storage.parquet import BoundedFile
 from collapsar.storage.parts import FAULTS
 from collapsar.storage.shard_columns import number_column, text_column
 from collapsar.storage.short_repr import short
@@ -131,10 +132,12 @@ def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
         They are not a vocabulary of so many words.
     """
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        if file.metadata.num_rows != words:
-            raise DamagedError(path, f"{file.metadata.num_rows} words, where the manifest has {words}")
-        table = file.read().combine_chunks()
+        file = BoundedFile(io.BytesIO(data))
+        if file.rows != words:
+            raise DamagedError(path, f"{file.rows} words, where the manifest has {words}")
+        table = file.table()
+        if table.num_rows != words:
+            raise DamagedError(path, f"{table.num_rows} words, where the manifest has {words}")
         vocabulary = Vocabulary(
             text_column(table, "word", path),
             number_column(table, "documents", MOST_COUNTED, path),
@@ -175,7 +178,7 @@ def read_words(path: str, data: bytes) -> list[str]:
     return words
 
 
-def words_of_column(path: str, data: bytes) -> list[str]:
+def words_of_column(path: str, data: bytes, limit: int | None = None) -> list[str]:
     """Read the words of a Parquet file, such as the vocabulary of a corpus.
 
     Parameters
@@ -184,6 +187,8 @@ def words_of_column(path: str, data: bytes) -> list[str]:
         The file's name, for errors.
     data : bytes
         Its bytes.
+    limit : int, optional
+        Bytes that may come out of it; see `collapsar.storage.parquet.BoundedFile`.
 
     Returns
     -------
@@ -196,13 +201,13 @@ def words_of_column(path: str, data: bytes) -> list[str]:
         It is no Parquet, has no such column, or a word is missing or repeated.
     """
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        strings = [one.name for one in file.schema_arrow if _is_text(one.type)]
+        file = BoundedFile(io.BytesIO(data), limit)
+        strings = [one.name for one in file.schema if _is_text(one.type)]
         named = [name for name in COLUMNS if name in strings] or (strings if len(strings) == 1 else [])
         if not named:
-            found = ", ".join(file.schema_arrow.names[:12]) or "none"
+            found = ", ".join(file.schema.names[:12]) or "none"
             raise InputError(path, f"expected a column 'word' of strings, found the columns {found}")
-        words: list[str | None] = file.read(columns=[named[0]]).column(0).to_pylist()
+        words: list[str | None] = file.table([named[0]]).column(0).to_pylist()
     except InputError:
         raise
     except FAULTS as error:

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsar.storage.errors import InputError, OptionError, suggestion
+from collapsar.storage.parquet import LEAST_LIMIT, RATIO
 from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.dense import PORTION, Portion, layout_of
-from collapsar.storage.readers.source import LEAST_LIMIT, RATIO, open_input, reading
+from collapsar.storage.readers.source import open_input, reading
 from collapsar.storage.sizes import size
 
 NUMBERS = "biuf"  # kinds of plain numbers

@@ -11,6 +11,7 @@ import numpy as np
 from collapsar.storage.arrays import FAULTS, MOST_CHUNK_BYTES
 from collapsar.storage.errors import InputError, OptionError, suggestion
 from collapsar.storage.folder import Folder
+from collapsar.storage.parquet import LEAST_LIMIT, RATIO
 from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.arrays import portion_of, portions_of, width_of
 from collapsar.storage.readers.dense import PORTION, Portion, layout_of
@@ -45,7 +46,7 @@ class ZarrFile:
         with _fault(path):
             self._array = self._opened(options.values)
             _require_plain(path, self._array)
-            _require_there(path, self._array)
+            _require_there(path, self._array, options.max_decompressed)
         self.layout = layout_of(options, (), width_of(path, self._array.shape, self._array.dtype), path)
         self.fields = tuple(field for field, _ in self.layout.labels)
 
@@ -108,18 +109,30 @@ def _require_plain(path: str, array: Any) -> None:
         raise InputError(path, f"expected chunks of at most {size(MOST_CHUNK_BYTES)}")
 
 
-def _require_there(path: str, array: Any) -> None:
-    """Refuse an array most of whose chunks are missing: these stand for zeros, so that an empty folder could be any."""
+def _require_there(path: str, array: Any, limit: int | None) -> None:
+    """Refuse an array of which far more would come out than its files hold, or most of whose chunks are missing.
+
+    Missing chunks stand for zeros, so that an empty folder could be any array.
+    """
     expected = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True))
-    if expected <= FEW_CHUNKS:
-        return
-    # Files are counted, as Zarr would look for each chunk by itself, for minutes where millions are promised.
     folder = Folder(path) / array.path if array.path else Folder(path)
-    names = (name.rsplit("/", 1)[-1] for name in folder.files())
-    each = math.prod(array.shards) // math.prod(array.chunks) if array.shards else 1
-    found = each * sum(not name.startswith(".") and name != "zarr.json" for name in names)
-    if expected > MISSING * (found + FEW_CHUNKS):
-        raise InputError(path, f"expected most of its {expected} chunks, found {found}")
+    if expected > FEW_CHUNKS:
+        # Files are counted, as Zarr would look for each chunk by itself, for minutes where millions are promised.
+        names = (name.rsplit("/", 1)[-1] for name in folder.files())
+        each = math.prod(array.shards) // math.prod(array.chunks) if array.shards else 1
+        found = each * sum(not name.startswith(".") and name != "zarr.json" for name in names)
+        if expected > MISSING * (found + FEW_CHUNKS):
+            raise InputError(path, f"expected most of its {expected} chunks, found {found}")
+    total = expected * math.prod(array.chunks) * array.dtype.itemsize
+    if total <= LEAST_LIMIT and limit is None:
+        return
+    allowed = max(LEAST_LIMIT, RATIO * folder.size()) if limit is None else limit
+    if total > allowed:
+        raise InputError(
+            path,
+            f"more than {size(allowed)} come out of it, as of an array that is made to fill memory and disk; if it is "
+            "to be trusted, raise the limit (--max-decompressed)",
+        )
 
 
 def _is_plain(codec: Any) -> bool:

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.errors import InputError
+from collapsar.storage.parquet import LEAST_LIMIT, RATIO
 from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.source import (
     INT32_MAX,
-    LEAST_LIMIT,
-    RATIO,
     open_input,
     reading,
     require_plausible,

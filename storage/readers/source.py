@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from collapsar.storage.errors import AbsentError, InputError, NoVocabularyError
 from collapsar.storage.folder import Folder, is_name
+from collapsar.storage.parquet import LEAST_LIMIT, RATIO
 from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.shard import Documents
 from collapsar.storage.sizes import size
 from collapsar.storage.vocabulary import PARQUET_MAGIC, read_words, words_of_column
 
 INT32_MAX = 2**31 - 1
-RATIO, LEAST_LIMIT = 200, 1 << 28  # text shrinks to a tenth, not to less than this; small files may hold 256 MB
 EMPTY, FEW = 20, 50_000  # empty documents for each pair, and pairs that any number of documents may lack
 
 
@@ -152,7 +152,7 @@ def read_vocabulary_file(path: str, limit: int | None = None) -> list[str]:
     """
     with reading(path), open_input(path, limit) as handle:
         data = handle.read()
-    return words_of_column(path, data) if data.startswith(PARQUET_MAGIC) else read_words(path, data)
+    return words_of_column(path, data, limit) if data.startswith(PARQUET_MAGIC) else read_words(path, data)
 
 
 def given_words(options: ReadOptions) -> list[str] | None:

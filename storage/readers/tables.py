@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from collapsar.storage.errors import InputError
+from collapsar.storage.parquet import BoundedFile, SwollenError
 from collapsar.storage.parts import FAULTS
 from collapsar.storage.read_options import ReadOptions
 from collapsar.storage.readers.blocks import Span
@@ -21,7 +21,6 @@ from collapsar.storage.readers.fields import Fields, Into
 from collapsar.storage.readers.lines import lines_before
 from collapsar.storage.readers.source import open_input, reading
 
-ROWS = 1024  # of Parquet that are read at once
 _TABS = (".tsv", ".tab")
 _BOM = b"\xef\xbb\xbf"
 LONGEST = 1 << 28  # bytes of a row that a file is cut behind
@@ -207,14 +206,16 @@ def columns_of(span: Span, kind: str, options: ReadOptions) -> list[str]:
     further = [field for field, _ in span.constants]
     with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
         if kind == "parquet":
-            return [*_opened(handle, span).schema_arrow.names, *further]
+            return [*_opened(handle, span, options).schema.names, *further]
         header = _next(_rows(handle, span, "replace"), span, lambda: "line 1")
         return [*(name.strip() for name in header or ()), *further]
 
 
-def _opened(handle: IO[bytes], span: Span) -> Any:
+def _opened(handle: IO[bytes], span: Span, options: ReadOptions | None = None) -> BoundedFile:
     try:
-        return pq.ParquetFile(handle)
+        file = BoundedFile(handle, None if options is None else options.max_decompressed)
+        _ = file.schema
+        return file
     except FAULTS as error:
         raise InputError(span.path, f"expected a Parquet file ({_first_line(error)})") from None
 
@@ -239,20 +240,16 @@ def row_groups(span: Span, block: int) -> Iterator[Span]:
         Some of the groups.
     """
     with reading(span.path), open_input(span.path) as handle:
-        metadata = _opened(handle, span).metadata
-        try:
-            sizes = [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
-        except FAULTS as error:
-            raise InputError(span.path, f"expected a Parquet file ({_first_line(error)})") from None
+        sizes = _opened(handle, span).footer.sizes
     first, weight = 0, 0
     for group, size in enumerate(sizes):
-        weight += max(int(size), 0)
+        weight += size
         if weight >= block or group == len(sizes) - 1:
             yield replace(span, first=first, last=group + 1, size=weight)
             first, weight = group + 1, 0
 
 
-def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:  # noqa: ARG001
+def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
     """Gather rows of Parquet.
 
     Parameters
@@ -271,8 +268,8 @@ def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[Non
         The file is damaged, or a column is not there.
     """
     with reading(span.path), open_input(span.path) as handle:
-        file = _opened(handle, span)
-        there = file.schema_arrow.names
+        file = _opened(handle, span, options)
+        there = file.schema.names
         constants = {field: value for field, value in span.constants if field not in there}
         wanted = [name for name in into.wanted(span.path, [*there, *constants]) if name in there]
         row = 0
@@ -310,10 +307,14 @@ def _listed(column: Any) -> list[Any]:
     return list(column.to_pylist())
 
 
-def _batches(file: Any, span: Span, wanted: list[str]) -> Iterator[Any]:
-    groups = list(range(span.first, file.metadata.num_row_groups if span.last is None else span.last))
+def _batches(file: BoundedFile, span: Span, wanted: list[str]) -> Iterator[Any]:
+    groups = range(span.first, file.groups if span.last is None else span.last)
     try:
-        yield from file.iter_batches(batch_size=ROWS, row_groups=groups, columns=wanted)
+        yield from file.batches(wanted, groups)
+    except SwollenError as error:
+        raise InputError(
+            span.path, f"{error} and disk; if it is to be trusted, raise the limit (--max-decompressed)"
+        ) from None
     except FAULTS as error:
         if isinstance(error, InputError):
             raise
