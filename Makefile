@@ -15,6 +15,7 @@ TOPICS ?= 128
 HISTORIES ?= 10000
 KILLS ?= 100
 FUZZ ?= 100000
+HOSTILE ?= 1000
 READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
 	model summary arrays config
 
@@ -30,7 +31,7 @@ help:
 	@echo "make newest     the main job with the newest versions, on each Python of PYTHONS=\"$(PYTHONS)\" that there is"
 	@echo "make hashes     deploy/requirements.txt, the container's packages with their hashes, from constraints.txt"
 	@echo "make chaos      HISTORIES=$(HISTORIES) simulated clusters and KILLS=$(KILLS) kills of real processes: no run may be lost"
-	@echo "make fuzz       every reader, FUZZ=$(FUZZ) inputs each"
+	@echo "make fuzz       every reader, FUZZ=$(FUZZ) inputs each; HOSTILE=$(HOSTILE) changed arrays of each family's runs"
 	@echo "make bench      the kernels' speed, and fits beside other libraries: a table and a plot in build/bench;"
 	@echo "                TRAIN=... HELDOUT=... name corpora, TOPICS, ITERATIONS, ALPHA, ROUNDS, PEERS, FAMILIES the rest"
 
@@ -141,6 +142,7 @@ fuzz: $(READY)
 	for reader in $(READERS); do \
 		echo "== $$reader"; $(BIN)/python -m tests.chaos.fuzz $$reader $(FUZZ) || exit 1; \
 	done
+	$(BIN)/python -m tests.chaos.hostile_models $(HOSTILE)
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -222,7 +222,7 @@ class CheckpointKeeper:
                 self._told = self._run.events_size()
                 self._iteration, self._last = iteration, time.monotonic()
                 progress = Progress(score=None, **record.progress)
-                self.last = Kept(self._loaded(record), progress, dict(record.previous))
+                self.last = Kept(self._loaded(record, compare=True), progress, dict(record.previous))
                 return self.last
             broken += faults
         if broken:
@@ -262,7 +262,8 @@ class CheckpointKeeper:
         options = problem.config.model_dump()
         return ModelChecks.of(problem.name, options, problem.cuts[-1], read, f"{place.folder.url}/globals")
 
-    def _loaded(self, record: CheckpointRecord) -> State:
+    def _loaded(self, record: CheckpointRecord, *, compare: bool = False) -> State:
+        """Have a checkpoint read; what was not just written is compared, the tokens with the counts."""
         place, submit = self._run.checkpoints.at(record.iteration), self._executor.submit
         homes, parts, problem = self._executor.homes, record.parts, self._problem
         try:
@@ -276,6 +277,7 @@ class CheckpointKeeper:
         swept: list[Any] = []
         for number in range(len(problem.shards) if self._locals else 0):
             own = (place, number, parts[f"locals/{number:05d}"], checks, problem.shards[number], problem.scratch)
+            own += (blocks,) if compare else ()
             swept.append(submit(read_local, *own, home=problem.home(number, homes)))
         return State(record.iteration, checks.globals, blocks, swept)
 
@@ -311,8 +313,32 @@ def read_local(
     checks: ModelChecks,
     shard: AnyShard | tasks.ShardOnDisk,
     scratch: str | None = None,
+    blocks: Sequence[tasks.Block] | None = None,
 ) -> tasks.Swept:
-    """Read a shard's local state, as a sweep that changed nothing would have left it, and check it."""
+    """Read a shard's local state, as a sweep that changed nothing would have left it, and check it.
+
+    Parameters
+    ----------
+    place : Checkpoint
+        The checkpoint.
+    number : int
+        The shard's number.
+    digest : str
+        Of the part.
+    checks : ModelChecks
+        Of the checkpoint's globals.
+    shard : Shard, VectorShard or ShardOnDisk
+        The shard.
+    scratch : str, optional
+        Folder for scratch files, where local states lie on disk.
+    blocks : sequence of Block, optional
+        All blocks of the vocabulary, to compare the tokens with.
+
+    Returns
+    -------
+    Swept
+        The local state.
+    """
     part = f"locals/{number:05d}"
     if scratch is None:
         local: Arrays = place.read(part, digest)
@@ -322,5 +348,8 @@ def read_local(
             for piece in rows.pieces():
                 writer.add({name: piece})
         local = writer.finish()
-    checks.local(local, tasks.opened(shard), f"{place.folder.url}/{part}")
+    where, whole = f"{place.folder.url}/{part}", tasks.opened(shard)
+    checks.local(local, whole, where)
+    if blocks is not None:
+        checks.tallies(local, tasks.gather(blocks, whole.words), whole, where)
     return tasks.Swept(local, Delta())

@@ -278,3 +278,13 @@ def at_most(lists: str, size: str) -> Rule:
         return None if longest <= most else f"expected lists of at most {most} in '{lists}', found one of {longest}"
 
     return rule
+
+
+def together(*names: str) -> Rule:
+    """Return the rule that of some arrays that may be missing all are there, or none."""
+
+    def rule(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+        missing = [name for name in names if name not in arrays]
+        return f"the array '{missing[0]}' is missing" if 0 < len(missing) < len(names) else None
+
+    return rule

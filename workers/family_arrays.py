@@ -10,7 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from collapsar.storage.errors import DamagedError
+from collapsar.storage.shard import Shard
 from collapsar.storage.vectors import VectorShard
 from collapsar.workers.array_fields import Arrays, Known, Part, Sizes, check_arrays
 from collapsar.workers.contract import load_sweeps
@@ -33,12 +37,20 @@ class FamilyArrays:
         The same of a checkpoint.
     local : callable
         The same of a shard's local state. A finished model keeps its arrays named ``document...``.
+    tokens : callable, optional
+        Of a family whose sweeps take tokens from whole counts: from a local state and its shard to the column
+        that each token counts for, of which rows must have as many tokens as the shard.
+    totals : tuple of str, optional
+        Names of the global and of the local array that say the same of other columns: of the tree's nodes and of the
+        documents that pass them.
     """
 
     globals: Part
     rows: Callable[[Arrays], Part]
     blocks: Callable[[Arrays], Part]
     local: Callable[[Arrays], Part]
+    tokens: Callable[[Arrays, Shard], npt.NDArray[np.integer]] | None = None
+    totals: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +130,44 @@ class ModelChecks:
             sizes.update(pair=shard.pairs, token=shard.tokens)
         part = load_sweeps(self.family).ARRAYS.local(self.globals)
         check_arrays(local, part, self._known(shard, **sizes), where)
+
+    def tallies(self, local: Arrays, rows: Arrays, shard: AnyShard, where: str) -> None:
+        """Refuse a local state whose tokens the rows and the globals do not count, where sweeps rely on it.
+
+        Parameters
+        ----------
+        local : Arrays
+            The local state, which was checked.
+        rows : Arrays
+            The rows of the shard's words.
+        shard : Shard or VectorShard
+            The shard.
+        where : str
+            Folder of the local state, for the error.
+
+        Raises
+        ------
+        DamagedError
+            A token is not counted.
+        """
+        declared = load_sweeps(self.family).ARRAYS
+        if declared.tokens is None or not isinstance(shard, Shard):
+            return
+        column, left = declared.tokens(local, shard), np.array(rows["word_topic"])
+        there = column >= 0
+        word, own = np.repeat(shard.position, shard.counts)[there], column[there]
+        fits = int(own.max(initial=-1)) < left.shape[1]
+        if fits:
+            np.subtract.at(left, (word, own), 1)
+        total = np.array(self.globals["topic"]) - np.bincount(own, minlength=self.globals["topic"].size)
+        if not fits or left.min(initial=0) < 0 or total.min(initial=0) < 0:
+            raise DamagedError(where, "expected tokens that the rows and the globals count")
+        if declared.totals is not None:
+            name, other = declared.totals
+            passed = np.asarray(local[other])
+            counted = np.bincount(passed[passed >= 0], minlength=self.globals[name].size)
+            if (self.globals[name] < counted).any():
+                raise DamagedError(where, f"expected what '{name}' of the globals counts in '{other}'")
 
     def documents(self, kept: Arrays, documents: int, where: str) -> None:
         """Refuse what a finished model keeps of a local state that is not the family's, or of other documents."""

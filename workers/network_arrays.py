@@ -224,6 +224,13 @@ def _local(globals: Arrays) -> Part:
     return Part(fields, (_graph, _own, listed, _segments, documents_have("document_tokens"), *more))
 
 
+def _tokens(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
+    """Return the topic of each token; none where responsibilities are all there is."""
+    if "token_topic" in local:
+        return np.asarray(local["token_topic"]).astype(np.int64)
+    return np.full(shard.tokens, -1)
+
+
 EXPECTED_ROWS = {"word_topic": numbers("f8", "word topic")}
 
 
@@ -236,4 +243,4 @@ def _blocks(globals: Arrays) -> Part:
     return Part(fields, (_counts,))
 
 
-NETWORK_ARRAYS = FamilyArrays(Part(NETWORK, (_links, _plan, _means)), _rows, _blocks, _local)
+NETWORK_ARRAYS = FamilyArrays(Part(NETWORK, (_links, _plan, _means)), _rows, _blocks, _local, _tokens)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from collapsar.storage.labeltable import LabelTable
 from collapsar.storage.shard import Shard
@@ -13,6 +14,7 @@ from collapsar.workers.array_fields import (
     Field,
     Known,
     Part,
+    Rule,
     ascending,
     at_most,
     counts,
@@ -23,6 +25,7 @@ from collapsar.workers.array_fields import (
     offsets,
     optional,
     singles,
+    together,
 )
 from collapsar.workers.family_arrays import FamilyArrays
 
@@ -160,7 +163,7 @@ def hdp_sticks(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
 
 
 LDA_ARRAYS = _collapsed(Part({**COLLAPSED.fields, **LDA}))
-HDP_ARRAYS = _collapsed(Part({"pi": HDP["pi"], **HDP}, (hdp_sticks,)))
+HDP_ARRAYS = _collapsed(Part({"pi": HDP["pi"], **HDP}, (hdp_sticks, together(*sorted(set(MOVES) - {"unsettled"})))))
 
 
 # Families of mean-field topics.
@@ -240,6 +243,21 @@ def sampled_local(globals: Arrays) -> Part:  # noqa: ARG001
     return SAMPLED
 
 
+def tokens_of_topics(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:  # noqa: ARG001
+    """Return the topic of each token."""
+    return np.asarray(local["token_topic"]).astype(np.int64)
+
+
+def free_of(*names: str) -> Rule:
+    """Return the rule that nothing is counted of columns that are free."""
+
+    def rule(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+        wrong = [name for name in names if (np.asarray(arrays[name])[arrays["free"]] > 0).any()]
+        return f"expected nothing of free columns in '{wrong[0]}'" if wrong else None
+
+    return rule
+
+
 GIBBS_LDA_ARRAYS = FamilyArrays(
     Part({
         "alpha": numbers("f8", "topic", POSITIVE),
@@ -250,6 +268,7 @@ GIBBS_LDA_ARRAYS = FamilyArrays(
     sampled_rows,
     sampled_blocks,
     sampled_local,
+    tokens_of_topics,
 )  # fmt: skip
 GIBBS_HDP_ARRAYS = FamilyArrays(
     Part({
@@ -259,10 +278,11 @@ GIBBS_HDP_ARRAYS = FamilyArrays(
         **singles("i8", "lanes start_topics", 1, 1 << 16),
         "topic": counts("i8 f8", "topic"),
         "free": numbers("b1", "topic"),
-    }),
+    }, (free_of("pi", "topic"),)),
     lambda globals: GROWING_ROWS,  # noqa: ARG005
     lambda globals: GROWING_BLOCKS,  # noqa: ARG005
     sampled_local,
+    tokens_of_topics,
 )  # fmt: skip
 
 
@@ -284,6 +304,7 @@ LABEL_TOPICS_ARRAYS = FamilyArrays(
         {**SAMPLED.fields, **LABELS},
         (*SAMPLED.rules, ascending("document_labels", "document_label")),
     ),
+    tokens_of_topics,
 )
 
 
@@ -321,6 +342,7 @@ AUTHOR_TOPIC_ARRAYS = FamilyArrays(
         },
         (_authors, documents_have("document_tokens")),
     ),
+    tokens_of_topics,
 )
 
 
@@ -329,6 +351,15 @@ def _number_of_authors(known: Known) -> str | None:
     if known.sizes["author"] == known.sizes["label"] + 1:
         return None
     return f"expected {known.sizes['label'] + 1} rows of 'label_topic', found {known.sizes['author']}"
+
+
+BY_GAMMA, BY_NORMAL = ("weight_prior", "weight_rate", "weight_shape"), ("label_topic", "weight_variance")
+
+
+def _weights(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+    """Return what is wrong with the weights of labels: those of one of the two ways are there."""
+    there = ["weight_shape" in arrays, "label_topic" in arrays]
+    return None if sum(there) == 1 else "expected either 'weight_shape' or 'label_topic'"
 
 
 HDSP_ARRAYS = FamilyArrays(
@@ -352,7 +383,7 @@ HDSP_ARRAYS = FamilyArrays(
             "topic_log": numbers("f8", "topic"),
             "topic_moments": counts("f8", "1 topic"),
         },
-        (labelled,),
+        (labelled, together(*BY_GAMMA), together(*BY_NORMAL), _weights),
     ),
     lambda globals: MEAN_FIELD_ROWS,  # noqa: ARG005
     lambda globals: MEAN_FIELD_BLOCKS,  # noqa: ARG005

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
+from collapsar.storage.shard import Shard
 from collapsar.workers.array_fields import (
     Arrays,
     Field,
@@ -23,7 +25,7 @@ from collapsar.workers.array_fields import (
     singles,
 )
 from collapsar.workers.family_arrays import FamilyArrays
-from collapsar.workers.topic_arrays import GROWING_BLOCKS, GROWING_ROWS, MOST_SWEEPS, POSITIVE
+from collapsar.workers.topic_arrays import GROWING_BLOCKS, GROWING_ROWS, MOST_SWEEPS, POSITIVE, free_of
 from collapsar.workers.tree import FREE, ROOT, Tree
 
 MOST_DEPTH = 100
@@ -52,6 +54,8 @@ def tree(parents: str, depth: str = "") -> Rule:
     """
 
     def rule(arrays: Arrays, known: Known) -> str | None:
+        if parents not in arrays:  # nothing is kept of a tree before a trial
+            return None
         columns = np.asarray(arrays[parents])
         levels = int(arrays[depth]) if depth else known.sizes["level"]
         if not columns.size or columns[0] != ROOT or (columns[1:] == ROOT).any():
@@ -104,6 +108,12 @@ def _whole(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
     return f"expected whole counts in '{wrong[0]}' of the globals" if wrong else None
 
 
+def _tokens_of_nodes(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
+    """Return the node of each token; -1 of those whose documents are not in the tree yet."""
+    owner = np.repeat(np.arange(shard.documents), shard.lengths)
+    return np.asarray(local["document_path"])[owner, local["token_level"]]
+
+
 GIBBS_NCRP_ARRAYS = FamilyArrays(
     Part(
         {
@@ -117,7 +127,7 @@ GIBBS_NCRP_ARRAYS = FamilyArrays(
             **each("node_documents topic", counts("i8 f8", "topic")),
             "free": numbers("b1", "topic"),
         },
-        (tree("node_parent"),),
+        (tree("node_parent"), free_of("node_documents", "topic")),
     ),
     lambda globals: GROWING_ROWS,  # noqa: ARG005
     lambda globals: Part(GROWING_BLOCKS.fields, (_whole,)),  # noqa: ARG005
@@ -129,6 +139,8 @@ GIBBS_NCRP_ARRAYS = FamilyArrays(
         },
         (_paths, _counted_levels),
     ),
+    _tokens_of_nodes,
+    ("node_documents", "document_path"),
 )
 
 
@@ -270,7 +282,12 @@ HCA_ARRAYS = FamilyArrays(
             **_GAUSSIAN,
             **optional({f"{KEPT}{name}": one for name, one in _KEPT.items() if not name.startswith(KEPT)}),
         },
-        (*TREES, _enough_ends),
+        (
+            *TREES,
+            _enough_ends,
+            tree(f"{KEPT}node_parent", "full_depth"),
+            tree(f"{KEPT}next_parent", "full_depth"),
+        ),
     ),
     _hca_rows("word_node"),
     _hca_rows("word_node word_kept word_probe", fitted),

@@ -1,0 +1,344 @@
+"""Hostile runs: arrays of models and checkpoints changed by anyone, with digests made right again, through every command.
+
+``python -m tests.chaos.hostile_models RUNS [FAMILY...]`` fits a small run of each family, changes arrays at random (a seed is
+``FUZZ_SEED``), and gives the run to ``evaluate``, ``infer``, ``predict``, ``report``, ``topics``, ``verify``, ``fit --resume``
+and ``fit --warm``, with kernels that check bounds. Each command must end in time, with a model or with one line: no signal, no
+exception of another kind.
+"""
+
+import contextlib
+import io
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import traceback
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from collapsar.pipeline import fit, split
+from collapsar.pipeline.commands.main import main
+from collapsar.pipeline.contract import family_names, load_family
+from collapsar.pipeline.opening import Model
+from collapsar.storage.arrays import DIGESTS, read_arrays, write_arrays
+from collapsar.storage.corpus import Corpus
+from collapsar.storage.errors import CollapsarError, DamagedError
+from collapsar.storage.folder import Folder, created
+from collapsar.storage.records import dump
+from collapsar.storage.run import Run
+from collapsar.storage.vectors import Vectors
+from collapsar.storage.writer import VectorWriter
+from collapsar.workers import tasks
+from collapsar.workers.family_arrays import ModelChecks
+from tests.conftest import dealt, planted, planted_labels, write_corpus
+from tests.networks import LABELS
+
+SECONDS = 60  # after which a command hangs
+SHARE_OF_REFUSED = 0.02  # of what the checks refuse, what is given to all commands nevertheless
+OPTIONS = {
+    "lda": ({"topics": 3}, {"topics": 3, "order": 2, "responsibilities": "active"}, {"topics": 3, "responsibilities": "dense"}),
+    "hdp": ({"topics": 3}, {"topics": 3, "order": 2}),
+    "ncrp": ({}, {"form": "factorised", "depth": 2}),
+    "hca": ({}, {"form": "factorised"}),
+    "hdsp": ({"topics": 3}, {"topics": 3, "scaling": "linear"}),
+    "partially-labeled-lda": ({"topics_per_label": 2},),
+    "segmented-lda": ({"topics": 3}, {"topics": 3, "inference": "variational"}),
+    "sequential-lda": ({"topics": 3}, {"topics": 3, "inference": "variational"}),
+    "dirichlet-network": ({"topics": 3, "network": LABELS}, {"topics": 3, "network": LABELS, "inference": "variational"}),
+}  # fmt: skip
+
+
+def corpora(place):
+    """Write small corpora of all that families take: a training and a held-out part, new documents, and vectors."""
+    rows, theta = planted(1, documents=20, words=12, tokens=12)
+    write_corpus(place / "all", dealt(rows, 1), 12, 90, labels=planted_labels(theta), segmented=True)
+    split(place / "all", place / "train", place / "heldout", fraction=0.3, seed=1)
+    rows, theta = planted(2, documents=8, words=12, tokens=12)
+    ids, labels = [f"new {number}" for number in range(8)], planted_labels(theta)
+    write_corpus(place / "new", dealt(rows, 2), 12, ids=ids, labels=labels, segmented=True)
+    generator = np.random.default_rng(1)
+    means = generator.normal(size=(3, 4)) * 5.0
+    with created(Folder(place / "vectors")) as folder:
+        writer = VectorWriter(folder, 4)
+        writer.add(
+            Vectors(
+                pa.array([str(n) for n in range(20)]),
+                means[generator.integers(3, size=20)] + generator.normal(size=(20, 4)),
+            )
+        )
+        writer.finish(list("abcd"))
+
+
+def cases(families=()):
+    """Return each family with the options to try."""
+    for family in families or family_names():
+        fields = load_family(family).Config.model_fields
+        for options in OPTIONS.get(family, ({"topics": 3} if "topics" in fields else {},)):
+            yield family, options
+
+
+def corpora_of(family, place):
+    """Return the training and the held-out corpus of a family."""
+    if load_family(family).CORPUS == "vectors":
+        return place / "vectors", place / "vectors"
+    return place / "train", place / "heldout"
+
+
+def fitted(family, options, place, run, iterations=3):
+    """Fit a run with its checkpoints."""
+    train, _ = corpora_of(family, place)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit(train, run, family=family, iterations=iterations, checkpoint_every=1, scheduler="serial", **options)
+    return run
+
+
+def groups(run):
+    """Return the groups of arrays of a run: the folder whose record has their digest, the record's name, and the part."""
+    model = [(run / "model", "model.json")]
+    checkpoints = [(one, "checkpoint.json") for one in sorted((run / "checkpoints").glob("0*"))]
+    for folder, name in [*model, *checkpoints[-1:]]:
+        for part in json.loads((folder / name).read_text())["parts"]:
+            yield folder, name, part
+
+
+def rewrite(folder, name, part, change):
+    """Change the arrays of a group, and make all digests right again."""
+    arrays = {key: np.array(values) for key, values in read_arrays(Folder(folder / part)).items()}
+    arrays = change(arrays)
+    shutil.rmtree(folder / part)
+    record = json.loads((folder / name).read_text())
+    record.pop("sha256", None)
+    record["parts"][part] = write_arrays(Folder(folder / part), arrays)
+    (folder / name).write_bytes(dump(record))
+    assert (folder / part / DIGESTS).exists()
+
+
+def _extreme(values, low):
+    if values.dtype.kind == "f":
+        return -1e300 if low else 1e300
+    info = np.iinfo(values.dtype) if values.dtype.kind in "iu" else None
+    return (low is False) if info is None else info.min if low else info.max
+
+
+def one_entry(values, generator, entry):
+    """Return a copy of which one entry is another."""
+    made = np.array(values)
+    if made.size:
+        with np.errstate(all="ignore"):
+            made.reshape(-1)[generator.integers(made.size)] = np.array(entry).astype(made.dtype)
+    return made
+
+
+def _swapped(values, generator):
+    made = np.array(values)
+    flat = made.reshape(-1)
+    if flat.size > 1:
+        first, second = generator.integers(flat.size, size=2)
+        flat[[first, second]] = flat[[second, first]]
+    return made
+
+
+MUTATIONS = {
+    "missing": None,
+    "empty": lambda values, generator: values[:0] if values.ndim else np.zeros(0, values.dtype),
+    "halved": lambda values, generator: values[: len(values) // 2] if values.ndim else values,
+    "doubled": lambda values, generator: np.concatenate([values, values]) if values.ndim else np.stack([values, values]),
+    "narrow": lambda values, generator: values[..., : values.shape[-1] // 2] if values.ndim > 1 else values,
+    "flat": lambda values, generator: values.reshape(-1) if values.ndim != 1 else values[np.newaxis],
+    "one too large": lambda values, generator: one_entry(values, generator, _extreme(values, False)),
+    "one too small": lambda values, generator: one_entry(values, generator, _extreme(values, True)),
+    "one more": lambda values, generator: one_entry(values, generator, float(values.max(initial=0)) + 1),
+    "one less": lambda values, generator: one_entry(values, generator, float(values.min(initial=0)) - 1),
+    "one zero": lambda values, generator: one_entry(values, generator, 0),
+    "one other": lambda values, generator: one_entry(values, generator, generator.choice(values.reshape(-1)) if values.size else 0),
+    "negative": lambda values, generator: -values if values.dtype.kind in "if" else values,
+    "not a number": lambda values, generator: one_entry(values, generator, np.nan if values.dtype.kind == "f" else 0),
+    "other type": lambda values, generator: values.astype("f4" if values.dtype != np.float32 else "i4"),
+    "wide type": lambda values, generator: values.astype("f8" if values.dtype != np.float64 else "i8"),
+    "zeros": lambda values, generator: np.zeros_like(values),
+    "ones": lambda values, generator: np.ones_like(values),
+    "large": lambda values, generator: np.full_like(values, min(_extreme(values, False), 10**9)),
+    "shuffled": lambda values, generator: generator.permutation(values) if values.ndim else values,
+    "swapped": _swapped,
+    "reversed": lambda values, generator: values[::-1].copy() if values.ndim else values,
+}  # fmt: skip
+
+
+def mutated(arrays, name, kind, generator):
+    """Return arrays of which one is another."""
+    change = MUTATIONS[kind]
+    if change is None:
+        return {key: values for key, values in arrays.items() if key != name}
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {**arrays, name: np.array(change(arrays[name], generator))}
+
+
+def commands(family, place, run, out):
+    """Return the command lines that a hostile run is given to, by name."""
+    train, heldout = (str(one) for one in corpora_of(family, place))
+    run, vectors = str(run), load_family(family).CORPUS == "vectors"
+    new = train if vectors else str(place / "new")
+    found = {
+        "verify": ["verify", run],
+        "topics": ["topics", run],
+        "unseen": ["evaluate", run, "--unseen", new],
+        "seen": ["infer", run, train, str(out / "seen.parquet")],
+        "fold in": ["infer", run, new, str(out / "unseen.parquet")],
+        "report": ["report", run, str(out / "report.html")],
+        "resume": ["fit", "--resume", run, "--iterations", "5", "--quiet", "--scheduler", "serial"],
+    }
+    if not vectors:
+        warm = ["fit", train, str(out / "warm"), "--warm", run, "--family", family, "--iterations", "2", "--quiet"]
+        more = [f"--set={name}={json.dumps(value)}" for name, value in Run(run).record()["options"].items() if value]
+        found["evaluate"] = ["evaluate", run, "--heldout", heldout]
+        found["predict"] = ["predict", run, new, str(out / "labels.parquet"), "--field", "kind"]
+        found["warm"] = [*warm, "--scheduler", "serial", *more]
+    return found
+
+
+def fault_of(words):
+    """Run a command in this process; return what is wrong with how it ends, empty where nothing is."""
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        try:
+            main(["--debug", *words])
+        except CollapsarError as error:
+            return "" if str(error) and "\n" not in str(error) else f"no single line: {error!r}"
+        except SystemExit as end:
+            return f"ended with {end.code}"
+        except BaseException:
+            return traceback.format_exc()
+    return ""
+
+
+def check(folder, name, part, arrays, shards):
+    """Check arrays as if they were read from a group of a model or a checkpoint."""
+    model = Model(str(folder))
+    globals_ = arrays if part == "globals" else read_arrays(Folder(folder / "globals"))
+    record, number = model.record, int(part.partition("/")[2] or 0)
+    checks = ModelChecks.of(record.family, record.options, record.blocks[-1], globals_, "globals")
+    finished = name == "model.json"
+    if part.startswith("rows"):
+        low, high = model.blocks[number]
+        checks.rows(arrays, high - low, part, finished=finished)
+    elif part.startswith("documents"):
+        checks.documents(arrays, record.shards[number].documents, part)
+    elif part.startswith("locals"):
+        checks.local(arrays, shards[number], part)
+
+
+def refused(folder, name, part, arrays, shards):
+    """Say whether the checks refuse a group of arrays."""
+    try:
+        check(folder, name, part, arrays, shards)
+    except DamagedError:
+        return True
+    return False
+
+
+def shards_of(family, place):
+    """Load the training shards as the tasks of a fit do."""
+    return [tasks.opened(tasks.load(one, family=family)) for one in Corpus(corpora_of(family, place)[0]).references]
+
+
+def _in_child(task, sender):
+    try:
+        sender.send(task())
+    except BaseException:
+        sender.send(traceback.format_exc())
+
+
+def safely(task):
+    """Do something in a process of its own; return what it returned, or how the process ended."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_in_child, args=(task, sender))
+    child.start()
+    sender.close()
+    try:
+        return receiver.recv() if receiver.poll(SECONDS) else f"no end within {SECONDS} s"
+    except EOFError:
+        child.join()
+        return f"the process ended with {child.exitcode}"
+    finally:
+        child.kill()
+        child.join()
+
+
+def attack(base, place, family, generator, told, shards):
+    """Change one array of a run, and give a copy to the commands that read it, if the checks accept it."""
+    there = list(groups(base))
+    folder, name, part = there[generator.integers(len(there))]
+    arrays = read_arrays(Folder(folder / part))
+    array = sorted(arrays)[generator.integers(len(arrays))]
+    kind = list(MUTATIONS)[generator.integers(len(MUTATIONS))]
+    changed = mutated(arrays, array, kind, generator)
+    if (
+        array in changed
+        and changed[array].dtype == arrays[array].dtype
+        and np.array_equal(changed[array], arrays[array])
+    ):
+        return []
+    no = refused(folder, name, part, changed, shards)
+    told["refused" if no else "accepted"] += 1
+    if no and generator.random() > SHARE_OF_REFUSED:
+        return []
+    faults = []
+    with tempfile.TemporaryDirectory() as scratch:
+        run = Path(scratch) / "run"
+        shutil.copytree(base, run)
+        rewrite(run / folder.relative_to(base), name, part, lambda _: changed)
+        if name == "checkpoint.json":
+            shutil.rmtree(run / "model")
+        for command, words in commands(family, place, run, Path(scratch)).items():
+            fault = safely(lambda words=words: fault_of(words))
+            told["commands"] += 1
+            if fault:
+                faults.append(f"== {family} {name} {part}/{array} {kind}: {command}\n{fault}")
+    return faults
+
+
+def run_all(runs, families=(), seed=1):
+    """Attack each family so many times; return what went wrong."""
+    generator, told, faults = np.random.default_rng(seed), Counter(), []
+    with tempfile.TemporaryDirectory() as place:
+        place = Path(place)
+        corpora(place)
+        for number, (family, options) in enumerate(cases(families)):
+            base = fitted(family, options, place, place / f"run{number}")
+            for words in commands(family, place, base, place).values():
+                if "--resume" not in words:
+                    fault = fault_of(words)
+                    assert not fault, f"{words}: {fault}"
+            shutil.rmtree(place / "warm", ignore_errors=True)
+            before = len(faults)
+            for _ in range(runs):
+                faults += attack(base, place, family, generator, told, shards_of(family, place))
+            print(f"{family} {options}: {len(faults) - before} faults; {dict(told)} so far", flush=True)
+            for text in faults[before:]:
+                print(text, flush=True)
+    return faults
+
+
+if __name__ == "__main__":
+    if os.environ.get("NUMBA_BOUNDSCHECK") != "1" and os.environ.get("NUMBA_DISABLE_JIT") != "1":
+        # Machine code that checks bounds lies beside that which does not.
+        checking = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": "build/checking"}
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "tests.chaos.hostile_models", *sys.argv[1:]],
+            {**os.environ, **checking},
+        )
+    sys.exit(bool(run_all(int(sys.argv[1]), sys.argv[2:], int(os.environ.get("FUZZ_SEED", "1")))))
