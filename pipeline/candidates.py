@@ -19,7 +19,7 @@ from collapsar.storage.errors import OptionError, suggestion
 from collapsar.storage.labels import Labels
 from collapsar.storage.labeltable import MOST_VALUES, LabelTable, numbered
 from collapsar.storage.shard import Shard
-from collapsar.workers import tasks
+from collapsar.workers import special, tasks
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Arrays
 
@@ -288,7 +288,7 @@ class _Asked:
 
     def logs(self, probability: Floats) -> Floats:
         """Return the log probability of each document's tokens."""
-        each = self.counts * np.log(np.maximum(probability, LEAST))[self.place]
+        each = self.counts * special.log(np.maximum(probability, LEAST))[self.place]
         return np.bincount(self.owner, each, self.documents).astype(np.float64)
 
 

@@ -14,7 +14,7 @@ from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.loop import mean_score
 from collapsar.pipeline.opening import Model
 from collapsar.storage.shard import Shard
-from collapsar.workers import tasks
+from collapsar.workers import special, tasks
 from collapsar.workers.compiling import fill_cache
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Delta
@@ -114,7 +114,7 @@ def _score(sums: Chances, members: int) -> tasks.Score:
     if not sums.counts.size:
         return tasks.Score(0.0, 0)
     probability = sums.probability if members == 1 else sums.probability / members
-    return tasks.Score(float((sums.counts * np.log(probability)).sum()), int(sums.counts.sum()))
+    return tasks.Score(float((sums.counts * special.log(probability)).sum()), int(sums.counts.sum()))
 
 
 def load_blocks(model: Model, executor: Executor) -> list[Any]:

@@ -27,7 +27,7 @@ from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.errors import InputError
 from collapsar.storage.lineage import lineage_of
 from collapsar.storage.shard import Shard
-from collapsar.workers import tasks
+from collapsar.workers import special, tasks
 from collapsar.workers.contract import load_sweeps, wanted_by
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
@@ -168,9 +168,9 @@ def _score(sums: _Predicted, members: int) -> tasks.Score:
     """Score the mean prediction of so many members; with words left out, given that the word is none of these."""
     if not sums.counts.size:
         return tasks.Score(0.0, 0)
-    logs = np.log(sums.probability / members)
+    logs = special.log(sums.probability / members)
     if sums.beyond is not None:
-        logs -= np.log1p(-np.minimum(sums.beyond / members, 1.0 - 1e-12))
+        logs -= special.log1p(-np.minimum(sums.beyond / members, 1.0 - 1e-12))
     return tasks.Score(float((sums.counts * logs).sum()), int(sums.counts.sum()))
 
 
@@ -252,5 +252,5 @@ def _predict(
     theta, starts = found["document_topic"], held.offsets
     if held.segments is not None:
         theta, starts = found["segment_topic"], held.segments.pairs
-    lacking = np.asarray(theta, dtype=np.float64) @ beyond
+    lacking = np.einsum("dk,k->d", np.asarray(theta, dtype=np.float64), beyond)
     return _Predicted(probability, np.repeat(lacking, np.diff(starts)), held.counts)

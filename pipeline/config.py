@@ -152,9 +152,10 @@ RUN_NAMES = (
     "scratch",
     "checkpoint_every",
     "patience",
+    "strict_bits",
     *LIMIT_NAMES,
 )
-KINDS = {str: "a string", int: "a whole number", float: "a number"}
+KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
 RUN_KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("family", "heldout", "warm", "keep", "scheduler", "stop_on", "scratch", "schedule"), (str,)),
     **dict.fromkeys(("seed", "workers", "iterations", "score_every", "local_sweeps", "passes", "batch_shards"), (int,)),
@@ -162,6 +163,7 @@ RUN_KINDS: dict[str, tuple[type, ...]] = {
     "patience": (float, int),
     "tolerance": (float, int, str),
     "memory": (str, int),
+    "strict_bits": (bool,),
 }
 
 

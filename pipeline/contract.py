@@ -159,6 +159,7 @@ class Family(Protocol):
     ``CORPUS`` says what its corpora hold, ``documents`` or ``vectors``. ``CHANGE`` names the fresh number of a delta
     whose share of the tokens is the relative change of the expected counts. ``SCHEDULES`` names the schedules that it
     can be fitted by. ``SAMPLER`` says whether its states are samples, whose predictions are better averaged.
+    A module that says ``LINEAR_ALGEBRA = True`` calls NumPy's, whose last places depend on the processor.
     ``NEEDS_LABELS``, if the family has it, says whether a corpus without labels is refused.
     ``Config.title`` says in a line what the family is. ``unsettled`` among the globals is how many tokens do not count
     yet: while there are any, a run does not end before its iterations, however little changes. A positive ``fixed``

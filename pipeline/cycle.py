@@ -100,6 +100,7 @@ class Cycle:
         names, patience = ("memory", "scratch", "checkpoint_every"), self._bench.job.cluster.patience
         more: dict[str, Any] = {name: getattr(table, name) for name in names}
         more.update({} if patience is None else {"patience": patience})
+        more["strict_bits"] = self._bench.job.cluster.strict_bits
         if run.exists():
             resume(run.folder.url, sinks=self._bench.sinks, **self._bench.where, **more)
             return

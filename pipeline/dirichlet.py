@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from collapsar.workers import special
 from collapsar.workers.special import digamma, gammaln, polygamma
 
 Vector = npt.NDArray[np.float64]
@@ -87,7 +88,7 @@ def symmetric(prior: float, size: int, log_proportions: float, count: float) -> 
         bend = count * size * (size * polygamma(1, size * found) - polygamma(1, found))
         second = found * bend + slope  # of the objective by log a, as is the slope but for a factor of a
         step = -slope / second if second < 0 else np.sign(slope)
-        after = float(np.clip(found * np.exp(np.clip(step, -1.0, 1.0)), LEAST, MOST))
+        after = float(np.clip(found * special.exp(np.clip(step, -1.0, 1.0)), LEAST, MOST))
         if abs(after / found - 1.0) < SETTLED:
             return after
         found = after

@@ -15,6 +15,7 @@ from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.loading import Loaded
 from collapsar.pipeline.members import member_seed, restarts_in
 from collapsar.pipeline.opening import Model
+from collapsar.pipeline.processors import Processors
 from collapsar.pipeline.requests import DONE, Request, is_done
 from collapsar.pipeline.running import Running, Teller
 from collapsar.storage.errors import CollapsarError, OptionError
@@ -78,6 +79,8 @@ class Ensemble:
         Iterations between two checkpoints.
     owned : callable
         Raises an error where another process has taken the ensemble over.
+    processors : Processors
+        Which take part.
     """
 
     def __init__(
@@ -90,10 +93,11 @@ class Ensemble:
         at_a_time: int,
         every: int | None,
         owned: Callable[[], None],
+        processors: Processors,
     ) -> None:
         self._request, self._teller, self._target = request, teller, teller.target
         self._loaded, self._executor, self._at_a_time = loaded, executor, at_a_time
-        self._every, self._owned = every, owned
+        self._every, self._owned, self._processors = every, owned, processors
         self._stopping = False
         self._mutex = threading.Lock()
         self._began = time.perf_counter()
@@ -207,15 +211,23 @@ class Ensemble:
         request, run = member_request(self._request, number), self._target.in_member(number)
         if run.folder.exists() and not run.exists():
             run.folder.remove()  # its record was not written yet
-        resumed = run.exists()
+        resumed, processors = run.exists(), self._processors
         if resumed:
-            run.rewrite({**run.record(), **request.record(), "versions": run.record().get("versions", {})})
+            run.rewrite(
+                {
+                    **run.record(),
+                    **request.record(),
+                    "versions": run.record().get("versions", {}),
+                    **processors.record(),
+                }
+            )
         else:
-            run.create(request.record())
+            run.create({**request.record(), **processors.record()})
         with run.held() as lock:
             teller = Teller(run, [self._teller.say], begun=True, more={"member": number})
             owned = _both(self._owned, lock)
-            running = Running(request, teller, resumed=resumed, every=self._every, owned=owned, alone=False)
+            options: dict[str, Any] = {"resumed": resumed, "every": self._every, "owned": owned, "alone": False}
+            running = Running(request, teller, processors=processors, **options)
             manifest = request.corpus.manifest
             counts = {"documents": manifest.documents, "tokens": manifest.tokens, "words": manifest.vocabulary.words}
             sizes: dict[str, Any] = {**counts, "holds": manifest.holds}

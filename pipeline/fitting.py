@@ -23,7 +23,8 @@ from collapsar.pipeline.loading import Loaded, aligned
 from collapsar.pipeline.opening import Model
 from collapsar.pipeline.placing import Where, freed_memory, place_there, scratch_folder
 from collapsar.pipeline.planning import Plan, place_of, plan
-from collapsar.pipeline.requests import Request, is_done, taken_up
+from collapsar.pipeline.processors import Processors
+from collapsar.pipeline.requests import Request, differing_versions, is_done, taken_up
 from collapsar.pipeline.running import Running, Teller
 from collapsar.pipeline.temporary_runs import run_folder
 from collapsar.pipeline.texts import OPTIONS, is_path, reading_of, require_corpus_folder
@@ -54,6 +55,7 @@ def fit(
     checkpoint_every: int | None = None,
     patience: float = PATIENCE,
     tls: TLS | None = None,
+    strict_bits: bool = False,
     sinks: Sequence[Sink] = (),
     **options: Any,
 ) -> Model:
@@ -103,6 +105,8 @@ def fit(
         Seconds after which a worker that shows no sign of life, or a cluster without workers, is given up.
     tls : TLS, optional
         Certificates for a cluster whose messages are encrypted.
+    strict_bits : bool, optional
+        Raise an error, instead of giving notice, where processors or versions differ so that other bits may come out.
     sinks : sequence of callable, optional
         Told each event, a dict, as `events.jsonl` gets it.
     **options
@@ -131,7 +135,7 @@ def fit(
     limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
     others = (*option_names(fit), *LIMIT_NAMES, *(() if reading is None else OPTIONS))
     config = make_config(family, options, others)
-    where = Where(scheduler, workers, memory, scratch, checkpoint_every, patience, tls)
+    where = Where(scheduler, workers, memory, scratch, checkpoint_every, patience, tls, strict_bits)
     with run_folder(out, scheduler) as place:
         target = Run(place.run)
         if reading is None:
@@ -160,6 +164,7 @@ def resume(
     checkpoint_every: int | None = None,
     patience: float = PATIENCE,
     tls: TLS | None = None,
+    strict_bits: bool = False,
     sinks: Sequence[Sink] = (),
     **options: Any,
 ) -> Model:
@@ -175,7 +180,7 @@ def resume(
         Where its corpora lie by now, if they were moved.
     warm : str or path-like, optional
         Where the run lies by now that it begins from, if that was moved.
-    scheduler, workers, memory, scratch, checkpoint_every, patience, tls, sinks
+    scheduler, workers, memory, scratch, checkpoint_every, patience, tls, strict_bits, sinks
         As for `fit`; they may differ from before.
     **options
         ``iterations``, ``tolerance``, ``stop_on``, ``score_every`` and ``passes`` may differ from before; what would
@@ -206,7 +211,7 @@ def resume(
         if finished_members(target, request) if request.restarts else is_done(target, request):
             return Model(run)
         target.rewrite(record)
-        where = Where(scheduler, workers, memory, scratch, checkpoint_every, patience, tls)
+        where = Where(scheduler, workers, memory, scratch, checkpoint_every, patience, tls, strict_bits)
         return _Fit(request, target, where, sinks, lock).run()
 
 
@@ -220,6 +225,7 @@ class _Fit:
         self._lock, self._resumed = lock, lock is not None
         self._teller = Teller(target, sinks, begun=self._resumed)
         self._folder: str | None = None  # for scratch files
+        self._processors = Processors(request.family, strict=where.strict_bits)
 
     def run(self) -> Model:
         """Load, compile, run the loop and keep what it ends with."""
@@ -238,8 +244,10 @@ class _Fit:
                 "start_seconds": time.perf_counter() - began,
             }
             self._teller.listen(Feed(executor.tell, self._target.folder.address, self._told_before))
-            missing = missing_inputs(request.corpus, request.family, request.config)
-            opening = [first("cluster", **cluster), *(first("notice", text=text) for text in missing)]
+            notices = missing_inputs(request.corpus, request.family, request.config)
+            differing = self._look_at_processors(executor)
+            notices += [] if differing is None else [differing]
+            opening = [first("cluster", **cluster), *(first("notice", text=text) for text in notices)]
             for event in opening:
                 self._teller.say(event)
             silent = len(opening)
@@ -257,13 +265,22 @@ class _Fit:
                         return self._ensemble(loaded, executor, opening, planned, silent)
                     every = self._where.checkpoint_every
                     options: dict[str, Any] = {"resumed": self._resumed, "every": every, "owned": self._owned}
-                    running = Running(self._request, self._teller, **options)
+                    running = Running(self._request, self._teller, processors=self._processors, **options)
                     running.begin(opening, silent=silent)
                     return running.loop(problem, executor, globals_)
         finally:
             executor.close()
             if self._folder is not None:  # what tasks that were still running have left behind on this machine
                 shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _look_at_processors(self, executor: Executor) -> str | None:
+        """Find out what computes; return a line where that differs from what has taken part before, or among itself."""
+        if self._resumed:
+            self._processors.take_up(self._target, differing_versions(self._target.record()))
+        differing = self._processors.look(executor)
+        if self._resumed:
+            self._target.rewrite({**self._target.record(), **self._processors.record()})
+        return differing
 
     def _warm(self) -> list[WarmStart]:
         """Return what to begin from, for each member where they differ; nothing for a run that has checkpoints."""
@@ -335,7 +352,7 @@ class _Fit:
         if self._resumed:
             yield
             return
-        self._target.create(self._request.record())
+        self._target.create({**self._request.record(), **self._processors.record()})
         self._teller.begun = True
         with self._target.held() as self._lock:
             try:
@@ -363,6 +380,7 @@ class _Fit:
             at_a_time=planned.members,
             every=self._where.checkpoint_every,
             owned=self._owned,
+            processors=self._processors,
         )
         return ensemble.run(opening, silent=silent, resumed=self._resumed)
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.pipeline.nested import Moves
+from collapsar.workers import special
 from collapsar.workers.special import digamma, gammaln
 
 Ints = npt.NDArray[np.int64]
@@ -96,7 +97,7 @@ class Components:
     @property
     def log_tau(self) -> float:
         """Mean of log tau."""
-        return float(digamma(self.shape) - np.log(self.rate))
+        return float(digamma(self.shape) - special.log(self.rate))
 
 
 def _solved(sums: Sums, prior: Prior, tau: float) -> tuple[Vector, Vector, Vector]:
@@ -147,10 +148,13 @@ def divergence(found: Components, columns: Ints, prior: Prior, words: float) -> 
     """Return KL(q | p) of w_i and mu, and of tau."""
     there = np.append(columns, len(found.spread) - 1)
     ratio = found.spread[there] / prior.variance
-    value = 0.5 * words * (ratio - 1.0 - np.log(ratio)).sum() + np.diag(found.gram)[there].sum() / (2 * prior.variance)
+    value = 0.5 * words * (ratio - 1.0 - special.log(ratio)).sum() + np.diag(found.gram)[there].sum() / (
+        2 * prior.variance
+    )
     value += (found.shape - prior.shape) * digamma(found.shape) - gammaln(found.shape) + gammaln(prior.shape)
     value += (
-        prior.shape * (np.log(found.rate) - np.log(prior.rate)) + found.shape * (prior.rate - found.rate) / found.rate
+        prior.shape * (special.log(found.rate) - special.log(prior.rate))
+        + found.shape * (prior.rate - found.rate) / found.rate
     )
     return float(value)
 
@@ -160,7 +164,9 @@ def evidence(sums: Sums, columns: Ints, prior: Prior, tau: float) -> float:
     there = np.append(columns, len(sums.second) - 1)
     second, products = sums.second[np.ix_(there, there)], sums.products[np.ix_(there, there)]
     solve = tau * np.linalg.inv(np.eye(there.size) / prior.variance + tau * 0.5 * (second + second.T))
-    value = tau * float((solve * products).sum()) - sums.words * np.log1p(prior.variance * tau * np.diag(second)).sum()
+    value = (
+        tau * float((solve * products).sum()) - sums.words * special.log1p(prior.variance * tau * np.diag(second)).sum()
+    )
     return 0.5 * float(value)
 
 
@@ -204,7 +210,7 @@ def expanded(moves: Moves, sums: Sums, passes: Vector, prior: Prior, tau: float)
         if not left > FLAT * own:
             continue
         scale = float(np.sqrt(passes[node] / left))
-        gain += 0.5 * (own - passes[node]) + passes[node] * np.log(scale)
+        gain += 0.5 * (own - passes[node]) + passes[node] * special.log(scale)
         last = len(sums.second) - 1
         sources[node] = [(node, scale), *((one % (last + 1), -scale * w) for one, w in zip(rest, weights, strict=True))]
     tried = replace(moves, sources=sources)

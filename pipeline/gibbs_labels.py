@@ -187,8 +187,8 @@ def truth(summary: Summary, config: LabelConfig, each: int, background: int, str
 def draw_labels(labels: int, documents: int, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
     """Draw which labels documents have, shape (documents, labels): a Poisson number of them, all as likely."""
     number = np.minimum(generator.poisson(MEAN_LABELS, documents), labels)
-    order = np.argsort(generator.random((documents, labels)), axis=1)
-    return np.argsort(order, axis=1) < number[:, np.newaxis]
+    order = np.argsort(generator.random((documents, labels)), axis=1, kind="stable")
+    return np.argsort(order, axis=1, kind="stable") < number[:, np.newaxis]
 
 
 def labelled(documents: Documents, has: npt.NDArray[np.bool_], names: Sequence[Name]) -> Documents:

@@ -15,7 +15,7 @@ from collapsar.pipeline.executor import Executor
 from collapsar.pipeline.opening import Model
 from collapsar.storage.corpus import Corpus, ShardReference
 from collapsar.storage.shard import Shard
-from collapsar.workers import tasks
+from collapsar.workers import special, tasks
 from collapsar.workers.contract import load_sweeps, wanted_by
 from collapsar.workers.streams import Stream
 
@@ -91,5 +91,5 @@ def _logs(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: 
         logs = np.where(shard.lengths > 0, table["document_log"], 0.0)
     else:
         owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
-        logs = np.bincount(owner, shard.counts * np.log(table["probability"]), shard.documents)
+        logs = np.bincount(owner, shard.counts * special.log(table["probability"]), shard.documents)
     return Logs(np.asarray(logs, dtype=np.float64), shard.tokens)

@@ -134,6 +134,7 @@ class ClusterTable(_Table):
     tls_cert: str | None = None
     tls_key: str | None = None
     patience: float | None = None
+    strict_bits: bool = Field(False, description="whether processors or versions that differ are an error")
 
 
 class Job(_Table):

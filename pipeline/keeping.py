@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from collapsar.pipeline.contract import FamilyConfig
 from collapsar.pipeline.executor import Executor
@@ -15,6 +15,7 @@ from collapsar.storage.folder import Folder, replaced
 from collapsar.storage.history import inherit_history
 from collapsar.storage.lineage import lineage_of
 from collapsar.storage.model import ModelRecord, ModelWriter, ShardDocuments
+from collapsar.storage.processor import Processor
 from collapsar.storage.summary import write_summary
 from collapsar.workers import tasks
 from collapsar.workers.contract import load_sweeps
@@ -34,6 +35,7 @@ def keep_model(
     problem: Problem,
     executor: Executor,
     state: State,
+    processors: Sequence[Processor] = (),
     notice: Callable[[str], None] | None = None,
 ) -> None:
     """Write a state as a finished model: it is there whole or not at all, in place of an older one.
@@ -52,6 +54,8 @@ def keep_model(
         Whose workers hold the state.
     state : State
         What to keep.
+    processors : sequence of Processor, optional
+        Those that have taken part.
     notice : callable, optional
         If it is given, the model gets a summary of its documents; it is told why, where that cannot be made.
 
@@ -85,6 +89,7 @@ def keep_model(
             shards=tuple(documents_of(corpus)),
             parts=parts,
             lineage=lineage_of(corpus),
+            processors=tuple(processors),
         )
         _keep_reading(folder, corpus, notice)
         record = writer.finish(record, corpus.vocabulary)

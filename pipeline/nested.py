@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from collapsar.workers import special
 from collapsar.workers.special import betaln, digamma, gammaln
 from collapsar.workers.tree import FREE, NOWHERE, ROOT, Tree
 
@@ -97,7 +98,7 @@ def outside_log(gamma: float) -> float:
         In nats.
     """
     both = digamma(1.0 + gamma)
-    return float(digamma(1.0) - both - np.log(-np.expm1(digamma(gamma) - both)))
+    return float(digamma(1.0) - both - special.log(-special.expm1(digamma(gamma) - both)))
 
 
 def end_logs(tree: Tree, found: Sticks, gamma: float) -> Vector:
@@ -155,11 +156,11 @@ def learned_gamma(tree: Tree, found: Sticks, ends: Vector, gamma: float) -> floa
     left = float((ends[tree.columns] * (tree.depth - 1 - tree.level)).sum())
 
     def worse(log_gamma: float) -> float:
-        value = float(np.exp(log_gamma))
+        value = float(special.exp(log_gamma))
         return -(nodes.size * log_gamma + (value - 1.0) * rest + left * outside_log(value))
 
     best = minimize_scalar(worse, bounds=GAMMAS, method="bounded", options={"xatol": 1e-6})
-    return float(np.exp(best.x)) if best.fun < worse(float(np.log(gamma))) else gamma
+    return float(special.exp(best.x)) if best.fun < worse(float(special.log(gamma))) else gamma
 
 
 @dataclass(frozen=True)
@@ -286,7 +287,7 @@ def evidence_gains(
     one, other, whole = tokens[first], tokens[second], words * prior[first]
     total = gammaln(one + whole) + gammaln(other + whole) - gammaln(one + other + whole) - gammaln(whole)
     some, more = np.maximum(passes[first], 0.5), np.maximum(passes[second], 0.5)
-    found: Vector = gains + total + gammaln(some + more) - gammaln(some) - gammaln(more) - np.log(gamma)
+    found: Vector = gains + total + gammaln(some + more) - gammaln(some) - gammaln(more) - special.log(gamma)
     return found
 
 

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from collapsar.pipeline import gibbs, networkexpecting
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.slicing import slice_sampled
+from collapsar.workers import special
 from collapsar.workers.delta import Arrays, Delta, total
 from collapsar.workers.network import padded
 from collapsar.workers.networkabove import graph_above, mended, visited
@@ -238,7 +239,7 @@ def draw_strengths(globals: Arrays, sums: Delta, mean: float, stream: Stream) ->
         number, some = np.arange(beyond.shape[1]), beyond[kind].astype(np.float64)
 
         def density(b: float, kind: int = kind, number: Any = number, some: Any = some) -> float:
-            return float((some * np.log(b + discount[kind] * number)).sum() - b * log_q[kind])
+            return float((some * special.log(b + discount[kind] * number)).sum() - b * log_q[kind])
 
         strength[kind] = slice_sampled(density, float(strength[kind]), mean, generator)
     return strength
@@ -297,7 +298,7 @@ def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
     sums = _together(delta, visited(after, Stream(0), moving=False).sums)
     strength, discount = np.asarray(globals["strength"]), np.asarray(globals["discount"])
     number = np.arange(sums["tables"].shape[1])
-    rises = (sums["tables"] * np.log(strength[:, np.newaxis] + discount[:, np.newaxis] * number)).sum()
+    rises = (sums["tables"] * special.log(strength[:, np.newaxis] + discount[:, np.newaxis] * number)).sum()
     given = priors(globals)
     words = float((gammaln(given.total) - gammaln(given.total + after["topic"])).sum()) + delta.number("word_rising")
     return {"objective": float(rises + sums["stirling"].sum() + sums["falling"].sum()) + words}

@@ -183,7 +183,7 @@ def find_phrases(
     sums = (executor.submit(add_pairs, scratch, names, part, max(phrasing.least, 1)) for part in range(parts))
     pairs = pa.concat_tables(list(in_order(executor, sums)))
     keys, counts = (np.asarray(column, dtype=np.int64) for column in pairs.columns)
-    order = np.argsort(keys)
+    order = np.argsort(keys, kind="stable")
     keys, counts = keys[order], counts[order]
     few, of = words.filter(pa.array(frequent)), tokens[frequent]
     first, second = keys // max(len(few), 1), keys % max(len(few), 1)

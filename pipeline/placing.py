@@ -32,6 +32,7 @@ class Where:
     checkpoint_every: int | None = None
     patience: float = PATIENCE
     tls: TLS | None = None
+    strict_bits: bool = False
 
     def __post_init__(self) -> None:
         every = self.checkpoint_every
@@ -39,6 +40,8 @@ class Where:
             raise OptionError(f"expected a whole number of 1 or more, found {every!r}", "checkpoint_every")
         if not self.patience > 0:
             raise OptionError(f"expected seconds above 0, found {self.patience!r}", "patience")
+        if type(self.strict_bits) is not bool:
+            raise OptionError(f"expected true or false, found {self.strict_bits!r}", "strict_bits")
 
     @property
     def here(self) -> bool:

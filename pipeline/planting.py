@@ -10,6 +10,7 @@ import numpy.typing as npt
 from collapsar.pipeline import nested
 from collapsar.pipeline.contract import Summary
 from collapsar.pipeline.nested import Moves
+from collapsar.workers import special
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.entering import ALL
 from collapsar.workers.streams import Stream
@@ -48,7 +49,7 @@ def candidates(globals: Arrays, delta: Delta, config: Any, stream: Stream) -> Ar
         return entering(after, Moves(ahead(globals)), found[found <= int(globals["limit"])], stream)
     tree = nested.first_tree(globals["node_parent"].size, max(found.size, 1))
     even = np.where(tree.levels == 1, 1.0 / max(found.size, 1), 0.0)
-    end_log = np.where(tree.levels >= 0, np.log(np.maximum(even, 1e-3 / max(found.size, 1))), -np.inf)
+    end_log = np.where(tree.levels >= 0, special.log(np.maximum(even, 1e-3 / max(found.size, 1))), -np.inf)
     columns = np.zeros((found.size, config.depth - 1), dtype=np.int64)
     columns[:, 0] = np.arange(1, found.size + 1)
     again = {"seeding": np.array(1), "another_round": np.array(1.0)}

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from collapsar.pipeline import nested
 from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.nested import Moves
+from collapsar.workers import special
 from collapsar.workers.special import gammaln
 from collapsar.workers.tree import FREE, Tree
 
@@ -53,7 +54,7 @@ class _Pool:
     def evidence(self, second: Vector, products: Vector) -> float:
         """Return what of the bound a chain's best q(w) decides; see `gaussian.evidence`."""
         solve = self.tau * np.linalg.inv(np.eye(len(second)) / self.prior.variance + self.tau * second)
-        cost = self.words * np.log1p(self.prior.variance * self.tau * np.diag(second)).sum()
+        cost = self.words * special.log1p(self.prior.variance * self.tau * np.diag(second)).sum()
         return 0.5 * (self.tau * float((solve * products).sum()) - float(cost))
 
     def alone(self, one: int) -> float:
@@ -139,7 +140,7 @@ def pooled(tree: Tree, sums: Sums, found: Components, ends: Vector, prior: Prior
         for one, other in zip(first.tolist(), second.tolist(), strict=True)
     }
     some, more = np.maximum(mass[first], 0.5), np.maximum(mass[second], 0.5)
-    sticks = gammaln(some + more) - gammaln(some) - gammaln(more) - np.log(gamma)
+    sticks = gammaln(some + more) - gammaln(some) - gammaln(more) - special.log(gamma)
     gains = np.array([pair.gain - alone[one] - alone[other] for (one, other), pair in pairs.items()]) + sticks
     parents, sources, after = np.array(tree.parents), dict(moves.sources), np.array(ends)
     empty = np.flatnonzero(ends[nodes[:, -1]] < LEAST)

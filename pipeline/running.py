@@ -20,6 +20,7 @@ from collapsar.pipeline.glancing import Glance
 from collapsar.pipeline.keeping import keep_model
 from collapsar.pipeline.loop import run
 from collapsar.pipeline.opening import Model
+from collapsar.pipeline.processors import Processors
 from collapsar.pipeline.requests import DONE, Request, differing_versions, fingerprint
 from collapsar.pipeline.state import Problem, Progress, State
 from collapsar.pipeline.stochastic import run_stochastic, settled
@@ -105,6 +106,8 @@ class Running:
         Iterations between two checkpoints.
     owned : callable, optional
         Raises an error where another process has taken the run over.
+    processors : Processors
+        Which take part.
     alone : bool, optional
         Whether the executor works for this run only, so that it can say what the run took.
     """
@@ -115,6 +118,7 @@ class Running:
         teller: Teller,
         *,
         resumed: bool,
+        processors: Processors,
         every: int | None = None,
         owned: Callable[[], None] = lambda: None,
         alone: bool = True,
@@ -127,6 +131,7 @@ class Running:
         self._looked = time.monotonic()
         self._ends = ""
         self._glance: Glance | None = None
+        self._processors_at_work, self._workers = processors, frozenset[str]()
 
     def begin(self, opening: Sequence[dict[str, Any]], *, silent: int = 0) -> None:
         """Tell how it begins; the events of a run that goes on from a checkpoint stay as they were.
@@ -238,9 +243,25 @@ class Running:
         if now - self._looked < LOOK:
             return {}
         self._looked = now
-        found = sorted(executor.activity(), key=lambda one: -one.memory)[:PROCESSES]
+        workers = executor.activity()
+        self._look_at_processors(executor, frozenset(one.name for one in workers))
+        found = sorted(workers, key=lambda one: -one.memory)[:PROCESSES]
         told = [{"name": one.name, "memory": one.memory, "doing": list(one.doing)} for one in found]
         return {"processes": sorted(told, key=lambda one: str(one["name"]))} if told else {}
+
+    def _look_at_processors(self, executor: Executor, workers: frozenset[str]) -> None:
+        """Look again where workers have come that were not there before."""
+        if workers <= self._workers:
+            return
+        self._workers |= workers
+        before = self._processors_at_work.seen
+        try:
+            differing = self._processors_at_work.look(executor)
+        finally:
+            if self._processors_at_work.seen != before:
+                self._target.rewrite({**self._target.record(), **self._processors_at_work.record()})
+        if differing is not None:
+            self._teller.notice(differing)
 
     def _cut_samples(self, iteration: int) -> None:
         """Remove the samples that come after an iteration: they will be made again."""
@@ -254,7 +275,8 @@ class Running:
             return
         place = self._target.member(self._sampled.index(progress.iteration))
         state = settled(problem, executor, state)
-        keep_model(place, self._request.corpus, self._request.config, problem, executor, state)
+        seen = self._processors_at_work.seen
+        keep_model(place, self._request.corpus, self._request.config, problem, executor, state, seen)
 
     def _finish(self, problem: Problem, executor: Executor, keeper: CheckpointKeeper) -> Model:
         """Keep the last state, as a checkpoint and as the model."""
@@ -263,7 +285,7 @@ class Running:
         keeper.finish()
         state = settled(problem, executor, keeper.last.state)
         parts = (self._target.model, self._request.corpus, self._request.config, problem, executor, state)
-        keep_model(*parts, self._teller.notice)
+        keep_model(*parts, self._processors_at_work.seen, self._teller.notice)
         early = state.iteration < self._request.limits.planned(len(problem.shards))
         reason = self._ends if early and self._ends else DONE[early]
         end: dict[str, Any] = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": reason}

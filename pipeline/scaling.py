@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from collapsar.workers import special
 from collapsar.workers.delta import Arrays
 from collapsar.workers.special import digamma, gammaln, polygamma
 
@@ -110,20 +111,20 @@ class InverseGamma:
         return {
             "weight_prior": np.array([self.shape, self.rate]),
             "weight_shape": np.full(log_rate.shape, self.shape),
-            "weight_rate": self.rate / np.exp(log_rate),
+            "weight_rate": self.rate / special.exp(log_rate),
         }
 
     def rates(self, globals: Arrays) -> tuple[Vector, Vector]:
         """Return log E[1/w] = log a/b and E[log 1/w] = psi(a) - log b."""
         shape, rate = globals["weight_shape"], globals["weight_rate"]
-        return np.log(shape / rate), digamma(shape) - np.log(rate)
+        return special.log(shape / rate), digamma(shape) - special.log(rate)
 
     def bound(self, globals: Arrays) -> float:
         """Return -KL(q | p), summed over the labels and topics."""
         (a, b), shape, rate = globals["weight_prior"], globals["weight_shape"], globals["weight_rate"]
-        log_inverse = digamma(shape) - np.log(rate)
-        prior = a * np.log(b) - gammaln(a) + (a + 1) * log_inverse - b * shape / rate
-        entropy = shape + np.log(rate) + gammaln(shape) - (1 + shape) * digamma(shape)
+        log_inverse = digamma(shape) - special.log(rate)
+        prior = a * special.log(b) - gammaln(a) + (a + 1) * log_inverse - b * shape / rate
+        entropy = shape + special.log(rate) + gammaln(shape) - (1 + shape) * digamma(shape)
         return float((prior + entropy).sum())
 
     def step(self, globals: Arrays, sums: Sums) -> Arrays:
@@ -135,7 +136,7 @@ class InverseGamma:
         inverse = globals["weight_shape"] / globals["weight_rate"]
         grows = shape > b * inverse + sums.above
         short, long, power = _majorant(sums.above, sums.above_long, 1.0, float(globals["label_most"]), grows)
-        inverse = inverse * np.exp(_balanced(shape, b * inverse + short, long, power))
+        inverse = inverse * special.exp(_balanced(shape, b * inverse + short, long, power))
         after = {"weight_shape": shape, "weight_rate": shape / inverse}
         prior = _gamma_prior(globals["weight_prior"], {**globals, **after}) if self.learn else globals["weight_prior"]
         return {**after, "weight_prior": prior}
@@ -158,11 +159,11 @@ def _majorant(
 
 def _balanced(gain: Vector, single: Vector, many: Vector, power: Vector) -> Vector:
     """Solve a = B exp(y) + c exp(p y) for y, a and B above zero: from above, Newton's steps stay above."""
-    y = np.log(gain / single)
+    y = special.log(gain / single)
     with np.errstate(divide="ignore"):
-        y = np.minimum(y, np.where(many > 0.0, np.log(gain / np.maximum(many, 1e-300)) / power, np.inf))
+        y = np.minimum(y, np.where(many > 0.0, special.log(gain / np.maximum(many, 1e-300)) / power, np.inf))
     for _ in range(STEPS):
-        one, other = single * np.exp(y), many * np.exp(power * y)
+        one, other = single * special.exp(y), many * special.exp(power * y)
         change = (gain - one - other) / (one + power * other)
         y = y + change
         if np.abs(change).max(initial=0.0) < CLOSE:
@@ -175,11 +176,11 @@ def _gamma_prior(prior: Vector, globals: Arrays) -> Vector:
     shape, rate = globals["weight_shape"], globals["weight_rate"]
     if not shape.size:
         return prior
-    mean, log_mean = float((shape / rate).mean()), float((digamma(shape) - np.log(rate)).mean())
-    gap = np.log(mean) - log_mean  # log a - psi(a) shall be this
+    mean, log_mean = float((shape / rate).mean()), float((digamma(shape) - special.log(rate)).mean())
+    gap = special.log(mean) - log_mean  # log a - psi(a) shall be this
     a = float(prior[0])
     for _ in range(STEPS):
-        error, slope = np.log(a) - digamma(a) - gap, 1.0 / a - float(polygamma(1, a))
+        error, slope = special.log(a) - digamma(a) - gap, 1.0 / a - float(polygamma(1, a))
         after = float(np.clip(1.0 / (1.0 / a + error / (a * a * slope)), a / 10, a * 10))
         if abs(after - a) < CLOSE * a:
             break
@@ -214,7 +215,7 @@ class LogLinear:
     def bound(self, globals: Arrays) -> float:
         """Return log p(w)."""
         weight, variance = globals["label_topic"], float(globals["weight_variance"])
-        return float(-0.5 * (weight**2).sum() / variance - 0.5 * weight.size * np.log(2 * np.pi * variance))
+        return float(-0.5 * (weight**2).sum() / variance - 0.5 * weight.size * special.log(2 * np.pi * variance))
 
     def step(self, globals: Arrays, sums: Sums) -> Arrays:
         """Move w by a Newton step whose length ascends for sure, or each weight for itself where labels are many."""
@@ -240,6 +241,35 @@ def gradient_of(weight: Vector, variance: float, sums: Sums) -> Vector:
     return sums.total[:, np.newaxis] * sums.prior - (sums.above - sums.below) - weight / variance
 
 
+def _solved(matrices: Vector, right: Vector) -> Vector:
+    """Solve systems with positive definite matrices by elimination, side by side.
+
+    LAPACK's sums have an order that depends on the processor.
+
+    Parameters
+    ----------
+    matrices : float64, shape (systems, n, n)
+        Symmetric.
+    right : float64, shape (systems, n)
+        The right sides.
+
+    Returns
+    -------
+    float64, shape (systems, n)
+        The solutions.
+    """
+    left, found = matrices.copy(), right.copy()
+    size = found.shape[1]
+    for row in range(size):
+        factors = left[:, row + 1 :, row] / left[:, row, row, np.newaxis]
+        left[:, row + 1 :, row:] -= factors[:, :, np.newaxis] * left[:, row, np.newaxis, row:]
+        found[:, row + 1 :] -= factors * found[:, row, np.newaxis]
+    for row in reversed(range(size)):
+        known = (left[:, row, row + 1 :] * found[:, row + 1 :]).sum(axis=1)
+        found[:, row] = (found[:, row] - known) / left[:, row, row]
+    return found
+
+
 def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector, most: float) -> Vector:
     """Return a step of each topic's weights along Newton's direction d.
 
@@ -247,15 +277,15 @@ def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector,
     form of the Hessian, against 1/2 near x = 0; so the best s of this bound has 2 (exp(x) - 1 - x) / x = D.
     """
     whole = np.moveaxis(curvature, 2, 0) + np.eye(len(gradient)) / variance
-    direction = np.linalg.solve(whole, gradient.T[:, :, np.newaxis])[:, :, 0].T
+    direction = _solved(whole, gradient.T).T
     each = np.abs(direction) * reach[:, np.newaxis]
     farthest = np.minimum(each.sum(axis=0), most * np.abs(direction).max(axis=0, initial=0.0))
-    x = np.log1p(farthest)
+    x = special.log1p(farthest)
     for _ in range(STEPS):
         small = x < 1e-4
         safe = np.where(small, 1.0, x)
-        value = np.where(small, x + x * x / 3, 2 * (np.expm1(safe) - safe) / safe) - farthest
-        slope = np.where(small, 1 + 2 * x / 3, 2 * (np.exp(safe) * (safe - 1) + 1) / safe**2)
+        value = np.where(small, x + x * x / 3, 2 * (special.expm1(safe) - safe) / safe) - farthest
+        slope = np.where(small, 1 + 2 * x / 3, 2 * (special.exp(safe) * (safe - 1) + 1) / safe**2)
         x = np.maximum(x - value / slope, 0.0)
     step: Vector = np.where(farthest > 0.0, x / np.maximum(farthest, 1e-300), 1.0)
     return direction * step
@@ -278,7 +308,7 @@ def _parted(weight: Vector, variance: float, sums: Sums, most: float, least: flo
     for _ in range(STEPS):  # halving a bracket until the exponentials bend little in it, then Newton's method
         slope, bend = gain - (weight + y) / variance, np.full(weight.shape, 1.0 / variance)
         for sign, short, long, power in sides:
-            one, other = short * np.exp(least * sign * y), long * np.exp(np.minimum(power * sign * y, 300.0))
+            one, other = short * special.exp(least * sign * y), long * special.exp(np.minimum(power * sign * y, 300.0))
             slope = slope - sign * (one + other)
             bend = bend + least * one + power * other
         low, high = np.where(slope > 0.0, y, low), np.where(slope < 0.0, y, high)

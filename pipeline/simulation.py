@@ -169,7 +169,7 @@ def _table(ids: pa.Array, theta: npt.NDArray[np.float64]) -> pa.Table:
     That one keeps the order of equal proportions and so needs a stable sort; drawn ones are not equal.
     """
     kept = np.where(theta < LEAST_PROPORTION, 0.0, theta)
-    order = np.argsort(-kept, axis=1)
+    order = np.argsort(-kept, axis=1, kind="stable")
     falling = np.take_along_axis(kept, order, axis=1)
     keep = falling > 0
     offsets = pa.array(np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int32))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from collapsar.workers import special
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs_tree import levels
 from collapsar.workers.special import gammaln
@@ -149,7 +150,7 @@ class Tallies:
     def log_paths(self, gamma: float) -> float:
         """Return sum_i K_i log gamma + log G(gamma) / G(gamma + m_i) over the inner nodes."""
         falling = gammaln(gamma) - gammaln(gamma + self.passing)
-        return float(self.children.sum() * np.log(gamma) + falling.sum())
+        return float(self.children.sum() * special.log(gamma) + falling.sum())
 
     def log_seats(self) -> float:
         """Return sum_j log G(m_j) over all nodes but the root: what of the paths does not depend on gamma."""

@@ -367,5 +367,5 @@ def _occupied(model: Model) -> tuple[Ints, Floats]:
     found = load_family(model.record.family).describe(few, model.globals, 1)
     there = (found.share > 0.0) | (not found.share.any()) | (found.parent is not None)
     ids, share = np.asarray(found.ids, dtype=np.int64)[there], np.asarray(found.share, dtype=np.float64)[there]
-    order = np.argsort(ids)
+    order = np.argsort(ids, kind="stable")
     return ids[order], share[order]

@@ -14,6 +14,7 @@ from collapsar.storage.errors import AbsentError, DamagedError
 from collapsar.storage.folder import Folder
 from collapsar.storage.lineage import Lineage
 from collapsar.storage.manifest import ShortModel, VocabularyRecord
+from collapsar.storage.processor import Processor
 from collapsar.storage.records import Count, Digest, check, dump, read_record
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class ModelRecord(ShortModel):
     ``blocks`` are the first words of the blocks of the vocabulary and, last, its size; ``shards`` the
     documents of each training shard, none for a model that was not fitted but drawn; ``parts`` the digests of groups
     of arrays, such as ``globals`` and ``rows/00000``; ``summarised`` says that there is a summary of its documents.
-    ``lineage`` says where the training tokens come from; None for a model that was drawn.
+    ``lineage`` says where the training tokens come from; None for a model that was drawn. ``processors`` are those that
+    have taken part in the fit; none are named by older models and those that were drawn.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,6 +60,7 @@ class ModelRecord(ShortModel):
     parts: dict[str, Digest]
     summarised: bool = False
     lineage: Lineage | None = None
+    processors: tuple[Processor, ...] = ()
 
     @pydantic.model_validator(mode="after")
     def _blocks_are_of_the_vocabulary(self) -> ModelRecord:

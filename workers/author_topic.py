@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.labeltable import LabelTable, numbered
-from collapsar.workers import collapsed, gibbs
+from collapsar.workers import collapsed, gibbs, special
 from collapsar.workers.delta import Arrays, Delta, change, fresh
 from collapsar.workers.gibbs import Priors, Topics
 from collapsar.workers.kernels import gibbs as gibbs_kernels
@@ -132,7 +132,7 @@ def sweep(
     parts = {
         "word_topic": gibbs.changes(rows, row),
         "label_topic": change(after - before, "label", "topic"),
-        "choosing": fresh(-float((shard.lengths * np.log(np.diff(known["document_labels"]))).sum())),
+        "choosing": fresh(-float((shard.lengths * special.log(np.diff(known["document_labels"]))).sum())),
         "documents": fresh(float(shard.documents)),
         "tokens": fresh(float(shard.tokens)),
     }

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collapsar.workers import collapsed, gibbs
+from collapsar.workers import collapsed, gibbs, special
 from collapsar.workers.delta import Arrays, Delta, fresh
 from collapsar.workers.gibbs import Priors, Slots
 from collapsar.workers.kernels.compile import Kernel
@@ -103,9 +103,9 @@ def _log_sticks(shard: Shard, alpha: float, stream: Stream) -> float:
     lengths = shard.lengths[shard.lengths > 0].astype(np.float64)
     generator = stream.at(purpose=f"{stream.purpose} sticks").generator()
     # In logarithms, where a small alpha does not vanish: Gamma(a) is Gamma(a + 1) U^(1/a).
-    log_one = np.log(generator.standard_gamma(alpha + 1.0, lengths.size))
+    log_one = special.log(generator.standard_gamma(alpha + 1.0, lengths.size))
     log_one -= generator.standard_exponential(lengths.size) / alpha
-    return float((log_one - np.logaddexp(log_one, np.log(generator.standard_gamma(lengths)))).sum())
+    return float((log_one - np.logaddexp(log_one, special.log(generator.standard_gamma(lengths)))).sum())
 
 
 def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:

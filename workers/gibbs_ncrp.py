@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.workers import gibbs
+from collapsar.workers import gibbs, special
 from collapsar.workers.delta import Arrays, Delta, fresh
 from collapsar.workers.gibbs import Slots
 from collapsar.workers.gibbs_tree import Growth, Priors, level_cells, levels, word_cells
@@ -227,7 +227,7 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
         if one:
             up = parent[at]
             passing = np.asarray(globals["node_documents"], dtype=np.float64)
-            log_prior += np.log(passing[at]) - np.log(given.gamma + passing[up])
+            log_prior += special.log(passing[at]) - special.log(given.gamma + passing[up])
             at = up
     phi = np.ascontiguousarray(word_probability(rows, globals)[:, nodes])
     chosen = np.zeros(shard.documents, dtype=np.int64)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.workers import collapsed, moves, stochastic, warming
+from collapsar.workers import collapsed, moves, special, stochastic, warming
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.parameters import Parameters, listing
@@ -41,7 +41,7 @@ def updating(rows: Arrays, globals: Arrays) -> Parameters:
     if tau is None:
         share = np.full(len(next(iter(rows.values()))), 1.0 / float(globals["vocabulary"]))
     else:
-        share = np.exp(digamma(tau) - digamma(float(globals["tau_total"])))
+        share = special.exp(digamma(tau) - digamma(float(globals["tau_total"])))
     topics = float(globals["alpha_geometric"]) * globals["pi_geometric"]
     return Parameters(
         topics=topics,

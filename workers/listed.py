@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.workers import buffers
+from collapsar.workers import buffers, special
 from collapsar.workers.choosing import WHOLE, carry, choose
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.kernels import active, active_second, background, lists, warming
@@ -336,10 +336,10 @@ def _background_tables(grown: Vector, prior: Vector, documents: int) -> Vector:
     """
     tables = np.zeros_like(prior)
     mean = prior * np.maximum(grown[:-1] + grown[-1], 0.0) / max(documents, 1)
-    present = -np.expm1(-mean)
+    present = -special.expm1(-mean)
     some = present > 1e-12
     count = np.maximum(mean[some] / present[some], 1.0)
-    variance = np.maximum(count - np.exp(-mean[some]) * count * count, 0.0)
+    variance = np.maximum(count - special.exp(-mean[some]) * count * count, 0.0)
     argument = prior[some] + count
     curve = digamma(argument) - digamma(prior[some]) + 0.5 * variance * polygamma(2, argument)
     tables[some] = documents * np.clip(prior[some] * present[some] * curve, 0.0, mean[some])

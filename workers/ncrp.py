@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.workers import buffers, entering
+from collapsar.workers import buffers, entering, special
 from collapsar.workers.addresses import addresses, smallest
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels import nodes
@@ -77,8 +77,8 @@ class _Topics:
         prior, counted = eta[tree.level], rows["word_topic"][:, tree.columns]
         counted = np.ascontiguousarray(counted)
         if globals["point"]:
-            self.log_outside = np.full(tree.depth, -np.log(words))
-            self.log = np.log(counted + prior) - np.log(totals[tree.columns] + words * prior)
+            self.log_outside = np.full(tree.depth, -special.log(words))
+            self.log = special.log(counted + prior) - special.log(totals[tree.columns] + words * prior)
         else:
             self.log_outside = digamma(eta) - digamma(words * eta)
             self.log = digamma(counted + prior) - digamma(totals[tree.columns] + words * prior)
@@ -174,9 +174,9 @@ def sweep(
     q_sums[tree.columns] = found.ends
     by_word = np.zeros((shard.words.size, tree.parents.size))
     by_word[:, tree.columns] = found.row_node
-    bound = found.bound - float(found.ends @ globals["next_end_log"][tree.columns])
+    bound = found.bound - float((found.ends * globals["next_end_log"][tree.columns]).sum())
     if not globals["factorised"]:  # there the kernel has left out what q(z) makes of E[log w]
-        bound -= float((found.row_node * np.maximum(topics.log, np.log(LOWEST))).sum())
+        bound -= float((found.row_node * np.maximum(topics.log, special.log(LOWEST))).sum())
     parts = {
         "word_topic": fresh(by_word, "word", "node"),
         "word_rest": fresh(np.maximum(entering.word_tokens(part) - by_word.sum(axis=1), 0.0), "word"),
@@ -229,7 +229,10 @@ class _Swept:
             sweep_levels(*pairs, *nodes_, before, passes, LEAST_SHARE, self.document_level, self.pair_level, *made)
         else:
             levels = np.ascontiguousarray(deepened(local["document_level"], topics.alpha))
-            chance, beyond = np.maximum(np.exp(topics.log), LOWEST), np.maximum(np.exp(topics.log_outside), LOWEST)
+            chance, beyond = (
+                np.maximum(special.exp(topics.log), LOWEST),
+                np.maximum(special.exp(topics.log_outside), LOWEST),
+            )
             nodes_ = chance, tree.parent, tree.level, end_log, beyond, topics.alpha
             sweep_paths(*pairs, *nodes_, levels, passes, tolerance, LEAST_SHARE, self.document_level, *made)
         self.bound = float(sums[0])

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from collapsar.storage.errors import MismatchError
 from collapsar.storage.segments import Segments
-from collapsar.workers import gibbs, networkexpected
+from collapsar.workers import gibbs, networkexpected, special
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.gibbs import Priors, widened
 from collapsar.workers.kernels.compile import Kernel
@@ -318,7 +318,7 @@ def node_sums(
     below, top = here & ~roots, here & roots
     b, many = strength[kind[below]], customers[below].astype(np.float64)
     generator = stream.at(purpose=f"{stream.purpose} strength").generator()
-    log_q = np.log1p(generator.standard_gamma(many) / np.maximum(generator.standard_gamma(b), 1e-300))
+    log_q = special.log1p(generator.standard_gamma(many) / np.maximum(generator.standard_gamma(b), 1e-300))
     falls = gammaln(b) - gammaln(b + many)
     falling = np.bincount(kind[below], falls, kinds).astype(np.float64)  # of nothing, NumPy's are whole numbers
     large = customers[top].astype(np.float64)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsar.storage.segments import Segments
-from collapsar.workers import buffers
+from collapsar.workers import buffers, special
 from collapsar.workers.delta import Arrays, Delta, Part, change, fresh
 from collapsar.workers.kernels.active import UNIT
 from collapsar.workers.kernels.compile import Kernel
@@ -98,7 +98,9 @@ def _drawn(shard: Shard, topics: int, stream: Stream) -> Lists:
     first[1:] = (document[1:] != document[:-1]) | (before[1:] // TOGETHER != before[:-1] // TOGETHER)
     unit = np.repeat(np.cumsum(first) - 1, np.diff(segments.pairs))
     units = int(first.sum())
-    chosen = np.argsort(generator.random((units, topics), dtype=np.float32), axis=1)[:, :some].astype(np.uint16)
+    chosen = np.argsort(generator.random((units, topics), dtype=np.float32), axis=1, kind="stable")[:, :some].astype(
+        np.uint16
+    )
     noise = generator.random((units, some)) + 0.1
     steps = np.floor(noise / noise.sum(axis=1, keepdims=True) * UNIT).astype(np.int64)
     steps[:, 0] += UNIT - steps.sum(axis=1)
@@ -281,7 +283,7 @@ def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     parts = {"topic": change(moved.sum(axis=0), "topic"), "moved": fresh(float(np.abs(moved).sum()))}
     if bool(globals["learn_beta"]):
         prior, here = priors(globals).word, after[after > 0]
-        present = -np.expm1(-here)  # as if many pairs each gave a little
+        present = -special.expm1(-here)  # as if many pairs each gave a little
         tables = present * prior * (digamma(prior + here / present) - digamma(prior))
         parts["tables_of_words"] = fresh(float(np.minimum(tables, here).sum()))
     return {"word_topic": after}, Delta(parts)

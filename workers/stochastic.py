@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.workers import buffers, listed
+from collapsar.workers import buffers, listed, special
 from collapsar.workers.collapsed import counts
 from collapsar.workers.delta import Arrays, Delta, Part, fresh
 from collapsar.workers.kernels import stochastic, words
@@ -68,7 +68,7 @@ def step(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, parameters
     moved = buffers.empty(before.shape, np.float32)
     moved[:] = before
     lengths = np.add.reduceat(shard.lengths, np.arange(0, shard.documents, BATCH)) if shard.documents else np.zeros(0)
-    rates = (1.0 + float(globals["steps"]) + np.arange(lengths.size)) ** -DECAY
+    rates = special.exp(-DECAY * special.log(1.0 + float(globals["steps"]) + np.arange(lengths.size)))
     rates = np.where(lengths > 0, np.minimum(rates, 0.999), 0.0)
     scales = corpus / np.maximum(lengths, 1.0)
     left, tables = np.ones(1), np.zeros(topics if parameters.tables else 0)

@@ -14,7 +14,7 @@ from collapsar.storage.labels import Labels
 from collapsar.storage.segments import Segments
 from collapsar.storage.shard import Shard
 from collapsar.storage.vectors import AnyShard, VectorShard
-from collapsar.workers import buffers
+from collapsar.workers import buffers, special
 from collapsar.workers.contract import load_sweeps, wanted_by
 from collapsar.workers.delta import Arrays, Delta, held, total
 from collapsar.workers.shelf import Shelf, shelve
@@ -365,7 +365,7 @@ def score_local(
     if not heldout.pairs:
         return Score(0.0, 0)
     table = load_sweeps(family).predict(heldout, local, gather(blocks, heldout.words, whole=True), globals)
-    logs = float((heldout.counts * np.log(table["probability"])).sum())
+    logs = float((heldout.counts * special.log(table["probability"])).sum())
     return Score(logs, heldout.tokens, time.perf_counter() - began)
 
 

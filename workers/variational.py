@@ -74,7 +74,9 @@ def first_shares(documents: int, topics: int, generator: np.random.Generator) ->
     """Draw proportions of documents over a few random topics each, or over all if they are few."""
     first = min(FIRST, topics)
     drawn = (
-        np.argsort(generator.random((documents, topics)), axis=1)[:, :first] if topics > FIRST else np.arange(topics)
+        np.argsort(generator.random((documents, topics)), axis=1, kind="stable")[:, :first]
+        if topics > FIRST
+        else np.arange(topics)
     )
     shares = np.full((documents, topics), LEAST)
     shares[np.arange(documents)[:, np.newaxis], drawn] += generator.random((documents, first)) + 0.1

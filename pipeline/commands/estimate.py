@@ -46,7 +46,8 @@ def run(arguments: argparse.Namespace) -> None:
     from collapsar.pipeline.planning import estimate
 
     # A fit's file may name them; they do not change what it takes.
-    for name in {*LIMIT_NAMES, "seed", "heldout", "warm", "keep", "checkpoint_every", "patience"} - {*NAMES}:
+    others = {*LIMIT_NAMES, "seed", "heldout", "warm", "keep", "checkpoint_every", "patience", "strict_bits"}
+    for name in others - {*NAMES}:
         options.pop(name, None)
     plan = estimate(arguments.corpus, family=family, **options)
     if arguments.json:

@@ -97,6 +97,13 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         metavar="N",
         help="iterations between two checkpoints (default: one a minute, or fewer so that they take 5%% of the time)",
     )
+    parser.add_argument(
+        "--strict-bits",
+        action="store_true",
+        default=None,
+        help="end with an error where the workers' processors differ, or where processors or versions are others than "
+        "the run began with: other bits may come out (default: give notice)",
+    )
     parser.set_defaults(usage=parser.error)
     parser.set_defaults(scheduler=None)  # so that a configuration file can name it
     add_callbacks(parser)

@@ -34,7 +34,7 @@ from collapsar.storage.shard import Documents, Shard
 from collapsar.storage.vocabulary import words_digest
 
 SETTLED = 512  # documents of a portion; what is drawn for a document may depend on it, so it is not the threads'
-WHERE = ("scratch", "checkpoint_every", "patience", "tls")  # of the options, what says where it runs
+WHERE = ("scratch", "checkpoint_every", "patience", "tls", "strict_bits")  # of the options, what says where it runs
 NAMES = {"topics": "n_components", "iterations": "max_iter", "tolerance": "tol"}  # here, by their names elsewhere
 
 

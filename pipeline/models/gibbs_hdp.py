@@ -15,6 +15,7 @@ from pydantic import Field
 from collapsar.pipeline import collapsed, drawing, gibbs
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.storage.errors import NumericalError
+from collapsar.workers import special
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.gibbs import MOST, padded
 from collapsar.workers.gibbs_hdp import priors, with_columns
@@ -146,7 +147,7 @@ def _drawn(globals: Arrays, delta: Delta, config: Config, generator: np.random.G
         found["alpha"] = np.array(generator.gamma(config.alpha_shape + total) / rate)
     if "gamma" in config.learn:
         stick = generator.beta(float(globals["gamma"]), total) if total else 1.0
-        rate = config.gamma_rate - np.log(max(stick, 1e-300))
+        rate = config.gamma_rate - special.log(max(stick, 1e-300))
         found["gamma"] = np.array(generator.gamma(config.gamma_shape + np.count_nonzero(there)) / rate)
     weight = generator.gamma(np.append(tables[there], found["gamma"]))
     pi = np.zeros(tables.size)

@@ -19,6 +19,7 @@ from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.judging import Judge
 from collapsar.pipeline.nested import Moves
 from collapsar.pipeline.ranking import largest
+from collapsar.workers import special
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hca import CLUSTERS, SEEDING, TREE, loadings
 from collapsar.workers.streams import Stream
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 CHANGE = "moved"
 SCHEDULES = ("batch",)
 SAMPLER = False
+LINEAR_ALGEBRA = True
 CORPUS = "vectors"
 
 SEEDS = 4  # clusters to begin with, for each leaf
@@ -407,7 +409,9 @@ def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
     if "bound" not in delta:
         return {}
     words, tau = float(globals["vocabulary"]), float(globals["tau"])
-    constant = 0.5 * words * (float(globals["log_tau"]) - np.log(2.0 * np.pi) - tau * float(globals["next_spread"][-1]))
+    constant = (
+        0.5 * words * (float(globals["log_tau"]) - special.log(2.0 * np.pi) - tau * float(globals["next_spread"][-1]))
+    )
     return {"objective": delta.number("bound") + delta.number("documents") * constant - float(globals["kl"])}
 
 

@@ -16,6 +16,7 @@ from collapsar.pipeline import collapsed, drawing, moves
 from collapsar.pipeline.contract import Description, Footprint, Summary
 from collapsar.storage.errors import OptionError
 from collapsar.workers import moves as shard_moves
+from collapsar.workers import special
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hdp import predicting, updating
 from collapsar.workers.special import betaln, digamma, gammaln
@@ -142,7 +143,7 @@ def _alpha_start(config: Config) -> Arrays:
 
 def _geometric(posterior: npt.NDArray[np.float64]) -> float:
     """Return G[y] = exp(psi(a)) / b of a Gamma with shape a and rate b."""
-    return float(np.exp(digamma(posterior[0])) / posterior[1])
+    return float(special.exp(digamma(posterior[0])) / posterior[1])
 
 
 def carry(globals: Arrays, known: Arrays, config: Config, before: Config) -> tuple[Arrays, int] | None:
@@ -247,7 +248,7 @@ def _sticks(
     mean, geometric = np.zeros(topic.size), np.zeros(topic.size)
     rest = np.cumprod(posterior[:, 1] / both)
     mean[order] = posterior[:, 0] / both * np.concatenate([[1.0], rest[:-1]])
-    geometric[order] = np.exp(log_stick + np.concatenate([[0.0], np.cumsum(log_rest)[:-1]]))
+    geometric[order] = special.exp(log_stick + np.concatenate([[0.0], np.cumsum(log_rest)[:-1]]))
     # A stick that nothing holds up would fall to zero, whose logarithm the bound and the tables take.
     geometric = np.maximum(geometric, 1e-200)
     return {"stick_order": order, "stick_posterior": posterior, "pi": mean, "pi_geometric": geometric}
@@ -288,7 +289,7 @@ def divergence(globals: Arrays, delta: Delta) -> float:
         entropy = betaln(*sticks.T) - (sticks[:, 0] - 1) * log_stick - (sticks[:, 1] - 1) * log_rest
         gamma = float(globals["gamma"])
         learned = "gamma_prior" in globals
-        log_gamma = np.log(_geometric(globals["gamma_posterior"])) if learned else np.log(gamma)
+        log_gamma = special.log(_geometric(globals["gamma_posterior"])) if learned else special.log(gamma)
         total += float((-entropy - log_gamma - (gamma - 1.0) * log_rest).sum())
     if "tau_gammaln" in delta:
         words, prior, tau_total = float(globals["vocabulary"]), float(globals["tau_prior"]), float(globals["tau_total"])
@@ -304,7 +305,7 @@ def _gamma_divergence(q: npt.NDArray[np.float64], p: npt.NDArray[np.float64]) ->
         (q[0] - p[0]) * digamma(q[0])
         - gammaln(q[0])
         + gammaln(p[0])
-        + p[0] * np.log(q[1] / p[1])
+        + p[0] * special.log(q[1] / p[1])
         + q[0] * (p[1] - q[1]) / q[1]
     )
 

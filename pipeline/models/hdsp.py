@@ -22,6 +22,7 @@ from collapsar.pipeline import collapsed, drawing
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.scaling import FEW, Scaling, Sums, scaling_of
 from collapsar.storage.labeltable import LabelTable
+from collapsar.workers import special
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.hdsp import SUMS, parameters
 from collapsar.workers.special import digamma, gammaln
@@ -237,7 +238,7 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         after.update(_rates(after, config))
     if "gamma" in config.learn and config.topics > 1:
         last = float(after["prior"][int(globals["last"])] / after["prior"].sum())
-        after["gamma"] = np.array(max((config.topics - 1) / -np.log(last), 1.0))
+        after["gamma"] = np.array(max((config.topics - 1) / -special.log(last), 1.0))
     return after
 
 
@@ -265,7 +266,7 @@ def _rest(globals: Arrays, delta: Delta) -> Vector:
     """Return sum_m (E[log R_mk] - log b_mk), shape (topics,)."""
     rest = delta["minus_log_rate"]
     if "label_total" in delta:
-        rest = rest + delta["label_total"] @ globals["label_mean_log"][delta.ids["label"]]
+        rest = rest + np.einsum("j,jk->k", delta["label_total"], globals["label_mean_log"][delta.ids["label"]])
     return np.asarray(rest, dtype=np.float64)
 
 
@@ -299,10 +300,10 @@ def _held(tables: Vector, fall: Vector, alpha: float) -> Vector:
         return np.full(tables.size, alpha / tables.size)
 
     def beyond(step: float) -> float:
-        return float((tables[some] / (fall[some] + low + np.exp(step))).sum()) - alpha
+        return float((tables[some] / (fall[some] + low + special.exp(step))).sum()) - alpha
 
-    span = np.log(tables[some].sum() / alpha)  # where the least of the terms alone would be all
-    x = low + np.exp(brentq(beyond, np.log(tables[some].min() / alpha) - 50.0, span + 50.0))
+    span = special.log(tables[some].sum() / alpha)  # where the least of the terms alone would be all
+    x = low + special.exp(brentq(beyond, special.log(tables[some].min() / alpha) - 50.0, span + 50.0))
     after: Vector = np.where(some, tables / np.where(some, fall + x, 1.0), 0.0)
     return after
 
@@ -329,7 +330,7 @@ def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
     documents = delta.number("bound_documents")
     documents += float((prior * (_rest(globals, delta) - delta["minus_log_rate"])).sum())
     gamma, last = float(globals["gamma"]), float(prior[int(globals["last"])] / prior.sum())
-    sticks = (prior.size - 1) * np.log(gamma) + (gamma - 1.0) * np.log(last)
+    sticks = (prior.size - 1) * special.log(gamma) + (gamma - 1.0) * special.log(last)
     weights = _scaling_of_globals(globals).bound(globals)
     return {"objective": documents + delta.number("bound_words") - float(totals.sum()) + float(sticks) + weights}
 
@@ -396,7 +397,7 @@ def simulate(
     listed = [[{"field": name, "value": value} for name, value in np.array(table.names)[row]] for row in has]
     extras = {"labels": pa.array(listed, EXTRAS["labels"])}
     log_pi = drawing.log_gammas(globals["prior"], documents, generator) - has @ globals["label_log"]
-    pi = np.exp(log_pi - log_pi.max(axis=1, keepdims=True))
+    pi = special.exp(log_pi - log_pi.max(axis=1, keepdims=True))
     theta = pi / pi.sum(axis=1, keepdims=True)
     drawn = drawing.draw_bags(rows, int(globals["vocabulary"]), theta, tokens, generator)
     return replace(drawn, extras=extras), theta

@@ -15,6 +15,7 @@ from collapsar.pipeline import dirichlet, drawing, nested, planting, tallies
 from collapsar.pipeline.contract import Description, FamilyConfig, Footprint, Summary
 from collapsar.pipeline.nested import Moves
 from collapsar.pipeline.ranking import largest
+from collapsar.workers import special
 from collapsar.workers.delta import Arrays, Delta
 from collapsar.workers.entering import ALL
 from collapsar.workers.ncrp import column_priors
@@ -270,12 +271,12 @@ def _learned_eta(level: int, globals: Arrays, delta: Delta, tree: Tree) -> float
     outside = float(delta["level_tokens"][level] - delta["node_tokens"][nodes].sum())
 
     def worse(log_eta: float) -> float:
-        value = float(np.exp(log_eta))
+        value = float(special.exp(log_eta))
         inside = nodes.size * (gammaln(words * value) - words * gammaln(value)) + (value - 1.0) * logs
         return -float(inside + outside * (digamma(value) - digamma(words * value)))
 
     best = minimize_scalar(worse, bounds=(-7.0, 4.0), method="bounded", options={"xatol": 1e-6})
-    return float(np.exp(best.x)) if best.fun < worse(float(np.log(eta))) else eta
+    return float(special.exp(best.x)) if best.fun < worse(float(special.log(eta))) else eta
 
 
 def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, tree: Tree, stream: Stream) -> Arrays:
@@ -336,7 +337,8 @@ def _merged_affinity(
     for column in moves.tree.columns:
         for source, weight in moves.sources.get(int(column), [(int(column), 1.0)]):
             weights[column, source] += weight
-    return nested.affinities(weights @ roots @ weights.T, np.maximum(tokens, np.diag(weights @ roots @ weights.T)))
+    merged = np.einsum("ij,kj->ik", np.einsum("ij,jk->ik", weights, roots), weights)
+    return nested.affinities(merged, np.maximum(tokens, np.diag(merged)))
 
 
 def _growing(delta: Delta, config: Config, tree: Tree, moves: Moves, stream: Stream) -> list[int]:
@@ -395,7 +397,7 @@ def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
     tokens, sums = delta["node_tokens"][tree.columns], delta["node_sum"][tree.columns]
     whole = tokens + words * prior
     if globals["point"]:
-        value += float((sums - whole * np.log(whole) + words * prior * np.log(words)).sum())
+        value += float((sums - whole * special.log(whole) + words * prior * special.log(words)).sum())
     else:
         value += float((sums - gammaln(whole) + gammaln(words * prior)).sum())
     return {"objective": value}

@@ -3,15 +3,17 @@
 Kernels are declared with the types of their arguments and compiled when first called, or all at once by `warm`.
 Inputs are declared read-only, so a kernel that would change one does not compile, and arrays that arrive read-only
 from another worker fit. The compiler is imported when the first kernel is compiled or loaded: commands that call none
-need not wait for it. Machine code is kept on disk in a folder named by a digest of all kernel sources and the
-processor: numba itself looks only at the file that a kernel stands in and would go on using machine code whose helpers
-have changed. A file for each kernel says that its machine code is there (`Kernel.is_compiled`). A lock for each kernel
-guards numba's file cache, which is unsafe when several processes fill it together.
+need not wait for it. Machine code is compiled for one target (`kernels.target`), not for the processor at hand. It is
+kept on disk in a folder named by a digest of all kernel sources and the target: numba itself looks only at the file
+that a kernel stands in and would go on using machine code whose helpers have changed. A file for each kernel says that
+its machine code is there (`Kernel.is_compiled`). A lock for each kernel guards numba's file cache, which is unsafe when
+several processes fill it together.
 """
 
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -19,6 +21,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
+
+from collapsar.workers.kernels.target import compile_for_target, machine_code_cache, target
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,6 +74,7 @@ _OPTIONS: dict[str, Any] = {
 }
 _INLINED: dict[str, Any] = {**_OPTIONS, "forceinline": True}
 _INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT") or "0"))
+_log = logging.getLogger("collapsar.compiling")
 _registered: list[Kernel[..., Any]] = []
 _compiling = threading.RLock()  # numba's folder is one for all threads
 
@@ -147,17 +152,41 @@ class Kernel(Generic[P, R]):
         from filelock import FileLock
         from numba.core import config
 
+        if _INTERPRETED:
+            return self.python
+        chosen, folder = compile_for_target(), cache_folder()
         types = tuple(one.compiler_type() for one in self._types)
+        dispatcher: Any = numba.njit(**_OPTIONS)(self.python)
+        if folder is not None and not chosen and not self._mark(folder).exists():
+            self._compile_elsewhere()
+            folder = folder if self._mark(folder).exists() else None
+        if folder is None and not chosen:
+            _log.warning(
+                "%s is compiled for this processor, not for %s: other bits may come out", self.address, target()
+            )
         with ExitStack() as stack:
-            folder = None if _INTERPRETED else cache_folder()
             if folder is not None:  # processes compile different kernels side by side
                 stack.enter_context(FileLock(self._mark(folder).with_suffix(".lock")))
                 previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)
                 stack.callback(setattr, config, "CACHE_DIR", previous)
-            compiled: Callable[P, R] = numba.njit([types], cache=folder is not None, **_OPTIONS)(self.python)
+                dispatcher._cache = machine_code_cache(self.python)
+            dispatcher.compile(types)
+            dispatcher.disable_compile()
             if folder is not None:
                 self._mark(folder).touch()
+        compiled: Callable[P, R] = dispatcher
         return compiled
+
+    def _compile_elsewhere(self) -> None:
+        """Compile in a process of its own: in this one other code has set the compiler to another target."""
+        import subprocess
+        import sys
+
+        module, _, name = self.address.partition(":")
+        code = f"import importlib; importlib.import_module({module!r}).{name}.compile()"
+        subprocess.run(  # noqa: S603
+            [sys.executable, "-P", "-c", code], stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
 
     def _mark(self, folder: Path) -> Path:
         """Return the file that says that machine code is in the cache."""
@@ -193,6 +222,7 @@ class Helper(Generic[R]):
     def _dispatcher(self) -> Any:
         import numba
 
+        compile_for_target()
         return numba.njit(**self.options)(self.python)
 
     @property
@@ -269,7 +299,7 @@ def cache_folder() -> Path | None:
     from platformdirs import user_cache_path
 
     here = Path(__file__).parent  # numba keeps the machine code of each installation by itself
-    digest = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {_processor()} {here}".encode())
+    digest = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {target()} {here}".encode())
     for source in sorted(here.glob("*.py")):
         digest.update(source.name.encode() + source.read_bytes())
     own = os.environ.get("NUMBA_CACHE_DIR")
@@ -282,13 +312,6 @@ def cache_folder() -> Path | None:
         except OSError:
             continue
     return None
-
-
-def _processor() -> str:
-    """Return what the compiler knows of the processor: machine code of one need not run on another."""
-    from llvmlite import binding
-
-    return f"{binding.get_process_triple()} {binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
 
 
 def _private_temporary() -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from collapsar.workers.kernels.compile import F8, OUT_F8, helper, kernel
+from collapsar.workers.kernels.compile import F8, OUT_F8, helper, i8, kernel
 
 _ENOUGH = 16.0
 
@@ -66,3 +66,25 @@ def polygammas(x, first, second, third):  # type: ignore[no-untyped-def]
         first[i] = digamma(x[i])
         second[i] = trigamma(x[i])
         third[i] = tetragamma(x[i])
+
+
+@kernel(i8, OUT_F8)
+def elementary(which, values):  # type: ignore[no-untyped-def]
+    """Replace numbers by a function of them.
+
+    Parameters
+    ----------
+    which : int
+        0 for log, 1 for exp, 2 for log1p, 3 for expm1.
+    values : float64, shape (n,)
+        Replaced.
+    """
+    for i in range(values.size):
+        if which == 0:
+            values[i] = math.log(values[i])
+        elif which == 1:
+            values[i] = math.exp(values[i])
+        elif which == 2:
+            values[i] = math.log1p(values[i])
+        else:
+            values[i] = math.expm1(values[i])
