@@ -18,6 +18,7 @@ from collapsar.workers import special, tasks
 from collapsar.workers.compiling import fill_cache
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.delta import Delta
+from collapsar.workers.kernels.special import elementary
 
 Named = Sequence[tuple[str, Model]]
 Submit = Callable[[Model, list[Any]], list[Any]]
@@ -134,7 +135,8 @@ def load_blocks(model: Model, executor: Executor) -> list[Any]:
     """
     if executor.dashboard is None:  # its tasks run in this process, where an interrupt would wait for the compiler
         sweeps = load_sweeps(model.record.family)
-        fill_cache(getattr(sweeps, "UNSEEN_KERNELS", None) or sweeps.kernels(model.globals))
+        family_kernels = getattr(sweeps, "UNSEEN_KERNELS", None) or sweeps.kernels(model.globals)
+        fill_cache([*family_kernels, elementary])
     return [
         executor.submit(_load_block, model.folder.address, number, low, high)
         for number, (low, high) in enumerate(model.blocks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from collapsar.workers.compiling import Report, compile_kernels, fill_cache, log_compilation, missing_kernels
-from collapsar.workers.contract import load_sweeps
+from collapsar.workers.contract import fit_kernels
 
 if TYPE_CHECKING:
     from collapsar.pipeline.events import Sink
@@ -37,7 +37,7 @@ def compile_for(
         Called with the number of kernels compiled so far and of all that have to be; not where there are none.
     """
     if scheduler in HERE:
-        fill_cache(load_sweeps(family).kernels(globals), report)
+        fill_cache(fit_kernels(family, globals), report)
     remaining = max(executor.everywhere(_missing, family, globals), default=0)
     if remaining:
         report(0, remaining)
@@ -56,8 +56,8 @@ def reporting_to(sink: Sink) -> Report:
 
 
 def _missing(family: str, globals: Arrays) -> int:
-    return len(missing_kernels(load_sweeps(family).kernels(globals)))
+    return len(missing_kernels(fit_kernels(family, globals)))
 
 
 def _load(family: str, globals: Arrays) -> None:
-    compile_kernels(load_sweeps(family).kernels(globals), lambda compiled, total: None)  # noqa: ARG005
+    compile_kernels(fit_kernels(family, globals), lambda compiled, total: None)  # noqa: ARG005

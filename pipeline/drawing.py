@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from collapsar.workers import special
 from collapsar.workers.delta import Arrays
 from collapsar.workers.streams import Stream
 
@@ -84,10 +85,10 @@ def _draw_topic(
     shape = concentration / words
     first = generator.standard_gamma(1.0 + shape)
     most = 2.0 * (1.0 + shape) + 100.0  # H is above it with a chance below exp(-75)
-    reach = shape * np.log(most / (FLOOR * first))
-    others = generator.binomial(words - 1, -np.expm1(-reach))
-    behind = -np.log1p(np.expm1(-reach) * generator.random(others))
-    weight = np.concatenate([[first], generator.standard_gamma(1.0 + shape, others) * np.exp(-behind / shape)])
+    reach = shape * special.log(most / (FLOOR * first))
+    others = generator.binomial(words - 1, -special.expm1(-reach))
+    behind = -special.log1p(special.expm1(-reach) * generator.random(others))
+    weight = np.concatenate([[first], generator.standard_gamma(1.0 + shape, others) * special.exp(-behind / shape)])
     word = generator.choice(words, others + 1, replace=False)
     keep = weight >= FLOOR * weight.sum()
     word, weight = word[keep], weight[keep]
@@ -181,7 +182,7 @@ def draw_proportions(prior: Vector, documents: int, generator: np.random.Generat
     """
     theta = log_gammas(prior, documents, generator)
     theta -= theta.max(axis=1, keepdims=True)
-    np.exp(theta, out=theta)
+    theta[...] = special.exp(theta)
     theta /= theta.sum(axis=1, keepdims=True)
     return theta
 
@@ -189,7 +190,7 @@ def draw_proportions(prior: Vector, documents: int, generator: np.random.Generat
 def log_gammas(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:
     """Draw the logarithms of Gamma(prior, 1), shape (documents, topics), also where the variables themselves vanish."""
     shape = (documents, prior.shape[-1])
-    drawn = np.log(generator.standard_gamma(1.0 + prior, size=shape))
+    drawn = special.log(generator.standard_gamma(1.0 + prior, size=shape))
     drawn -= generator.standard_exponential(shape) / np.maximum(prior, 1e-300)
     return drawn
 

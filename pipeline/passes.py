@@ -26,7 +26,7 @@ from collapsar.storage.readers.blocks import Block
 from collapsar.storage.short_repr import ShortRepr
 from collapsar.storage.sides import Sides
 from collapsar.storage.writer import even_shard_tokens_of
-from collapsar.workers import reading
+from collapsar.workers import reading, special
 from collapsar.workers.phrases import FREQUENT, add_pairs, count_pairs
 from collapsar.workers.reading import Asked, Note, Piece
 from collapsar.workers.stopwords import StopWords
@@ -238,7 +238,7 @@ def phrase_scores(phrasing: Phrasing, pairs: Any, first: Any, second: Any, token
         return (pairs - phrasing.least) / first / second * words
     share = pairs / tokens
     with np.errstate(divide="ignore", invalid="ignore"):
-        score = np.log(share / ((first / tokens) * (second / tokens))) / -np.log(share)
+        score = special.log(share / ((first / tokens) * (second / tokens))) / -special.log(share)
     return np.where(pairs == tokens, 0.0, score)
 
 

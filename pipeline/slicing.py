@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from collapsar.workers import special
+
 LEAST, MOST = 1e-6, 1e6  # of a parameter
 STEPS = 20  # by which a slice is widened at most, each of a factor of e
 
@@ -35,11 +37,11 @@ def slice_sampled(
     """
 
     def height(log: float) -> float:
-        if not np.log(LEAST) <= log <= np.log(MOST):
+        if not special.log(LEAST) <= log <= special.log(MOST):
             return -np.inf
-        return log_density(float(np.exp(log))) - float(np.exp(log)) / mean + log
+        return log_density(float(special.exp(log))) - float(special.exp(log)) / mean + log
 
-    now = float(np.log(np.clip(value, LEAST, MOST)))
+    now = float(special.log(np.clip(value, LEAST, MOST)))
     floor = height(now) - generator.standard_exponential()
     low = now - generator.random()
     high, left = low + 1.0, int(generator.integers(STEPS))
@@ -51,5 +53,5 @@ def slice_sampled(
     while True:
         tried = low + (high - low) * generator.random()
         if height(tried) >= floor or high - low < 1e-12:
-            return float(np.exp(tried))
+            return float(special.exp(tried))
         low, high = (tried, high) if tried < now else (low, tried)

@@ -218,6 +218,26 @@ def settles_at_a_point(family: str) -> bool:
     return bool(getattr(load_sweeps(family), "POINT", False))
 
 
+def fit_kernels(family: str, globals: Arrays) -> list[Kernel[..., Any]]:
+    """Return the kernels that a fit calls in every iteration, those of all families too.
+
+    Parameters
+    ----------
+    family : str
+        The family's name.
+    globals : Arrays
+        Its global state.
+
+    Returns
+    -------
+    list of Kernel
+        The kernels.
+    """
+    from collapsar.workers.kernels.special import elementary
+
+    return [*load_sweeps(family).kernels(globals), elementary]
+
+
 def load_sweeps(family: str) -> Sweeps:
     """Import the half of a family that runs beside a shard.
 

@@ -24,7 +24,7 @@ from collapsar.pipeline.state import Problem
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import OptionError
 from collapsar.workers import tasks
-from collapsar.workers.contract import Sweeps, is_labelled, load_sweeps
+from collapsar.workers.contract import Sweeps, fit_kernels, is_labelled, load_sweeps
 from collapsar.workers.delta import Delta, change, fresh
 from collapsar.workers.kernels.compile import Kernel
 from collapsar.workers.streams import Stream
@@ -215,7 +215,7 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
     if load_family(name).CORPUS == "vectors":
         corpus = write_vectors(tmp_path / "c", np.random.default_rng(0).normal(size=(20, 3)), 30)
     problem, executor, globals_ = problem_of(corpus, name, options)
-    named = load_sweeps(name).kernels(globals_)
+    named = fit_kernels(name, globals_)
     assert len({id(one) for one in named}) == len(named)
     called, call = set(), Kernel.__call__
 
