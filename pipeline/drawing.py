@@ -190,7 +190,7 @@ def draw_proportions(prior: Vector, documents: int, generator: np.random.Generat
 def log_gammas(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:
     """Draw the logarithms of Gamma(prior, 1), shape (documents, topics), also where the variables themselves vanish."""
     shape = (documents, prior.shape[-1])
-    drawn = special.log(generator.standard_gamma(1.0 + prior, size=shape))
+    drawn: Vector = special.log(generator.standard_gamma(1.0 + prior, size=shape))
     drawn -= generator.standard_exponential(shape) / np.maximum(prior, 1e-300)
     return drawn
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pydantic
-
 from collapsar.pipeline.contract import load_family
-from collapsar.storage.errors import DamagedError, MismatchError
+from collapsar.storage.errors import MismatchError
 from collapsar.storage.processor import Processor
 from collapsar.workers.processor import processor
 
@@ -59,12 +57,10 @@ class Processors:
         ------
         MismatchError
             Versions differ, and other bits are an error.
-        DamagedError
-            `run.json` does not hold what it must.
         """
         if self._strict and versions:
             raise _refused(f"{run.folder.url} began with other versions ({', '.join(versions)})")
-        self._add(recorded_processors(run.folder.url, run.record()))
+        self._add(recorded_processors(run.record()))
 
     def look(self, executor: Executor) -> str | None:
         """Add the processors of this process and of the workers.
@@ -98,35 +94,14 @@ class Processors:
         self.seen = tuple(sorted({*self.seen, *found}, key=str))
 
 
-def recorded_processors(place: str, record: Mapping[str, Any]) -> tuple[Processor, ...]:
-    """Return the processors that `run.json` names.
-
-    Parameters
-    ----------
-    place : str
-        The run's folder.
-    record : mapping
-        What its `run.json` says.
-
-    Returns
-    -------
-    tuple of Processor
-        Empty for runs of older versions, which name none.
-
-    Raises
-    ------
-    DamagedError
-        It does not hold what it must.
-    """
-    try:
-        return tuple(pydantic.TypeAdapter(list[Processor]).validate_python(record.get(FIELD, [])))
-    except pydantic.ValidationError as error:
-        raise DamagedError(f"{place}/run.json", f"expected processors ({error.errors()[0]['msg']})") from None
+def recorded_processors(record: Mapping[str, Any]) -> tuple[Processor, ...]:
+    """Return the processors that a run's record names; runs of older versions name none."""
+    return tuple(Processor(**one) for one in record.get(FIELD, []))
 
 
 def differences(processors: Sequence[Processor]) -> str:
     """Return in a line by what processors differ; instruction sets only where all else is the same."""
-    found = []
+    found: list[str] = []
     for name, text in NAMES.items():
         values = list(dict.fromkeys(str(getattr(one, name)) for one in processors))
         if len(values) > 1 and (name != "features" or not found):

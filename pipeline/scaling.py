@@ -159,7 +159,7 @@ def _majorant(
 
 def _balanced(gain: Vector, single: Vector, many: Vector, power: Vector) -> Vector:
     """Solve a = B exp(y) + c exp(p y) for y, a and B above zero: from above, Newton's steps stay above."""
-    y = special.log(gain / single)
+    y: Vector = special.log(gain / single)
     with np.errstate(divide="ignore"):
         y = np.minimum(y, np.where(many > 0.0, special.log(gain / np.maximum(many, 1e-300)) / power, np.inf))
     for _ in range(STEPS):

@@ -16,6 +16,7 @@ from collapsar.storage.event_records import MAX_RESTARTS, parse_event
 from collapsar.storage.folder import Folder, ensure_free
 from collapsar.storage.lock import RunLock
 from collapsar.storage.manifest import MANIFEST
+from collapsar.storage.processor import Processor
 from collapsar.storage.records import Count, Digest, Number, check, dump, read_record
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ KIND = "collapsar-run"
 VERSION = 2
 
 
+MAX_PROCESSORS = 1_000  # kinds of them
 MAX_SAMPLES = 10_000  # of a run; each is a model on disk
 
 Restarts = Annotated[int, Field(strict=True, ge=0, le=MAX_RESTARTS)]
@@ -85,6 +87,7 @@ class RunRecord(_Fields):
     restarts: Restarts = 0
     keep: Literal["all", "best"] = "all"
     kept: Annotated[int, Field(strict=True, ge=0, lt=MAX_RESTARTS)] = 0
+    processors: Annotated[tuple[Processor, ...], Field(max_length=MAX_PROCESSORS)] = ()
 
 
 class Run:

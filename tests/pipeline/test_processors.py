@@ -6,7 +6,7 @@ import pytest
 
 from collapsar.pipeline import Model, fit, resume
 from collapsar.pipeline import processors as module
-from collapsar.pipeline.processors import differences, recorded_processors
+from collapsar.pipeline.processors import differences
 from collapsar.storage.errors import DamagedError, MismatchError
 from collapsar.storage.processor import Processor
 from collapsar.storage.run import Run
@@ -97,9 +97,12 @@ def test_linear_algebra__is_named_for_families_that_use_it():
 
 
 @pytest.mark.parametrize("found", ["x86", [1], [{"kernels": "x"}], [{**HERE.model_dump(), "more": 1}]])
-def test_recorded_processors__of_another_form_are_refused(found):
-    with pytest.raises(DamagedError, match="run.json"):
-        recorded_processors("run", {"processors": found})
+def test_resume__refuses_processors_of_another_form(small, tmp_path, found):
+    fitted(small[0], tmp_path / "run", iterations=1)
+    run = Run(tmp_path / "run")
+    run.rewrite({**run.record(), "processors": found})
+    with pytest.raises(DamagedError, match="run.json.*processors"):
+        resume(tmp_path / "run", iterations=2, scheduler="serial")
 
 
 def test_differences__name_instruction_sets_only_where_all_else_is_the_same():
