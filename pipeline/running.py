@@ -102,12 +102,12 @@ class Running:
         Tells of it.
     resumed : bool
         Whether it is taken up again.
+    processors : Processors
+        Which take part.
     every : int, optional
         Iterations between two checkpoints.
     owned : callable, optional
         Raises an error where another process has taken the run over.
-    processors : Processors
-        Which take part.
     alone : bool, optional
         Whether the executor works for this run only, so that it can say what the run took.
     """

@@ -50,8 +50,11 @@ class Target:
 def target() -> Target:
     """Return what kernels are compiled for on this machine.
 
-    That is x86-64-v3 where the processor runs it, else the processor itself. ``NUMBA_CPU_NAME`` and
-    ``NUMBA_CPU_FEATURES`` choose another, as for all code that numba compiles.
+    Returns
+    -------
+    Target
+        x86-64-v3 where the processor runs it, else the processor itself. ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES``
+        choose another, as for all code that numba compiles.
     """
     from llvmlite import binding
 
