@@ -9,7 +9,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import distributed
@@ -21,7 +22,10 @@ from collapsar.storage.errors import ClusterError, ClusterGoneError
 
 TICK, LOOK = 0.5, 10.0  # seconds between two looks at a result, and between two at the cluster
 EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104  # hosts of sockets that are open to every network of a machine
+CLOSE = 5.0  # seconds in which a client, or a cluster of our own, takes its leave
 EVERYWHERE = 600.0  # seconds for what all workers do, such as compiling
+
+T = TypeVar("T")
 
 
 class DaskExecutor:
@@ -60,7 +64,8 @@ class DaskExecutor:
         self._look()
 
     def _look(self) -> None:
-        found = self._client.scheduler_info(n_workers=-1)["workers"]
+        with _cluster_errors():
+            found = self._within(self._client.scheduler.identity(n_workers=-1), self._watch.patience)["workers"]
         self._addresses = sorted(found)
         self._slots = sum(int(state["nthreads"]) for state in found.values())
         self._memory = min((float(state["memory_limit"]) for state in found.values()), default=0.0)
@@ -178,25 +183,36 @@ class DaskExecutor:
     def _ask(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
 
+    def _within(self, coroutine: Any, seconds: float) -> Any:
+        return answer_within(self._client, coroutine, seconds)
+
     def _look_around(self) -> None:
         """Ask the scheduler how it goes, and give up workers that show no sign of life."""
+        signs = self._signs()
+        if signs is None:
+            return
+        counter, workers, stranded = signs
+        for address in self._watch.look(counter, workers, stranded):
+            self._give_up(address)
+
+    def _signs(self) -> tuple[int, dict[str, WorkerSign], int] | None:
+        """Ask the scheduler how it goes; None where it has not answered, which may not go on for too long."""
+        limit = min(LOOK, self._watch.patience)
         try:
-            asked = self._ask(self._client.run_on_scheduler(_signs, asynchronous=True))
-            counter, found, stranded = asked.result(timeout=min(LOOK, self._watch.patience))
+            signs = self._client.run_on_scheduler(_signs, asynchronous=True)
+            counter, found, stranded = self._within(signs, limit)
+            if sorted(found) != self._addresses:
+                self._look()
         except TimeoutError as error:
             self._watch.silent(first_line(error))
-            return
-        if sorted(found) != self._addresses:
-            self._look()
-        signs = {name: WorkerSign(*sign) for name, sign in found.items()}
-        for address in self._watch.look(counter, signs, stranded):
-            self._give_up(address)
+            return None
+        return counter, {name: WorkerSign(*sign) for name, sign in found.items()}, stranded
 
     def _give_up(self, address: str) -> None:
         """Have a worker's tasks done by others, and start it anew if it is ours."""
         self._watch.notice(f"worker {address} is given up; others do its work")
         with contextlib.suppress(TimeoutError):
-            self._ask(self._client.run_on_scheduler(_remove, address, asynchronous=True)).result(timeout=LOOK)
+            self._within(self._client.run_on_scheduler(_remove, address, asynchronous=True), LOOK)
         for nanny in list(self._cluster.workers.values()) if self._cluster is not None else []:
             if getattr(nanny, "worker_address", None) == address and nanny.process is not None:
                 nanny.process.process.kill()  # its nanny starts another
@@ -207,7 +223,21 @@ class DaskExecutor:
             raise ClusterGoneError("there is nothing left of the cluster")
         with _cluster_errors():
             asked = self._ask(self._client.run(_aside, function, args, asynchronous=True))
-            return list(asked.result(timeout=max(self._watch.patience, EVERYWHERE)).values())
+            began = looked = time.monotonic()
+            self._watch.begin()
+            try:
+                while True:
+                    try:
+                        return list(asked.result(timeout=TICK).values())
+                    except TimeoutError:
+                        if asked.done() or time.monotonic() - began > max(self._watch.patience, EVERYWHERE):
+                            raise
+                    if time.monotonic() - looked >= min(LOOK, self._watch.patience / 4):
+                        looked = time.monotonic()
+                        signs = self._signs()
+                        self._watch.answered(None if signs is None else signs[1])
+            finally:
+                asked.cancel()
 
     def halt(self) -> None:
         """Interrupt each other thread that waits, once."""
@@ -239,9 +269,9 @@ class DaskExecutor:
 
         while True:
             try:
-                asked = self._ask(self._client.run_on_scheduler(_signs, asynchronous=True))
-                _, found, _ = asked.result(timeout=min(LOOK, left()))
+                _, found, _ = self._within(self._client.run_on_scheduler(_signs, asynchronous=True), min(LOOK, left()))
                 if found:
+                    self._look()
                     break
                 reason = "it has no workers"
             except Exception as failure:  # a client that has lost its scheduler raises what it likes
@@ -254,7 +284,6 @@ class DaskExecutor:
                 ) from error
             time.sleep(TICK)
         self._token = uuid.uuid4().hex[:8]
-        self._look()
 
     def _connect(self, seconds: float) -> None:
         """Try to reach the scheduler with a new client; one of our own that is gone is gone."""
@@ -263,7 +292,7 @@ class DaskExecutor:
         with contextlib.suppress(Exception):
             client = self._reach(seconds)
             old, self._client = self._client, client
-            old.close(timeout=1)
+            close_client(old, 1.0)
 
     def exposed(self) -> list[str]:
         """Return the names of the scheduler and of workers that listen on all interfaces of their machines.
@@ -276,8 +305,9 @@ class DaskExecutor:
         listening: dict[str, list[str]] = {}
         with contextlib.suppress(TimeoutError):
             client = self._client
-            listening["the scheduler"] = self._ask(client.run_on_scheduler(_listens, asynchronous=True)).result(LOOK)
-            workers = self._ask(client.run(_worker_listens, asynchronous=True)).result(LOOK)
+            limit = min(LOOK, self._watch.patience)
+            listening["the scheduler"] = self._within(client.run_on_scheduler(_listens, asynchronous=True), limit)
+            workers = self._within(client.run(_worker_listens, asynchronous=True), limit)
             listening |= {f"worker {address}": places for address, places in sorted(workers.items())}
         return [
             name
@@ -287,14 +317,81 @@ class DaskExecutor:
 
     def close(self) -> None:
         """Close the client, and the cluster if it is ours."""
-        if self._gone and self._cluster is None:  # whose client may wait for it without limit
-            threading.Thread(target=self._client.close, kwargs={"timeout": 1}, daemon=True).start()
-            return
-        with contextlib.suppress(Exception):
-            self._client.close(timeout=5)
+        close_client(self._client, 0.0 if self._gone and self._cluster is None else CLOSE)
         if self._cluster is not None:
             with contextlib.suppress(Exception):
-                self._cluster.close(timeout=5)
+                within(2 * CLOSE, lambda: self._cluster.close(timeout=CLOSE))
+
+
+def within(seconds: float, call: Callable[[], T]) -> T:
+    """Make a call that may never return, and wait for it no longer than so many seconds.
+
+    Parameters
+    ----------
+    seconds : float
+        How long; the call goes on in a thread of its own that nobody waits for.
+    call : callable
+        What to do.
+
+    Returns
+    -------
+    object
+        What it returns; what it raises is raised.
+
+    Raises
+    ------
+    TimeoutError
+        It has not returned in time.
+    """
+    done: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:  # whatever it is, who waits shall meet it
+            done.set_exception(error)
+
+    threading.Thread(target=work, name="collapsar-within", daemon=True).start()
+    try:
+        return done.result(timeout=seconds)
+    except TimeoutError as error:
+        raise TimeoutError(str(error) or f"no answer within {seconds:g} s") from None
+
+
+def answer_within(client: Any, coroutine: Any, seconds: float) -> Any:
+    """Return the answer to what a client asks, within so many seconds; its own calls know no such limit.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connected.
+    coroutine : coroutine
+        What it asks.
+    seconds : float
+        How long.
+
+    Returns
+    -------
+    object
+        The answer.
+
+    Raises
+    ------
+    TimeoutError
+        None has come.
+    """
+    asked = asyncio.run_coroutine_threadsafe(coroutine, client.loop.asyncio_loop)
+    try:
+        return asked.result(timeout=seconds)
+    except TimeoutError as error:
+        asked.cancel()
+        raise TimeoutError(str(error) or f"no answer within {seconds:g} s") from None
+
+
+def close_client(client: Any, seconds: float) -> None:
+    """Close a client, which may wait for its scheduler without limit, within so many seconds or unseen."""
+    with contextlib.suppress(Exception):
+        within(seconds, lambda: client.close(timeout=max(seconds, 1.0)))
 
 
 def _signs(dask_scheduler: Any) -> tuple[int, dict[str, tuple[float, float, bool, tuple[str, ...]]], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import warnings
 from typing import Any
 
@@ -11,13 +12,15 @@ import dask
 import distributed
 from dask.system import CPU_COUNT
 
-from collapsar.pipeline.cluster import DaskExecutor, first_line
+from collapsar.pipeline.cluster import CLOSE, DaskExecutor, answer_within, close_client, first_line, within
 from collapsar.pipeline.executor import PATIENCE, TLS, Executor
 from collapsar.pipeline.preload import PROMPT
+from collapsar.pipeline.scheduler_memory import forget_later
 from collapsar.pipeline.watching import Watch
 from collapsar.storage.errors import ClusterError, CollapsarError, OptionError
 
 SOON = 5.0  # seconds in which workers arrive that nobody needs to be told of
+BETWEEN = 0.2  # seconds between two looks at the workers that have come
 
 # Design: stealing moves soft-pinned tasks; Dask's own spilling pickles, so it is off.
 SETTINGS = {
@@ -136,7 +139,15 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
         security = {} if tls is None else {"security": _security(tls)}
         with dask.config.set({**SETTINGS, "distributed.comm.timeouts.connect": f"{limit}s"}):
             _require_answer(address, limit, security.get("security") or distributed.Security())
-            return distributed.Client(address, timeout=limit, set_as_default=False, **security)
+            client = within(
+                2 * limit, lambda: distributed.Client(address, timeout=limit, set_as_default=False, **security)
+            )
+        try:
+            answer_within(client, client.run_on_scheduler(forget_later, client.id, asynchronous=True), limit)
+        except TimeoutError:
+            close_client(client, 1.0)
+            raise
+        return client
 
     watch = watch or _silent()
     try:
@@ -150,7 +161,7 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
             _warn_if_exposed(executor, watch)
         return executor
     except (CollapsarError, KeyboardInterrupt):
-        client.close(timeout=5)
+        close_client(client, CLOSE)
         raise
 
 
@@ -193,14 +204,22 @@ def _silent() -> Watch:
 
 def _wait_for_workers(client: Any, workers: int, watch: Watch) -> None:
     """Wait for workers, which a cluster that has just been asked for starts one after another."""
-    address, missing = client.scheduler.address, ""
-    for seconds in (min(SOON, watch.patience), max(watch.patience - SOON, 0.001)):
+    address, began, told = client.scheduler.address, time.monotonic(), False
+    while True:
+        waited = time.monotonic() - began
+        left = max(watch.patience - waited, BETWEEN)
         try:
-            client.wait_for_workers(workers, timeout=seconds)
-            return
-        except (TimeoutError, OSError):
-            found, told = len(client.scheduler_info(n_workers=-1)["workers"]), missing
-            missing = f"{address}: the scheduler has {found} of {workers} workers"
-            if not told:
-                watch.notice(f"{missing}; waiting for more ({watch.patience:.0f} s at most)")
-    raise ClusterError(f"{missing} after {watch.patience:g} s; start more with `dask worker {address} --host ...`")
+            found = answer_within(client, client.scheduler.identity(n_workers=-1), left)
+            missing = f"{address}: the scheduler has {len(found['workers'])} of {workers} workers"
+            if len(found["workers"]) >= workers:
+                return
+        except (TimeoutError, OSError) as error:
+            missing = f"{address}: the scheduler does not answer ({first_line(error)})"
+        if not told and waited >= min(SOON, watch.patience):
+            told = True
+            watch.notice(f"{missing}; waiting for more ({watch.patience:.0f} s at most)")
+        if waited >= watch.patience:
+            break
+        time.sleep(BETWEEN)
+    advice = f"; start more with `dask worker {address} --host ...`" if " of " in missing else ""
+    raise ClusterError(f"{missing} after {watch.patience:g} s{advice}")

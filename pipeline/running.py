@@ -24,7 +24,7 @@ from collapsar.pipeline.processors import Processors
 from collapsar.pipeline.requests import DONE, Request, differing_versions, fingerprint
 from collapsar.pipeline.state import Problem, Progress, State
 from collapsar.pipeline.stochastic import run_stochastic, settled
-from collapsar.storage.errors import ClusterError, CollapsarError, DamagedError, LockedError
+from collapsar.storage.errors import ClusterError, CollapsarError, DamagedError, LockedError, TakenOverError
 from collapsar.storage.model import RECORD as MODEL_RECORD
 from collapsar.storage.run import Run
 from collapsar.workers.delta import Arrays
@@ -295,6 +295,8 @@ class Running:
 
     def _stop(self, keeper: CheckpointKeeper, stopped: BaseException, problem: Problem, executor: Executor) -> None:
         """Keep the last whole iteration as a checkpoint, if the workers that hold it are still there, and say so."""
+        if isinstance(stopped, TakenOverError):  # the run is another's to tell of
+            return
         reason = "interrupt" if isinstance(stopped, KeyboardInterrupt) else "error"
         teller, elapsed = self._teller, self._elapsed
         traceback.clear_frames(stopped.__traceback__)  # they hold sweeps that wait: the checkpoint would come after

@@ -105,6 +105,27 @@ class Watch:
             self._warned.discard("workers")
         return stuck
 
+    def answered(self, workers: Mapping[str, WorkerSign] | None) -> None:
+        """Judge what the scheduler says while all workers do something that is no task.
+
+        Parameters
+        ----------
+        workers : mapping of str to WorkerSign or None
+            The workers by address; None where it has not answered.
+
+        Raises
+        ------
+        ClusterError
+            A worker was not heard of for too long.
+        """
+        if workers is None:
+            return
+        self._moved = time.monotonic()
+        self._warned.discard("scheduler")
+        quiet = [address for address, sign in sorted(workers.items()) if sign.silent > self.patience]
+        if quiet:
+            raise ClusterError(f"worker {quiet[0]} has shown no sign of life for {workers[quiet[0]].silent:.0f} s")
+
     def silent(self, error: str) -> None:
         """Judge that the scheduler did not answer; raise `ClusterError` once that has gone on for too long."""
         still = time.monotonic() - self._moved

@@ -1,9 +1,11 @@
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -427,3 +429,33 @@ main(["info", {str(tmp_path / "nothing")!r}])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert done.stderr.count("\n") == 1
     assert "no such folder" in done.stderr
+
+
+@pytest.mark.parametrize(("gap", "ends"), [(0.1, False), (0.9, False), (1.1, True)])
+def test_signals_that_come_close__are_one(monkeypatch, gap, ends):
+    from collapsar.pipeline.commands import main as module
+
+    clock, ended = [1000.0], []
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(module.os, "_exit", ended.append)
+    monkeypatch.setattr(module, "_interrupts", [])
+    with pytest.raises(KeyboardInterrupt):
+        module._interrupted(signal.SIGINT, None)
+    clock[0] += gap
+    with pytest.raises(KeyboardInterrupt) if ends else contextlib.nullcontext():
+        module._interrupted(signal.SIGINT, None)
+    assert ended == ([130] if ends else [])
+
+
+def test_a_command_that_was_taken_over__ends_with_a_code_of_its_own(capsys, small, tmp_path, monkeypatch):
+    from collapsar.storage.errors import TakenOverError
+    from collapsar.storage.run import Run
+
+    def taken_over(run, event):
+        raise TakenOverError("another process has taken over")
+
+    monkeypatch.setattr(Run, "tell", taken_over)
+    words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--scheduler", "serial", "--quiet"]
+    code, _, err = command(capsys, *words)
+    assert code == 5
+    assert "another process has taken over" in err

@@ -15,7 +15,7 @@ import pytest
 
 from collapsar.pipeline import Model, fit, infer, ingest, topics
 from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import CollapsarError, OccupiedError, OptionError
+from collapsar.storage.errors import ClosedError, CollapsarError, OccupiedError, OptionError
 from collapsar.storage.read_options import ReadOptions
 
 ANIMALS, MARKETS = "cats and dogs purr and bark", "stocks and bonds rise on markets"
@@ -302,3 +302,18 @@ def test_own_stop_words__may_be_named_again_for_new_texts(tmp_path):
     named = f"english,{tmp_path}/mine.txt"
     with fit(TEXTS, **HOW, stop_words=named) as found:
         np.testing.assert_array_equal(found.transform(TEXTS[:2], stop_words=named), found.transform(TEXTS[:2]))
+
+
+def test_a_closed_model__says_that_it_is_closed(tmp_path):
+    closed = fit(TEXTS, **HOW)
+    closed.close()
+    for use in (topics, os.fspath, repr, lambda model: model.topic_word, lambda model: model.vocabulary, Model.topics):
+        if use is repr:
+            assert "Model(" in repr(closed)
+            continue
+        with pytest.raises(ClosedError, match="the model is closed"):
+            use(closed)
+    closed.close()
+    with fit(TEXTS, tmp_path / "run", **HOW) as kept:
+        pass
+    assert topics(kept)
