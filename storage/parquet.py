@@ -27,7 +27,7 @@ RATIO, LEAST_LIMIT = 200, 1 << 28  # text shrinks to a tenth, not to less than t
 MAX_FOOTER = 1 << 24  # bytes
 MAX_ENTRIES = 1 << 20  # of a list in a footer: columns, groups of rows, schema elements
 MAX_DEPTH = 32  # of structures in one another
-BATCH_BYTES = LEAST_LIMIT >> 1  # that the strings of a batch may take at most
+BATCH_BYTES = LEAST_LIMIT >> 3  # that the strings of a batch may take at most
 MAX_ROWS = 1024  # of a batch
 
 # Physical types: bool, int32, int64, int96, float, double, byte arrays, byte arrays of one length.
