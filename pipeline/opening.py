@@ -17,6 +17,7 @@ from collapsar.storage.errors import AbsentError, ClosedError, CollapsarError, D
 from collapsar.storage.folder import Folder
 from collapsar.storage.lineage import lineage_of
 from collapsar.storage.model import ModelRecord, ShardDocuments, StoredModel, kept_of
+from collapsar.storage.records import check
 from collapsar.storage.run import CHECKPOINTS, Run
 from collapsar.workers.contract import load_sweeps
 from collapsar.workers.family_arrays import ModelChecks
@@ -229,17 +230,18 @@ class Model(StoredModel):
             raise DamagedError(self._corpus.url, "it is not the corpus that the run was fitted to")
         self._checkpoint, self.folder = place, folder
         rows = self._corpus.manifest.shards
-        self.record = ModelRecord(
-            family=record["family"],
-            options=record["options"],
-            iterations=found.iteration,
-            corpus=record["corpus"]["digest"],
-            vocabulary=self._corpus.manifest.vocabulary,
-            blocks=found.blocks,
-            shards=tuple(ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in rows),
-            parts={name.replace("locals/", "documents/"): digest for name, digest in found.parts.items()},
-            lineage=lineage_of(self._corpus),
-        )
+        said = {
+            "family": record["family"],
+            "options": record["options"],
+            "iterations": found.iteration,
+            "corpus": record["corpus"]["digest"],
+            "vocabulary": self._corpus.manifest.vocabulary,
+            "blocks": found.blocks,
+            "shards": tuple(ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in rows),
+            "parts": {name.replace("locals/", "documents/"): digest for name, digest in found.parts.items()},
+            "lineage": lineage_of(self._corpus),
+        }
+        self.record = check(ModelRecord, said, f"{folder.url}/{CHECKPOINT}")
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
