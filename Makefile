@@ -16,6 +16,7 @@ HISTORIES ?= 10000
 KILLS ?= 100
 FUZZ ?= 100000
 HOSTILE ?= 1000
+CORPORA ?= 1000
 READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
 	model summary arrays config
 
@@ -32,6 +33,7 @@ help:
 	@echo "make hashes     deploy/requirements.txt, the container's packages with their hashes, from constraints.txt"
 	@echo "make chaos      HISTORIES=$(HISTORIES) simulated clusters and KILLS=$(KILLS) kills of real processes: no run may be lost"
 	@echo "make fuzz       every reader, FUZZ=$(FUZZ) inputs each; HOSTILE=$(HOSTILE) changed arrays of each family's runs"
+	@echo "                and CORPORA=$(CORPORA) hostile corpora through whole commands"
 	@echo "make bench      the kernels' speed, and fits beside other libraries: a table and a plot in build/bench;"
 	@echo "                TRAIN=... HELDOUT=... name corpora, TOPICS, ITERATIONS, ALPHA, ROUNDS, PEERS, FAMILIES the rest"
 
@@ -137,8 +139,11 @@ chaos: $(READY)
 	$(BIN)/python -m tests.chaos.kills $(KILLS)
 	$(BIN)/python -m tests.chaos.operations
 
-# What is found is written to build/fuzz/READER.
+# What is found is written to build/fuzz/READER. Hostile corpora go through whole commands with kernels that check bounds,
+# which are compiled for it once, and then with the compiler off.
 fuzz: $(READY)
+	$(BIN)/python -m tests.chaos.hostile_paths 0 $(CORPORA)
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.chaos.hostile_paths $(CORPORA) $(CORPORA)
 	for reader in $(READERS); do \
 		echo "== $$reader"; $(BIN)/python -m tests.chaos.fuzz $$reader $(FUZZ) || exit 1; \
 	done

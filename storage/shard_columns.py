@@ -19,6 +19,12 @@ LABEL_FIELDS = ("field", "value")
 MAX_COUNT = int(np.iinfo(np.int32).max)
 """Tokens of a document, and so of each of its words: kernels count those of a document with 32 bits."""
 
+LISTS = {
+    LABELS: pa.list_(pa.field("element", pa.struct([(name, pa.string()) for name in LABEL_FIELDS]))),
+    SEGMENTS: pa.list_(pa.field("element", pa.int32())),
+}
+"""Types of lists as shards of our own are read: columns of several shards are put behind one another."""
+
 Offsets = npt.NDArray[np.int64]
 
 
@@ -57,6 +63,8 @@ def ids_and_extras(table: pa.Table, path: str, other: Sequence[str] = ()) -> tup
     for name, column in columns.items():
         _require_type(path, name, column)
         _require_well_formed(path, name, column)
+        if name in LISTS and column.type != LISTS[name]:
+            columns[name] = column.cast(LISTS[name])
     ids = columns.pop("id")
     if ids.null_count:
         raise DamagedError(path, "expected an id for each document, found none", _where("id", _first_null(ids)))

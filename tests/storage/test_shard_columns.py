@@ -13,7 +13,7 @@ from collapsar.pipeline.commands.main import main
 from collapsar.storage.corpus import Corpus
 from collapsar.storage.errors import AbsentError, CollapsarError, DamagedError, InputError
 from collapsar.storage.folder import Folder, created
-from collapsar.storage.shard import LABELS
+from collapsar.storage.shard import LABELS, Documents
 from collapsar.storage.writer import CorpusWriter
 from tests.chaos.hostile_corpora import (
     not_utf8,
@@ -106,6 +106,8 @@ def test_numbers_of_other_types__are_read_where_they_fit(corpus):
     found = Corpus(corpus).references[0].load(segmented=True)
     assert found.counts.tolist() == expected.counts.tolist()
     assert np.diff(found.segments.pairs).tolist() == [2, 1, 1, 1]
+    again = Corpus(corpus).references[0].documents()
+    assert len(Documents.join([expected, again])) == 6
 
 
 def test_columns_that_are_twice_missing_or_unknown_to_the_manifest__are_refused(corpus):

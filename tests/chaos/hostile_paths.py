@@ -1,0 +1,308 @@
+"""Hostile corpora through the whole path: info, verify, split, fit, evaluate, infer, topics, report.
+
+Corpora are tiny; a few of their columns and records are changed at random, and all digests rewritten to fit. Whatever
+happens, a command ends by itself in seconds, with a clear line or a result: no error of an index, no signal, no raw
+exception. ``python -m tests.chaos.hostile_paths FIRST COUNT`` tries seeds in child processes, with kernels that check
+bounds (``NUMBA_BOUNDSCHECK=1``), or not compiled where ``NUMBA_DISABLE_JIT=1`` is set.
+"""
+
+import contextlib
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+SECONDS = 120  # that a command may take; those here take less than one
+FAMILIES = {
+    "lda": ["--topics", "2"],
+    "hdp": ["--topics", "3"],
+    "vb-lda": ["--topics", "2"],
+    "ncrp": ["--depth", "2"],
+    "gibbs-lda": ["--topics", "2"],
+    "gibbs-hdp": [],
+    "gibbs-ncrp": [],
+    "labeled-lda": [],
+    "partially-labeled-lda": [],
+    "author-topic": ["--topics", "2"],
+    "hdsp": ["--topics", "2"],
+    "segmented-lda": ["--topics", "2"],
+    "sequential-lda": ["--topics", "2"],
+    "hca": [],
+}
+NUMBERS = [0, 1, 2, 3, 7, -1, 1000, 2**31 - 1, 2**31, 2**32 + 1, 2**62, -(2**31), -(2**62), 2**63 - 1]
+TEXTS = [
+    "",
+    " ",
+    "\x00",
+    "\x1b[2J",
+    "=1",
+    "a" * 5000,
+    "\u202e",
+    "9" * 400,
+    "0000-00-00",
+    "1e999",
+    "NaN",
+    "-1-1-1",
+    "99/99/9999",
+]
+FLOATS = [0.0, 1e308, -1e308, 5e-324, float("nan"), float("inf"), -0.0, 1.0]
+KINDS = [
+    pa.int64(),
+    pa.uint8(),
+    pa.uint64(),
+    pa.int16(),
+    pa.float64(),
+    pa.string(),
+    pa.binary(),
+    pa.bool_(),
+    pa.date32(),
+]
+
+
+def make_corpus(place, draw, words, name):
+    """Write a tiny sound corpus with all columns; ids begin with a name."""
+    from collapsar.storage.folder import Folder, created
+    from collapsar.storage.shard import LABELS
+    from collapsar.storage.writer import CorpusWriter
+    from tests.strategies import segmented_of
+
+    count = draw.randint(1, 7)
+    rows = [
+        [
+            {draw.randrange(words): draw.randint(1, 3) for _ in range(draw.randint(0, 3))}
+            for _ in range(draw.randint(0, 3))
+        ]
+        for _ in range(count)
+    ]
+    rows[0] = [{0: 2}]
+    labels = [
+        [{"field": "f", "value": f"v{draw.randrange(3)}"} for _ in range(draw.randrange(3))] for _ in range(count)
+    ]
+    extras = {
+        "labels": pa.array(labels, LABELS),
+        "title": pa.array([f"t{n}" for n in range(count)]),
+        "date": pa.array([f"20{n:02d}-01-01" for n in range(count)]),
+        "n": pa.array([float(n) for n in range(count)]),
+    }
+    with created(Folder(place)) as folder:
+        writer = CorpusWriter(folder, words, shard_tokens=draw.choice([None, 3]))
+        documents = segmented_of(rows, [f"{name}{n}" for n in range(count)])
+        writer.add(replace(documents, extras={**documents.extras, **extras}))
+        writer.finish([f"w{n}" for n in range(words)])
+
+
+def make_vectors(place, draw, columns):
+    """Write a tiny sound corpus of vectors."""
+    from tests.storage.test_vectors import write_vectors
+
+    values = np.random.default_rng(draw.randrange(2**32)).normal(size=(draw.randint(1, 6), columns))
+    if draw.random() < 0.3:
+        values[draw.randrange(len(values))] = draw.choice([1e308, -1e308, 0.0, 5e-324, 1e150])
+    write_vectors(place, values, draw.choice([2, 4, 100]))
+
+
+def mutate(place, draw):
+    """Change something of a corpus, digests and sums rewritten to fit."""
+    from tests.chaos.hostile_corpora import rewrite_manifest, rewrite_shard, rewrite_vocabulary, table_of, with_column
+
+    record = json.loads((place / "manifest.json").read_text())
+    kind = draw.random()
+    if kind < 0.1:
+        name = draw.choice(["documents", "pairs", "tokens"])
+        value = draw.choice(NUMBERS)
+
+        def change(record):
+            record["shards"][0][name] += value - record[name]
+            record[name] = value
+
+        return rewrite_manifest(place, change)
+    if kind < 0.2:
+        words = record["vocabulary"]["words"]
+        table = pa.table(
+            {
+                "word": [draw.choice([*TEXTS, f"w{n}"]) for n in range(words)],
+                "documents": [1] * words,
+                "tokens": [1] * words,
+            }
+        )
+        if draw.random() < 0.5:
+            table = with_column(table, draw.choice(["word", "documents", "tokens"]), strange(words, draw))
+        return rewrite_vocabulary(place, table)
+    if kind < 0.25:
+        return rewrite_manifest(place, lambda record: record["fields"].pop(next(iter(record["fields"]), None), None))
+    number = draw.randrange(len(record["shards"]))
+    table = table_of(place, number)
+    name = draw.choice(table.column_names)
+    column = table.column(name).combine_chunks()
+    changed = strange(len(column), draw) if draw.random() < 0.25 else edited(column, draw)
+    return rewrite_shard(place, with_column(table, name, changed), number)
+
+
+def strange(rows, draw):
+    """A column of some other type."""
+    kind = draw.choice(KINDS)
+    deep = draw.choice([kind, pa.list_(kind), pa.list_(pa.list_(kind)), pa.struct([("field", kind), ("value", kind)])])
+    return pa.nulls(rows, deep) if draw.random() < 0.5 else pa.array([None] * (rows - 1) + [_value(deep, draw)], deep)
+
+
+def _value(kind, draw):
+    if pa.types.is_list(kind):
+        return [_value(kind.value_type, draw)] * draw.randrange(3)
+    if pa.types.is_struct(kind):
+        return {"field": _value(kind.field(0).type, draw), "value": _value(kind.field(1).type, draw)}
+    return {"string": "a", "binary": b"\xff", "bool": True, "double": 1.5}.get(
+        str(kind), 1 if kind != pa.date32() else None
+    )
+
+
+def edited(column, draw):
+    """The same column with some values changed, in the smallest type that holds them."""
+    values = column.to_pylist()
+    for _ in range(draw.randint(1, 3)):
+        row = draw.randrange(len(values))
+        values[row] = _changed(values[row], draw)
+    kind = column.type
+    if pa.types.is_list(kind) and pa.types.is_integer(kind.value_type):
+        kind = pa.list_(pa.int64())
+    with contextlib.suppress(pa.ArrowException, OverflowError):
+        return pa.array(values, kind)
+    return column
+
+
+def _changed(value, draw):
+    if draw.random() < 0.05:
+        return None
+    if isinstance(value, float):
+        return draw.choice(FLOATS)
+    if isinstance(value, str):
+        return draw.choice(TEXTS)
+    if isinstance(value, int):
+        return draw.choice(NUMBERS)
+    if isinstance(value, dict):
+        return {name: draw.choice(TEXTS) if draw.random() < 0.5 else one for name, one in value.items()}
+    if isinstance(value, list):
+        value = list(value)
+        kind = draw.randrange(5)
+        if value and kind == 0:
+            place = draw.randrange(len(value))
+            value[place] = _changed(value[place], draw)
+        elif value and kind == 1:
+            value.append(draw.choice(value))
+        elif value and kind == 2:
+            draw.shuffle(value)
+        elif value and kind == 3:
+            del value[draw.randrange(len(value))]
+        elif value and isinstance(value[0], int):
+            value.append(draw.choice(NUMBERS))
+        return value
+    return draw.choice(TEXTS)
+
+
+def commands_for(family, draw):
+    """The whole path of one family: of a hostile corpus, and of a model of a sound one that meets a hostile one."""
+    here = ["--scheduler", "serial"]
+    fit = ["--family", family, *FAMILIES[family], "--iterations", "2", "--quiet", *here]
+    yield from (["info", "c"], ["verify", "c"], ["fit", "c", "run", *fit], ["verify", "run"], ["topics", "run"])
+    yield from (["report", "run", "run.html"], ["infer", "run", "c", "own.csv", *here])
+    yield from (["fit", "sound", "other", *fit], ["infer", "other", "c", "out.csv", *here])
+    yield ["evaluate", "other", "--unseen", "c", *here]
+    if family == "hca":
+        return
+    yield from (["evaluate", "other", "--in-document", "c", *here], ["evaluate", "other", "--coherence", "c", *here])
+    yield from (["split", "c", "train", "held"], ["fit", "train", "again", "--heldout", "held", *fit])
+    yield ["evaluate", "again", "--heldout", "held", *here]
+    yield ["predict", "other", "c", "predicted.csv", "--field", "f", *here]
+    yield draw.choice([
+        ["flatten", "c", "flat"],
+        ["split", "c", "a", "b", "--documents"],
+        ["split", "c", "a", "b", "--drop-labels", "0.5"],
+        ["plot", "run", "x.svg", "--what", "time"],
+        ["estimate", "c", "--family", family, *FAMILIES[family]],
+    ])  # fmt: skip
+
+
+def try_path(seed, place, *, family=None):
+    """Try a corpus; return what is wrong, or None."""
+    from collapsar.pipeline.commands.main import main
+
+    draw = random.Random(seed)
+    family = family or draw.choice(list(FAMILIES))
+    words = draw.randint(1, 5)
+    for name in ("c", "sound"):
+        if family == "hca":
+            make_vectors(place / name, draw, words)
+        else:
+            make_corpus(place / name, draw, words, name)
+    for _ in range(draw.randint(1, 2)):
+        with contextlib.suppress(IndexError):  # of a corpus that has no column any more
+            mutate(place / "c", draw)
+    with contextlib.chdir(place):
+        for words in commands_for(family, draw):
+            said = io.StringIO()
+            signal.alarm(SECONDS)
+            try:
+                with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                    code = main(words)
+            except SystemExit as error:
+                code = error.code
+            except BaseException as error:
+                return f"seed {seed} ({family}): {' '.join(words)}: raw {type(error).__name__}: {error}"
+            finally:
+                signal.alarm(0)
+            if code not in (0, 1, 2) or "a defect" in said.getvalue() or "Error: " in said.getvalue():
+                return f"seed {seed} ({family}): {' '.join(words)}: exit {code}: {said.getvalue()[-500:]}"
+    return None
+
+
+def run_seeds(first, count):
+    """Try seeds in this process; the one that is tried is written first, as a signal may end it."""
+    import resource
+
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 30), resource.RLIM_INFINITY))
+    for seed in range(first, first + count):
+        print(f"> {seed}", flush=True)
+        place = Path(tempfile.mkdtemp(prefix="collapsar-hostile-"))
+        try:
+            fault = try_path(seed, place)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+        if fault is not None:
+            print(fault, flush=True)
+
+
+def main(words):
+    """Try seeds in child processes, and go on behind one that ends a process."""
+    first, count = int(words[0]), int(words[1])
+    if len(words) > 2:
+        run_seeds(first, count)
+        return 0
+    last, faults = first + count, []
+    if not int(os.environ.get("NUMBA_DISABLE_JIT", "0")):
+        os.environ.setdefault("NUMBA_BOUNDSCHECK", "1")
+        os.environ.setdefault("NUMBA_CACHE_DIR", str(Path("build/bounds-checked").absolute()))
+    while first < last:
+        command = [sys.executable, "-m", "tests.chaos.hostile_paths", str(first), str(last - first), "here"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        lines = ended.stdout.splitlines()
+        faults += [line for line in lines if not line.startswith("> ")]
+        tried = [int(line[2:]) for line in lines if line.startswith("> ")]
+        first = tried[-1] + 1 if tried else last
+        if ended.returncode:
+            faults.append(f"seed {first - 1}: the process ended with {ended.returncode}: {ended.stderr[-800:]}")
+    print("\n".join(faults) or f"{count} corpora, no fault")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
