@@ -14,6 +14,7 @@ import numpy.typing as npt
 from collapsar.pipeline import gaussian, nested
 from collapsar.pipeline.gaussian import Components, Prior, Sums
 from collapsar.pipeline.nested import Moves
+from collapsar.storage.errors import NumericalError
 from collapsar.workers.tree import FREE, ROOT, Tree
 
 Ints = npt.NDArray[np.int64]
@@ -57,6 +58,11 @@ def levels(
     length = np.diag(scaled)
     distance = np.sqrt(np.maximum(length + length[:, np.newaxis] - 2.0 * scaled, 0.0))
     np.fill_diagonal(distance, 0.0)
+    if not np.isfinite(distance).all():
+        raise NumericalError(
+            "squares of the vectors' values leave what floating point can hold (about 1e308); expected smaller values: "
+            "scale the columns and ingest them again"
+        )
     joined = linkage(squareform(0.5 * (distance + distance.T), checks=False), "ward")
     below = [fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64) for size in sizes[1:]]
     return [np.zeros(clusters.size, dtype=np.int64), *below]

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -251,7 +252,10 @@ def try_path(seed, place, *, family=None):
             said = io.StringIO()
             signal.alarm(SECONDS)
             try:
-                with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
+                    warnings.simplefilter(
+                        "ignore", RuntimeWarning
+                    )  # of numbers that overflow, as hashes do interpreted
                     code = main(words)
             except SystemExit as error:
                 code = error.code
