@@ -10,6 +10,9 @@ from collections import Counter
 
 from fsspec.implementations.memory import MemoryFileSystem
 
+from collapsar.storage.folder import Folder
+from collapsar.storage.lock import RunLock
+
 LASTING = {
     errno.ENOSPC: "no space is left on the disk",
     errno.EIO: "the store failed 6 times",
@@ -31,11 +34,12 @@ class Fate:
     def __init__(self, seed):
         self.seed, self.session = seed, 0
         self.dead = False  # the driver
+        self.taken_over = False  # the run, by another driver
         self.lasting = None  # number of an error that all operations on the store meet from now on
         self.faults = []  # what befell it, in words
         self._asked = Counter()
         # How bad it gets: some histories know one kind of fault only, and that often.
-        kinds = ("crash", "lose", "scheduler", "duplicate", "task", "store", "lasting", "gone", "interrupt")
+        kinds = ("crash", "lose", "scheduler", "duplicate", "task", "store", "lasting", "gone", "interrupt", "sleep")
         only = self.draw("only") < 0.4
         chosen = kinds[int(self.draw("kind") * len(kinds))]
         self.rates = {kind: 0.0 if only and kind != chosen else self.draw(f"rate {kind}") ** 3 for kind in kinds}
@@ -55,10 +59,24 @@ class Fate:
         self.faults.append(f"session {self.session}: {kind} at {' '.join(map(str, address))}")
         return True
 
+    def sleep(self):
+        """The driver sleeps past its lease; another takes its run over, by a clock of its own, and is gone as it wakes."""
+        store, before = FaultyFileSystem.store, FaultyFileSystem.fate
+        if not any(path.startswith("/store/run/lock/") for path in store):
+            return
+        FaultyFileSystem.fate = None
+        try:
+            successor = RunLock(Folder("faulty://store/run/lock"))
+            successor.acquire()
+            successor._released.set()  # it dies, and renews nothing
+        finally:
+            FaultyFileSystem.fate = before
+        self.taken_over = True
+
     def again(self):
         """The driver is started again, and what was wrong with the store has been put right."""
         self.session += 1
-        self.dead, self.lasting = False, None
+        self.dead, self.lasting, self.taken_over = False, None, False
         self._asked.clear()
 
 

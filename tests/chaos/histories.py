@@ -17,7 +17,7 @@ from collapsar.pipeline.executor import SerialExecutor
 from collapsar.pipeline.inspection import info
 from collapsar.pipeline.members import leaves, restarts_of
 from collapsar.storage import lock, patience
-from collapsar.storage.errors import ClusterError, CollapsarError, StoreError
+from collapsar.storage.errors import ClusterError, CollapsarError, StoreError, TakenOverError
 from collapsar.storage.run import Run
 from tests.chaos.fate import LASTING, DriverCrash, Fate, FaultyFileSystem
 from tests.chaos.simulated import SimulatedExecutor
@@ -123,6 +123,7 @@ def live(base, seed):
                 else:
                     begin(options, ends, every)
             FaultyFileSystem.fate = None
+            assert not fate.taken_over, "it went on beside its successor"
             return ended(), fate
         except (DriverCrash, KeyboardInterrupt):
             fate.faults.append("the driver ends")
@@ -146,6 +147,9 @@ def begin(options, ends, every):
 def require_called_for(error, fate):
     """A clear error may end a session only if its faults call for that one."""
     fate.faults.append(f"session {fate.session}: {type(error).__name__}: {error}")
+    if isinstance(error, TakenOverError):
+        assert fate.taken_over, error
+        return
     if isinstance(error, StoreError):
         called = "on purpose" in str(error) and fate.rates["store"] > 0.1
         assert called or (fate.lasting is not None and LASTING[fate.lasting] in str(error)), error

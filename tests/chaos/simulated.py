@@ -108,6 +108,8 @@ class SimulatedExecutor:
             raise DriverCrash
         if fate.happens("interrupt", 0.005, what, self._steps):
             raise KeyboardInterrupt
+        if fate.happens("sleep", 0.005, what, self._steps):
+            fate.sleep()
 
     def collect(self, futures):
         futures = list(futures)
