@@ -119,7 +119,11 @@ def decode_table(data: bytes, documents: int, path: str, without: Sequence[str] 
     file = BoundedFile(io.BytesIO(data))
     if file.rows != documents:
         raise DamagedError(path, f"expected {documents} rows, found {file.rows}")
-    wanted = [name for name in file.schema.names if name not in without] if without else None
+    names = list(file.schema.names)
+    again = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if again is not None:
+        raise DamagedError(path, "expected each column once, found it twice", f"column {again[:100]!r}")
+    wanted = [name for name in names if name not in without] if without else None
     table = file.table(wanted)
     if table.num_rows != documents:
         raise DamagedError(path, f"expected {documents} rows, found {table.num_rows}")
