@@ -44,7 +44,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	rm -rf build/demo
-	$(BIN)/collapsar demo build/demo
+	$(BIN)/collapsium demo build/demo
 
 # Kernels run twice: compiled, and as plain Python, where an index out of range is an error. Some tests wait for what they
 # have stopped or killed, so there is a process more than processors.
@@ -57,12 +57,12 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/numpydoc lint $$(find pipeline workers storage -name '*.py')
 
-build/typed/collapsar:
+build/typed/collapsium:
 	mkdir -p build/typed
 	ln -sfn ../.. $@
 
-types: $(READY) build/typed/collapsar
-	MYPYPATH=build/typed $(BIN)/mypy -p collapsar.pipeline -p collapsar.workers -p collapsar.storage
+types: $(READY) build/typed/collapsium
+	MYPYPATH=build/typed $(BIN)/mypy -p collapsium.pipeline -p collapsium.workers -p collapsium.storage
 
 contracts: $(READY)
 	$(BIN)/lint-imports
@@ -125,7 +125,7 @@ $(BENCH_READY): $(READY)
 option = $(if $($(1)),--$(2) '$($(1))')
 
 bench: $(BENCH_READY)
-	COLLAPSAR_BENCH_PAIRS=$(PAIRS) COLLAPSAR_BENCH_TOPICS=$(TOPICS) $(BIN)/python -m pytest -p no:xdist --benchmark-enable --benchmark-only tests/benchmarks/test_kernels.py
+	COLLAPSIUM_BENCH_PAIRS=$(PAIRS) COLLAPSIUM_BENCH_TOPICS=$(TOPICS) $(BIN)/python -m pytest -p no:xdist --benchmark-enable --benchmark-only tests/benchmarks/test_kernels.py
 	$(BIN)/python -m tests.benchmarks.compare --topics $(TOPICS) --workers $(WORKERS) \
 		$(call option,TRAIN,train) $(call option,HELDOUT,heldout) $(call option,ITERATIONS,iterations) \
 		$(call option,ALPHA,alpha) $(call option,ROUNDS,rounds) $(call option,PEERS,peers) \

@@ -14,77 +14,82 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collapsar.pipeline.appending import append
-    from collapsar.pipeline.batching import Outcome, batch, rollback, versions
-    from collapsar.pipeline.cohering import Coherence, coherence
-    from collapsar.pipeline.comparing import Comparison, compare
-    from collapsar.pipeline.comparing_unseen import UnseenComparison, compare_unseen
-    from collapsar.pipeline.describing import Topic, topics
-    from collapsar.pipeline.evaluation import Evaluation, Reconstruction, evaluate
-    from collapsar.pipeline.executor import TLS
-    from collapsar.pipeline.expecting import ExpectedTopic, LabelTopics, expected_topics, label_topics
-    from collapsar.pipeline.exporting import Exported, export
-    from collapsar.pipeline.fitting import fit, resume
-    from collapsar.pipeline.inference import infer
-    from collapsar.pipeline.inspection import info
-    from collapsar.pipeline.intake import flatten, ingest, split
-    from collapsar.pipeline.opening import Model
-    from collapsar.pipeline.planning import Plan, estimate
-    from collapsar.pipeline.predicting import Prediction, predict
-    from collapsar.pipeline.reporting.page import Report, report
-    from collapsar.pipeline.runplots import plot
-    from collapsar.pipeline.segmentshares import neighbour_distance
-    from collapsar.pipeline.simulation import simulate
-    from collapsar.pipeline.timeshares import TimeShares, topic_shares
-    from collapsar.pipeline.verifying import Findings, verify
-    from collapsar.storage.corpus import Corpus
+    from collapsium.pipeline.analysis.coherence import Coherence, coherence
+    from collapsium.pipeline.analysis.evaluate import Evaluation, Reconstruction, evaluate
+    from collapsium.pipeline.analysis.infer import infer
+    from collapsium.pipeline.analysis.info import info
+    from collapsium.pipeline.analysis.labels.expected_topics import (
+        ExpectedTopic,
+        LabelTopics,
+        expected_topics,
+        label_topics,
+    )
+    from collapsium.pipeline.analysis.segments import neighbour_distance
+    from collapsium.pipeline.analysis.topic_shares import TimeShares, topic_shares
+    from collapsium.pipeline.analysis.topics import Topic, topics
+    from collapsium.pipeline.analysis.verify import Findings, verify
+    from collapsium.pipeline.corpora.append import append
+    from collapsium.pipeline.corpora.ingest import flatten, ingest, split
+    from collapsium.pipeline.corpora.simulate import simulate
+    from collapsium.pipeline.engine.fit import fit, resume
+    from collapsium.pipeline.engine.resources.estimate import Plan, estimate
+    from collapsium.pipeline.executors.base import TLS
+    from collapsium.pipeline.families.model import Model
+    from collapsium.pipeline.reporting.export import Exported, export
+    from collapsium.pipeline.reporting.page.report import Report, report
+    from collapsium.pipeline.reporting.plots.run import plot
+    from collapsium.pipeline.reporting.predict import Prediction, predict
+    from collapsium.pipeline.workflows.batch.job import Outcome, batch, rollback, versions
+    from collapsium.pipeline.workflows.compare.heldout import Comparison, compare
+    from collapsium.pipeline.workflows.compare.unseen.compare import UnseenComparison, compare_unseen
+    from collapsium.storage.corpus.corpus import Corpus
 
 _HOMES = {
-    "Outcome": "collapsar.pipeline.batching",
-    "batch": "collapsar.pipeline.batching",
-    "rollback": "collapsar.pipeline.batching",
-    "versions": "collapsar.pipeline.batching",
-    "Coherence": "collapsar.pipeline.cohering",
-    "Comparison": "collapsar.pipeline.comparing",
-    "Corpus": "collapsar.storage.corpus",
-    "Evaluation": "collapsar.pipeline.evaluation",
-    "ExpectedTopic": "collapsar.pipeline.expecting",
-    "Exported": "collapsar.pipeline.exporting",
-    "Findings": "collapsar.pipeline.verifying",
-    "LabelTopics": "collapsar.pipeline.expecting",
-    "Model": "collapsar.pipeline.opening",
-    "Prediction": "collapsar.pipeline.predicting",
-    "Reconstruction": "collapsar.pipeline.evaluation",
-    "Report": "collapsar.pipeline.reporting.page",
-    "TimeShares": "collapsar.pipeline.timeshares",
-    "Topic": "collapsar.pipeline.describing",
-    "UnseenComparison": "collapsar.pipeline.comparing_unseen",
-    "Plan": "collapsar.pipeline.planning",
-    "TLS": "collapsar.pipeline.executor",
-    "append": "collapsar.pipeline.appending",
-    "coherence": "collapsar.pipeline.cohering",
-    "compare": "collapsar.pipeline.comparing",
-    "compare_unseen": "collapsar.pipeline.comparing_unseen",
-    "estimate": "collapsar.pipeline.planning",
-    "evaluate": "collapsar.pipeline.evaluation",
-    "expected_topics": "collapsar.pipeline.expecting",
-    "export": "collapsar.pipeline.exporting",
-    "fit": "collapsar.pipeline.fitting",
-    "flatten": "collapsar.pipeline.intake",
-    "infer": "collapsar.pipeline.inference",
-    "info": "collapsar.pipeline.inspection",
-    "ingest": "collapsar.pipeline.intake",
-    "label_topics": "collapsar.pipeline.expecting",
-    "neighbour_distance": "collapsar.pipeline.segmentshares",
-    "plot": "collapsar.pipeline.runplots",
-    "predict": "collapsar.pipeline.predicting",
-    "report": "collapsar.pipeline.reporting.page",
-    "resume": "collapsar.pipeline.fitting",
-    "simulate": "collapsar.pipeline.simulation",
-    "split": "collapsar.pipeline.intake",
-    "topic_shares": "collapsar.pipeline.timeshares",
-    "topics": "collapsar.pipeline.describing",
-    "verify": "collapsar.pipeline.verifying",
+    "Outcome": "collapsium.pipeline.workflows.batch.job",
+    "batch": "collapsium.pipeline.workflows.batch.job",
+    "rollback": "collapsium.pipeline.workflows.batch.job",
+    "versions": "collapsium.pipeline.workflows.batch.job",
+    "Coherence": "collapsium.pipeline.analysis.coherence",
+    "Comparison": "collapsium.pipeline.workflows.compare.heldout",
+    "Corpus": "collapsium.storage.corpus.corpus",
+    "Evaluation": "collapsium.pipeline.analysis.evaluate",
+    "ExpectedTopic": "collapsium.pipeline.analysis.labels.expected_topics",
+    "Exported": "collapsium.pipeline.reporting.export",
+    "Findings": "collapsium.pipeline.analysis.verify",
+    "LabelTopics": "collapsium.pipeline.analysis.labels.expected_topics",
+    "Model": "collapsium.pipeline.families.model",
+    "Prediction": "collapsium.pipeline.reporting.predict",
+    "Reconstruction": "collapsium.pipeline.analysis.evaluate",
+    "Report": "collapsium.pipeline.reporting.page.report",
+    "TimeShares": "collapsium.pipeline.analysis.topic_shares",
+    "Topic": "collapsium.pipeline.analysis.topics",
+    "UnseenComparison": "collapsium.pipeline.workflows.compare.unseen.compare",
+    "Plan": "collapsium.pipeline.engine.resources.estimate",
+    "TLS": "collapsium.pipeline.executors.base",
+    "append": "collapsium.pipeline.corpora.append",
+    "coherence": "collapsium.pipeline.analysis.coherence",
+    "compare": "collapsium.pipeline.workflows.compare.heldout",
+    "compare_unseen": "collapsium.pipeline.workflows.compare.unseen.compare",
+    "estimate": "collapsium.pipeline.engine.resources.estimate",
+    "evaluate": "collapsium.pipeline.analysis.evaluate",
+    "expected_topics": "collapsium.pipeline.analysis.labels.expected_topics",
+    "export": "collapsium.pipeline.reporting.export",
+    "fit": "collapsium.pipeline.engine.fit",
+    "flatten": "collapsium.pipeline.corpora.ingest",
+    "infer": "collapsium.pipeline.analysis.infer",
+    "info": "collapsium.pipeline.analysis.info",
+    "ingest": "collapsium.pipeline.corpora.ingest",
+    "label_topics": "collapsium.pipeline.analysis.labels.expected_topics",
+    "neighbour_distance": "collapsium.pipeline.analysis.segments",
+    "plot": "collapsium.pipeline.reporting.plots.run",
+    "predict": "collapsium.pipeline.reporting.predict",
+    "report": "collapsium.pipeline.reporting.page.report",
+    "resume": "collapsium.pipeline.engine.fit",
+    "simulate": "collapsium.pipeline.corpora.simulate",
+    "split": "collapsium.pipeline.corpora.ingest",
+    "topic_shares": "collapsium.pipeline.analysis.topic_shares",
+    "topics": "collapsium.pipeline.analysis.topics",
+    "verify": "collapsium.pipeline.analysis.verify",
 }
 
 __all__ = [
@@ -137,7 +142,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: `collapsar --help` shall not wait for the compiler."""
+    """Import a public name when it is first used: `collapsium --help` shall not wait for the compiler."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

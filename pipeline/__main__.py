@@ -1,8 +1,8 @@
-"""``python -m collapsar.pipeline`` is the command ``collapsar``."""
+"""``python -m collapsium.pipeline`` is the command ``collapsium``."""
 
 import sys
 
-from collapsar.pipeline.commands.main import main
+from collapsium.pipeline.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
-from collapsar.storage.errors import OptionError, suggestion
+from collapsium.storage.errors import OptionError, suggestion
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

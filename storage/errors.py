@@ -1,6 +1,6 @@
-"""The errors that Collapsar raises on purpose.
+"""The errors that Collapsium raises on purpose.
 
-Each is a `CollapsarError` and also the builtin that a caller would expect. The text says what was given, what was
+Each is a `CollapsiumError` and also the builtin that a caller would expect. The text says what was given, what was
 expected and, where there is something to do, what to do; the commands print it as one line.
 """
 
@@ -10,13 +10,13 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 
-from collapsar.storage.printable import printable
+from collapsium.storage.printable import printable
 
 NAMED = 40  # names that an error lists
 _MENTION = re.compile(r"--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)|`([a-z][a-z0-9_]*)`")  # of an option in an error's text
 
 
-class CollapsarError(Exception):
+class CollapsiumError(Exception):
     """Base of every error that is raised on purpose.
 
     Its text names files, fields and words that may be anybody's; what would steer a terminal is replaced in it.
@@ -26,7 +26,7 @@ class CollapsarError(Exception):
         return printable(super().__str__())
 
 
-class InputError(CollapsarError, ValueError):
+class InputError(CollapsiumError, ValueError):
     """A file that is given does not hold what its format asks for.
 
     Parameters
@@ -56,15 +56,15 @@ class NoVocabularyError(InputError):
     """Counts of numbered words come without the words."""
 
 
-class AbsentError(CollapsarError, FileNotFoundError):
+class AbsentError(CollapsiumError, FileNotFoundError):
     """A file or folder that is given does not exist."""
 
 
-class OccupiedError(CollapsarError, FileExistsError):
+class OccupiedError(CollapsiumError, FileExistsError):
     """The place for an output is taken."""
 
 
-class OptionError(CollapsarError, ValueError):
+class OptionError(CollapsiumError, ValueError):
     """An option has no such name, or a value that it cannot take.
 
     Parameters
@@ -80,7 +80,7 @@ class OptionError(CollapsarError, ValueError):
         self.message, self.parameter = message, parameter
         super().__init__(message if parameter is None else f"{parameter}: {message}")
 
-    def __reduce__(self) -> tuple[type[CollapsarError], tuple[str | None, ...]]:
+    def __reduce__(self) -> tuple[type[CollapsiumError], tuple[str | None, ...]]:
         """Pickle by its parts, so that the error crosses processes."""
         return type(self), (self.message, self.parameter)
 
@@ -120,15 +120,15 @@ class SettingError(InputError, OptionError):
     """A configuration file holds an unknown option, or a value that it cannot take."""
 
 
-class MissingError(CollapsarError, ImportError):
+class MissingError(CollapsiumError, ImportError):
     """A package that is asked for by an extra is not installed."""
 
 
-class MismatchError(CollapsarError, ValueError):
+class MismatchError(CollapsiumError, ValueError):
     """Two inputs that must belong together do not."""
 
 
-class ClusterError(CollapsarError, ConnectionError):
+class ClusterError(CollapsiumError, ConnectionError):
     """The scheduler or its workers cannot be reached, or were lost."""
 
 
@@ -136,11 +136,11 @@ class ClusterGoneError(ClusterError):
     """There is nothing left of the cluster to go on with."""
 
 
-class StoreError(CollapsarError, OSError):
+class StoreError(CollapsiumError, OSError):
     """A store cannot be read or written: it is full, it is not allowed, or it fails again and again."""
 
 
-class LockedError(CollapsarError, BlockingIOError):
+class LockedError(CollapsiumError, BlockingIOError):
     """Another process works on the run, or has taken it over."""
 
 
@@ -148,15 +148,15 @@ class TakenOverError(LockedError):
     """Another process has taken over what this one worked on; this one has written nothing since."""
 
 
-class ClosedError(CollapsarError, ValueError):
+class ClosedError(CollapsiumError, ValueError):
     """What is asked for was closed, and is removed."""
 
 
-class CapacityError(CollapsarError, MemoryError):
+class CapacityError(CollapsiumError, MemoryError):
     """What was asked for needs more memory or disk than there is."""
 
 
-class NumericalError(CollapsarError, ArithmeticError):
+class NumericalError(CollapsiumError, ArithmeticError):
     """A model's numbers have left what floating point can hold."""
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collapsar.pipeline.gaussian import Components, Prior, Sums, fitted
-from collapsar.workers.tree import FREE, ROOT, Tree
+from collapsium.pipeline.families.hca.posterior import Components, Prior, Sums, fitted
+from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 
 PRIOR = Prior(1000.0, 0.001, 0.001)
 

@@ -14,25 +14,25 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from collapsar.pipeline import Corpus, estimate, evaluate, fit, infer, resume, topics, verify
-from collapsar.pipeline.checkpointing import CheckpointKeeper, NoKeeper
-from collapsar.pipeline.config import Limits, make_config
-from collapsar.pipeline.contract import Summary, load_family
-from collapsar.pipeline.executor import SerialExecutor
-from collapsar.pipeline.labelling import labels_of
-from collapsar.pipeline.loop import run
-from collapsar.pipeline.opening import Model
-from collapsar.pipeline.state import Problem
-from collapsar.storage.errors import ClusterError, OptionError
-from collapsar.storage.run import Run
-from collapsar.storage.shard import Shard
-from collapsar.storage.summary import RECORD as SUMMARY
-from collapsar.storage.summary import read_summary
-from collapsar.workers import tasks
-from collapsar.workers.contract import load_sweeps
-from collapsar.workers.delta import Delta
-from collapsar.workers.rows import counted
-from collapsar.workers.streams import Stream
+from collapsium.pipeline import Corpus, estimate, evaluate, fit, infer, resume, topics, verify
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.model_io.checkpoints import CheckpointKeeper, NoKeeper
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.setup.request import labels_of
+from collapsium.pipeline.engine.state import Problem
+from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.pipeline.families.base import Summary, load_family, make_config
+from collapsium.pipeline.families.model import Model
+from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.errors import ClusterError, OptionError
+from collapsium.storage.runs.run import Run
+from collapsium.storage.runs.summary import RECORD as SUMMARY
+from collapsium.storage.runs.summary import read_summary
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.families.cvb.parameters import counted
 from tests.conftest import dealt, planted, planted_labels, write_corpus
 from tests.strategies import documents_of
 
@@ -255,7 +255,7 @@ class Conformance:
 
     def test_bits__do_not_depend_on_where_local_states_lie(self, small, options, tmp_path, monkeypatch):
         """In memory, or in scratch files of which a few responsibilities are read at a time."""
-        monkeypatch.setattr("collapsar.workers.portions.PORTION", 500)
+        monkeypatch.setattr("collapsium.workers.families.cvb.document_lists.PORTION", 500)
         found = []
         for name, scratch in (("memory", None), ("disk", str(tmp_path / "scratch"))):
             problem, executor, globals_ = problem_of(small[0], self.family, options, scratch=scratch)

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 
-from collapsar.pipeline import split
-from collapsar.storage.folder import Folder, created
-from collapsar.storage.shard import LABELS
-from collapsar.storage.writer import CorpusWriter
+from collapsium.pipeline import split
+from collapsium.storage.corpus.parquet import LABELS
+from collapsium.storage.corpus.writer import CorpusWriter
+from collapsium.storage.io.folder import Folder, created
 from tests.strategies import documents_of, segmented_of
 
 settings.register_profile(

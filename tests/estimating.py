@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from collapsar.pipeline.contract import family_names
-from collapsar.pipeline.estimators import CollapsedHDP, CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
+from collapsium.pipeline.estimators import CollapsedHDP, CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
+from collapsium.pipeline.families.base import family_names
 
 ALL = (CollapsedLDA, CollapsedHDP, VariationalLDA, GibbsLDA, GibbsHDP)
 THERE = [one for one in ALL if one.FAMILY in family_names()]

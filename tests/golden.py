@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-NAMES = ("collapsium", "collapsar")
+NAMES = ("collapsium", "collapsium")
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in "rst"]
 TOPICS = 4
 DIAMOND = """

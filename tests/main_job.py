@@ -53,13 +53,13 @@ FEATURES = {
 }
 
 SCRIPTS = {
-    "pandas": "from collapsar.pipeline import Model; m = Model('run'); print(m.topics()); print(m.document_topics().head())",
+    "pandas": "from collapsium.pipeline import Model; m = Model('run'); print(m.topics()); print(m.document_topics().head())",
     "sklearn": (
-        "import numpy as np; from collapsar.pipeline import estimators; "
+        "import numpy as np; from collapsium.pipeline import estimators; "
         "print(estimators.CollapsedLDA(3, max_iter=3).fit_transform(np.eye(6, dtype=int) * 3).shape)"
     ),
-    "s3": "import s3fs; from collapsar.storage.folder import Folder; Folder('s3://bucket/corpus')",
-    "mlflow": "from collapsar.pipeline.mlflowing import MLflow; print(MLflow)",
+    "s3": "import s3fs; from collapsium.storage.io.folder import Folder; Folder('s3://bucket/corpus')",
+    "mlflow": "from collapsium.pipeline.monitoring.mlflow_callback import MLflow; print(MLflow)",
 }
 
 
@@ -73,7 +73,7 @@ def main(folder, features):
     commands += [line for name in features for line in FEATURES.get(name, ())]
     commands.append("demo demo")
     for line in commands:
-        _run(line, [sys.executable, "-m", "collapsar.pipeline", *line.split()], place)
+        _run(line, [sys.executable, "-m", "collapsium.pipeline", *line.split()], place)
     scripts = [SCRIPTS[name] for name in features if name in SCRIPTS]
     for script in scripts:
         _run(script, [sys.executable, "-c", script], place)

@@ -9,9 +9,9 @@ import types
 import distributed
 import numpy as np
 
-from collapsar.pipeline import contract
-from collapsar.storage.vectors import VectorShard
-from collapsar.workers.delta import Delta, change, fresh
+from collapsium.pipeline.families import base as contract
+from collapsium.storage.corpus.vectors import VectorShard
+from collapsium.workers.arrays.delta import Delta, change, fresh
 
 NAME = "means"
 
@@ -102,7 +102,7 @@ def _update(globals, delta, config, stream):
     return dict(globals)
 
 
-driver = types.ModuleType("collapsar.pipeline.models.means")
+driver = types.ModuleType("collapsium.pipeline.families.means")
 driver.CORPUS, driver.CHANGE, driver.SCHEDULES, driver.SAMPLER = "vectors", "moved", ("batch",), False
 driver.Config, driver.update = Config, _update
 driver.initialise = lambda summary, config, stream: {"documents": np.array(float(summary.documents))}
@@ -117,14 +117,14 @@ driver.figures = lambda globals: {"documents": float(globals["documents"])}
 def install():
     """Let this process know both halves for good: a worker looks for words with the driver's, where there is time to."""
     names = sorted({*contract.family_names(), NAME})
-    sys.modules[f"collapsar.workers.{NAME}"] = sys.modules[__name__]
-    sys.modules[f"collapsar.pipeline.models.{NAME}"] = driver
+    sys.modules[f"collapsium.workers.{NAME}"] = sys.modules[__name__]
+    sys.modules[f"collapsium.pipeline.families.{NAME}"] = driver
     contract.family_names = lambda: names
 
 
 def known(monkeypatch):
     """Let this process know both halves, until the test ends."""
     names = sorted([*contract.family_names(), NAME])
-    monkeypatch.setitem(sys.modules, f"collapsar.workers.{NAME}", sys.modules[__name__])
-    monkeypatch.setitem(sys.modules, f"collapsar.pipeline.models.{NAME}", driver)
+    monkeypatch.setitem(sys.modules, f"collapsium.workers.{NAME}", sys.modules[__name__])
+    monkeypatch.setitem(sys.modules, f"collapsium.pipeline.families.{NAME}", driver)
     monkeypatch.setattr(contract, "family_names", lambda: names)

@@ -11,7 +11,7 @@ RUN = {
     "seed": 0,
     "corpus": {"url": "corpus", "digest": "0" * 64, "shards": ["1" * 64]},
     "heldout": None,
-    "versions": {"collapsar": "0.1.0"},
+    "versions": {"collapsium": "0.1.0"},
 }  # fmt: skip
 START = {
     "event": "start", "iteration": 0, "elapsed": 0.0, "family": "lda", "documents": 2, "tokens": 8, "words": 3,

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from collapsar.pipeline import Corpus, fit, simulate, split
-from collapsar.pipeline.config import Limits
-from collapsar.pipeline.executor import SerialExecutor
-from collapsar.pipeline.stochastic import run_stochastic, settled
-from collapsar.storage.errors import OptionError
+from collapsium.pipeline import Corpus, fit, simulate, split
+from collapsium.pipeline.engine.loop.stochastic import run_stochastic, settled
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.storage.errors import OptionError
 from tests.conformance import Conformance, Losing, problem_of, scores_of, state_bits
 
 MANY = 140  # topics: more than a document begins with all of

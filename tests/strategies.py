@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from collapsar.storage.segments import running, segment_lists
-from collapsar.storage.shard import Documents, Shard
-from collapsar.workers.tree import FREE, ROOT, Tree
+from collapsium.storage.corpus.segments import running, segment_lists
+from collapsium.storage.corpus.shard import Documents, Shard
+from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 
 
 def documents_of(rows, ids=None):

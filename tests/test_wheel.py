@@ -14,12 +14,12 @@ import sys
 sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in (getattr(f, "__module__", "") or "").lower()]
 """
 INGEST = """
-import collapsar.pipeline.demonstration as demonstration
+import collapsium.pipeline.workflows.demo.demo as demonstration
 assert demonstration.__file__.startswith(sys.argv[1]), demonstration.__file__
 print(demonstration.ingest_docstrings(sys.argv[2]).documents)
 """
 FAMILIES = """
-from collapsar.pipeline.contract import family_names
+from collapsium.pipeline.families.base import family_names
 print(*family_names())
 """
 
@@ -44,7 +44,7 @@ def test_wheel__installed_elsewhere_ingests_the_demo(tmp_path):
     wheel = next(tmp_path.glob("*.whl"))
     inside = set(zipfile.ZipFile(wheel).namelist())
     for path in wanted:
-        assert f"collapsar/{path.relative_to(ROOT).as_posix()}" in inside, path
+        assert f"collapsium/{path.relative_to(ROOT).as_posix()}" in inside, path
     place = tmp_path / "site"
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", place, wheel)
     env = {**os.environ, "PYTHONPATH": str(place), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import platform
 
-from collapsar.storage.processor import Processor
-from collapsar.workers.kernels.target import target
+from collapsium.storage.runs.processor import Processor
+from collapsium.workers.kernels.target import target
 
 
 @functools.cache

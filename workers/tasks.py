@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 import pyarrow as pa
 
-from collapsar.storage.labels import Labels
-from collapsar.storage.segments import Segments
-from collapsar.storage.shard import Shard
-from collapsar.storage.vectors import AnyShard, VectorShard
-from collapsar.workers import buffers, special
-from collapsar.workers.contract import load_sweeps, wanted_by
-from collapsar.workers.delta import Arrays, Delta, held, total
-from collapsar.workers.shelf import Shelf, shelve
-from collapsar.workers.streams import Stream
+from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.segments import Segments
+from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.corpus.vectors import AnyShard, VectorShard
+from collapsium.workers import special_functions as special
+from collapsium.workers.arrays import buffer_pool as buffers
+from collapsium.workers.arrays.delta import Arrays, Delta, held, total
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.spill import Shelf, shelve
+from collapsium.workers.families.base import load_sweeps, wanted_by
 
 if TYPE_CHECKING:
-    from collapsar.storage.corpus import ShardReference
+    from collapsium.storage.corpus.corpus import ShardReference
 
 NEARLY_ALL = 0.9  # of the vocabulary's words
 SHARD = "shard "  # begins the names under which deltas tell the seconds of single shards

@@ -17,21 +17,22 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from collapsar.pipeline.config import LIMIT_NAMES, Limits, make_config
-from collapsar.pipeline.contract import FamilyConfig
-from collapsar.pipeline.estimators.fitted import Fitted, in_order, stepped
-from collapsar.pipeline.estimators.matrices import as_corpus, portions, validated, written
-from collapsar.pipeline.estimators.running import fit_here
-from collapsar.pipeline.executor import Executor, SerialExecutor, check_scheduler
-from collapsar.pipeline.fitting import fit
-from collapsar.pipeline.loop import mean_score
-from collapsar.pipeline.placing import Where
-from collapsar.pipeline.requests import Request
-from collapsar.pipeline.threads import ThreadExecutor
-from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import InputError, MismatchError, OptionError
-from collapsar.storage.shard import Documents, Shard
-from collapsar.storage.vocabulary import words_digest
+from collapsium.pipeline.engine.fit import fit
+from collapsium.pipeline.engine.loop.loop import mean_score
+from collapsium.pipeline.engine.resources.placement import Where
+from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
+from collapsium.pipeline.engine.setup.request import Request
+from collapsium.pipeline.estimators.fitted_model import Fitted, in_order, stepped
+from collapsium.pipeline.estimators.in_memory_fit import fit_here
+from collapsium.pipeline.estimators.inputs import as_corpus, portions, validated, written
+from collapsium.pipeline.executors.base import Executor, SerialExecutor
+from collapsium.pipeline.executors.open import check_scheduler
+from collapsium.pipeline.executors.threads import ThreadExecutor
+from collapsium.pipeline.families.base import FamilyConfig, make_config
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.shard import Documents, Shard
+from collapsium.storage.corpus.vocabulary import words_digest
+from collapsium.storage.errors import InputError, MismatchError, OptionError
 
 SETTLED = 512  # documents of a portion; what is drawn for a document may depend on it, so it is not the threads'
 WHERE = ("scratch", "checkpoint_every", "patience", "tls", "strict_bits")  # of the options, what says where it runs
@@ -132,8 +133,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         ------
         ValueError
             A count is negative or not whole, no document has a word, or a parameter is out of range.
-        CollapsarError
-            As for `collapsar.pipeline.fit`.
+        CollapsiumError
+            As for `collapsium.pipeline.fit`.
         """
         with _named():
             options, limits = self._asked()
@@ -141,7 +142,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             seed = self._seed()
             for name in ("_fitted", "n_iter_"):  # after a fit that fails, what was fitted to other columns is not used
                 self._forget(name)
-            with tempfile.TemporaryDirectory(prefix="collapsar-") as place:
+            with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
                 corpus = self._corpus_of(X, place)
                 self._keep(*self._fit(corpus, place, seed, options, limits))
         self._base_seed = seed
@@ -193,7 +194,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Make one step of the stochastic schedule, on all documents of X together.
 
-        Steps decay as those of ``collapsar fit --schedule stochastic`` do: X is swept in batches of 32 documents, of
+        Steps decay as those of ``collapsium fit --schedule stochastic`` do: X is swept in batches of 32 documents, of
         which batch t of all calls goes (1 + t)^-0.9 of the way (SCVB0; Foulds et al., 2013). What was fitted before by
         `fit` counts for one pass over its documents.
 
@@ -268,7 +269,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         Proportions are fitted on a random half of each document's tokens with the topics held fixed; the score is the
         mean over the other half's tokens of log sum_k theta_dk phi_kw, in nats. The halves are the same for all
-        models, and those of ``collapsar evaluate --unseen``. It is no bound on the likelihood, which scikit-learn's
+        models, and those of ``collapsium evaluate --unseen``. It is no bound on the likelihood, which scikit-learn's
         own LDA scores by, and does not grow with the number of documents. Documents that were fitted are scored
         too, but theirs are no held-out scores.
 

@@ -1,1 +1,4 @@
-"""Reports that people read: one page a run, which needs nothing but itself."""
+"""Show models to people: HTML reports, plots, exports.
+
+May import analysis and what analysis may import.
+"""

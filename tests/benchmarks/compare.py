@@ -1,7 +1,7 @@
 """Our fits beside other libraries', in one run: a table and a plot of score against time.
 
 Each round runs every contestant once, one after another, and the next round in the opposite order, so that the noise of
-a shared machine falls on all alike; what is told are medians over the rounds. Ours is the command `collapsar fit`. A
+a shared machine falls on all alike; what is told are medians over the rounds. Ours is the command `collapsium fit`. A
 peer is what is installed of tomotopy, topica, gensim and scikit-learn, run by its own Python calls.
 
 All scores are one definition, document completion: the mean over held-out tokens of log sum_k theta_dk phi_kw, in
@@ -25,15 +25,15 @@ from pathlib import Path
 
 import psutil
 
-from collapsar.storage.errors import CollapsarError
+from collapsium.storage.errors import CollapsiumError
 from tests.benchmarks import table
 from tests.benchmarks.peers import PEERS, RESTARTS, Data, installed
 
 EVERY = 0.05  # seconds between two samples of memory
-COMMAND = Path(sysconfig.get_path("scripts")) / "collapsar"
+COMMAND = Path(sysconfig.get_path("scripts")) / "collapsium"
 FAMILIES = ("lda", "hdp")
 ITERATIONS = "100,tomotopy=500,topica=50,gensim=20,scikit-learn=20"
-VERSIONS = ("collapsar", "numpy", "numba", "distributed", *PEERS)
+VERSIONS = ("collapsium", "numpy", "numba", "distributed", *PEERS)
 # The peers spread their work over processes or threads of their own; were each of these to start a pool of BLAS
 # threads, they would stand in one another's way.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -42,7 +42,7 @@ EXAMPLES = """examples:
   python -m tests.benchmarks.compare --train train --heldout heldout --topics 120 --rounds 5
   python -m tests.benchmarks.compare --peers tomotopy --families lda --iterations 100,tomotopy=1000
 
-`collapsar split CORPUS TRAIN HELDOUT` makes the two folders of a corpus.
+`collapsium split CORPUS TRAIN HELDOUT` makes the two folders of a corpus.
 `python -m tests.benchmarks.table FOLDER` draws the table and the plot again from FOLDER/results.json."""
 
 
@@ -176,7 +176,7 @@ class Contestant:
     @property
     def who(self):
         """The name that the table has."""
-        return f"collapsar {self.name}" if self.ours else self.name
+        return f"collapsium {self.name}" if self.ours else self.name
 
     def run(self, number, place):
         """Run once; return the record of `results.json`."""
@@ -311,7 +311,7 @@ def command(*words):
     """Run a command of ours that is not timed."""
     done = subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(done.stderr.strip() or f"collapsar {words[0]} ended with code {done.returncode}")
+        raise SystemExit(done.stderr.strip() or f"collapsium {words[0]} ended with code {done.returncode}")
 
 
 def draw(place, documents, words, tokens, topics, seed):
@@ -364,7 +364,7 @@ def main(argv=None):
         if getattr(given, name) < 1:
             parser.error(f"--{name}: expected a whole number from 1 up, found {getattr(given, name)}")
     if (given.train is None) != (given.heldout is None):
-        parser.error("--train and --heldout come together: `collapsar split CORPUS TRAIN HELDOUT` makes both")
+        parser.error("--train and --heldout come together: `collapsium split CORPUS TRAIN HELDOUT` makes both")
     given.left_out = [name for name in given.peers if not installed(name)]
     for name in given.left_out:
         print(f"{name} is not installed and left out; `pip install '.[bench]'` installs all peers")
@@ -372,7 +372,7 @@ def main(argv=None):
     contestants = [Contestant(name, given.iterations[name], given) for name in names]
     if not contestants:
         parser.error("nobody is left to compare")
-    with tempfile.TemporaryDirectory(prefix="collapsar-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="collapsium-bench-") as folder:
         place = Path(folder)
         given.drawn = given.train is None
         if given.drawn:
@@ -383,7 +383,7 @@ def main(argv=None):
         warm_up(place / "tiny", given.families, given.workers)
         try:
             results = compare(given, contestants, place)
-        except CollapsarError as error:
+        except CollapsiumError as error:
             raise SystemExit(f"error: {error}") from None
     pictures = "score-over-time.png and .svg" if table.can_draw() else "and no plot, as matplotlib is not installed"
     print(f"\n{table.text(results)}\n{given.out}: results.json, table.md, {pictures}")

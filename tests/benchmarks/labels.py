@@ -6,7 +6,7 @@
 ``python -m tests.benchmarks.labels kept TRAIN TEST OUT``: perplexity with a share of the labels (Figure 8).
 ``python -m tests.benchmarks.labels classes TRAIN TEST FIELD OUT``: one label a document, beside LDA + SVM (Figure 9).
 ``python -m tests.benchmarks.labels eta TRAIN OUT``: topics used against eta (Figure 11).
-Corpora are folders as `collapsar ingest` makes them. Fits that lie in OUT already are not made again: other options, another OUT.
+Corpora are folders as `collapsium ingest` makes them. Fits that lie in OUT already are not made again: other options, another OUT.
 """
 
 import argparse

@@ -7,11 +7,12 @@ import pyarrow as pa
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import spearmanr
 
-from collapsar.pipeline import Model, drawing
-from collapsar.storage.folder import Folder, created
-from collapsar.storage.shard import EXTRAS, Documents
-from collapsar.storage.writer import CorpusWriter, numbered_ids
-from collapsar.workers.contract import load_sweeps
+from collapsium.pipeline import Model
+from collapsium.pipeline.families import generative as drawing
+from collapsium.storage.corpus.shard import EXTRAS, Documents
+from collapsium.storage.corpus.writer import CorpusWriter, numbered_ids
+from collapsium.storage.io.folder import Folder, created
+from collapsium.workers.families.base import load_sweeps
 
 FIELD = "label"
 
@@ -111,7 +112,7 @@ def found(run):
 
 def unpacked(state):
     """Name the labels of a model's globals."""
-    from collapsar.storage.labeltable import LabelTable
+    from collapsium.storage.corpus.label_index import LabelTable
 
     return LabelTable.unpacked(state["label_table"]).names
 

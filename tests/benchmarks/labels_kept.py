@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from collapsar.pipeline import Corpus, Model, compare_unseen, evaluate, fit, split
-from collapsar.storage.folder import Folder, created
-from collapsar.storage.run import Run
-from collapsar.storage.shard import LABELS
-from collapsar.storage.writer import CorpusWriter
+from collapsium.pipeline import Corpus, Model, compare_unseen, evaluate, fit, split
+from collapsium.storage.corpus.parquet import LABELS
+from collapsium.storage.corpus.writer import CorpusWriter
+from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.runs.run import Run
 from tests.benchmarks.labels_tables import lines, saved, table, write
 from tests.benchmarks.table import OURS
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from collapsar.pipeline import evaluate, fit
-from collapsar.storage.run import Run
+from collapsium.pipeline import evaluate, fit
+from collapsium.storage.runs.run import Run
 from tests.benchmarks.labels_drawing import Truth, agreement, bags, centred, found, matched, pooled, sticks, write
 from tests.benchmarks.labels_tables import lines, saved, table
 from tests.benchmarks.labels_tables import write as written

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from collapsar.pipeline import fit, infer, simulate, split
-from collapsar.storage.run import Run
+from collapsium.pipeline import fit, infer, simulate, split
+from collapsium.storage.runs.run import Run
 
 
 def holding(share):

@@ -18,7 +18,8 @@ import time
 
 import numpy as np
 
-from collapsar.pipeline.peers import PEERS, RESTARTS, Data, installed, score
+from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data
+from collapsium.pipeline.workflows.compare.baselines.libraries import PEERS, RESTARTS, installed, score
 
 __all__ = ["PEERS", "RESTARTS", "Data", "installed", "score"]
 

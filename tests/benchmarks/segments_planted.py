@@ -7,18 +7,17 @@ import numpy as np
 import pyarrow as pa
 from scipy.optimize import linear_sum_assignment
 
-from collapsar.pipeline import Corpus, Model
-from collapsar.pipeline.config import make_config
-from collapsar.pipeline.contract import Summary, load_family
-from collapsar.pipeline.networkdrawing import draw_vectors
-from collapsar.storage.folder import Folder, created
-from collapsar.storage.segmented import flatten_corpus
-from collapsar.storage.segments import segment_lists
-from collapsar.storage.shard import Documents
-from collapsar.storage.writer import CorpusWriter, even_shard_tokens
-from collapsar.workers.contract import load_sweeps
-from collapsar.workers.networkgraph import Plan, graph_of
-from collapsar.workers.streams import Stream
+from collapsium.pipeline import Corpus, Model
+from collapsium.pipeline.families.base import Summary, load_family, make_config
+from collapsium.pipeline.families.networks.generative import draw_vectors
+from collapsium.storage.building.flatten import flatten_corpus
+from collapsium.storage.corpus.segments import segment_lists
+from collapsium.storage.corpus.shard import Documents
+from collapsium.storage.corpus.writer import CorpusWriter, even_shard_tokens
+from collapsium.storage.io.folder import Folder, created
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.families.networks.graph import Plan, graph_of
 from tests.benchmarks.labels_kept import fitted
 from tests.benchmarks.labels_tables import saved, table, write
 

@@ -8,11 +8,10 @@ import time
 
 import numpy as np
 
-from collapsar.pipeline import Corpus, evaluate, flatten, ingest, split
-from collapsar.pipeline.config import make_config
-from collapsar.pipeline.contract import Summary, load_family
-from collapsar.workers.contract import load_sweeps, wanted_by
-from collapsar.workers.streams import Stream
+from collapsium.pipeline import Corpus, evaluate, flatten, ingest, split
+from collapsium.pipeline.families.base import Summary, load_family, make_config
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import load_sweeps, wanted_by
 from tests.benchmarks.labels_kept import fitted
 from tests.benchmarks.labels_tables import lines, saved, table, write
 from tests.benchmarks.segments_planted import proportions

@@ -29,7 +29,7 @@ def run_of(who, number=1, points=(), **kwargs):
     last = points[-1] if points else {}
     return {
         "who": who,
-        "ours": who.startswith("collapsar"),
+        "ours": who.startswith("collapsium"),
         "round": number,
         "points": points,
         "seconds": last.get("seconds"),
@@ -44,11 +44,11 @@ def run_of(who, number=1, points=(), **kwargs):
 def results():
     ours = {"startup_seconds": 3.0, "command_seconds": 9.0}
     runs = [
-        run_of("collapsar lda", 1, [(1, 1.0, -8.0), (2, 2.0, -7.0), (3, 3.0, -6.0)], **ours),
+        run_of("collapsium lda", 1, [(1, 1.0, -8.0), (2, 2.0, -7.0), (3, 3.0, -6.0)], **ours),
         run_of("tomotopy", 1, [(10, 4.0, -7.5), (20, 8.0, -7.0)]),
         run_of("topica", 1, error="it | broke"),
         run_of("tomotopy", 2, [(10, 6.0, -7.5), (20, 12.0, -7.0)]),
-        run_of("collapsar lda", 2, [(1, 2.0, -8.0), (2, 4.0, -7.0), (3, 6.0, -6.0)], **ours),
+        run_of("collapsium lda", 2, [(1, 2.0, -8.0), (2, 4.0, -7.0), (3, 6.0, -6.0)], **ours),
     ]
     return {
         "machine": {"cpu": "a processor", "cores": 2, "gigabytes": 8.0, "versions": {"python": "3"}},
@@ -136,7 +136,7 @@ def test_summaries__are_medians_over_rounds(results):
 
 def test_seconds_to__is_the_first_time_that_a_score_is_passed(results):
     ours = table.summaries(results)[0]
-    ours.runs.append(run_of("collapsar lda", 3, [(1, 3.0, -8.0), (2, 6.0, -7.0)], startup_seconds=3.0))
+    ours.runs.append(run_of("collapsium lda", 3, [(1, 3.0, -8.0), (2, 6.0, -7.0)], startup_seconds=3.0))
     assert ours.seconds_to(-7.0) == 4.0
     assert ours.seconds_to(-7.0, startup=True) == 7.0
     assert ours.seconds_to(-6.0) == 6.0
@@ -146,16 +146,16 @@ def test_seconds_to__is_the_first_time_that_a_score_is_passed(results):
 def test_text__tells_of_all(results):
     found = table.text(results)
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in found.splitlines() if row.startswith("|")]
-    assert ["collapsar lda", "3", "4.50", "3.00", "9.00", "100", "-6.0000"] in rows
-    assert ["collapsar lda", "tomotopy", "-7.0000", "10.0", "4.00", "7.00", "2.50"] in rows
+    assert ["collapsium lda", "3", "4.50", "3.00", "9.00", "100", "-6.0000"] in rows
+    assert ["collapsium lda", "tomotopy", "-7.0000", "10.0", "4.00", "7.00", "2.50"] in rows
     assert ["topica", "-", "-", "-", "-", "-", "-"] in rows
     assert "topica failed: it | broke" in found
     assert "gensim is not installed" in found
 
 
 def test_text__stands_when_all_failed(results):
-    results["runs"] = [run_of("collapsar lda", error="no"), run_of("topica", error="no")]
-    assert "collapsar lda failed: no" in table.text(results)
+    results["runs"] = [run_of("collapsium lda", error="no"), run_of("topica", error="no")]
+    assert "collapsium lda failed: no" in table.text(results)
 
 
 def test_draw__writes_both_pictures(results, tmp_path):

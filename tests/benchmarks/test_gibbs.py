@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from collapsar.workers.gibbs import padded
-from collapsar.workers.kernels.gibbs import draw_tables, list_documents, sweep_tokens, word_rising
-from collapsar.workers.streams import Stream
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.gibbs.common import padded
+from collapsium.workers.kernels.gibbs.topics import draw_tables, list_documents, sweep_tokens, word_rising
 from tests.benchmarks.test_kernels import MANY, ROUNDS, shard_of
 
 

@@ -1,6 +1,6 @@
 """Micro-benchmarks of the kernels: `make bench`. `make test` runs each once, tiny, to see that it works.
 
-COLLAPSAR_BENCH_PAIRS and COLLAPSAR_BENCH_TOPICS set the size. Kernels over active topics run with 120 and with 1000
+COLLAPSIUM_BENCH_PAIRS and COLLAPSIUM_BENCH_TOPICS set the size. Kernels over active topics run with 120 and with 1000
 topics, of which documents list as many on average: what they take should depend on these, not on all that there are.
 """
 
@@ -10,23 +10,22 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from collapsar.storage.shard import Shard
-from collapsar.workers.choosing import LEAST, room
-from collapsar.workers.kernels.active import begin, sweep_active
-from collapsar.workers.kernels.assign import sweep_second, sweep_zeroth
-from collapsar.workers.kernels.background import fold_rows, spread
-from collapsar.workers.kernels.lists import carry, choose
-from collapsar.workers.kernels.mean_field import fold_words, sweep_mean_field
-from collapsar.workers.kernels.predict import fold_in, pair_probability
-from collapsar.workers.kernels.stochastic import sweep_stochastic
-from collapsar.workers.kernels.warming import expect, give_dense, give_listed
-from collapsar.workers.kernels.words import add_counts, add_log_absent, word_tables
-from collapsar.workers.portions import starts_of
-from collapsar.workers.stochastic import BATCH, PASSES
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.families.cvb.document_lists import LEAST, room, starts_of
+from collapsium.workers.families.cvb.stochastic import BATCH, PASSES
+from collapsium.workers.kernels.cvb.active import begin, sweep_active
+from collapsium.workers.kernels.cvb.active_lists import carry, choose
+from collapsium.workers.kernels.cvb.background import fold_rows, spread
+from collapsium.workers.kernels.cvb.dense import sweep_second, sweep_zeroth
+from collapsium.workers.kernels.cvb.predict import fold_in, pair_probability
+from collapsium.workers.kernels.cvb.stochastic import sweep_stochastic
+from collapsium.workers.kernels.cvb.warm_start import expect, give_dense, give_listed
+from collapsium.workers.kernels.cvb.words import add_counts, add_log_absent, word_tables
+from collapsium.workers.kernels.vb.mean_field import fold_words, sweep_mean_field
 from tests.strategies import documents_of
 
-PAIRS = int(os.environ.get("COLLAPSAR_BENCH_PAIRS", "2000"))
-TOPICS = int(os.environ.get("COLLAPSAR_BENCH_TOPICS", "16"))
+PAIRS = int(os.environ.get("COLLAPSIUM_BENCH_PAIRS", "2000"))
+TOPICS = int(os.environ.get("COLLAPSIUM_BENCH_TOPICS", "16"))
 MANY = (120, 1000)
 LISTED = 16  # topics of a document, on average
 ROUNDS = 10  # of kernels that change what they read: each begins with the same

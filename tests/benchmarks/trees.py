@@ -4,7 +4,7 @@
 ``python -m tests.benchmarks.trees digits TRAIN TEST OUT`` makes Table 2 on the optical digits, with PCA beside it.
 ``python -m tests.benchmarks.trees planted FAMILY OUT`` draws trees of 3 x 3 leaves, seed by seed, and says how far off their topics,
 or loadings, are found; ``--documents``, ``--words``, ``--tokens`` and ``--iterations`` say of how much.
-Corpora are folders as `collapsar ingest` makes them. What lies in OUT already is not made again.
+Corpora are folders as `collapsium ingest` makes them. What lies in OUT already is not made again.
 """
 
 import argparse
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from collapsar.pipeline import Corpus, Model, evaluate, fit, simulate, split, topics
-from collapsar.storage.run import Run
-from collapsar.workers import hca
-from collapsar.workers.contract import load_sweeps
-from collapsar.workers.tree import swept
+from collapsium.pipeline import Corpus, Model, evaluate, fit, simulate, split, topics
+from collapsium.storage.runs.run import Run
+from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.families.hca import hca
+from collapsium.workers.families.ncrp.tree import swept
 
 PRIOR = {"depth": 3, "eta": (1.0,), "alpha": (50.0, 20.0, 10.0), "gamma": 1.0}
 PAPER = {"variational": -5.433, "Gibbs": -5.392}

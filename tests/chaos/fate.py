@@ -10,8 +10,8 @@ from collections import Counter
 
 from fsspec.implementations.memory import MemoryFileSystem
 
-from collapsar.storage.folder import Folder
-from collapsar.storage.lock import RunLock
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.lock import RunLock
 
 LASTING = {
     errno.ENOSPC: "no space is left on the disk",

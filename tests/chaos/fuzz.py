@@ -1,7 +1,7 @@
 """Readers under a coverage-guided fuzzer (atheris): whatever the bytes, a clear error or a result, in bounded memory.
 
 ``python -m tests.chaos.fuzz READER RUNS`` mutates small files of a reader's format; a case that is found is written to the
-folder ``build/fuzz`` and belongs into ``tests/storage/test_hostile.py``.
+folder ``build/fuzz`` and belongs into ``tests/storage/io/test_hostile.py``.
 """
 
 import contextlib
@@ -20,16 +20,16 @@ def main(words):
     import atheris
 
     name, runs = words[0], int(words[1])
-    with atheris.instrument_imports(include=["collapsar.storage", "zipfile", "json"]):
+    with atheris.instrument_imports(include=["collapsium.storage", "zipfile", "json"]):
         from tests.chaos.readers import READERS, seeds_of, try_reader
     if name not in READERS:
         sys.exit(f"expected one of {', '.join(READERS)}, found {name}")
-    corpus = Path(tempfile.mkdtemp(prefix="collapsar-fuzz-"))
+    corpus = Path(tempfile.mkdtemp(prefix="collapsium-fuzz-"))
     found = Path("build/fuzz") / name
     found.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(seeds_of(name)):
         (corpus / f"seed{number}").write_bytes(data)
-    place = Path(tempfile.mkdtemp(prefix="collapsar-fuzz-place-"))
+    place = Path(tempfile.mkdtemp(prefix="collapsium-fuzz-place-"))
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
 

@@ -12,13 +12,15 @@ from unittest import mock
 
 import fsspec
 
-from collapsar.pipeline import Model, fit, glancing, resume
-from collapsar.pipeline.executor import SerialExecutor
-from collapsar.pipeline.inspection import info
-from collapsar.pipeline.members import leaves, restarts_of
-from collapsar.storage import lock, patience
-from collapsar.storage.errors import ClusterError, CollapsarError, StoreError, TakenOverError
-from collapsar.storage.run import Run
+from collapsium.pipeline import Model, fit, resume
+from collapsium.pipeline.analysis.info import info
+from collapsium.pipeline.engine.loop import topic_snapshots as glancing
+from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.storage.errors import ClusterError, CollapsiumError, StoreError, TakenOverError
+from collapsium.storage.io import lock
+from collapsium.storage.io import retry as patience
+from collapsium.storage.runs.members import leaves, restarts_of
+from collapsium.storage.runs.run import Run
 from tests.chaos.fate import LASTING, DriverCrash, Fate, FaultyFileSystem
 from tests.chaos.simulated import SimulatedExecutor
 from tests.conformance import TIMES, bits
@@ -78,7 +80,10 @@ def options_of(fate):
 def calm(base, options):
     """What a fit comes to when nothing happens."""
     reset(base)
-    with unglanced(), mock.patch("collapsar.pipeline.placing.open_executor", return_value=SerialExecutor()):
+    with (
+        unglanced(),
+        mock.patch("collapsium.pipeline.engine.resources.placement.open_executor", return_value=SerialExecutor()),
+    ):
         fit("faulty://store/corpus/train", RUN, heldout="faulty://store/corpus/heldout", scheduler="serial", **options)
     return ended()
 
@@ -115,7 +120,7 @@ def live(base, seed):
         homes = 1 + int(fate.draw("homes", fate.session) * 4)
         every = 1 + int(fate.draw("every", fate.session) * 5)
         cluster = SimulatedExecutor(fate, homes)
-        opened = mock.patch("collapsar.pipeline.placing.open_executor", return_value=cluster)
+        opened = mock.patch("collapsium.pipeline.engine.resources.placement.open_executor", return_value=cluster)
         try:
             with unhurried(), opened:
                 if "/store/run/run.json" in FaultyFileSystem.store:
@@ -127,7 +132,7 @@ def live(base, seed):
             return ended(), fate
         except (DriverCrash, KeyboardInterrupt):
             fate.faults.append("the driver ends")
-        except CollapsarError as error:
+        except CollapsiumError as error:
             require_called_for(error, fate)
         FaultyFileSystem.fate = None
         if "/store/run/run.json" in FaultyFileSystem.store:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collapsar.storage.records import dump
+from collapsium.storage.io.records import dump
 
 
 def table_of(place, number=0):

@@ -22,20 +22,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from collapsar.pipeline import fit, split
-from collapsar.pipeline.commands.main import main
-from collapsar.pipeline.contract import family_names, load_family
-from collapsar.pipeline.opening import Model
-from collapsar.storage.arrays import DIGESTS, read_arrays, write_arrays
-from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import CollapsarError, DamagedError
-from collapsar.storage.folder import Folder, created
-from collapsar.storage.records import dump
-from collapsar.storage.run import Run
-from collapsar.storage.vectors import Vectors
-from collapsar.storage.writer import VectorWriter
-from collapsar.workers import tasks
-from collapsar.workers.family_arrays import ModelChecks
+from collapsium.pipeline import fit, split
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.families.base import family_names, load_family
+from collapsium.pipeline.families.model import Model
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.vectors import Vectors
+from collapsium.storage.corpus.writer import VectorWriter
+from collapsium.storage.errors import CollapsiumError, DamagedError
+from collapsium.storage.io.arrays import DIGESTS, read_arrays, write_arrays
+from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.records import dump
+from collapsium.storage.runs.run import Run
+from collapsium.workers import tasks
+from collapsium.workers.families.family_arrays import ModelChecks
 from tests.conftest import dealt, planted, planted_labels, write_corpus
 from tests.networks import LABELS
 
@@ -214,7 +214,7 @@ def fault_of(words):
         warnings.simplefilter("ignore")
         try:
             main(["--debug", *words])
-        except CollapsarError as error:
+        except CollapsiumError as error:
             return "" if str(error) and "\n" not in str(error) else f"no single line: {error!r}"
         except SystemExit as end:
             return f"ended with {end.code}"

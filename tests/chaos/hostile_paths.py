@@ -72,9 +72,9 @@ KINDS = [
 
 def make_corpus(place, draw, words, name):
     """Write a tiny sound corpus with all columns; ids begin with a name."""
-    from collapsar.storage.folder import Folder, created
-    from collapsar.storage.shard import LABELS
-    from collapsar.storage.writer import CorpusWriter
+    from collapsium.storage.corpus.parquet import LABELS
+    from collapsium.storage.corpus.writer import CorpusWriter
+    from collapsium.storage.io.folder import Folder, created
     from tests.strategies import segmented_of
 
     count = draw.randint(1, 7)
@@ -104,7 +104,7 @@ def make_corpus(place, draw, words, name):
 
 def make_vectors(place, draw, columns):
     """Write a tiny sound corpus of vectors."""
-    from tests.storage.test_vectors import write_vectors
+    from tests.storage.corpus.test_vectors import write_vectors
 
     values = np.random.default_rng(draw.randrange(2**32)).normal(size=(draw.randint(1, 6), columns))
     if draw.random() < 0.3:
@@ -234,7 +234,7 @@ def commands_for(family, draw):
 
 def try_path(seed, place, *, family=None):
     """Try a corpus; return what is wrong, or None."""
-    from collapsar.pipeline.commands.main import main
+    from collapsium.pipeline.cli.main import main
 
     draw = random.Random(seed)
     family = family or draw.choice(list(FAMILIES))
@@ -276,7 +276,7 @@ def run_seeds(first, count):
     resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 30), resource.RLIM_INFINITY))
     for seed in range(first, first + count):
         print(f"> {seed}", flush=True)
-        place = Path(tempfile.mkdtemp(prefix="collapsar-hostile-"))
+        place = Path(tempfile.mkdtemp(prefix="collapsium-hostile-"))
         try:
             fault = try_path(seed, place)
         finally:

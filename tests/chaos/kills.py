@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from collapsar.pipeline import Model, fit, simulate
+from collapsium.pipeline import Model, fit, simulate
 from tests.conformance import bits
 
 PATIENCE = 240  # seconds after which a run hangs
@@ -101,7 +101,7 @@ class Driver:
             shutil.rmtree(self.run)  # it was killed before it had written down what it was to do
         self.starts += 1
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "collapsar.pipeline", *words, *self.where],
+            [sys.executable, "-m", "collapsium.pipeline", *words, *self.where],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         return False
@@ -155,7 +155,7 @@ def victims(cluster, driver):
 def main(words):
     """Kill until so many were killed."""
     wanted, seed = int(words[0]), int(words[1]) if len(words) > 1 else 0
-    place = Path(tempfile.mkdtemp(prefix="collapsar-kills-"))
+    place = Path(tempfile.mkdtemp(prefix="collapsium-kills-"))
     generator, counted, different, runs = random.Random(seed), {}, 0, 0
     try:
         corpus = place / "corpus"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from collapsar.pipeline import flatten, ingest
-from collapsar.pipeline.commands.main import main as collapsar
+from collapsium.pipeline import flatten, ingest
+from collapsium.pipeline.cli.main import main as collapsium
 
 EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.truncate"}
 TEXTS = [{"id": f"d{n}", "text": "aa bb cc. dd ee aa", "tag": f"t{n % 2}"} for n in range(6)]
@@ -67,7 +67,7 @@ def run(words, place, number=None, kind="kill"):
         fault, code = Fault(place, number, kind), 70
         fault.start()
         try:
-            code = collapsar(words)
+            code = collapsium(words)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()

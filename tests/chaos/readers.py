@@ -15,30 +15,30 @@ import pyarrow.parquet as pq
 import scipy.sparse
 import zarr
 
-from collapsar.pipeline import ingest
-from collapsar.pipeline.compared import row_of
-from collapsar.pipeline.config import read_config
-from collapsar.storage.arrays import DIGESTS, check_arrays, read_arrays, write_arrays
-from collapsar.storage.checkpoint import RECORD as CHECKPOINT
-from collapsar.storage.checkpoint import Checkpoint
-from collapsar.storage.corpus import Corpus
-from collapsar.storage.errors import CollapsarError, DamagedError
-from collapsar.storage.folder import Folder, created
-from collapsar.storage.ingest import ingest_vectors
-from collapsar.storage.lineage import KIND, LINEAGE, VERSION, read_steps
-from collapsar.storage.manifest import ShardRecord
-from collapsar.storage.model import RECORD as MODEL
-from collapsar.storage.model import StoredModel
-from collapsar.storage.parts import encode_columns
-from collapsar.storage.readers import TEXTS, ReadOptions, open_vectors
-from collapsar.storage.records import dump, read_record
-from collapsar.storage.run import Run
-from collapsar.storage.segmented import flattened
-from collapsar.storage.shard import decode, encode
-from collapsar.storage.summary import MEANS, UNSEGMENTED, parse_summary
-from collapsar.storage.vectors import Vectors, decode_columns
-from collapsar.storage.vocabulary import parse_vocabulary, read_words
-from collapsar.storage.writer import VectorWriter
+from collapsium.pipeline import ingest
+from collapsium.pipeline.engine.setup.limits import read_config
+from collapsium.storage.building.flatten import flattened
+from collapsium.storage.building.ingest import ingest_vectors
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.lineage import KIND, LINEAGE, VERSION, read_steps
+from collapsium.storage.corpus.manifest import ShardRecord
+from collapsium.storage.corpus.parquet import encode_columns
+from collapsium.storage.corpus.shard import decode, encode
+from collapsium.storage.corpus.vectors import Vectors, decode_columns
+from collapsium.storage.corpus.vocabulary import parse_vocabulary, read_words
+from collapsium.storage.corpus.writer import VectorWriter
+from collapsium.storage.errors import CollapsiumError, DamagedError
+from collapsium.storage.io.arrays import DIGESTS, check_arrays, read_arrays, write_arrays
+from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.records import dump, read_record
+from collapsium.storage.readers.open import TEXTS, ReadOptions, open_vectors
+from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
+from collapsium.storage.runs.checkpoint import Checkpoint
+from collapsium.storage.runs.comparison import row_of
+from collapsium.storage.runs.model import RECORD as MODEL
+from collapsium.storage.runs.model import StoredModel
+from collapsium.storage.runs.run import Run
+from collapsium.storage.runs.summary import MEANS, UNSEGMENTED, parse_summary
 from tests.records import CELL, RUN, START
 from tests.strategies import documents_of
 
@@ -88,7 +88,7 @@ def _dense_folder(place, version=3):
 
 def dense_said(version, name):
     """A file of a Zarr array, such as what Zarr says of it."""
-    place = Path(tempfile.mkdtemp(prefix="collapsar-seed-"))
+    place = Path(tempfile.mkdtemp(prefix="collapsium-seed-"))
     data = (_dense_folder(place, version) / name).read_bytes()
     shutil.rmtree(place)
     return data
@@ -104,7 +104,7 @@ def _vector_corpus(place):
 
 
 def _vectors_said():
-    place = Path(tempfile.mkdtemp(prefix="collapsar-seed-")) / "corpus"
+    place = Path(tempfile.mkdtemp(prefix="collapsium-seed-")) / "corpus"
     data = (_vector_corpus(place) / "vectors.zarr/zarr.json").read_bytes()
     shutil.rmtree(place.parent)
     return data
@@ -151,10 +151,10 @@ def seeds_of(name):
         "lineage": lambda: [
             dump({"format": KIND, "version": VERSION, "steps": [{"corpus": "0" * 64, "kind": "tokens", "high": 0.1}]})
         ],
-        "run": lambda: [dump({"format": "collapsar-run", "version": 2, **RUN})],
+        "run": lambda: [dump({"format": "collapsium-run", "version": 2, **RUN})],
         "events": lambda: [_events()],
         "checkpoint": lambda: [_checkpoint()],
-        "comparison-cell": lambda: [dump({"format": "collapsar-comparison-cell", "version": 2, "row": CELL})],
+        "comparison-cell": lambda: [dump({"format": "collapsium-comparison-cell", "version": 2, "row": CELL})],
         "model": lambda: [_model()],
         "summary": lambda: [_summary(), _summary(dates=_dates())],
         "arrays": lambda: [json.dumps({"a": [1.5, 2.5]}).encode()],
@@ -169,7 +169,7 @@ def _events():
 
 
 def _table():
-    from collapsar.storage.vocabulary import Vocabulary
+    from collapsium.storage.corpus.vocabulary import Vocabulary
 
     folder = Folder("memory://seed-vocabulary")
     Vocabulary(["a", "b"], np.array([1, 2]), np.array([2, 3])).write(folder)
@@ -177,7 +177,7 @@ def _table():
 
 
 def _dates():
-    from collapsar.storage.summary import DatesSummary
+    from collapsium.storage.runs.summary import DatesSummary
 
     table = DatesSummary.packed(np.ones((2, 1)))
     sums = {"shares": table, "weighted": table, "squared": table, "tokens": [3.0, 4.0], "squares": [9.0, 16.0]}
@@ -193,13 +193,13 @@ def _summary(**more):
     field = {"field": "f", "values": [value], "left_out": 0}
     rest = {"examples": [example], "topics": [topic], "fields": [field]}
     version = 4 if more else 2
-    return dump({"format": "collapsar-summary", "version": version, "model": "0", "documents": 1, **rest, **more})
+    return dump({"format": "collapsium-summary", "version": version, "model": "0", "documents": 1, **rest, **more})
 
 
 def _manifest():
     row = {"file": "documents/part-00000.parquet", "documents": 1, "pairs": 1, "tokens": 1, "sha256": "0" * 64}
     return dump({
-        "format": "collapsar-corpus", "version": 2, "documents": 1, "pairs": 1, "tokens": 1, "fields": {},
+        "format": "collapsium-corpus", "version": 2, "documents": 1, "pairs": 1, "tokens": 1, "fields": {},
         "vocabulary": {"file": "vocabulary.parquet", "words": 1, "sha256": "0" * 64, "words_sha256": "0" * 64},
         "shards": [{**row, "ids_sha256": "0" * 64}],
     })  # fmt: skip
@@ -207,14 +207,14 @@ def _manifest():
 
 def _checkpoint():
     return dump({
-        "format": "collapsar-checkpoint", "version": 2, "iteration": 3, "run": "0" * 64, "parts": {"globals": "0" * 64},
+        "format": "collapsium-checkpoint", "version": 2, "iteration": 3, "run": "0" * 64, "parts": {"globals": "0" * 64},
         "blocks": [0, 3], "shards": 1, "events": [10, "0" * 64], "progress": {"iteration": 3}, "previous": {"score": -7.0},
     })  # fmt: skip
 
 
 def _model():
     return dump({
-        "format": "collapsar-model", "version": 2, "family": "lda", "options": {}, "iterations": 3, "corpus": "0" * 64,
+        "format": "collapsium-model", "version": 2, "family": "lda", "options": {}, "iterations": 3, "corpus": "0" * 64,
         "vocabulary": {"file": "vocabulary.parquet", "words": 3, "sha256": "0" * 64, "words_sha256": "0" * 64},
         "blocks": [0, 3], "shards": [], "parts": {"globals": "0" * 64},
     })  # fmt: skip
@@ -232,7 +232,7 @@ def _source(name, data, place):
     options |= {"stop_words": "none"} if kind in TEXTS else {}
     try:
         ingest(path, place / "corpus", scheduler="serial", **options)
-    except CollapsarError:
+    except CollapsiumError:
         assert sorted(one.name for one in place.iterdir()) == sorted([path.name, "words"]), "it left something behind"
         raise
     corpus = Corpus(place / "corpus")
@@ -253,7 +253,7 @@ def _dense(name, data, place):
     options = ReadOptions(id="1", labels=("sort=3",)) if name == "vectors-labels" else None
     try:
         ingest_vectors(open_vectors([str(path)], options), place / "corpus")
-    except CollapsarError:
+    except CollapsiumError:
         assert [one.name for one in place.iterdir()] == [path.name], "it left something behind"
         raise
     for reference in Corpus(place / "corpus").references:
@@ -340,7 +340,7 @@ def _read_events(data, place):
 
 def _read_summary(data, place):
     folder = _put("summary.json", data, place)
-    parse_summary(read_record(folder, "summary.json", "collapsar-summary", MEANS, oldest=UNSEGMENTED), "x")
+    parse_summary(read_record(folder, "summary.json", "collapsium-summary", MEANS, oldest=UNSEGMENTED), "x")
 
 
 def _config(data, place):
@@ -352,7 +352,7 @@ def try_reader(name, data, place):
     """Read bytes as a reader's; only our own errors may come out."""
     try:
         READERS[name](data, place)
-    except CollapsarError as error:
+    except CollapsiumError as error:
         if not str(error):
             raise RuntimeError("an error without words") from error
         return False

@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from collapsar.pipeline.commands.main import main
-from collapsar.storage.records import DIGEST, dump
+from collapsium.pipeline.cli.main import main
+from collapsium.storage.io.records import DIGEST, dump
 
 VALUES = [
     None, True, -1, 0, 3, 10**9, 10**7, 2**63, -(2**63), 10**30, 0.5, 1e300, -1e300, "", "x", "²", "../x", "\x1b[2J",

@@ -6,9 +6,9 @@ from itertools import count
 
 import numpy as np
 
-from collapsar.storage.errors import ClusterError, ClusterGoneError
-from collapsar.workers.delta import Delta
-from collapsar.workers.tasks import Block, Swept
+from collapsium.storage.errors import ClusterError, ClusterGoneError
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.tasks import Block, Swept
 from tests.chaos.fate import DriverCrash
 
 MOST = 3  # workers that may die at a task before it is given up, as Dask does

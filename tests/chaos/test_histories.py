@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collapsar.storage.errors import ClusterError
+from collapsium.storage.errors import ClusterError
 from tests.chaos.fate import Fate
 from tests.chaos.histories import check, prepare
 from tests.chaos.simulated import MOST, SimulatedExecutor

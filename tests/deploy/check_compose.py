@@ -88,7 +88,7 @@ def test_prometheus__is_read_by_promtool():
 def test_grafana__is_given_the_boards_and_the_source():
     provisioning = DEPLOY / "grafana" / "provisioning"
     (source,) = document(provisioning / "datasources" / "prometheus.yaml")["datasources"]
-    (provider,) = document(provisioning / "dashboards" / "collapsar.yaml")["providers"]
+    (provider,) = document(provisioning / "dashboards" / "collapsium.yaml")["providers"]
     assert source["url"] == "http://prometheus:9090"
     assert f"./grafana/dashboards:{provider['options']['path']}:ro" in SERVICES["grafana"]["volumes"]
     assert "./grafana/provisioning:/etc/grafana/provisioning:ro" in SERVICES["grafana"]["volumes"]
@@ -108,11 +108,11 @@ def expressions(tree):
 
 def test_boards__name_metrics_that_there_are():
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "pipeline").rglob("*.py")]
-    told = {name for text in sources for name in re.findall(r'"(?:collapsar_)?([a-z][a-z_]*)"', text)}
+    told = {name for text in sources for name in re.findall(r'"(?:collapsium_)?([a-z][a-z_]*)"', text)}
     for path in (DEPLOY / "grafana" / "dashboards").glob("*.json"):
         board = json.loads(path.read_text(encoding="utf-8"))
-        named = {name for one in expressions(board) for name in re.findall(r"\bcollapsar_(\w+)", one)}
+        named = {name for one in expressions(board) for name in re.findall(r"\bcollapsium_(\w+)", one)}
         plain = {re.sub(r"_(total|sum|count|created)$", "", name) for name in named}
-        assert board["uid"] == "collapsar"
+        assert board["uid"] == "collapsium"
         assert plain
         assert plain <= told, plain - told

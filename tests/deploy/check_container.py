@@ -23,7 +23,7 @@ def image(tmp_path_factory):
 def test_image__is_built_and_runs_the_command(image):
     done = image.run([*image.entrypoint, *image.command])
     assert done.returncode == 0, done.stderr
-    assert "usage: collapsar" in done.stdout
+    assert "usage: collapsium" in done.stdout
 
 
 def test_image__has_the_packages_that_are_pinned(image):
@@ -32,7 +32,7 @@ def test_image__has_the_packages_that_are_pinned(image):
     pinned = {canonical(line.partition("==")[0]): line.partition("==")[2] for line in lines if "==" in line}
     listed = image.run(["python", "-m", "pip", "list", "--format=freeze"]).stdout.split()
     found = {canonical(line.partition("==")[0]): line.partition("==")[2] for line in listed}
-    for own in ("pip", "setuptools", "collapsar"):
+    for own in ("pip", "setuptools", "collapsium"):
         found.pop(own, None)
     assert found.items() <= pinned.items(), found.items() - pinned.items()
     assert {"dask", "distributed", "numba", "s3fs", "dumb-init"} <= set(found)
@@ -41,8 +41,8 @@ def test_image__has_the_packages_that_are_pinned(image):
 def test_image__runs_as_no_root(image):
     noted = image.noted.read_text()
     assert f"useradd --uid {image.user} " in noted
-    assert "install --directory --owner collapsar /data" in noted
-    assert "install --directory --owner collapsar --mode 0700 /tls" in noted
+    assert "install --directory --owner collapsium /data" in noted
+    assert "install --directory --owner collapsium --mode 0700 /tls" in noted
     assert image.user != "0"
 
 
@@ -85,9 +85,9 @@ def test_driver__keeps_a_checkpoint_when_the_container_is_stopped(image, tmp_pat
         "--tokens",
         "40",
     ]
-    subprocess.run([str(BIN / "collapsar"), *draw], cwd=tmp_path, env=own, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([str(BIN / "collapsium"), *draw], cwd=tmp_path, env=own, check=True, stdout=subprocess.DEVNULL)
     fit = [
-        "collapsar",
+        "collapsium",
         "fit",
         "corpus",
         "run",

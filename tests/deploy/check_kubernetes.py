@@ -88,14 +88,14 @@ def test_pods__run_as_no_root_and_mount_what_is_there(manifest):
         for container in pod["containers"]:
             assert {one["name"] for one in container["volumeMounts"]} == volumes
             assert container["securityContext"]["allowPrivilegeEscalation"] is False
-            assert container["args"][0] in ("dask", "collapsar")
+            assert container["args"][0] in ("dask", "collapsium")
         claims = {one["persistentVolumeClaim"]["claimName"] for one in pod["volumes"] if "persistentVolumeClaim" in one}
-        assert claims <= {"collapsar-data"}
+        assert claims <= {"collapsium-data"}
 
 
 def test_pods__have_certificates_wherever_they_speak_to_others():
     for pod in (one for param in MANIFESTS for one in pods(param.values[0])):
-        assert {"name": "tls", "secret": {"secretName": "collapsar-tls", "defaultMode": 0o440}} in pod["volumes"]
+        assert {"name": "tls", "secret": {"secretName": "collapsium-tls", "defaultMode": 0o440}} in pod["volumes"]
         for container in pod["containers"]:
             own = {one["name"]: one.get("value", "") for one in container["env"]}
             assert own["DASK_SCHEDULER_ADDRESS"].startswith("tls://")

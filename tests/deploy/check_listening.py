@@ -41,7 +41,7 @@ def examples():
     for name, path in (("readme", ROOT / "README.md"), ("guide", DEPLOY / "DEPLOY.md")):
         for number, pair in enumerate(printed(path)):
             yield pytest.param(*pair, id=f"{name}-{number}")
-    yield pytest.param(unit("collapsar-scheduler.service"), unit("collapsar-worker@.service"), id="systemd")
+    yield pytest.param(unit("collapsium-scheduler.service"), unit("collapsium-worker@.service"), id="systemd")
     services = document(DEPLOY / "compose.yaml")["services"]
     scheduler, (_, _, line, _, *options) = (services[part]["command"] for part in ("scheduler", "worker"))
     worker = line.removeprefix("exec ").replace("$$", "$").replace('"$@"', " ".join(options))
@@ -73,7 +73,7 @@ def certificates(tmp_path_factory):
 def settings(folder):
     """The environment of tls.env, with its certificates in a folder."""
     lines = [line for line in (DEPLOY / "tls.env").read_text().splitlines() if not line.startswith("#")]
-    return dict(line.replace("/etc/collapsar/tls", str(folder)).split("=", 1) for line in lines)
+    return dict(line.replace("/etc/collapsium/tls", str(folder)).split("=", 1) for line in lines)
 
 
 def listening(process):

@@ -33,4 +33,4 @@ def test_scripts__pass_shellcheck(path):
 
 
 def test_scripts__are_found():
-    assert {"collapsar.sbatch", "make-test-certificates", "run"} <= {path.name for path in scripts()}
+    assert {"collapsium.sbatch", "make-test-certificates", "run"} <= {path.name for path in scripts()}

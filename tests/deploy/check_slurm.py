@@ -9,11 +9,11 @@ import subprocess
 
 import pytest
 
-from collapsar.pipeline import simulate
+from collapsium.pipeline import simulate
 from tests.deploy.reading import DEPLOY, environment, wait_until
 
-SCRIPT = DEPLOY / "slurm" / "collapsar.sbatch"
-FIT = ["collapsar", "fit", "corpus", "run", "--family", "lda", "--topics", "3"]
+SCRIPT = DEPLOY / "slurm" / "collapsium.sbatch"
+FIT = ["collapsium", "fit", "corpus", "run", "--family", "lda", "--topics", "3"]
 FIT += ["--scheduler", "$DASK_SCHEDULER_ADDRESS"]
 
 # As SLURM does: the script's own options, then those of the command line, name nodes and tasks; the script runs in the
@@ -75,7 +75,7 @@ def submitted(site, *words, nodes=1):
     """Submit a job of a task a node."""
     own = environment()
     own["PATH"] = f"{site / 'bin'}{os.pathsep}{own['PATH']}"
-    own |= {"DASK_CONFIG": str(DEPLOY / "dask.yaml"), "COLLAPSAR_INTERFACE": "lo"}
+    own |= {"DASK_CONFIG": str(DEPLOY / "dask.yaml"), "COLLAPSIUM_INTERFACE": "lo"}
     submit = ["sbatch", "--nodes", str(nodes), "--mem=1G", str(SCRIPT), *words]
     with (site / "slurm-17.out").open("w") as out:
         return subprocess.Popen(submit, cwd=site, env=own, stdout=out, stderr=out, start_new_session=True)
@@ -109,11 +109,11 @@ def test_job__runs_to_its_end(site):
     assert status == 0, said
     assert "2 workers" in said
     assert (site / "run" / "model" / "model.json").exists()
-    journal = (site / "collapsar-17" / "workers.log").read_text()
+    journal = (site / "collapsium-17" / "workers.log").read_text()
     assert journal.count("Start worker at") == 2, journal
     assert re.findall(r"\w+://\S+", journal)
     assert not re.findall(r"tcp://|0\.0\.0\.0", journal), journal
-    assert {path.stat().st_mode & 0o777 for path in (site / "collapsar-17" / "tls").iterdir()} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in (site / "collapsium-17" / "tls").iterdir()} == {0o600}
 
 
 def test_job__keeps_a_checkpoint_when_its_time_is_over_and_is_queued_again(site):

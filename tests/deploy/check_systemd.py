@@ -21,7 +21,7 @@ def put(folder, change=lambda text: text):
     """Write the units where they are verified; templates get an instance."""
     names = []
     for path in UNITS:
-        text = path.read_text(encoding="utf-8").replace("/opt/collapsar/bin/", f"{BIN}/")
+        text = path.read_text(encoding="utf-8").replace("/opt/collapsium/bin/", f"{BIN}/")
         (folder / path.name).write_text(change(text))
         names.append(path.name.replace("@.", "@one."))
         (folder / names[-1]).write_text(change(text))
@@ -31,7 +31,7 @@ def put(folder, change=lambda text: text):
 def test_units__are_verified(tmp_path):
     assert len(UNITS) == 4
     said = verify(tmp_path, put(tmp_path))
-    assert not [line for line in said.splitlines() if "collapsar" in line], said
+    assert not [line for line in said.splitlines() if "collapsium" in line], said
 
 
 @pytest.mark.parametrize("wrong", [r"^ExecStart=\S+", r"^OnCalendar=.*", r"^KillMode=.*"])

@@ -47,7 +47,9 @@ def tool(name):
 
 def environment(**more):
     """This process's environment, with this interpreter's programs first and without settings of the cluster's parts."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DASK_", "SLURM_", "COLLAPSAR_"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("DASK_", "SLURM_", "COLLAPSIUM_"))
+    }
     return {**kept, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **more}
 
 

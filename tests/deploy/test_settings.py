@@ -6,7 +6,7 @@ import dask
 import distributed
 import yaml
 
-from collapsar.pipeline.clusters import SETTINGS
+from collapsium.pipeline.executors.dask_cluster import SETTINGS
 from tests.deploy.reading import DEPLOY, document, keys
 
 OWN = {"distributed.scheduler.preload"}  # what clusters of our own get otherwise
@@ -19,7 +19,7 @@ def given():
 def test_settings__are_those_of_our_own_clusters():
     said = {name: dask.config.get(name, config=given()) for name in keys(given())}
     assert {name: value for name, value in said.items() if name not in OWN} == SETTINGS
-    assert said["distributed.scheduler.preload"] == ["collapsar.pipeline.dashboard"]
+    assert said["distributed.scheduler.preload"] == ["collapsium.pipeline.monitoring.dask_dashboard.plugin"]
 
 
 def test_settings__are_names_that_dask_knows():

@@ -65,8 +65,8 @@ SIZES = """() => {
 
 
 def find_chromium():
-    """Return the path of Chromium, which COLLAPSAR_CHROMIUM may name; None where there is none."""
-    named = os.environ.get("COLLAPSAR_CHROMIUM")
+    """Return the path of Chromium, which COLLAPSIUM_CHROMIUM may name; None where there is none."""
+    named = os.environ.get("COLLAPSIUM_CHROMIUM")
     return named or next((found for found in map(shutil.which, NAMES) if found), None)
 
 

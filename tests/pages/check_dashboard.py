@@ -8,8 +8,8 @@ import urllib.request
 import distributed
 import pytest
 
-from collapsar.pipeline import fit
-from collapsar.storage.run import Run
+from collapsium.pipeline import fit
+from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus
 
 ITERATIONS = 40
@@ -23,7 +23,7 @@ ENDED = (
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A cluster that knows nothing of Collapsar until a driver comes."""
+    """A cluster that knows nothing of Collapsium until a driver comes."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
     ) as started:
@@ -67,7 +67,7 @@ def data(seen, name):
 
 def test_page__shows_a_fit_as_it_goes_on(fitting, visits):
     run, url, thread = fitting
-    seen = visits(f"{url}/collapsar")
+    seen = visits(f"{url}/collapsium")
     seen.page.wait_for_function(SCORE, timeout=60000)
     assert thread.is_alive()
     before = data(seen, "score")["iteration"][-1]
@@ -81,7 +81,7 @@ def test_page__has_the_figures_of_the_events(fitting, visits):
     thread.join(120)
     told = iterations(run)
     for width in (1280, 400):
-        seen = visits(f"{url}/collapsar", width=width)
+        seen = visits(f"{url}/collapsium", width=width)
         seen.page.wait_for_function(SCORE, timeout=60000)
         seen.page.wait_for_function(ENDED, timeout=60000)
         score = data(seen, "score")
@@ -114,10 +114,10 @@ def test_page__has_the_figures_of_the_events(fitting, visits):
 def test_page__is_in_the_navigation_and_in_lists(fitting, visits):
     _, url, _ = fitting
     seen = visits(f"{url}/status")
-    seen.page.click("a[href='collapsar']")
-    seen.page.wait_for_url(f"{url}/collapsar")
+    seen.page.click("a[href='collapsium']")
+    seen.page.wait_for_url(f"{url}/collapsium")
     listed = json.loads(urllib.request.urlopen(f"{url}/individual-plots.json").read())
-    ours = {name: path for name, path in listed.items() if "Collapsar" in name}
+    ours = {name: path for name, path in listed.items() if "Collapsium" in name}
     assert len(ours) == 5
     for path in ours.values():
         one = visits(f"{url}{path}", width=400, height=300)

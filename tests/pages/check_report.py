@@ -6,13 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from collapsar.pipeline import Model, fit, ingest, report, topic_shares, topics
-from collapsar.pipeline.labellift import by_lift
-from collapsar.storage.folder import Folder, created
-from collapsar.storage.run import Run
-from collapsar.storage.shard import LABELS, Documents
-from collapsar.storage.summary import read_summary
-from collapsar.storage.writer import CorpusWriter
+from collapsium.pipeline import Model, fit, ingest, report, topic_shares, topics
+from collapsium.pipeline.analysis.labels.lift import by_lift
+from collapsium.storage.corpus.parquet import LABELS
+from collapsium.storage.corpus.shard import Documents
+from collapsium.storage.corpus.writer import CorpusWriter
+from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.runs.run import Run
+from collapsium.storage.runs.summary import read_summary
 
 HOSTILE = [
     "<script>window.hit=1</script>",

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from collapsar.workers.kernels.compile import helper
-from collapsar.workers.kernels.special import digamma, tetragamma, trigamma
+from collapsium.workers.kernels.jit import helper
+from collapsium.workers.kernels.special import digamma, tetragamma, trigamma
 
 Array = npt.NDArray[Any]
 

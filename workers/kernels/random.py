@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsar.workers.kernels.compile import OUT_F8, U8, helper, i8, kernel
+from collapsium.workers.kernels.jit import OUT_F8, U8, helper, i8, kernel
 
 Array = npt.NDArray[Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from collapsar.workers.kernels.compile import F8, OUT_F8, helper, i8, kernel
+from collapsium.workers.kernels.jit import F8, OUT_F8, helper, i8, kernel
 
 _ENOUGH = 16.0
 

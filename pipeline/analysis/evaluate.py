@@ -1,0 +1,414 @@
+"""Scores of a model: document completion on held-out tokens of its own documents, unseen documents, unseen vectors."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from collapsium.pipeline.analysis.labels.candidates import candidates_of
+from collapsium.pipeline.analysis.labels.classification import Classification, classify
+from collapsium.pipeline.analysis.labels.conditional import GivenLabels, has_labels, require_expectations, score_given
+from collapsium.pipeline.analysis.scoring.in_document import AVERAGED as ALSO_AVERAGED
+from collapsium.pipeline.analysis.scoring.in_document import IN_DOCUMENT, score_in_document
+from collapsium.pipeline.analysis.scoring.predictive import MemberScore, load_blocks, score_members
+from collapsium.pipeline.analysis.scoring.targets import Scored
+from collapsium.pipeline.corpora.new_texts import TEXT_READING, Paths, documents_for
+from collapsium.pipeline.corpora.unknown_words import UnknownWords
+from collapsium.pipeline.engine.leakage import (
+    require_held_out,
+    require_new_documents,
+    require_not_contained,
+    require_unseen,
+    tables_of,
+    trained_on,
+)
+from collapsium.pipeline.engine.setup.heldout import HeldoutReference, require_tokens
+from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.families.base import require_corpus
+from collapsium.pipeline.families.model import Model, training_corpus
+from collapsium.pipeline.keywords import checked_keywords, names_of
+from collapsium.storage.corpus.corpus import Corpus, ShardReference
+from collapsium.storage.corpus.lineage import Lineage, lineage_of
+from collapsium.storage.corpus.manifest import VECTORS
+from collapsium.storage.errors import InputError, NumericalError, OptionError
+from collapsium.storage.runs.members import leaves
+from collapsium.storage.short_repr import ShortRepr
+from collapsium.workers import tasks
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import is_labelled, load_sweeps, settles_at_a_point
+
+RECONSTRUCTED = (
+    "reconstruction of unseen vectors: the local state of each is fitted to it with the model held fixed; mean over "
+    "the vectors of |t - t^|^2, the squared norm of what the reconstruction t^ leaves of t, summed over the columns"
+)
+EACH = "; of an ensemble, the mean of its members' errors: reconstructions themselves are not averaged"
+AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, proportions fitted by each for itself"
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation(ShortRepr):
+    """A model's score on a corpus, or that of an ensemble's mean prediction.
+
+    Attributes
+    ----------
+    score : float
+        Mean log probability of a token, in nats.
+    perplexity : float
+        exp(-score).
+    tokens, documents : int
+        What was scored: held-out tokens, and the documents of the corpus.
+    definition : str
+        How the score is defined.
+    members : tuple of MemberScore
+        Of an ensemble, what each member scores by itself; else empty.
+    given_labels : GivenLabels or None
+        Of unseen documents with labels, and of any where it is asked for: the score given their labels alone.
+    fields : tuple of Classification
+        How well fields of unseen documents are predicted, those that were asked for.
+    unknown : UnknownWords or None
+        Of texts, how many of their tokens are of words that the model does not know; None of a corpus.
+    """
+
+    score: float
+    perplexity: float
+    tokens: int
+    documents: int
+    definition: str
+    members: tuple[MemberScore, ...] = ()
+    given_labels: GivenLabels | None = None
+    fields: tuple[Classification, ...] = ()
+    unknown: UnknownWords | None = None
+
+
+@dataclass(frozen=True)
+class MemberError:
+    """A member's error by itself: its name, such as ``003``, and the mean over the vectors."""
+
+    member: str
+    reconstruction_error: float
+
+
+@dataclass(frozen=True, repr=False)
+class Reconstruction(ShortRepr):
+    """How much of the vectors of a corpus a model leaves, or of an ensemble's members each on the mean.
+
+    Attributes
+    ----------
+    reconstruction_error : float
+        Mean over the vectors of the squared norm |t - t^|^2, in the squared units of the columns.
+    documents : int
+        The vectors.
+    definition : str
+        How the error is defined.
+    members : tuple of MemberError
+        Of an ensemble, each one's; else empty.
+    """
+
+    reconstruction_error: float
+    documents: int
+    definition: str
+    members: tuple[MemberError, ...] = ()
+
+
+@checked_keywords(TEXT_READING)
+def evaluate(
+    run: str | os.PathLike[str],
+    *,
+    heldout: str | os.PathLike[str] | None = None,
+    unseen: Paths | None = None,
+    in_document: Paths | None = None,
+    given_labels: bool = False,
+    field: str | Sequence[str] = (),
+    seed: int = 0,
+    scheduler: str = "threads",
+    workers: int | None = None,
+    tls: TLS | None = None,
+    notice: Callable[[str], None] | None = None,
+    **reading: Any,
+) -> Evaluation | Reconstruction:
+    """Score a model on held-out tokens of its own documents, or on unseen documents or vectors.
+
+    Of restarts and of kept samples, the mean of the predictions is scored: (17) of Teh, Kurihara and Welling (2007).
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or model.
+    heldout : str or path-like, optional
+        A corpus of further tokens of the training documents or, with `unseen`, of those of `unseen`; with the same ids
+        and vocabulary.
+    unseen : path or sequence of paths, optional
+        A corpus of other documents with the same vocabulary, or of vectors with the same columns, as the family has it;
+        or texts, in files, folders and globs of any format of `ingest`, which are read as the model's own documents.
+        By itself halves of its tokens are fitted and scored; with `heldout` all are fitted, and the tokens of `heldout`
+        scored, which are then the same for any model.
+    in_document : path or sequence of paths, optional
+        A corpus of other documents with the same vocabulary, or texts, each fitted and scored on all its tokens, as
+        papers on trees of topics do; no test of what a model knows of words that it has not seen.
+    given_labels : bool, optional
+        Of unseen documents, also the score given their labels alone: where the corpus and the model have labels, it is
+        there anyway; of other models it is that of the prior's proportions.
+    field : str or sequence of str, optional
+        Of unseen documents, the field of labels or numbers to predict, as `predict` does; or several.
+    seed : int, optional
+        Chooses the halves of unseen documents.
+    scheduler : str, optional
+        As for `fit`.
+    workers : int, optional
+        As for `fit`.
+    tls : TLS, optional
+        As for `fit`.
+    notice : callable, optional
+        Receives lines for the user: what texts are read by, and a warning of many unknown words.
+    **reading
+        Of texts, where they differ from what the model recorded: ``format``, ``id``, ``text``, ``vocabulary`` (of
+        counted words) and ``bad_bytes``, as for `ingest`; and ``tokenizer`` and ``headings`` (a regular expression),
+        which must be named again to be trusted.
+
+    Returns
+    -------
+    Evaluation or Reconstruction
+        The score and its definition; of vectors the reconstruction error and its definition.
+
+    Raises
+    ------
+    OptionError
+        Not exactly one of `heldout`, `unseen` and `in_document` is given, nor `unseen` with `heldout`; or another than
+        `unseen` by itself holds vectors; or the family has no score given labels, or was fitted without a field.
+    MismatchError
+        A corpus has another vocabulary, holds what the family does not take, or has not the same documents, or
+        segments, as those that were fitted.
+    AbsentError
+        A member of an ensemble is not at its end.
+    """
+    named_corpora = [one for one in (unseen, heldout, in_document) if one is not None]
+    if len(named_corpora) != 1 and (len(named_corpora) != 2 or in_document is not None):
+        raise OptionError(
+            "name one corpus: --heldout (tokens of the training documents), --unseen (new documents) or --in-document "
+            "(new documents, fitted and scored on the same tokens); or two, --unseen (new documents, to be fitted) "
+            "with --heldout (further tokens of these, to be scored)"
+        )
+    besides, where = (given_labels, names_of(field, "field")), (scheduler, workers, tls)
+    if heldout is not None and len(named_corpora) == 1:
+        said = [name for name, value in reading.items() if value is not None]
+        if said:
+            raise OptionError(f"{', '.join(said)}: of texts, and --heldout takes a corpus")
+        return _scored(run, Scored(Corpus(heldout), True), False, seed, where, besides)
+    how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "notice": notice}
+    with documents_for(run, named_corpora[0], reading=reading, **how) as found:
+        scored = Corpus(heldout) if heldout is not None else None
+        what = Scored(found.corpus, unseen is None, scored)
+        score = _scored(run, what, in_document is not None, seed, where, besides)
+    return score if isinstance(score, Reconstruction) else replace(score, unknown=found.unknown)
+
+
+def _scored(
+    run: str | os.PathLike[str],
+    what: Scored,
+    in_document: bool,
+    seed: int,
+    where: tuple[str, int | None, TLS | None],
+    besides: tuple[bool, tuple[str, ...]],
+) -> Evaluation | Reconstruction:
+    """Score a run's models on corpora that are open."""
+    corpus, completed = what.corpus, what.tokens is not what.corpus
+    corpus.require_documents()
+    if what.known or completed:
+        require_tokens(what.tokens)
+    vectors = corpus.holds == VECTORS and not completed
+    asked = "--given-labels" if besides[0] else "--field" if besides[1] else None
+    if asked is not None and (what.known or vectors):
+        raise OptionError(f"{asked}: expected documents that the model has not seen (--unseen)")
+    named = [(name, Model(url)) for name, url in leaves(run)]
+    if vectors:
+        return _reconstructed(named, corpus, seed, where)
+    if in_document:
+        return _in_document(named, corpus, seed, where)
+    return _evaluated(named, what, seed, where, besides)
+
+
+def evaluate_together(
+    runs: Sequence[str | os.PathLike[str]],
+    heldout: str | os.PathLike[str],
+    *,
+    scheduler: str = "threads",
+    workers: int | None = None,
+    tls: TLS | None = None,
+) -> Evaluation:
+    """Score the mean prediction of several runs, as if they were the members of one.
+
+    Parameters
+    ----------
+    runs : sequence of str or path-like
+        Their folders; of each all its members count.
+    heldout : str or path-like
+        As for `evaluate`.
+    scheduler, workers, tls : optional
+        As for `fit`.
+
+    Returns
+    -------
+    Evaluation
+        As of `evaluate`.
+    """
+    corpus = Corpus(heldout)
+    require_tokens(corpus)
+    each = [(f"{number:03d}", leaves(run)) for number, run in enumerate(runs)]
+    named = [(f"{first}/{name}" if name else first, Model(url)) for first, found in each for name, url in found]
+    return _evaluated(named, Scored(corpus, True), 0, (scheduler, workers, tls))
+
+
+def _evaluated(
+    named: Sequence[tuple[str, Model]],
+    what: Scored,
+    seed: int,
+    where: tuple[str, int | None, TLS | None],
+    besides: tuple[bool, tuple[str, ...]] = (False, ()),
+) -> Evaluation:
+    """Score models on known documents, or on unseen ones and what their labels say."""
+    scheduler, workers, tls = where
+    for one in (what.corpus, what.tokens):
+        _require_same(named, one)
+    note, certain = _require_apart(named, what)
+    first, known, corpus = named[0][1], what.known, what.tokens
+    given = besides[0] or (not known and has_labels(first, corpus) and not settles_at_a_point(first.record.family))
+    if given:
+        require_expectations(first)
+    candidates = [candidates_of(first, what.corpus, field) for field in dict.fromkeys(besides[1])]
+    held = what.held(first)
+    executor = open_executor(scheduler, workers, tls=tls)
+    try:
+        if not certain and held is not None:
+            _require_others(first, what, held, executor)
+        if not known:
+            _require_not_there(named, what.corpus, executor)
+        score, tokens, members = score_members(named, what.submit(held, executor, seed), executor)
+        if score is None:
+            raise InputError(corpus.url, "no token is left to score")
+        found = score_given(named, corpus, executor, seed) if given else None
+        classified = tuple(classify(named, what.corpus, one, executor, seed) for one in candidates)
+    finally:
+        executor.close()
+    definition = what.definition + (AVERAGED if len(named) > 1 else "") + note
+    documents = corpus.manifest.documents
+    return Evaluation(score, math.exp(-score), tokens, documents, definition, members, found, classified)
+
+
+def _in_document(
+    named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[str, int | None, TLS | None]
+) -> Evaluation:
+    """Score models on documents that they are fitted on."""
+    scheduler, workers, tls = where
+    _require_same(named, corpus)
+    note = _require_new(named, corpus)
+    executor = open_executor(scheduler, workers, tls=tls)
+    try:
+        _require_not_there(named, corpus, executor)
+        models = [(model, load_blocks(model, executor)) for _, model in named]
+        score, tokens, each = score_in_document(models, corpus, executor, seed)
+    finally:
+        executor.close()
+    if score is None:
+        raise InputError(corpus.url, "no token is left to score")
+    members = tuple(MemberScore(name, one) for (name, _), one in zip(named, each, strict=True))
+    several = len(named) > 1
+    definition = IN_DOCUMENT + (ALSO_AVERAGED if several else "") + note
+    return Evaluation(
+        score, math.exp(-score), tokens, corpus.manifest.documents, definition, members if several else ()
+    )
+
+
+def _require_same(named: Sequence[tuple[str, Model]], corpus: Corpus) -> None:
+    """Refuse a corpus that one of the models is not for."""
+    for _, model in named:
+        require_corpus(model.record.family, corpus)
+        corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+
+
+def _require_new(named: Sequence[tuple[str, Model]], corpus: Corpus) -> str:
+    """Refuse documents that a model was fitted to; return what the definition of the score has to add."""
+    notes = [require_unseen(*_against(model, corpus)) for _, model in named]
+    return next((note for note in notes if note), "")
+
+
+def _require_not_there(named: Sequence[tuple[str, Model]], corpus: Corpus, executor: Executor) -> None:
+    """Refuse documents that a model was fitted to by what is in them, where the training corpus can be read."""
+    different = {model.record.corpus: model for _, model in named}
+    for model in different.values():
+        if trained_on(model) is not None:
+            _, _, name = _against(model, corpus)
+            labelled = is_labelled(model.record.family)
+            require_new_documents(training_corpus(model), corpus, name, executor, labelled=labelled)
+
+
+def _against(model: Model, corpus: Corpus) -> tuple[Lineage | None, Corpus, str]:
+    return trained_on(model), corpus, f"the training corpus of {model.folder.url}"
+
+
+def _require_apart(named: Sequence[tuple[str, Model]], what: Scored) -> tuple[str, bool]:
+    """Refuse tokens or documents that a model was fitted to, as far as lineage tells.
+
+    Returns
+    -------
+    note : str
+        What the definition of the score has to add.
+    certain : bool
+        Whether no count need be looked at.
+    """
+    if what.known:
+        return "", all(tuple(require_held_out(*_against(model, what.corpus)) for _, model in named))
+    note = _require_new(named, what.corpus)
+    if what.scored is None:
+        return note, True
+    _require_new(named, what.scored)
+    return note, require_held_out(lineage_of(what.corpus), what.scored, what.corpus.url)
+
+
+def _require_others(first: Model, what: Scored, held: Sequence[HeldoutReference], executor: Executor) -> None:
+    """Refuse tokens that are among those that are fitted, as far as the fitted ones can be read."""
+    fitted = training_corpus(first) if what.known else what.corpus
+    if fitted is not None:
+        require_not_contained(tables_of(fitted, held, executor), what.tokens, fitted.url)
+
+
+def _reconstructed(
+    named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[str, int | None, TLS | None]
+) -> Reconstruction:
+    """Take the mean of the models' errors on a corpus of vectors."""
+    scheduler, workers, tls = where
+    _require_same(named, corpus)
+    note = _require_new(named, corpus)
+    documents, members = corpus.manifest.documents, []
+    executor = open_executor(scheduler, workers, tls=tls)
+    try:
+        for name, model in named:
+            blocks = load_blocks(model, executor)
+            url = model.folder.address
+            sums = [executor.submit(_error_unseen, url, one, blocks, seed) for one in corpus.references]
+            members.append(MemberError(name, sum(executor.collect(sums)) / documents))
+    finally:
+        executor.close()
+    error = sum(one.reconstruction_error for one in members) / len(members)
+    if len(members) == 1:
+        return Reconstruction(error, documents, RECONSTRUCTED + note)
+    return Reconstruction(error, documents, RECONSTRUCTED + EACH + note, tuple(members))
+
+
+def _error_unseen(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> float:
+    """Fit the local state of a shard's vectors, and sum their errors."""
+    model, shard = Model(url), reference.load()
+    family = model.record.family
+    local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "unseen"))
+    rows = tasks.gather(blocks, shard.words, whole=True)
+    error = np.asarray(load_sweeps(family).predict(shard, local, rows, model.globals)["error"], dtype=np.float64)
+    if error.shape != (shard.documents,) or not np.isfinite(error).all():
+        raise NumericalError(
+            f"{url}: expected a finite error of each vector of shard {shard.number} of {reference.folder.url}"
+        )
+    return float(error.sum())

@@ -1,0 +1,282 @@
+"""Topic proportions of documents or of their segments, seen or unseen, streamed out to a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collapsium.pipeline.analysis.scoring.predictive import load_blocks
+from collapsium.pipeline.corpora.new_texts import TEXT_READING, Paths, documents_for
+from collapsium.pipeline.corpora.unknown_words import UnknownWords
+from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.families.base import require_corpus
+from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.keywords import checked_keywords
+from collapsium.storage.corpus.corpus import Corpus, ShardReference
+from collapsium.storage.corpus.segments import running
+from collapsium.storage.errors import OptionError
+from collapsium.storage.runs.members import member_of
+from collapsium.storage.runs.proportions import MATRICES, PROPORTIONS, ending_of, ids_beside, require_free, written_to
+from collapsium.storage.units import Counting, silent
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import load_sweeps, wanted_by
+
+THETA, PREFIX = "document_topic", "document_"
+SEGMENT_THETA, SEGMENTS = "segment_topic", "segments"
+SHARES = [pa.field("topics", pa.list_(pa.int32())), pa.field("proportions", pa.list_(pa.float32()))]
+SCHEMA = pa.schema([("id", pa.string()), *SHARES])
+SEGMENT_SCHEMA = pa.schema([("id", pa.string()), ("segment", pa.int32()), *SHARES])
+
+
+MIN_PROPORTION = 0.001
+"""Proportion below which sparse output leaves a topic out, unless the user says another."""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What was written.
+
+    Attributes
+    ----------
+    rows : int
+        Documents, or segments.
+    unknown : UnknownWords or None
+        Of texts, how many of their tokens are of words that the model does not know; None of a corpus.
+    """
+
+    rows: int
+    unknown: UnknownWords | None = None
+
+
+@checked_keywords(TEXT_READING)
+def infer(
+    run: str | os.PathLike[str],
+    documents: Paths,
+    out: str | os.PathLike[str],
+    *,
+    dense: bool = False,
+    segments: bool = False,
+    threshold: float | None = None,
+    seed: int = 0,
+    member: int | None = None,
+    scheduler: str = "threads",
+    workers: int | None = None,
+    tls: TLS | None = None,
+    notice: Callable[[str], None] | None = None,
+    progress: Counting = silent,
+    **reading: Any,
+) -> Inference:
+    """Write the topic proportions of documents or of their segments.
+
+    The documents of the training corpus have the proportions that they were fitted with; of any others, all tokens are
+    used to fit proportions with the topics held fixed.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or model.
+    documents : path or sequence of paths
+        A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, which are
+        read as the model's own documents were.
+    out : str or path-like
+        File to write. ``.parquet`` has a row for each document: id, topics (permanent ids, the largest proportion
+        first), proportions, and a column of lists for whatever else the family tells of documents; see
+        `collapsium.workers.families.base.Sweeps.infer`. ``.csv`` has a row for each document and topic: id, topic,
+        proportion. ``.npy`` is a matrix (float32) of a row for each document and a column for each topic, with the ids
+        in ``NAME.ids.csv`` beside it. ``.npz`` has the arrays ids, topics and proportions (such a matrix).
+    dense : bool, optional
+        Write Parquet and CSV with a row for each document and a column for each topic, ``topic_0`` and so on.
+    segments : bool, optional
+        Write a row for each segment instead, with its number: segment (counted from 1 in each document; of ``.npz``
+        the array segments).
+    threshold : float, optional
+        Of sparse output: proportions below are left out, by default 0.001; what is left out is one minus the sum.
+    seed : int, optional
+        For families that draw random numbers.
+    member : int, optional
+        Of an ensemble: which restart's proportions, or which kept sample's; by default the first restart's or, of
+        samples, the last one's. Topics of several members are not the same, so that no mean could be taken.
+    scheduler, workers, tls : optional
+        As for `fit`.
+    notice : callable, optional
+        Receives lines for the user: what texts are read by, and a warning of many unknown words.
+    progress : callable, optional
+        Told the number of rows written so far.
+    **reading
+        Of texts, where they differ from what the model recorded: ``format``, ``id``, ``text``, ``vocabulary`` (of
+        counted words) and ``bad_bytes``, as for `ingest`; and ``tokenizer`` and ``headings`` (a regular expression),
+        which must be named again to be trusted.
+
+    Returns
+    -------
+    Inference
+        The number of rows, and of texts how many tokens are unknown.
+
+    Raises
+    ------
+    OccupiedError
+        The file exists.
+    MismatchError
+        The corpus has another vocabulary, or holds what the family does not take.
+    OptionError
+        The file's name ends in none of these; the threshold is not in [0, 1), or the output is dense; there is no such
+        member, the family has no segments, or texts cannot be read as recorded.
+    """
+    dense = dense or ending_of(out) in MATRICES
+    if threshold is not None and dense:
+        raise OptionError(f"--threshold {threshold}: leaves out topics of sparse output; dense output has all topics")
+    least = MIN_PROPORTION if threshold is None else threshold
+    if not 0 <= least < 1:
+        raise OptionError(f"--threshold: expected a share in [0, 1), found {threshold}")
+    model = Model(run if member is None else member_of(run, member))
+    if segments:
+        require_segments(model.record.family)
+    require_free(out, ids_beside(out))
+    where: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls}
+    with documents_for(
+        run if member is None else model.folder.url, documents, reading=reading, notice=notice, **where
+    ) as found:
+        asked = _Asked(None if dense else least, seed, segments)
+        return Inference(_write(model, found.corpus, out, asked, where, progress), found.unknown)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked for of proportions: the least of sparse ones, None of dense ones."""
+
+    threshold: float | None
+    seed: int
+    segments: bool
+
+
+def _write(
+    model: Model,
+    corpus: Corpus,
+    out: str | os.PathLike[str],
+    asked: _Asked,
+    where: Mapping[str, Any],
+    progress: Counting,
+) -> int:
+    """Write the proportions of a corpus's documents, and return the number of rows."""
+    require_corpus(model.record.family, corpus)
+    corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+    seen = corpus.manifest.digest == model.record.corpus and model.fitted
+    executor, written = open_executor(where["scheduler"], where["workers"], tls=where["tls"]), 0
+    schema = SEGMENT_SCHEMA if asked.segments else SCHEMA
+    try:
+        blocks = [] if seen else load_blocks(model, executor)
+        with written_to(out, schema, dense=asked.threshold is None) as writer:
+            references = corpus.references
+            window = 2 * executor.workers  # shards on their way: bounded, however many there are
+            for first in range(0, len(references), window):
+                submitted = [
+                    executor.submit(_proportions, model.folder.address, one, blocks, asked, seen)
+                    for one in references[first : first + window]
+                ]
+                for table in executor.collect(submitted):
+                    writer.write(table)
+                    written += table.num_rows
+                    progress(written)
+    finally:
+        executor.close()
+    return written
+
+
+def require_segments(family: str) -> None:
+    """Refuse a family that knows no segments.
+
+    Parameters
+    ----------
+    family : str
+        Its name.
+
+    Raises
+    ------
+    OptionError
+        It takes whole documents.
+    """
+    if not wanted_by(family)["segmented"]:
+        raise OptionError(
+            f"--segments: {family} knows no segments, it takes whole documents; expected a family that does, or "
+            "infer documents that `collapsium flatten` made of segments"
+        )
+
+
+def _proportions(url: str, reference: ShardReference, blocks: list[tasks.Block], asked: _Asked, seen: bool) -> pa.Table:
+    model = Model(url)
+    family = model.record.family
+    if seen:
+        local: Arrays = model.documents(reference.number)
+    else:
+        shard = reference.load(**wanted_by(family))
+        local = tasks.settle(family, shard, blocks, model.globals, Stream(asked.seed, "infer"))
+    found = load_sweeps(family).infer(local, model.globals)
+    ids = reference.documents().ids
+    if asked.segments:
+        return _by_segment(ids, found, asked.threshold)
+    table = _shares(ids, found[THETA], asked.threshold)
+    for name, values in found.items():
+        if name.startswith(PREFIX) and name != THETA:
+            table = table.append_column(*_lists(name, values))
+    return table
+
+
+def _by_segment(ids: pa.Array, found: Arrays, threshold: float | None) -> pa.Table:
+    """Make a table of a row a segment; `found` is as the family's `infer` gives it."""
+    counts = np.asarray(found[SEGMENTS], dtype=np.int64)
+    owner = np.repeat(np.arange(counts.size), counts)
+    number = np.arange(owner.size) - (running(counts)[:-1])[owner] + 1
+    table = _shares(ids.take(pa.array(owner)), found[SEGMENT_THETA], threshold)
+    return table.add_column(1, SEGMENT_SCHEMA.field("segment"), pa.array(number.astype(np.int32)))
+
+
+def _shares(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float | None) -> pa.Table:
+    """Make a table of sparse proportions or, without a threshold, of all proportions as lists of one length."""
+    if threshold is not None:
+        return sparse(ids, theta, threshold)
+    values = pa.array(np.ascontiguousarray(theta, dtype=np.float32).ravel())
+    return pa.table({"id": ids, PROPORTIONS: pa.FixedSizeListArray.from_arrays(values, theta.shape[1])})
+
+
+def _lists(name: str, values: npt.NDArray[Any]) -> tuple[pa.Field, pa.Array]:
+    """Make a column of lists, one a document, of an array ``document_...`` of shape (documents, n)."""
+    documents, width = values.shape
+    kind = pa.int32() if np.issubdtype(values.dtype, np.integer) else pa.float32()
+    offsets = pa.array(np.arange(documents + 1, dtype=np.int32) * width)
+    column = pa.ListArray.from_arrays(offsets, pa.array(values.ravel()).cast(kind))  # refuses what an int32 cannot hold
+    return pa.field(name.removeprefix(PREFIX), pa.list_(kind)), column
+
+
+def sparse(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float) -> pa.Table:
+    """Make a table of the proportions that reach a threshold.
+
+    Parameters
+    ----------
+    ids : pyarrow.Array of string
+        The documents' ids.
+    theta : numpy.ndarray, shape (documents, topics)
+        Their proportions.
+    threshold : float
+        The smallest proportion to keep.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``id``, ``topics`` and ``proportions``, the largest first.
+    """
+    order = np.argsort(-theta, axis=1, kind="stable")
+    falling = np.take_along_axis(theta, order, axis=1)
+    keep = falling >= threshold
+    offsets = pa.array(np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int32))
+    topics = pa.ListArray.from_arrays(offsets, pa.array(order[keep].astype(np.int32)))
+    proportions = pa.ListArray.from_arrays(offsets, pa.array(falling[keep].astype(np.float32)))
+    return pa.Table.from_arrays([ids, topics, proportions], schema=SCHEMA)

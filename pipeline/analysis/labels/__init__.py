@@ -1,0 +1,1 @@
+"""Scores and predictions given labels."""

@@ -1,0 +1,280 @@
+"""Arrays and frames of a model: topics by words, documents by topics."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collapsium.pipeline.families.base import load_family, require_corpus
+from collapsium.storage.corpus.corpus import Corpus, ShardReference
+from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST
+from collapsium.storage.corpus.shard import Documents, Shard
+from collapsium.storage.errors import AbsentError, MismatchError, MissingError, OptionError, suggestion
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.open import ReadOptions
+from collapsium.storage.runs.run import RECORD, Run
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import load_sweeps, wanted_by
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from collapsium.pipeline.families.model import Model
+
+THETA = "document_topic"
+Floats = npt.NDArray[np.float64]
+
+
+def topic_word(model: Model) -> Floats:
+    """Return the probability of each word in each topic.
+
+    Parameters
+    ----------
+    model : Model
+        Of a family of topics over words.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (topics, words)
+        Row k is the topic with the permanent id k, or the node of a tree; its sum is 1. Ids that no topic has have rows
+        of equal probabilities.
+
+    Raises
+    ------
+    OptionError
+        The family is of vectors, whose components have no probabilities of words.
+    """
+    family = load_family(model.record.family)
+    if family.CORPUS != DOCUMENTS:
+        raise OptionError(
+            f"topic_word: '{model.record.family}' has components of vectors, not topics over words; `topics` lists them"
+        )
+    words, found = model.record.blocks[-1], np.zeros((0, model.record.blocks[-1]))
+    for number, (low, high) in enumerate(model.blocks):
+        described = family.describe(model.rows(number), model.globals, high - low)
+        if not number:
+            found = np.zeros((max(_width(model), int(described.ids.max(initial=-1)) + 1), words))
+        found[described.ids[:, np.newaxis], described.words + low] = described.probability
+    sums = found.sum(axis=1, keepdims=True)
+    return np.where(sums > 0.0, found / np.where(sums > 0.0, sums, 1.0), 1.0 / max(words, 1))
+
+
+def _width(model: Model) -> int:
+    """Return the number of columns of proportions."""
+    if model.record.shards and model.fitted:
+        local: Arrays = model.documents(0)
+    else:
+        none = Documents(pa.array([""]), np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
+        blocks = [tasks.Block(low, high, model.rows(n), Delta()) for n, (low, high) in enumerate(model.blocks)]
+        local = tasks.settle(model.record.family, Shard.of(0, none), blocks, model.globals, Stream(0, "infer"))
+    return int(_theta(load_sweeps(model.record.family).infer(local, model.globals)).shape[1])
+
+
+def document_topic(model: Model) -> Floats:
+    """Return the proportions of the training documents.
+
+    Parameters
+    ----------
+    model : Model
+        A model that was fitted.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (documents, topics)
+        In the order of the training corpus; column k is the topic with the permanent id k.
+
+    Raises
+    ------
+    AbsentError
+        The model has no training documents.
+    """
+    if not model.record.shards or not model.fitted:
+        raise AbsentError(f"{model.folder.url}: the model holds no proportions of training documents")
+    sweeps = load_sweeps(model.record.family)
+    shards = range(len(model.record.shards))
+    return np.concatenate([_theta(sweeps.infer(model.documents(number), model.globals)) for number in shards])
+
+
+def _theta(found: Any) -> Floats:
+    return np.asarray(found[THETA], dtype=np.float64)
+
+
+def training_corpus(model: Model) -> Corpus:
+    """Open the corpus that a model was fitted to.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+
+    Returns
+    -------
+    Corpus
+        The corpus that its run names.
+
+    Raises
+    ------
+    AbsentError
+        The model has no run, or the corpus is gone.
+    MismatchError
+        It is another one by now.
+    """
+    place = model.folder
+    for _ in range(2):
+        parent = place.address.rpartition("/")[0]
+        place = Folder(parent or "/")
+        if place.exists(RECORD):
+            break
+    else:
+        raise AbsentError(f"{model.folder.url}: no run beside the model names its training corpus")
+    named = str(Run(place.url).record()["corpus"]["url"])
+    if not Folder(named).exists(MANIFEST):
+        raise AbsentError(f"{named}: the training corpus is gone, and with it the documents' ids")
+    corpus = Corpus(named)
+    if corpus.manifest.digest != model.record.corpus:
+        raise MismatchError(f"{named}: it is not the corpus that the model was fitted to")
+    return corpus
+
+
+def document_ids(model: Model) -> list[str]:
+    """Return the ids of the training documents, in the order of the training corpus."""
+    found: list[str] = []
+    for reference in training_corpus(model).references:
+        found += reference.documents().ids.to_pylist()
+    return found
+
+
+def fold_in(model: Model, corpus: Corpus, seed: int = 0) -> Floats:
+    """Return the proportions of new documents, fitted with the topics held fixed.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    corpus : Corpus
+        Documents with the model's vocabulary.
+    seed : int, optional
+        For families that draw random numbers.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (documents, topics)
+        The numbers that `collapsium.pipeline.infer` writes.
+    """
+    from collapsium.pipeline.analysis.scoring.predictive import load_blocks
+    from collapsium.pipeline.executors.open import open_executor
+
+    executor = open_executor("threads", None)
+    try:
+        blocks = load_blocks(model, executor)
+        submitted = [executor.submit(_folded, model, one, blocks, seed) for one in corpus.references]
+        return np.concatenate(executor.collect(submitted))
+    finally:
+        executor.close()
+
+
+def _folded(model: Model, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Floats:
+    family = model.record.family
+    shard = reference.load(**wanted_by(family))
+    local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "infer"))
+    return _theta(load_sweeps(family).infer(local, model.globals))
+
+
+def transform(model: Model, texts: Any, *, seed: int = 0, **reading: Any) -> Floats:
+    """Return the topic proportions of documents; see `collapsium.pipeline.Model.transform`."""
+    from collapsium.pipeline.corpora.ingest import READING
+    from collapsium.pipeline.corpora.new_texts import documents_for
+    from collapsium.pipeline.corpora.texts_in_memory import is_path, named_texts, write_texts
+
+    known = ["format", "headings", *(one.name for one in READING)]
+    unknown = next((name for name in reading if name not in known), None)
+    if unknown is not None:
+        raise OptionError(f"transform: unknown option {unknown!r}{suggestion(unknown, known)}")
+    if load_family(model.record.family).CORPUS != DOCUMENTS and not is_path(texts):
+        raise OptionError(f"transform: '{model.record.family}' takes vectors, not texts; name a corpus of vectors")
+    with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:
+        path = texts
+        if not is_path(texts):
+            table, reading = _as_recorded(model, texts, reading)
+            if not table.num_rows:
+                return np.zeros((0, model.topic_word.shape[0]))
+            path = write_texts(table, place)
+        with named_texts(str(path)), documents_for(model.folder.url, path, reading=reading) as new:
+            for line in new.notices:
+                warnings.warn(line, UserWarning, stacklevel=3)
+            require_corpus(model.record.family, new.corpus)
+            new.corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+            return fold_in(model, new.corpus, seed)
+
+
+def _as_recorded(model: Model, texts: Any, reading: dict[str, Any]) -> tuple[pa.Table, dict[str, Any]]:
+    """Return texts as a table, and how it is read: by the recorded fields where the frame has them."""
+    from collapsium.pipeline.corpora.recorded_reading import reading_of_model
+    from collapsium.pipeline.corpora.texts_in_memory import column_names, fields_of, table_of
+
+    history = reading_of_model(model).history
+    options = ReadOptions() if history is None else history.options
+    said = {name: value for name, value in reading.items() if value is not None}
+    columns = column_names(texts)
+    for name in ("text", "id"):
+        recorded = getattr(options, name)
+        if name not in said and recorded is not None and recorded in columns:
+            said[name] = recorded
+    fields = fields_of(said)
+    every = [options.title, options.date, *options.labels, *options.covariates]
+    optional = [one.partition("=")[2] or one for one in every if one]
+    table = table_of(texts, fields, optional)
+    text = next(iter(fields))
+    said |= {"text": text, "format": "parquet"}
+    if "id" not in said:
+        said["id"] = next(name for name in ("id", "document", "number") if name not in (text, *table.schema.names))
+        numbers = pa.array([str(number) for number in range(1, table.num_rows + 1)], pa.string())
+        table = table.append_column(said["id"], numbers)
+    return table, said
+
+
+def require_pandas() -> Any:
+    """Import pandas, which is optional."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingError("frames need pandas; pip install 'collapsium[pandas]'") from None
+    return pd
+
+
+def topics_frame(model: Model, words: int) -> pd.DataFrame:
+    """Return the topics that have tokens as a frame; see `collapsium.pipeline.Model.topics`."""
+    from collapsium.pipeline.analysis.topics import topics
+
+    found = topics(model, words)
+    rows: list[dict[str, Any]] = []
+    for one in found:
+        row: dict[str, Any] = {"topic": one.id, "share": one.share, "words": one.names}
+        row["probabilities" if not one.signed else "loadings"] = [value for _, value in one.words]
+        if one.stability is not None:
+            row["stability"] = one.stability
+        if one.title is not None:
+            row["title"] = one.title
+        if one.level is not None:
+            row |= {"parent": one.parent, "level": one.level, "below": one.below}
+        rows.append(row)
+    frame = require_pandas().DataFrame(rows).set_index("topic")
+    if "parent" in frame:
+        frame["parent"] = frame["parent"].astype("Int64")
+    return frame
+
+
+def document_topics_frame(model: Model) -> pd.DataFrame:
+    """Return the proportions of the training documents as a frame; see `collapsium.pipeline.Model.document_topics`."""
+    pd = require_pandas()
+    shares = model.document_topic
+    index = pd.Index(document_ids(model), name="id")
+    columns = pd.RangeIndex(shares.shape[1], name="topic")
+    return pd.DataFrame(shares, index=index, columns=columns, copy=False)

@@ -1,0 +1,1 @@
+"""Definitions of held-out scores."""

@@ -1,0 +1,258 @@
+"""Document completion by any model: scores of several models on the very same held-out tokens.
+
+Documents that a model was fitted to are as it was fitted to them; of all others, proportions are fitted to the training
+tokens with its topics held fixed. No model has seen a held-out token. Where the corpus has words that came into the
+vocabulary later, only the words that all models know are scored, each by its chance among these.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.analysis.scoring.predictive import MemberScore, load_blocks
+from collapsium.pipeline.engine.leakage import require_held_out, require_not_contained, tables_of, trained_on
+from collapsium.pipeline.engine.loop.loop import mean_score
+from collapsium.pipeline.engine.model_io.save import documents_of
+from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
+from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.families.model import Model
+from collapsium.storage.corpus.corpus import Corpus, ShardReference
+from collapsium.storage.corpus.lineage import lineage_of
+from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.errors import InputError
+from collapsium.storage.runs.members import leaves
+from collapsium.workers import special_functions as special
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import load_sweeps, wanted_by
+
+COMPLETED = (
+    "document completion: mean over the held-out tokens of the corpus of log sum_k theta_dk phi_kw, in nats; "
+    "proportions of documents that a model was not fitted to are fitted to their training tokens with the topics held "
+    "fixed"
+)
+AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, proportions fitted by each for itself"
+AMONG = "; of words that the model before knows too, each by its chance among these"
+CELLS = 1 << 20  # probabilities that are made at a time
+
+
+@dataclass(frozen=True)
+class Completion:
+    """How well a model completes documents.
+
+    Attributes
+    ----------
+    score : float
+        Mean log probability of a held-out token, in nats.
+    tokens : int
+        How many were scored.
+    definition : str
+        How the score is defined.
+    members : tuple of MemberScore
+        Of an ensemble, what each member scores by itself; else empty.
+    """
+
+    score: float
+    tokens: int
+    definition: str
+    members: tuple[MemberScore, ...] = ()
+
+
+def complete(
+    run: str | os.PathLike[str],
+    train: str | os.PathLike[str],
+    heldout: str | os.PathLike[str],
+    *,
+    words: int | None = None,
+    scheduler: str = "threads",
+    workers: int | None = None,
+    tls: TLS | None = None,
+) -> Completion:
+    """Score a model on the held-out tokens of a corpus, whether it was fitted to its documents or not.
+
+    Of restarts and of kept samples, the mean of the predictions is scored.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or model.
+    train, heldout : str or path-like
+        The two parts of a corpus, as `split` makes them. Its vocabulary is the model's, or has further words behind.
+    words : int, optional
+        Score only the first so many words of the vocabulary; by default all that the model knows.
+    scheduler, workers, tls : optional
+        As for `fit`.
+
+    Returns
+    -------
+    Completion
+        The score and its definition.
+
+    Raises
+    ------
+    MismatchError
+        The corpus has another vocabulary, or its parts do not belong together, or share tokens.
+    InputError
+        No token is left to score.
+    """
+    named, kept, held = [(name, Model(url)) for name, url in leaves(run)], Corpus(train), Corpus(heldout)
+    first = named[0][1]
+    for one in (kept, held):
+        if not one.begins_with(first.record.vocabulary):
+            one.require_vocabulary_of(first.record.vocabulary.words_sha256, first.folder.url)
+    name = f"the training corpus {kept.url}"
+    certain = require_held_out(lineage_of(kept), held, name)
+    for _, model in named:
+        require_held_out(trained_on(model), held, f"the training corpus of {model.folder.url}")
+    known = first.record.vocabulary.words
+    most = min(known if words is None else words, known)
+    parts = align(documents_of(kept), held, kept.url)
+    executor = open_executor(scheduler, workers, tls=tls)
+    try:
+        if not certain:
+            require_not_contained(tables_of(kept, parts, executor), held, name)
+        members: list[MemberScore] = []
+        sums: list[Any] = []
+        for member, model in named:
+            chances = _submit(model, kept, parts, most, executor)
+            if len(named) > 1:
+                alone = mean_score(executor.collect([executor.submit(_score, part, 1) for part in chances]))
+                members.append(MemberScore(member, math.nan if alone is None else alone))
+            # The sums are taken in the members' order, so that they have the same bits wherever they are made.
+            sums = [executor.submit(_add, *pair) for pair in zip(sums, chances, strict=True)] if sums else chances
+        found = executor.collect([executor.submit(_score, part, len(named)) for part in sums])
+    finally:
+        executor.close()
+    score = mean_score(found)
+    if score is None:
+        raise InputError(held.url, "no token is left to score")
+    among = AMONG if most < kept.manifest.vocabulary.words else ""
+    definition = COMPLETED + (AVERAGED if len(named) > 1 else "") + among
+    return Completion(score, sum(one.tokens for one in found), definition, tuple(members))
+
+
+@dataclass(frozen=True, slots=True)
+class _Predicted:
+    """Probabilities of a shard's held-out pairs, of one model or summed over several.
+
+    Attributes
+    ----------
+    probability : numpy.ndarray of float64, shape (pairs,)
+        Of each pair's word in its document.
+    beyond : numpy.ndarray of float64, shape (pairs,) or None
+        Probability, in the same document, of all words that are not scored; None where all are.
+    counts : numpy.ndarray of int32, shape (pairs,)
+        Tokens of each pair.
+    """
+
+    probability: npt.NDArray[np.float64]
+    beyond: npt.NDArray[np.float64] | None
+    counts: npt.NDArray[np.int32]
+
+    def __sizeof__(self) -> int:
+        return 3 * self.probability.nbytes
+
+
+def _add(left: _Predicted, right: _Predicted) -> _Predicted:
+    beyond = None if left.beyond is None or right.beyond is None else left.beyond + right.beyond
+    return _Predicted(left.probability + right.probability, beyond, left.counts)
+
+
+def _score(sums: _Predicted, members: int) -> tasks.Score:
+    """Score the mean prediction of so many members; with words left out, given that the word is none of these."""
+    if not sums.counts.size:
+        return tasks.Score(0.0, 0)
+    logs = special.log(sums.probability / members)
+    if sums.beyond is not None:
+        logs -= special.log1p(-np.minimum(sums.beyond / members, 1.0 - 1e-12))
+    return tasks.Score(float((sums.counts * logs).sum()), int(sums.counts.sum()))
+
+
+def _submit(model: Model, kept: Corpus, parts: list[HeldoutReference], words: int, executor: Executor) -> list[Any]:
+    """Submit a task for each shard, and return the futures of their `_Predicted`."""
+    own = {(one.documents, one.ids_sha256): number for number, one in reversed(list(enumerate(model.record.shards)))}
+    blocks = load_blocks(model, executor)
+    few = words < model.record.vocabulary.words
+    beyond = executor.submit(_beyond, model.folder.address, blocks, words) if few else None
+    submitted = []
+    for reference, part in zip(kept.references, parts, strict=True):
+        fitted = own.get((reference.record.documents, reference.record.ids_sha256)) if model.fitted else None
+        given = (model.folder.address, reference, part, fitted, blocks, words, beyond)
+        submitted.append(executor.submit(_predict, *given))
+    return submitted
+
+
+def _among(shard: Shard, words: int) -> Shard:
+    """Return a shard's pairs of the first words alone; documents stay, some perhaps empty."""
+    rows = int(np.searchsorted(shard.words, words))
+    if rows == shard.words.size:
+        return shard
+    keep = shard.position < rows
+    running = np.concatenate([[0], np.cumsum(keep)]).astype(np.int64)
+    return replace(
+        shard,
+        offsets=running[shard.offsets],
+        words=shard.words[:rows],
+        position=shard.position[keep],
+        counts=shard.counts[keep],
+        segments=None if shard.segments is None else replace(shard.segments, pairs=running[shard.segments.pairs]),
+    )
+
+
+def _beyond(url: str, blocks: list[tasks.Block], words: int) -> npt.NDArray[np.float64]:
+    """Return each topic's probability of all words from number `words` on, shape (topics,)."""
+    model = Model(url)
+    half, total = load_sweeps(model.record.family), np.zeros(0)
+    for block in blocks:
+        first = max(words - block.low, 0)
+        size = block.high - block.low
+        topics = max(next(iter(block.rows.values())).size // max(size, 1), 1)
+        portion = max(CELLS // topics, 1)
+        for low in range(first, size, portion):
+            rows = {name: values[low : low + portion] for name, values in block.rows.items()}
+            part = half.probabilities(rows, model.globals)["word_topic"].sum(axis=0)
+            total = part if not total.size else total + part
+    return total
+
+
+def _predict(
+    url: str,
+    reference: ShardReference,
+    heldout: HeldoutReference,
+    fitted: int | None,
+    blocks: list[tasks.Block],
+    words: int,
+    beyond: npt.NDArray[np.float64] | None,
+) -> _Predicted:
+    """Predict the held-out pairs of a shard's documents."""
+    model = Model(url)
+    wanted = wanted_by(model.record.family)
+    held = _among(heldout.load(segmented=wanted["segmented"]), words)
+    half = load_sweeps(model.record.family)
+    if not held.pairs:
+        return _Predicted(np.zeros(0), None if beyond is None else np.zeros(0), held.counts)
+    local: Arrays
+    if fitted is not None:
+        local = model.documents(fitted)
+    else:
+        shard = reference.load(**wanted)
+        shard = _among(shard, model.record.vocabulary.words) if isinstance(shard, Shard) else shard
+        local = tasks.settle(model.record.family, shard, blocks, model.globals, Stream(0, "complete"))
+    rows = tasks.gather(blocks, held.words, whole=True)
+    probability = np.asarray(half.predict(held, local, rows, model.globals)["probability"], dtype=np.float64)
+    if beyond is None:
+        return _Predicted(probability, None, held.counts)
+    found = half.infer(local, model.globals)
+    theta, starts = found["document_topic"], held.offsets
+    if held.segments is not None:
+        theta, starts = found["segment_topic"], held.segments.pairs
+    lacking = np.einsum("dk,k->d", np.asarray(theta, dtype=np.float64), beyond)
+    return _Predicted(probability, np.repeat(lacking, np.diff(starts)), held.counts)

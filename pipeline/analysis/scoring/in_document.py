@@ -1,0 +1,96 @@
+"""In-document scores: whole documents under a model, each fitted on the very tokens that are scored, as papers do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.families.model import Model
+from collapsium.storage.corpus.corpus import Corpus, ShardReference
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers import special_functions as special
+from collapsium.workers import tasks
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import load_sweeps, wanted_by
+
+IN_DOCUMENT = (
+    "in-document: paths and proportions of each document are fitted on all its tokens with the topics held fixed, and "
+    "the same tokens scored; sum over documents of log sum_c q(c) prod_m sum_l theta_l phi_{c_l} (section 4.1 of Wang "
+    "and Blei 2009; of flat topics log prod_m sum_k theta_k phi_k), divided by the tokens, in nats. Not comparable "
+    "with scores of tokens that were held out"
+)
+AVERAGED = "; of an ensemble, the log of the mean over its members of each document's probability"
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Log probabilities of a shard's documents, and its tokens."""
+
+    logs: npt.NDArray[np.float64]
+    tokens: int
+
+    def __sizeof__(self) -> int:
+        return self.logs.nbytes
+
+
+def score_in_document(
+    models: Sequence[tuple[Model, list[Any]]], corpus: Corpus, executor: Executor, seed: int
+) -> tuple[float | None, int, list[float]]:
+    """Score documents by models that are fitted on all their tokens.
+
+    Parameters
+    ----------
+    models : sequence of (Model, list of futures)
+        Each with its blocks of the vocabulary.
+    corpus : Corpus
+        The documents.
+    executor : Executor
+        Who does the work.
+    seed : int
+        For families that draw random numbers.
+
+    Returns
+    -------
+    score : float or None
+        Nats a token, of the mean over the models; None where there is no token.
+    tokens : int
+        What was scored.
+    members : list of float
+        Each model's own score.
+    """
+    each: list[list[Logs]] = []
+    for model, blocks in models:
+        waiting = [executor.submit(_logs, model.folder.address, one, blocks, seed) for one in corpus.references]
+        each.append(executor.collect(waiting))
+    tokens = sum(one.tokens for one in each[0])
+    if not tokens:
+        return None, 0, []
+    members = [math.fsum(float(one.logs.sum()) for one in shards) / tokens for shards in each]
+    means = [
+        reduce(np.logaddexp, [one.logs for one in shards]) - math.log(len(each)) for shards in zip(*each, strict=True)
+    ]
+    return math.fsum(float(one.sum()) for one in means) / tokens, tokens, members
+
+
+def _logs(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Logs:
+    model = Model(url)
+    family = model.record.family
+    shard = Shard.of(reference.number, reference.documents(), **wanted_by(family))
+    if not shard.pairs:
+        return Logs(np.zeros(shard.documents), 0)
+    local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "unseen"))
+    rows = tasks.gather(blocks, shard.words, whole=True)
+    table = load_sweeps(family).predict(shard, local, rows, model.globals)
+    if "document_log" in table:
+        logs = np.where(shard.lengths > 0, table["document_log"], 0.0)
+    else:
+        owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
+        logs = np.bincount(owner, shard.counts * special.log(table["probability"]), shard.documents)
+    return Logs(np.asarray(logs, dtype=np.float64), shard.tokens)

@@ -1,0 +1,292 @@
+"""Passages of the example documents of topics, from the texts that were ingested, with the topics' words marked."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsium.pipeline.corpora.recorded_reading import recorded_reading
+from collapsium.pipeline.formatting import plain
+from collapsium.storage.corpus.manifest import DOCUMENTS
+from collapsium.storage.errors import InputError, OptionError
+from collapsium.storage.readers.base import distinct
+from collapsium.storage.readers.open import TEXTS, ReadOptions, guess_format, kind_of_name
+from collapsium.storage.readers.texts.batches import FIXED, are_numbered, fields_of, read_batches
+from collapsium.storage.readers.texts.blocks import cut_blocks, find_files
+from collapsium.storage.readers.texts.fields import Batch
+from collapsium.storage.readers.texts.segment import HEADINGS
+from collapsium.storage.readers.texts.text import WORD
+from collapsium.storage.runs.summary import SummaryRecord
+from collapsium.storage.units import Counting, silent
+from collapsium.workers.ingest.normal_forms import form_of
+from collapsium.workers.ingest.phrases import JOIN
+
+LENGTH = 280  # letters of a passage
+BEFORE = 60  # letters that a passage may begin before the first word that is marked
+MAX_LETTERS = 1 << 20  # of a document, in which passages are looked for
+
+_SPACE = re.compile(r"\s+")
+_FIND = re.compile(WORD)
+
+Snippet = list[str]
+Form = Callable[[str], str]
+
+
+def example_snippets(
+    run: str | os.PathLike[str],
+    summary: SummaryRecord,
+    words: Mapping[int, Sequence[str]],
+    names: Sequence[str],
+    sources: Sequence[str],
+    progress: Counting = silent,
+) -> tuple[dict[tuple[int, int], Snippet], list[str]]:
+    """Find a passage of each example document of each topic.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of the run, which has a record of how its documents were read.
+    summary : SummaryRecord
+        With the examples.
+    words : mapping of int to sequence of str
+        The top words of each topic.
+    names : sequence of str
+        The vocabulary.
+    sources : sequence of str
+        Files, folders and globs that were ingested.
+    progress : callable, optional
+        Called with the number of documents read so far.
+
+    Returns
+    -------
+    snippets : dict of (int, int) to list of str
+        By topic and place among the examples: parts of the passage, of which each other is a word to be marked.
+    notes : list of str
+        What was not found.
+
+    Raises
+    ------
+    OptionError
+        The run is on vectors, or the sources are no texts.
+    InputError
+        No example is among the sources.
+    AbsentError
+        A source does not exist.
+    MissingError
+        The documents' words were normalised by a library that is not installed.
+    """
+    place = {one.id: number for number, one in enumerate(summary.examples)}
+    options, texts = texts_of(run, sources, place, progress)
+    form = None if options.normalise is None else form_of(options.normalise)
+    found: dict[tuple[int, int], Snippet] = {}
+    strange: set[str] = set()
+    for topic in summary.topics:
+        for example in topic.examples:
+            one = summary.examples[example.document]
+            if one.id not in texts:
+                continue
+            own = [names[word] for word in example.words]
+            weights = {**dict.fromkeys(words.get(topic.id, ()), 1.0), **dict.fromkeys(own, 2.0)}
+            # The words of the example must be in its text: the same id in another source is another document.
+            if options.tokenizer is None and not has_words(texts[one.id], own, form):
+                strange.add(one.id)
+            else:
+                found[topic.id, example.document] = passage(texts[one.id], weights, form)
+    missing = sorted({one.id for one in summary.examples} - {summary.examples[number].id for _, number in found})
+    if not found and summary.examples:
+        raise InputError(
+            sources[0], f"it has none of the example documents (such as {missing[0]!r}); expected the sources ingested"
+        )
+    notes = []
+    if missing:
+        other = f"; the texts of {len(strange):,} do not have their words" if strange else ""
+        notes.append(f"Of {len(missing):,} example documents, such as {missing[0]!r}, no text was found{other}.")
+    return found, notes
+
+
+def texts_of(
+    run: str | os.PathLike[str], sources: Sequence[str], wanted: Mapping[str, int], progress: Counting = silent
+) -> tuple[ReadOptions, dict[str, str]]:
+    """Read the texts of some documents, and how they were read.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run, a model or a corpus.
+    sources : sequence of str
+        Files, folders and globs, which are read from the beginning until all are found.
+    wanted : mapping of str
+        The documents' ids.
+    progress : callable, optional
+        Called with the number of documents read so far.
+
+    Returns
+    -------
+    options : ReadOptions
+        As recorded.
+    texts : dict of str to str
+        By id. ``ID#3`` is the third segment of ID where no document is called so, as `flatten` names segments.
+    """
+    recorded = recorded_reading(run)
+    if recorded.holds != DOCUMENTS:
+        raise OptionError(f"--texts {sources[0]}: {os.fspath(run)} is on vectors, which have no texts")
+    history = recorded.history
+    kind = history.kind if history is not None and history.kind in TEXTS else guess_format(sources[0])
+    if kind not in TEXTS:
+        raise OptionError(f"--texts {sources[0]}: expected texts ({', '.join(TEXTS)}), found the format {kind}")
+    options = history.options if history is not None and history.kind in TEXTS else ReadOptions()
+    # Nothing but ids and texts is read, and a pattern of somebody's is not run.
+    rule = options.segments if options.segments is not None and not options.segments.startswith(HEADINGS) else None
+    bare = ReadOptions(
+        id=options.id, text=options.text, segments=rule, bad_bytes="replace", labels=FIXED.get(kind, ()),
+        max_decompressed=options.max_decompressed,
+    )  # fmt: skip
+    found: dict[str, str] = {}
+    read = 0
+    for ids, batch in _batches(list(sources), kind, fields_of(bare, kind), wanted):
+        _take(ids, batch, wanted, found)
+        read += len(batch)
+        progress(read)
+        if len(found) == len(wanted):
+            break
+    return replace(options, segments=rule), found
+
+
+def _batches(
+    sources: list[str], kind: str, options: ReadOptions, wanted: Mapping[str, int]
+) -> Iterator[tuple[pa.Array, Batch]]:
+    """Read batches of documents, with ids as `ingest` and `append` give them."""
+    files = find_files(sources, kind, kind_of_name)
+    numbered = are_numbered(files, kind, options)
+    paths = list(dict.fromkeys(file.path for file in files))
+    heads = {path: f"{stem}/" for path, stem in zip(paths, distinct(paths), strict=True)}
+    if len(paths) == 1 and not any(name.startswith(heads[paths[0]]) for name in wanted):
+        heads = {paths[0]: ""}  # as a single source is numbered that was not appended
+    so_far = dict.fromkeys(paths, 0)
+    for block in cut_blocks(files, kind):
+        for batch in read_batches(block, kind, options, numbered):
+            if batch.ids is not None:
+                yield batch.ids, batch
+                continue
+            names = []
+            for path, count in batch.origins:
+                names += [f"{heads[path]}{so_far[path] + n}" for n in range(1, count + 1)]
+                so_far[path] += count
+            yield pa.array(names, pa.string()), batch
+
+
+def _take(ids: pa.Array, batch: Batch, wanted: Mapping[str, int], found: dict[str, str]) -> None:
+    """Keep the texts of the documents that are wanted."""
+    bases: dict[str, list[str]] = {}
+    for name in wanted:
+        if name not in found:
+            bases.setdefault(name, []).append(name)
+            whole, mark, last = name.rpartition("#")
+            if mark and last.isdecimal() and len(last) < 10 and batch.segments is not None:
+                bases.setdefault(whole, []).append(name)
+    rows = pc.indices_nonzero(pc.is_in(ids, value_set=pa.array(list(bases), pa.string()))).to_pylist()
+    starts = range(len(batch) + 1) if batch.segments is None else [0, *batch.segments.cumsum().tolist()]
+    for row in rows:
+        parts = batch.texts.slice(starts[row], starts[row + 1] - starts[row])
+        base = ids[row].as_py()
+        for name in bases[base]:
+            number = 0 if name == base else int(name.rpartition("#")[2])
+            if name == base:
+                found[name] = " ".join(part[:MAX_LETTERS] for part in parts.to_pylist())[:MAX_LETTERS]
+            elif 0 < number <= len(parts):
+                found[name] = parts[number - 1].as_py()[:MAX_LETTERS]
+
+
+def passage(text: str, weights: Mapping[str, float], form: Form | None = None) -> Snippet:
+    """Cut the passage out of a text that has most of some words.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    weights : mapping of str to float
+        The words, in lower case, and how much each matters; phrases are two words with ``_`` between.
+    form : callable, optional
+        From a word to its normal form, where words were normalised: a word matches by itself or by its form.
+
+    Returns
+    -------
+    list of str
+        Parts of the passage; the second, fourth and so on are words to be marked. One part alone, the beginning,
+        where none of the words occurs.
+    """
+    text = plain(_SPACE.sub(" ", text[:MAX_LETTERS]).strip())
+    hits = _hits(text, weights, form)
+    best, start, score, low = 0.0, 0, 0.0, 0
+    counts: dict[str, int] = {}
+    for number, (_, end, word) in enumerate(hits):
+        score += weights[word] if not counts.get(word) else 0.05
+        counts[word] = counts.get(word, 0) + 1
+        while end - hits[low][0] > LENGTH - BEFORE and low < number:
+            behind = hits[low][2]
+            counts[behind] -= 1
+            score -= weights[behind] if not counts[behind] else 0.05
+            low += 1
+        if score > best + 1e-9:
+            best, start = score, hits[low][0]
+    begin = _beginning(text, start)
+    end = _ending(text, begin)
+    parts, at = ["… " if begin else ""], begin
+    for first, last, _ in hits:
+        if first >= at and last <= end:
+            parts[-1] += text[at:first]
+            parts += [text[first:last], ""]
+            at = last
+    parts[-1] += text[at:end].rstrip() + (" …" if end < len(text) else "")
+    return parts
+
+
+def has_words(text: str, words: Sequence[str], form: Form | None = None) -> bool:
+    """Return whether a text has at least half of some words; `form` is as for `passage`."""
+    return 2 * len({word for _, _, word in _hits(text, dict.fromkeys(words, 1.0), form)}) >= len(set(words))
+
+
+def _hits(text: str, weights: Mapping[str, float], form: Form | None) -> list[tuple[int, int, str]]:
+    """Find the words: where each begins and ends, and which it is; of a phrase each word by itself."""
+    found: list[tuple[int, int, str]] = []
+    firsts = {word.partition(JOIN)[0] for word in weights if JOIN in word}
+    known = {*weights, *(part for word in weights for part in word.split(JOIN))}
+    previous: tuple[int, int, str] | None = None
+    for match in _FIND.finditer(text):
+        word = match[0].lower()
+        word = word if form is None or word in known else form(word)
+        span = (match.start(), match.end())
+        joined = "" if previous is None or previous[2] not in firsts else f"{previous[2]}{JOIN}{word}"
+        if joined in weights and previous is not None:
+            if not found or found[-1][:2] != previous[:2]:
+                found.append((previous[0], previous[1], joined))
+            found.append((*span, joined))
+        elif word in weights:
+            found.append((*span, word))
+        previous = (*span, word)
+    return found
+
+
+def _beginning(text: str, first: int) -> int:
+    """Return where a passage begins: at its sentence, or else at a word."""
+    if first <= BEFORE:
+        return 0
+    before = text[first - BEFORE : first]
+    sentence = max(before.rfind(mark) for mark in (". ", "? ", "! "))
+    if sentence >= 0:
+        return first - BEFORE + sentence + 2
+    space = before.find(" ")
+    return first if space < 0 else first - BEFORE + space + 1
+
+
+def _ending(text: str, begin: int) -> int:
+    """Return where a passage ends: behind a word."""
+    if len(text) <= begin + LENGTH:
+        return len(text)
+    space = text.rfind(" ", begin + LENGTH // 2, begin + LENGTH)
+    return begin + LENGTH if space < 0 else space

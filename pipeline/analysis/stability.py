@@ -1,0 +1,114 @@
+"""How stable topics are: which topics of an ensemble's members are the same, and how near to one another they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.model import Model
+from collapsium.workers.families.base import load_sweeps
+
+Vector = npt.NDArray[np.float64]
+LEAST_TOKENS = 0.5  # a topic of which fewer are expected has none
+
+
+def stability(reference: Model, others: Sequence[Model]) -> dict[int, float]:
+    """Say how stable a model's topics are over other fits to the same vocabulary.
+
+    Topics are matched one to one, so that the sum of the Hellinger distances of their words' probabilities is least.
+    A topic's stability is one minus the mean distance to its partners; one without a partner lies at distance 1.
+    Topics without tokens are left out.
+
+    Parameters
+    ----------
+    reference : Model
+        Whose topics.
+    others : sequence of Model
+        The other fits.
+
+    Returns
+    -------
+    dict of int to float
+        Stability in [0, 1] by the topic's id; empty where there are no others.
+    """
+    ids = occupied(reference)
+    if not others or not ids.size:
+        return {}
+    distance = np.zeros(ids.size)
+    for other in others:
+        nearest = np.ones(ids.size)
+        for one, _, apart in matched(reference, other):
+            nearest[np.searchsorted(ids, one)] = apart
+        distance += nearest
+    return dict(zip(ids.tolist(), (1.0 - distance / len(others)).tolist(), strict=True))
+
+
+def matched(reference: Model, other: Model) -> list[tuple[int, int, float]]:
+    """Match the topics of two models one to one, so that the sum of their distances is least.
+
+    Parameters
+    ----------
+    reference, other : Model
+        Two models of the same vocabulary.
+
+    Returns
+    -------
+    list of (int, int, float)
+        The ids of a topic of each, and the Hellinger distance of their words' probabilities; topics without tokens are
+        left out, and so are those that have no partner.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    ids, theirs = occupied(reference), occupied(other)
+    apart = distances(reference, other)[np.ix_(ids, theirs)]
+    rows, columns = linear_sum_assignment(apart)
+    return list(zip(ids[rows].tolist(), theirs[columns].tolist(), apart[rows, columns].tolist(), strict=True))
+
+
+def occupied(model: Model) -> npt.NDArray[np.int64]:
+    """Return the ids of the topics that have tokens, ascending."""
+    described = load_family(model.record.family).describe(_first_row(model), model.globals, 1)
+    tokens = described.share * float(model.vocabulary.tokens.sum())
+    return np.sort(described.ids[tokens >= LEAST_TOKENS])
+
+
+def _first_row(model: Model) -> dict[str, npt.NDArray[np.float64]]:
+    return {name: values[:1] for name, values in model.rows(0).items()}
+
+
+def distances(one: Model, other: Model) -> Vector:
+    """Return the Hellinger distances of two models' topics, sqrt(1 - sum_w sqrt(phi_kw phi_lw)).
+
+    Parameters
+    ----------
+    one, other : Model
+        Two models of the same vocabulary.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (topics of one, topics of the other)
+        In [0, 1].
+    """
+    overlap: Vector | None = None
+    words = one.record.blocks[-1]
+    cuts = sorted({*one.record.blocks, *other.record.blocks} - {words})
+    for low, high in zip(cuts, [*cuts[1:], words], strict=True):
+        parts = [np.sqrt(_probability(model, low, high)) for model in (one, other)]
+        here = parts[0].T @ parts[1]
+        overlap = here if overlap is None else overlap + here
+    if overlap is None:
+        raise ValueError("a model has at least one block")
+    result: Vector = np.sqrt(np.clip(1.0 - overlap, 0.0, 1.0))
+    return result
+
+
+def _probability(model: Model, low: int, high: int) -> Vector:
+    """Return the probabilities of the words `low` to `high` - 1, which lie in one block, under each topic."""
+    number = next(place for place, (first, last) in enumerate(model.blocks) if first <= low < last)
+    first = model.blocks[number][0]
+    rows = {name: values[low - first : high - first] for name, values in model.rows(number).items()}
+    found = load_sweeps(model.record.family).probabilities(rows, model.globals)["word_topic"]
+    return np.maximum(np.asarray(found, dtype=np.float64), 0.0)

@@ -1,0 +1,389 @@
+"""Checking what lies on disk: digests of all files, and what must be true of what they hold."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.engine.setup.request import fingerprint
+from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.keywords import checked_keywords
+from collapsium.storage.corpus.check import corpus_faults
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
+from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.corpus.vectors import AnyShard
+from collapsium.storage.errors import AbsentError, CollapsiumError
+from collapsium.storage.io.arrays import check_arrays
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT_RECORD
+from collapsium.storage.runs.comparison import PARTS, cells_done, record_of, row_of, runs_there, table_faults
+from collapsium.storage.runs.comparison import RECORD as COMPARISON_RECORD
+from collapsium.storage.runs.members import member_seed, restarts_in
+from collapsium.storage.runs.model import RECORD as MODEL_RECORD
+from collapsium.storage.runs.run import CHECKPOINTS, DONE, EVENTS, MEMBERS, Run
+from collapsium.storage.runs.run import RECORD as RUN_RECORD
+from collapsium.storage.runs.summary import RECORD as SUMMARY_RECORD
+from collapsium.storage.runs.summary import read_summary
+from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.units import Counting, silent
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.families.base import load_sweeps, wanted_by
+
+CLOSE = 1e-3  # of a count or a probability: what sums in single precision may be off by
+SAMPLE, CELLS = 5, 2_000_000  # documents of a shard whose words' probabilities are summed, and their cells at most
+
+
+@dataclass(repr=False)
+class Findings(ShortRepr):
+    """What a check has found.
+
+    Attributes
+    ----------
+    kind : str
+        ``corpus``, ``run``, ``comparison``, ``checkpoint`` or ``model``.
+    broken : list of str
+        What is broken, each beginning with the file; empty where all is well.
+    parts : int
+        How many shards, groups of arrays and records were read.
+    notes : list of str
+        What could not be checked, and why.
+    """
+
+    kind: str
+    broken: list[str] = field(default_factory=list)
+    parts: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+@checked_keywords()
+def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Findings:
+    """Check a corpus, a run, a comparison, a checkpoint or a model against its digests and invariants.
+
+    Of a corpus: every file has its digest, and documents, pairs, tokens and the vocabulary's counts add up; vectors are
+    finite. Of a model
+    and of each checkpoint: every file has its digest, expected counts are conserved (each document's and each word's
+    add up to its tokens), and probabilities sum to one. Of a run: also its record and its events. Of a
+    comparison: all its runs, what was recorded of its cells, and the corpora that it has split off.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder.
+    progress : callable, optional
+        Told the number of parts read so far.
+
+    Returns
+    -------
+    Findings
+        What is broken.
+
+    Raises
+    ------
+    AbsentError
+        There is nothing, or nothing of ours.
+    """
+    folder = Folder(path)
+    if not folder.exists():
+        raise AbsentError(f"{folder.url}: no such folder")
+    for name, kind, check in (
+        (MANIFEST, "corpus", _corpus),
+        (RUN_RECORD, "run", _run),
+        (COMPARISON_RECORD, "comparison", _comparison),
+        (CHECKPOINT_RECORD, "checkpoint", _model),
+        (MODEL_RECORD, "model", _model),
+    ):
+        if folder.exists(name):
+            found = Findings(kind)
+            for fault in check(folder, found):
+                if fault:
+                    found.broken.append(fault)
+                found.parts += 1
+                progress(found.parts)
+            return found
+    raise AbsentError(
+        f"{folder.url}: no corpus, run, comparison or model; it has no {MANIFEST}, {RUN_RECORD}, "
+        f"{COMPARISON_RECORD} or {MODEL_RECORD}"
+    )
+
+
+def _corpus(folder: Folder, found: Findings) -> Iterator[str]:
+    """Give what is broken of a corpus, an empty text for each part that is not."""
+    yield from corpus_faults(folder)
+    if folder.exists(f"truth/{MODEL_RECORD}"):
+        yield from _model(folder / "truth", found)
+
+
+def _run(folder: Folder, found: Findings) -> Iterator[str]:
+    run = Run(folder.url)
+    try:
+        record = run.record()
+        expected = fingerprint(record)
+    except (CollapsiumError, KeyError, TypeError) as error:
+        yield str(error) if isinstance(error, CollapsiumError) else f"{folder.url}/{RUN_RECORD}: expected {error}"
+        return
+    yield from _events(run)
+    iterations, broken = run.checkpoints.candidates()
+    yield from broken
+    # A driver that died may have been about to remove it.
+    found.notes += [f"{text}: the file is missing; a later checkpoint stands" for text in run.checkpoints.unfinished()]
+    for iteration in iterations:
+        place = run.checkpoints.at(iteration)
+        try:
+            kept = place.record()
+        except CollapsiumError as error:
+            yield str(error)
+            continue
+        if kept.run != expected:
+            yield f"{place.folder.url}: it is not of the model that run.json describes"
+            continue
+        for folder_of_events in (run.folder, place.folder):
+            yield _events_fault(folder_of_events, *kept.events)
+        yield from _model(place.folder, found)
+    if run.model.exists(MODEL_RECORD):
+        yield from _model(run.model, found)
+    elif run.model.exists():
+        yield f"{run.model.url}/{MODEL_RECORD}: the file is missing"
+    yield from _members(run, record, found)
+
+
+def _comparison(folder: Folder, found: Findings) -> Iterator[str]:
+    """Give what is broken of a comparison; the runs of cells that are not done may have no model yet."""
+    try:
+        record_of(folder)
+    except CollapsiumError as error:
+        yield str(error)
+    for name in cells_done(folder):
+        try:
+            row_of(folder, name)
+        except CollapsiumError as error:
+            yield str(error)
+    with contextlib.suppress(CollapsiumError):  # said already
+        yield from table_faults(folder)
+    for part in PARTS:
+        if (folder / part).exists():
+            yield from _corpus(folder / part, found)
+    for run in runs_there(folder):
+        yield from _run(run.folder, found)
+
+
+def _members(run: Run, record: dict[str, Any], found: Findings) -> Iterator[str]:
+    """Give what is broken of a run's members: restarts, which are runs, or kept samples, which are models."""
+    ended = any(event.get("event") == "end" and event.get("reason") in DONE for event in run.events()[-1:])
+    for number, member in restarts_in(run):
+        if member.exists():
+            yield from _run(member.folder, found)
+            with contextlib.suppress(CollapsiumError):  # said already
+                same = member.record().get("seed") == member_seed(record["seed"], number)
+                yield "" if same else f"{member.folder.url}/{RUN_RECORD}: it is not member {number} of the ensemble"
+        if ended and not member.model.exists(MODEL_RECORD):
+            yield f"{member.model.url}/{MODEL_RECORD}: the file is missing"
+    for number in range(0 if record.get("restarts") else int(record["limits"].get("samples", 0))):
+        place = run.member(number)
+        if place.exists(MODEL_RECORD):
+            yield from _model(place, found)
+        elif ended or place.exists():
+            yield f"{place.url}/{MODEL_RECORD}: the file is missing"
+
+
+def _events_fault(folder: Folder, size: int, digest: str) -> str:
+    """Return what is wrong with the events that a checkpoint knows of, in the run's folder or in its own."""
+    if not folder.exists(EVENTS):
+        return f"{folder.url}/{EVENTS}: the file is missing" if size else ""
+    whole = hashlib.sha256(folder.read(EVENTS)[:size]).hexdigest() == digest
+    return "" if whole else f"{folder.url}/{EVENTS}: the bytes do not have their digest; the file is damaged"
+
+
+def _events(run: Run) -> Iterator[str]:
+    fault = run.events_fault()
+    if fault is not None:
+        yield fault
+        return
+    told: list[Any] = [event.get("iteration") for event in run.events() if event["event"] == "iteration"]
+    sound = all(isinstance(number, int) for number in told)
+    steps = sound and all(later == earlier + 1 for earlier, later in pairwise(told))
+    yield "" if steps else f"{run.folder.url}/{EVENTS}: expected iterations one after another"
+
+
+def _model(folder: Folder, found: Findings) -> Iterator[str]:
+    """Give what is broken of a model or a checkpoint."""
+    try:
+        model = Model(folder.url)
+    except AbsentError as error:  # of a checkpoint whose corpus has moved, the files at least
+        found.notes.append(f"{error}; only digests were checked")
+        yield from _parts_of_checkpoint(folder)
+        return
+    except CollapsiumError as error:
+        yield str(error)
+        return
+    whole = True
+    if not folder.exists(CHECKPOINT_RECORD):
+        try:
+            yield "" if len(model.vocabulary) == model.record.vocabulary.words else f"{folder.url}: too few words"
+        except CollapsiumError as error:
+            yield str(error)
+    for part, digest in sorted(model.record.parts.items()):
+        place = part if not folder.exists(CHECKPOINT_RECORD) else part.replace("documents/", "locals/")
+        faults = check_arrays(folder / place, digest)
+        whole = whole and not faults
+        yield from faults or [""]
+    if model.record.summarised or model.folder.exists(SUMMARY_RECORD):
+        try:
+            yield (
+                ""
+                if read_summary(model.folder, model.record)
+                else f"{folder.url}/{SUMMARY_RECORD}: the file is missing"
+            )
+        except CollapsiumError as error:
+            yield str(error)
+    if whole:
+        try:
+            yield from _invariants(model, found)
+        except CollapsiumError as error:
+            yield str(error)
+        except (KeyError, ValueError, IndexError) as error:  # arrays of other names or shapes than the family's
+            yield f"{folder.url}: expected the arrays of family '{model.record.family}' ({error!r})"
+
+
+def _parts_of_checkpoint(folder: Folder) -> Iterator[str]:
+    from collapsium.storage.runs.checkpoint import Checkpoint
+
+    place = Checkpoint(folder)
+    try:
+        parts = place.record().parts
+    except CollapsiumError as error:
+        yield str(error)
+        return
+    for part, digest in sorted(parts.items()):
+        yield from place.check(part, digest) or [""]
+
+
+def _invariants(model: Model, found: Findings) -> Iterator[str]:
+    """Give what is not true of a model that must be: that counts are conserved, and that probabilities sum to one."""
+    url = model.folder.url
+    blocks = [tasks.Block(low, high, model.rows(number), Delta()) for number, (low, high) in enumerate(model.blocks)]
+    for number, block in enumerate(blocks):
+        sound = all(np.isfinite(values).all() for values in block.rows.values() if values.dtype.kind == "f")
+        rows = next(iter(block.rows.values())).shape[:1] == (block.high - block.low,)
+        yield "" if sound and rows else f"{url}/rows/{number:05d}: expected a finite number for each word and topic"
+    corpus = _corpus_of(model, found)
+    conserved = corpus is not None and not bool(model.globals.get("stochastic", False))
+    if conserved and corpus is not None and corpus.holds != VECTORS:
+        yield from _word_tokens(model, blocks, corpus.vocabulary.tokens)
+    if not model.fitted:
+        return
+    for number in range(len(model.record.shards)):
+        shard = None
+        if corpus is not None:
+            shard = corpus.references[number].load(**wanted_by(model.record.family))
+            model.check_local(number, shard)
+        yield _document_fault(model, blocks, number, shard)
+
+
+def _corpus_of(model: Model, found: Findings) -> Corpus | None:
+    """Find the training corpus beside the run, to recount; none for a model by itself."""
+    deep = model.folder.address.rsplit("/", 2)[1] in (CHECKPOINTS, MEMBERS)
+    above = model.folder.address.rsplit("/", 2 if deep else 1)[0]
+    run = Run(above)
+    try:
+        corpus = Corpus(run.folder.recorded(run.record()["corpus"]["url"]))
+    except CollapsiumError as error:
+        found.notes.append(f"{model.folder.url}: counts were not compared with a corpus ({error})")
+        return None
+    if corpus.manifest.digest == model.record.corpus:
+        return corpus
+    found.notes.append(f"{corpus.url}: is no longer the corpus of {above}; counts were not compared")
+    return None
+
+
+def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np.int64]) -> Iterator[str]:
+    total, counted = 0.0, 0
+    for number, block in enumerate(blocks):
+        if "word_topic" not in block.rows:
+            continue
+        true = tokens[block.low : block.high]
+        expected = np.asarray(block.rows["word_topic"], dtype=np.float64).sum(axis=1)
+        expected = expected + block.rows.get("word_rest", 0.0)  # what no topic has
+        total, counted = total + float(expected.sum()), counted + int(true.sum())
+        wrong = _off(expected, true, model)
+        word = int(np.argmax(wrong))
+        fault = f"word {block.low + word} has {true[word]} tokens, over its topics {expected[word]:.3f}"
+        path = f"{model.folder.url}/rows/{number:05d}"
+        yield f"{path}: expected counts are not conserved: {fault}" if wrong.any() else ""
+    if counted and abs(total - (counted - _waiting(model))) > CLOSE * counted:
+        fault = f"{counted - _waiting(model):.0f} tokens count, over the topics {total:.3f}"
+        yield f"{model.folder.url}: expected counts are not conserved: {fault}"
+
+
+def _waiting(model: Model) -> float:
+    """Return how many tokens do not count yet: none in a run that has ended."""
+    return float(model.globals.get("unsettled", 0))
+
+
+def _off(expected: npt.NDArray[np.float64], true: npt.NDArray[np.int64], model: Model) -> npt.NDArray[np.bool_]:
+    """Say where expected counts are not those of the tokens; while some do not count yet, where they are more."""
+    apart = expected - true
+    off: npt.NDArray[np.bool_] = (apart if _waiting(model) > 0 else np.abs(apart)) > CLOSE * np.maximum(true, 1)
+    return off
+
+
+def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard: AnyShard | None) -> str:
+    """Say what is wrong with what is kept of a shard's documents."""
+    half, local = load_sweeps(model.record.family), model.documents(number)
+    path, documents = f"{model.folder.url}: documents/{number:05d}", model.record.shards[number].documents
+    theta = half.infer(local, model.globals)["document_topic"]
+    if theta.shape[0] != documents:
+        return f"{path}: expected {documents} documents, found {theta.shape[0]}"
+    if not (np.isfinite(theta).all() and (theta >= 0).all() and (theta.sum(axis=1) < 1 + CLOSE).all()):
+        return f"{path}: expected proportions that sum to one at most"
+    if load_family(model.record.family).CORPUS == VECTORS:
+        return _error_fault(model, blocks, local, shard, path)
+    if shard is not None:
+        tokens = half.lengths(local)["document_tokens"]
+        wrong = _off(tokens, shard.lengths, model)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            return (
+                f"{path}: expected counts are not conserved: document {at} has {shard.lengths[at]} tokens, over its "
+                f"topics {tokens[at]:.3f}"
+            )
+    return _probability_fault(model, blocks, local, documents, path)
+
+
+def _error_fault(model: Model, blocks: list[tasks.Block], local: Arrays, shard: AnyShard | None, path: str) -> str:
+    """Reconstruct a shard's vectors."""
+    if shard is None:
+        return ""
+    rows = tasks.gather(blocks, shard.words, whole=True)
+    error = load_sweeps(model.record.family).predict(shard, local, rows, model.globals)["error"]
+    if error.shape == (shard.documents,) and np.isfinite(error).all() and (error >= 0).all():
+        return ""
+    return f"{path}: expected an error of 0 or more of each vector's reconstruction"
+
+
+def _probability_fault(model: Model, blocks: list[tasks.Block], local: Arrays, documents: int, path: str) -> str:
+    """Sum the probabilities of all words in the first few documents."""
+    words = blocks[-1].high
+    some = min(SAMPLE, documents, max(CELLS // words, 1))
+    offsets = np.minimum(np.arange(documents + 1, dtype=np.int64), some) * words
+    every = np.arange(words, dtype=np.int32)
+    probe = Shard(0, offsets, every, np.tile(every, some), np.ones(some * words, dtype=np.int32))
+    if not probe.pairs:
+        return ""
+    rows = tasks.gather(blocks, every, whole=True)
+    table: dict[str, Any] = dict(load_sweeps(model.record.family).predict(probe, local, rows, model.globals))
+    sums = table["probability"].reshape(some, words).sum(axis=1)
+    furthest = sums[np.argmax(np.abs(sums - 1.0))]
+    if abs(furthest - 1.0) < CLOSE:
+        return ""
+    return f"{path}: expected the words' probabilities to sum to one, found {furthest:.6f}"

@@ -1,1 +1,0 @@
-"""The commands, a module each: `HELP`, `configure(parser)` and `run(arguments)`."""

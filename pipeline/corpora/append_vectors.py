@@ -1,0 +1,282 @@
+"""Appending vectors: an addition becomes a Zarr array of its own, so that no chunk that readers know is changed.
+
+The sources are read twice: first their ids and values are checked, then what is new is written. As for documents, the
+manifest is replaced last, and files that it does not name are removed by the next addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsium.pipeline.corpora.additions import (
+    LOCK,
+    NAMED,
+    Added,
+    Addition,
+    clean,
+    clean_hidden,
+    refuse_known,
+    scratch_inside,
+)
+from collapsium.pipeline.corpora.repeated_additions import Earlier, added_ids, find_earlier
+from collapsium.pipeline.corpora.side_files import look_beside_more
+from collapsium.storage.building.ingest_record import History, Report, read_history
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.manifest import APPENDED_VECTORS, VECTORS, AppendedArray, Manifest, VectorsRecord
+from collapsium.storage.corpus.shard import digest_of_ids
+from collapsium.storage.corpus.vectors import ARRAY, Vectors
+from collapsium.storage.corpus.vocabulary import Vocabulary
+from collapsium.storage.corpus.writer import LEAST, VectorWriter, WrittenVectors
+from collapsium.storage.errors import InputError, MismatchError, OptionError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.lock import RunLock
+from collapsium.storage.readers.open import open_vectors
+from collapsium.storage.readers.side_files.table import Sides, merged
+from collapsium.storage.readers.vectors.base import DenseSource
+from collapsium.storage.units import Counting
+
+TAG = 12  # digits of a digest in a file's name
+
+
+def append_vectors(corpus: Corpus, paths: list[str], asked: Addition, progress: Counting) -> Added:
+    """Add vectors to a corpus of vectors.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The corpus.
+    paths : list of str
+        Files and Zarr arrays.
+    asked : Addition
+        The options; vectors have no words that a vocabulary could grow by.
+    progress : callable
+        Gets the number of vectors written so far.
+
+    Returns
+    -------
+    Added
+        What the corpus holds now, and what was added.
+
+    Raises
+    ------
+    CollapsiumError
+        A source is missing or damaged or has other columns, an id is there already, or another process appends. The
+        corpus is as it was.
+    """
+    _require_own(corpus, asked)
+    with RunLock(corpus.folder / LOCK) as lock:
+        corpus = Corpus(corpus.url)
+        corpus.folder = corpus.folder.fenced(lock)
+        kept = (read_history(corpus.folder) or History(VECTORS)).until(corpus.manifest.documents)
+        sides = look_beside_more(asked.beside, kept.beside, kept.options, corpus.manifest.fields)
+        if sides is not None and sides.by_order and asked.skip_existing:
+            raise OptionError(
+                "--skip-existing: leaves vectors out, and side files have a line for each; give side files with ids"
+            )
+        options = replace(kept.options, max_decompressed=asked.max_decompressed)
+        sources = open_vectors(paths, options, tagged=True)
+        _require_columns(corpus, sources)
+        clean_hidden(corpus)
+        selection = _select(corpus, sources, sides, asked, kept)
+        if selection.earlier is not None:
+            _require_same(corpus, sources, sides, selection, selection.earlier, progress)
+            return Added(corpus.manifest, selection.earlier.report, kept, repeated=True)
+        if not selection.count:
+            return Added(corpus.manifest, selection.report(len(paths)), kept)
+        clean(corpus)
+        written, unmatched = _write(corpus, corpus.folder, sources, sides, selection, progress)
+        manifest = _manifest(corpus, written)
+        report = replace(selection.report(len(paths)), unmatched_rows=unmatched)
+        lock.require()
+        kept = replace(kept, appended=(*kept.appended, report))
+        kept.write(corpus.folder)
+        manifest.write(corpus.folder)
+    return Added(manifest, report, kept, selection.files)
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Vectors of the sources that the corpus does not have.
+
+    Attributes
+    ----------
+    keep : tuple of numpy.ndarray of bool
+        Of each portion, in their order, which vectors are new.
+    ids_sha256 : str
+        Digest of the ids of all vectors of the sources.
+    new_sha256 : str
+        Digest of the ids of the new ones.
+    count : int
+        How many are new.
+    files : frozenset of str
+        Files that they are from.
+    earlier : Earlier or None
+        The addition of vectors of these ids that the corpus has already, if it is to be compared; all are kept then.
+    """
+
+    keep: tuple[npt.NDArray[np.bool_], ...]
+    ids_sha256: str
+    new_sha256: str
+    count: int
+    files: frozenset[str]
+    earlier: Earlier | None = None
+
+    def report(self, files: int) -> Report:
+        """Return what was read of so many files, and what was left out."""
+        every = sum(map(len, self.keep))
+        return Report(files=files, documents=self.count, skipped_documents=every - self.count)
+
+
+def _require_own(corpus: Corpus, asked: Addition) -> None:
+    """Refuse options that are of documents."""
+    if asked.grow:
+        raise OptionError(f"--grow: {corpus.url} is a corpus of vectors, whose columns are fixed")
+    if asked.tokenizer is not None:
+        raise OptionError(f"--tokenizer {asked.tokenizer}: {corpus.url} is a corpus of vectors, which have no words")
+    if asked.format not in (None, VECTORS):
+        raise OptionError(f"--format {asked.format}: {corpus.url} is a corpus of vectors")
+
+
+def _require_columns(corpus: Corpus, sources: DenseSource) -> None:
+    """Refuse vectors of other columns; files that name none need as many."""
+    own, found = corpus.vocabulary.words, sources.columns()
+    if len(own) != len(found):
+        raise MismatchError(f"{sources.name}: has {len(found)} columns of values; {corpus.url} has {len(own)}")
+    if sources.named and list(own) != found:
+        ours, theirs = next(pair for pair in zip(own, found, strict=True) if pair[0] != pair[1])
+        raise MismatchError(f"{sources.name}: has a column {theirs!r} where {corpus.url} has {ours!r}")
+
+
+def _sided(sources: DenseSource, sides: Sides | None) -> Iterator[Vectors]:
+    """Read all vectors, with the labels and covariates of side files."""
+    first = 0
+    for part in sources.vectors():
+        yield part if sides is None else replace(part, extras=merged(part.extras, sides.of(part.ids, first)))
+        first += len(part)
+
+
+def _select(corpus: Corpus, sources: DenseSource, sides: Sides | None, asked: Addition, kept: History) -> _Selection:
+    """Read the sources to check them, and choose the vectors that the corpus does not have."""
+    known = pa.concat_arrays([one.documents().ids for one in corpus.references])
+    added = added_ids(kept, known)
+    keep, every, files = [], [], set()
+    refused: list[pa.Array] = []
+    for part in _sided(sources, sides):
+        fields = {name: str(column.type) for name, column in part.extras.items()}
+        if fields != corpus.manifest.fields:
+            has, given = (", ".join(sorted(names)) or "none" for names in (corpus.manifest.fields, fields))
+            raise MismatchError(
+                f"{sources.file}: its vectors have the further fields {given}; those of {corpus.url} {has}"
+            )
+        there = pc.is_in(part.ids, value_set=known)
+        again = part.ids.filter(there)
+        if len(again) and (asked.skip_existing and sources.numbered):
+            _refuse(corpus, sources, again)
+        if len(again) and not asked.skip_existing:
+            refused.append(again[:NAMED])
+            if not pc.all(pc.is_in(part.ids, value_set=added)).as_py():
+                _refuse(corpus, sources, pa.concat_arrays(refused))
+        keep.append(np.ones(len(part), dtype=bool) if refused else ~np.asarray(there, dtype=bool))
+        every.append(part.ids)
+        files.update([sources.file] if keep[-1].any() else [])
+    ids = pa.concat_arrays(every) if every else pa.array([], pa.string())
+    earlier = find_earlier(corpus.manifest, kept, known, ids) if refused else None
+    if refused and earlier is None:
+        _refuse(corpus, sources, pa.concat_arrays(refused))
+    mask = np.concatenate(keep) if keep else np.zeros(0, dtype=bool)
+    new = ids.filter(pa.array(mask, pa.bool_()))
+    return _Selection(tuple(keep), digest_of_ids(ids), digest_of_ids(new), len(new), frozenset(files), earlier)
+
+
+def _refuse(corpus: Corpus, sources: DenseSource, ids: pa.Array) -> NoReturn:
+    """Raise `MismatchError`, as vectors of these ids are in the corpus."""
+    if sources.numbered:
+        raise MismatchError(
+            f"{corpus.url}: has vectors numbered as these, such as {ids[0].as_py()!r}; rename the file, or "
+            "give vectors ids (--id COLUMN at ingest), by which --skip-existing leaves them out"
+        )
+    refuse_known(corpus, ids.to_pylist())
+
+
+def _require_same(
+    corpus: Corpus,
+    sources: DenseSource,
+    sides: Sides | None,
+    selection: _Selection,
+    earlier: Earlier,
+    progress: Counting,
+) -> None:
+    """Refuse vectors that only have the ids of an earlier addition."""
+    with scratch_inside(corpus.folder) as scratch:
+        written, _ = _write(corpus, scratch, sources, sides, selection, progress)
+    if tuple(written.shards) != earlier.shards:
+        _refuse(corpus, sources, corpus.references[len(earlier.before)].documents().ids)
+
+
+def _write(
+    corpus: Corpus,
+    folder: Folder,
+    sources: DenseSource,
+    sides: Sides | None,
+    selection: _Selection,
+    progress: Counting,
+) -> tuple[WrittenVectors, int]:
+    """Write the new vectors as shards behind those that there are; return also how many rows no vector has."""
+    manifest, columns = corpus.manifest, corpus.manifest.vocabulary.words
+    before = manifest.shards if selection.earlier is None else selection.earlier.before
+    stem, _, ending = ARRAY.partition(".")
+    # Shards as large as those that there are, but not tiny ones though the corpus may have begun with few vectors.
+    values = min(max(*(row.tokens for row in before), LEAST), selection.count * columns)
+    array = f"{stem}-{selection.new_sha256[:TAG]}.{ending}"
+    writer = VectorWriter(folder, columns, values, array=array, behind=len(before))
+    every, read, written = [], 0, 0
+    for part, keep in zip(_sided(sources, sides), selection.keep, strict=False):
+        every.append(part.ids)
+        if len(part) != keep.size:
+            break
+        writer.add(part.take(keep))
+        read, written = read + len(part), written + int(keep.sum())
+        progress(written)
+    if digest_of_ids(pa.concat_arrays(every)) != selection.ids_sha256:
+        raise InputError(sources.name, "has changed while it was read; append it again")
+    return writer.close(), 0 if sides is None else sides.judge(read)
+
+
+def _manifest(corpus: Corpus, written: WrittenVectors) -> Manifest:
+    """Return the manifest that names the new shards too."""
+    old, vectors = corpus.manifest, corpus.manifest.vectors
+    if vectors is None:
+        raise MismatchError(f"{corpus.url}: expected a corpus of vectors")
+    before = corpus.references[0].vectors().values[0]
+    constant = tuple(
+        column for column in vectors.constant if written.least[column] == written.most[column] == before[column]
+    )
+    shards = (*old.shards, *written.shards)
+    documents = sum(row.documents for row in shards)
+    every = np.full(old.vocabulary.words, documents, dtype=np.int64)
+    new = AppendedArray(
+        file=written.array.file, sha256=written.array.sha256, rows=written.array.rows, first=len(old.shards)
+    )
+    return Manifest(
+        version=APPENDED_VECTORS,
+        documents=documents,
+        pairs=documents * old.vocabulary.words,
+        tokens=documents * old.vocabulary.words,
+        vocabulary=Vocabulary(corpus.vocabulary.words, every, every).write(corpus.folder, tagged=True),
+        fields=old.fields,
+        shards=shards,
+        vectors=VectorsRecord(
+            file=vectors.file,
+            sha256=vectors.sha256,
+            rows=vectors.rows,
+            constant=constant,
+            appended=(*(vectors.appended or ()), new),
+        ),
+    )

@@ -1,0 +1,147 @@
+"""Ingesting new documents as those of a corpus, a run or a model were read, with the same vocabulary."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like
+from collapsium.pipeline.corpora.text_ingest import ingest_texts
+from collapsium.pipeline.executors.base import TLS
+from collapsium.storage.building.flatten import flatten_corpus
+from collapsium.storage.building.ingest import ingest as ingest_source
+from collapsium.storage.building.ingest import ingest_vectors
+from collapsium.storage.building.ingest_record import History
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.manifest import Manifest
+from collapsium.storage.errors import MismatchError, NoVocabularyError
+from collapsium.storage.io.folder import Folder, ensure_free
+from collapsium.storage.readers.base import Source
+from collapsium.storage.readers.counts.relabelled import RelabelledSource
+from collapsium.storage.readers.open import TEXTS, open_source, open_vectors, settled_base
+from collapsium.storage.readers.side_files.table import Sides
+from collapsium.storage.units import Counting, silent
+
+
+@dataclass(frozen=True)
+class NewSources:
+    """New sources, and what is said of them.
+
+    Attributes
+    ----------
+    paths : sequence of str
+        Files, folders and globs.
+    format : str or None
+        Their format; by default told from the first name, or else the recorded one.
+    options : mapping of str to object
+        Options of reading that the user named; see `collapsium.storage.readers.open.ReadOptions`.
+    may_be_empty : bool
+        Whether it is no error if none of their words is in the vocabulary.
+    """
+
+    paths: Sequence[str]
+    format: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    may_be_empty: bool = False
+
+
+def ingest_like(
+    recorded: RecordedReading,
+    sources: NewSources,
+    corpus: str | os.PathLike[str],
+    *,
+    history: History | None = None,
+    sides: Sides | None = None,
+    shard_tokens: int | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    tls: TLS | None = None,
+    progress: Counting = silent,
+) -> Manifest:
+    """Write new documents as a corpus with the vocabulary of a record.
+
+    Parameters
+    ----------
+    recorded : RecordedReading
+        How they are read.
+    sources : NewSources
+        What is read.
+    corpus : str or path-like
+        The folder to make.
+    history : History, optional
+        What `history_like` returned, where side files have changed it since.
+    sides : Sides, optional
+        Labels and covariates from side files.
+    shard_tokens, scheduler, workers, tls, progress
+        As for `collapsium.pipeline.ingest`.
+
+    Returns
+    -------
+    Manifest
+        What the corpus holds.
+
+    Raises
+    ------
+    CollapsiumError
+        See `collapsium.pipeline.ingest`. Nothing is left behind.
+    """
+    paths = [os.fspath(path) for path in sources.paths]
+    ensure_free(Folder(corpus))
+    history = history or history_like(recorded, paths, sources.options, sources.format)
+    how: dict[str, Any] = {"shard_tokens": shard_tokens, "sides": sides, "progress": progress}
+    if history.kind == "vectors":
+        return _ingest_vectors(recorded, paths, corpus, history, how)
+    if history.kind not in TEXTS:
+        source = RelabelledSource(_counted(recorded, paths, history), recorded.vocabulary.words)
+        return ingest_source(source, corpus, history=_plain(history), **how)
+    how |= {"scheduler": scheduler, "workers": workers, "tls": tls, "like": recorded.vocabulary}
+    how |= {"may_be_empty": sources.may_be_empty}
+    if not history.flattened:
+        return ingest_texts(paths, corpus, history, **how)
+    target = Folder(corpus)
+    head, _, name = target.address.rpartition("/")
+    whole = Folder(f"{head or '.'}/.{name}.{uuid.uuid4().hex[:8]}.whole")
+    try:
+        ingest_texts(paths, whole.url, replace(history, flattened=False), **how)
+        return flatten_corpus(Corpus(whole.url), corpus)
+    finally:
+        whole.remove()
+
+
+def _plain(history: History) -> History:
+    """Leave out what is of texts alone."""
+    return replace(history, phrasing=None, flattened=False)
+
+
+def _ingest_vectors(
+    recorded: RecordedReading, paths: list[str], corpus: str | os.PathLike[str], history: History, how: dict[str, Any]
+) -> Manifest:
+    source, expected = open_vectors(paths, history.options), recorded.vocabulary.words
+    found = source.columns()
+    if found != expected:
+        pairs = zip(found, expected, strict=False)
+        first = next((f"{one!r} for {other!r}" for one, other in pairs if one != other), f"{len(found)} columns")
+        raise MismatchError(
+            f"{source.name}: expected the {len(expected)} columns of {recorded.name}, in their order, found {first}"
+        )
+    return ingest_vectors(source, corpus, history=history, **how)
+
+
+def _counted(recorded: RecordedReading, paths: list[str], history: History) -> Source:
+    """Open counted documents with the words of their numbers: those beside them, or the recorded ones."""
+    options = replace(settled_base(paths, history.kind, history.options), optional=())
+    try:
+        return open_source(paths, history.kind, options)
+    except NoVocabularyError as error:
+        kept = recorded.history
+        pruned = kept is None or kept.kind in TEXTS or kept.report.words < kept.report.words_found
+        if pruned:
+            raise NoVocabularyError(
+                error.path,
+                f"expected the words of its numbers: they need not be those of {recorded.name}, whose vocabulary was "
+                "made of texts or pruned; name the file of words that belongs to it (--vocabulary FILE)",
+            ) from None
+        return open_source(paths, history.kind, replace(options, vocabulary=tuple(recorded.vocabulary.words)))

@@ -1,0 +1,227 @@
+"""New texts for a model: read as its own documents were, into a corpus that is gone again afterwards."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from collapsium.pipeline.corpora.ingest import chosen_words, reading_options
+from collapsium.pipeline.corpora.ingest_like import NewSources, ingest_like
+from collapsium.pipeline.corpora.recorded_reading import RecordedReading, recorded_reading
+from collapsium.pipeline.corpora.unknown_words import MAX_SHARE, UnknownWords
+from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.keywords import parameters_of
+from collapsium.storage.building.ingest_record import History, Report, read_history
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
+from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.open import TEXTS, kind_of_name
+from collapsium.storage.units import Counting, silent
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+OURS = ("run.json", "model.json", "compare.json", "checkpoint.json", "journal.json", "ingest.json")
+"""Records of folders of ours, whose files are no texts."""
+TEXT_READING = parameters_of(
+    (name, None) for name in ("format", "id", "text", "vocabulary", "tokenizer", "bad_bytes", "headings")
+)
+"""Options of reading texts that functions of a model take as keywords; as `documents_for` has them."""
+
+
+@dataclass(frozen=True)
+class NewDocuments:
+    """Documents that a model is applied to.
+
+    Attributes
+    ----------
+    corpus : Corpus
+        The documents; of texts in a temporary folder.
+    report : Report or None
+        What reading texts has dropped; None of a corpus that is there already.
+    unknown : UnknownWords or None
+        Of texts, how many of their tokens the model does not know.
+    notices : tuple of str
+        Lines for the user.
+    """
+
+    corpus: Corpus
+    report: Report | None = None
+    unknown: UnknownWords | None = None
+    notices: tuple[str, ...] = ()
+
+
+@contextmanager
+def documents_for(
+    run: str | os.PathLike[str],
+    sources: Paths,
+    *,
+    reading: Mapping[str, Any] | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    tls: TLS | None = None,
+    notice: Callable[[str], None] | None = None,
+    progress: Counting = silent,
+) -> Iterator[NewDocuments]:
+    """Open a corpus, or read texts as a model's own documents were read.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run, a model, a published version, or a corpus whose record is followed.
+    sources : path or sequence of paths
+        The folder of a corpus; or files, folders and globs of any format of `collapsium.pipeline.ingest`.
+    reading : mapping of str to object, optional
+        Options of reading texts, as of `ingest`: ``format``, ``id``, ``text``, ``labels`` and so on where the sources
+        differ from the recorded ones; and ``tokenizer`` and ``headings`` to trust a recorded function or pattern.
+    scheduler, workers, tls : optional
+        Where texts are read, as for `ingest`. For a cluster at an address the temporary corpus lies in the folder of
+        `run`, which its workers see; else on this machine.
+    notice : callable, optional
+        Receives each line for the user.
+    progress : callable, optional
+        Receives the number of documents read so far.
+
+    Yields
+    ------
+    NewDocuments
+        The documents, and how many tokens are unknown. Texts none of whose words are known are documents without a
+        token.
+
+    Raises
+    ------
+    CollapsiumError
+        A source is missing or damaged, or cannot be read as recorded.
+    """
+    paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
+    given = {name: value for name, value in (reading or {}).items() if value is not None}
+    if len(paths) == 1 and is_corpus(paths[0]):
+        if given:
+            raise OptionError(f"{', '.join(given)}: of texts, and {paths[0]} is a corpus")
+        yield NewDocuments(Corpus(paths[0]))
+        return
+    corpus = next((path for path in paths if is_corpus(path)), None)
+    if corpus is not None:
+        raise OptionError(f"{corpus}: expected one corpus, or texts, found {len(paths)} names")
+    recorded = recorded_reading(run)
+    headings = given.pop("headings", None)
+    if headings is not None:
+        if not headings:
+            raise OptionError("expected a regular expression", "headings")
+        given["segments"] = f"headings:{headings}"
+    format, options = given.pop("format", None), chosen_words(reading_options(given))
+    said = {one.name: getattr(options, one.name) for one in fields(options)}
+    new = NewSources(paths, format, said, may_be_empty=True)
+    with _temporary(run, scheduler) as place:
+        how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "progress": progress}
+        ingest_like(recorded, new, place.url, **how)
+        found = new_documents(recorded, Corpus(place.url), read_history(place) or History(""))
+        if notice is not None:
+            for line in found.notices:
+                notice(line)
+        with _named(place.url, paths):
+            yield found
+
+
+def new_documents(recorded: RecordedReading, corpus: Corpus, history: History) -> NewDocuments:
+    """Say what came of reading documents as recorded.
+
+    Parameters
+    ----------
+    recorded : RecordedReading
+        How they were read.
+    corpus : Corpus
+        What was made of them.
+    history : History
+        Their format, and what was dropped.
+
+    Returns
+    -------
+    NewDocuments
+        With the tokens that the vocabulary lacks, but for vectors.
+    """
+    if corpus.holds == VECTORS:
+        return NewDocuments(corpus, history.report)
+    unknown = UnknownWords.of([history.report])
+    lines = [notice_of(recorded, history), warning_of(recorded, unknown)]
+    return NewDocuments(corpus, history.report, unknown, tuple(line for line in lines if line is not None))
+
+
+def notice_of(recorded: RecordedReading, history: History) -> str | None:
+    """Return a line on what texts were read by where the record does not say it; None where it does."""
+    return recorded.notice if history.kind in TEXTS else None
+
+
+def warning_of(recorded: RecordedReading, unknown: UnknownWords) -> str | None:
+    """Return a warning of many unknown words; None where there are not many more than among the recorded documents."""
+    training = None if recorded.history is None else UnknownWords.of([recorded.history.report]).share
+    if (unknown.share or 0.0) <= MAX_SHARE + (training or 0.0):
+        return None
+    beside = "" if training is None else f" (of its own documents: {training:.1%})"
+    return f"warning: {unknown.text()} of {recorded.name}{beside}; the texts may be of another kind"
+
+
+def is_corpus(path: str) -> bool:
+    """Tell whether a path is a corpus rather than a source of texts.
+
+    Parameters
+    ----------
+    path : str
+        A file, a folder or a glob.
+
+    Returns
+    -------
+    bool
+        True of a corpus, and of what is nothing at all, so that opening it as a corpus says so.
+
+    Raises
+    ------
+    AbsentError
+        A folder is one of ours, but no corpus.
+    """
+    folder = Folder(path)
+    if folder.exists(MANIFEST):
+        return True
+    if not folder.exists():
+        return kind_of_name(path) is None and not any(letter in path for letter in "*?[")
+    if not folder.is_folder():
+        return False
+    ours = next((name for name in OURS if folder.exists(name)), None)
+    if ours is not None:
+        raise AbsentError(f"{folder.url}: expected a corpus or texts, found a folder with {ours}, but no {MANIFEST}")
+    return False
+
+
+@contextmanager
+def _named(url: str, paths: Sequence[str]) -> Iterator[None]:
+    """Name the texts in errors about the temporary corpus that was made of them."""
+    shown = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    try:
+        yield
+    except MismatchError as error:
+        if type(error) is not MismatchError or url not in str(error):
+            raise
+        raise MismatchError(str(error).replace(url, shown)) from error
+    except InputError as error:
+        if type(error) is not InputError or error.path != url:
+            raise
+        raise InputError(shown, error.expected, error.where) from error
+
+
+@contextmanager
+def _temporary(run: str | os.PathLike[str], scheduler: str | None) -> Iterator[Folder]:
+    """Name a folder for a corpus that every worker sees, and remove it afterwards."""
+    if scheduler is None or "://" not in scheduler:
+        with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as name:
+            yield Folder(Path(name) / "texts")
+        return
+    place = Folder(f"{Folder(run).address}/.texts-{uuid.uuid4().hex[:8]}")
+    try:
+        yield place
+    finally:
+        place.remove()

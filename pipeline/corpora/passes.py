@@ -1,0 +1,377 @@
+"""The two passes of ingesting texts: blocks are read and their words counted, then chunks become shards.
+
+Everything that settles a bit of the corpus (blocks, the order of sums, cuts, shards) follows from the sources and the
+options; the executor only says where and when it is done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsium.pipeline.executors.base import Executor
+from collapsium.storage.building.chunks import write_table
+from collapsium.storage.building.ingest_record import Phrasing
+from collapsium.storage.corpus.manifest import ShardRecord
+from collapsium.storage.corpus.writer import even_shard_tokens_of
+from collapsium.storage.errors import InputError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.side_files.table import Sides
+from collapsium.storage.readers.texts.blocks import Block
+from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.units import Counting
+from collapsium.workers import special_functions as special
+from collapsium.workers.ingest import tasks as reading
+from collapsium.workers.ingest.phrases import FREQUENT, add_pairs, count_pairs
+from collapsium.workers.ingest.stop_words import StopWords
+from collapsium.workers.ingest.tasks import Asked, Note, Piece
+
+TOGETHER = 8  # tables of counts that are added by one task
+WAITING = 32  # tasks a worker that are submitted before the first is waited for
+PAIRS = 8_000_000  # tokens whose pairs of words are added up at once
+MOST_PARTS = 64
+
+
+@dataclass(frozen=True, repr=False)
+class Counted(ShortRepr):
+    """What the first pass tells: notes of all chunks, in order, and a sorted table of words' documents and tokens."""
+
+    notes: list[Note]
+    words: pa.Table
+    barren: tuple[Note, ...] = ()  # chunks whose documents were all left out
+
+    @property
+    def every(self) -> list[Note]:
+        """All notes."""
+        return [*self.notes, *self.barren]
+
+    @property
+    def documents(self) -> int:
+        """How many documents there are."""
+        return sum(note.documents for note in self.notes)
+
+    def column(self, name: str) -> Any:
+        """Return ``documents`` or ``tokens`` of each word."""
+        return np.asarray(self.words.column(name), dtype=np.int64)
+
+    @property
+    def spelled(self) -> pa.Array:
+        """The words."""
+        return self.words.column("word").combine_chunks()
+
+
+class Tree:
+    """Adds up tables of counts as they come, over a tree that is fixed by their order."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._levels: list[list[Any]] = []
+
+    def add(self, future: Any, level: int = 0) -> None:
+        """Add a table, or what holds one."""
+        while len(self._levels) <= level:
+            self._levels.append([])
+        waiting = self._levels[level]
+        waiting.append(future)
+        if len(waiting) == TOGETHER:
+            self._levels[level] = []
+            self.add(self._executor.submit(reading.merge_counts, waiting), level + 1)
+
+    def total(self) -> pa.Table:
+        """Return the sum, sorted by word."""
+        rest = [future for level in self._levels for future in level]
+        table = self._executor.collect([self._executor.submit(reading.merge_counts, rest)])[0]
+        return table.take(pc.sort_indices(table.column("word")))
+
+
+def read_all(
+    executor: Executor, blocks: Iterable[Block], asked: Asked, progress: Counting, judge: Callable[[Note], None]
+) -> Counted:
+    """Read all blocks.
+
+    Parameters
+    ----------
+    executor : Executor
+        Who does it.
+    blocks : iterable of Block
+        What to read.
+    asked : Asked
+        How.
+    progress : callable
+        Told the number of documents read so far.
+    judge : callable
+        Told each note as soon as it is known; what it raises ends the pass.
+
+    Returns
+    -------
+    Counted
+        Notes and counts.
+    """
+    notes: list[Note] = []
+    tree = Tree(executor)
+    documents = 0
+
+    def begun() -> Iterator[Any]:
+        for number, block in enumerate(blocks):
+            read = executor.submit(reading.read_block, number, block, asked)
+            tree.add(read)
+            yield executor.submit(reading.notes_of, read)
+
+    for found in in_order(executor, begun()):
+        for note in found:
+            judge(note)
+            documents += note.documents
+            notes.append(note)
+        progress(documents)
+    barren = tuple(note for note in notes if not note.documents)
+    return Counted([note for note in notes if note.documents], tree.total(), barren)
+
+
+def in_order(executor: Executor, futures: Iterable[Any]) -> Iterator[Any]:
+    """Give the results of tasks in their order, with no more of them begun than keeps the workers at it."""
+    most = 1 if executor.workers == 1 else WAITING * executor.workers
+    waiting: deque[Any] = deque()
+    for future in futures:
+        waiting.append(future)
+        if len(waiting) >= most:
+            yield executor.collect([waiting.popleft()])[0]
+    while waiting:
+        yield executor.collect([waiting.popleft()])[0]
+
+
+def find_phrases(
+    executor: Executor, scratch: Folder, counted: Counted, stops: StopWords, phrasing: Phrasing
+) -> tuple[Phrasing, Counted]:
+    """Find phrases of two words, and join them.
+
+    A pair a b that occurs n_ab times, among n tokens of v words, scores ln(n_ab n / (n_a n_b)) / -ln(n_ab / n) as
+    ``npmi``, or (n_ab - least) v / (n_a n_b) as ``count``.
+
+    Parameters
+    ----------
+    executor : Executor
+        Who does it.
+    scratch : Folder
+        Where the chunks lie, of tokens in their order.
+    counted : Counted
+        What the first pass told.
+    stops : StopWords
+        Words that are left out; words on both sides of one are neighbours.
+    phrasing : Phrasing
+        The score and its threshold.
+
+    Returns
+    -------
+    phrasing : Phrasing
+        With the phrases.
+    counted : Counted
+        Of the chunks whose phrases are joined.
+    """
+    words, tokens = counted.spelled, counted.column("tokens")
+    tokens = np.where(stops.dropped(words), 0, tokens)
+    frequent = tokens >= max(phrasing.least, 1)
+    names = [note.name for note in counted.notes]
+    write_table(scratch, FREQUENT, pa.table({"word": words.filter(pa.array(frequent))}))
+    parts = min(max(int(tokens.sum()) // PAIRS, 1), MOST_PARTS)
+    for _ in in_order(executor, (executor.submit(count_pairs, scratch, name, stops, parts) for name in names)):
+        pass
+    sums = (executor.submit(add_pairs, scratch, names, part, max(phrasing.least, 1)) for part in range(parts))
+    pairs = pa.concat_tables(list(in_order(executor, sums)))
+    keys, counts = (np.asarray(column, dtype=np.int64) for column in pairs.columns)
+    order = np.argsort(keys, kind="stable")
+    keys, counts = keys[order], counts[order]
+    few, of = words.filter(pa.array(frequent)), tokens[frequent]
+    first, second = keys // max(len(few), 1), keys % max(len(few), 1)
+    total, kinds = int(tokens.sum()), int((tokens > 0).sum())
+    score = phrase_scores(phrasing, counts, of[first], of[second], total, kinds)
+    chosen = score > phrasing.threshold
+    sides = [few.take(pa.array(side[chosen])) for side in (first, second)]
+    write_table(scratch, reading.PHRASES, pa.table({"first": sides[0], "second": sides[1]}))
+    tree = Tree(executor)
+
+    def joined() -> Iterator[Any]:
+        for name in names:
+            table = executor.submit(reading.pair_up, scratch, name, stops)
+            tree.add(table)
+            yield executor.submit(_rows, table)
+
+    for _ in in_order(executor, joined()):
+        pass
+    named = tuple(zip(sides[0].to_pylist(), sides[1].to_pylist(), strict=True))
+    notes = [_renamed(note) for note in counted.notes]
+    return Phrasing(phrasing.score, phrasing.least, phrasing.threshold, named), Counted(
+        notes, tree.total(), counted.barren
+    )
+
+
+def _rows(table: pa.Table) -> int:
+    return int(table.num_rows)
+
+
+def _renamed(note: Note) -> Note:
+    return replace(note, name=reading.paired(note.name))
+
+
+def phrase_scores(phrasing: Phrasing, pairs: Any, first: Any, second: Any, tokens: int, words: int) -> Any:
+    """Return the scores of pairs of words; see `find_phrases`.
+
+    Parameters
+    ----------
+    phrasing : Phrasing
+        Which score.
+    pairs, first, second : numpy.ndarray of int64
+        How often the two follow one another, and how often each occurs.
+    tokens, words : int
+        All tokens, and distinct words.
+
+    Returns
+    -------
+    numpy.ndarray of float64
+        The scores.
+    """
+    if phrasing.score == "count":
+        return (pairs - phrasing.least) / first / second * words
+    share = pairs / tokens
+    with np.errstate(divide="ignore", invalid="ignore"):
+        score = special.log(share / ((first / tokens) * (second / tokens))) / -special.log(share)
+    return np.where(pairs == tokens, 0.0, score)
+
+
+def write_shards(
+    executor: Executor,
+    folder: Folder,
+    scratch: Folder,
+    notes: Sequence[Note],
+    numberings: Sequence[tuple[tuple[str, int, int], ...]],
+    shard_tokens: int | None,
+    behind: int | None = None,
+) -> tuple[list[ShardRecord], int]:
+    """Write the chunks' documents as shards, given the vocabulary in the scratch folder.
+
+    Parameters
+    ----------
+    executor : Executor
+        Who does it.
+    folder, scratch : Folder
+        The corpus, and where the chunks lie.
+    notes : sequence of Note
+        The chunks.
+    numberings : sequence
+        Of each chunk whose documents have no ids, how they are numbered.
+    shard_tokens : int or None
+        Tokens of a shard; None for the default.
+    behind : int, optional
+        How many shards the corpus has already, whose files stay; None for a new corpus.
+
+    Returns
+    -------
+    rows : list of ShardRecord
+        Rows of the manifest.
+    empty : int
+        Documents without a word.
+    """
+    weighed = (executor.submit(reading.weigh_chunk, scratch, note.name) for note in notes)
+    weights: list[tuple[int, Any, bool]] = list(in_order(executor, weighed))
+    size = shard_tokens or even_shard_tokens_of(sum(tokens for tokens, _, _ in weights))
+    plan: dict[int, list[Piece]] = {}
+    before = last = 0
+    for note, numbering, (tokens, starts, leads) in zip(notes, numberings, weights, strict=True):
+        piece = Piece(note.name, before, last, numbering, note.sided)
+        mine = set(np.unique((before + starts.astype(np.int64)) // size).tolist()) | (
+            {last // size} if leads else set()
+        )
+        for shard in mine:
+            plan.setdefault(shard, []).append(piece)
+        last = before + int(starts[-1]) if starts.size else last
+        before += tokens
+    written = (
+        executor.submit(
+            reading.write_shard, folder, scratch, shard, tuple(plan[shard]), size, place, behind is not None
+        )
+        for place, shard in enumerate(sorted(plan), start=behind or 0)
+    )
+    found = list(in_order(executor, written))
+    return [row for row, _ in found], sum(empty for _, empty in found)
+
+
+def lay_beside(
+    scratch: Folder,
+    counted: Counted,
+    numberings: Sequence[tuple[tuple[str, int, int], ...]],
+    sides: Sides | None,
+) -> tuple[Counted, int]:
+    """Leave what side files say of each chunk's documents where the tasks that write shards find it.
+
+    Parameters
+    ----------
+    scratch : Folder
+        Where the chunks lie.
+    counted : Counted
+        All chunks.
+    numberings : sequence
+        Of each chunk whose documents have no ids, how they are numbered.
+    sides : Sides or None
+        The side files.
+
+    Returns
+    -------
+    counted : Counted
+        Chunks that have the further columns.
+    unmatched : int
+        Rows of side files whose id no document has.
+
+    Raises
+    ------
+    InputError
+        The files do not go with the documents.
+    """
+    if sides is None:
+        return counted, 0
+    found, first = [], 0
+    for note, numbering in zip(counted.notes, numberings, strict=True):
+        ids = reading.ids_of_numbers(numbering) if note.ids is None else note.ids
+        write_table(scratch, reading.sided(note.name), pa.table(sides.of(ids, first)))
+        types = {name: str(kind) for name, kind in sides.columns.items()}
+        found.append(replace(note, sided=True, columns=tuple({**dict(note.columns), **types}.items())))
+        first += note.documents
+    return replace(counted, notes=found), sides.judge(first)
+
+
+def judge_ids(notes: Sequence[Note], numberings: Sequence[tuple[tuple[str, int, int], ...]]) -> None:
+    """Refuse documents whose id is another's.
+
+    Parameters
+    ----------
+    notes : sequence of Note
+        All chunks.
+    numberings : sequence
+        How those without ids are numbered; such ids differ.
+
+    Raises
+    ------
+    InputError
+        An id occurs twice.
+    """
+    if any(numberings):
+        return
+    arrays = [note.ids for note in notes if note.ids is not None]
+    if not arrays:
+        return
+    every = pa.chunked_array(arrays)
+    if pc.count_distinct(every).as_py() == len(every):
+        return
+    seen: set[str] = set()
+    for note in notes:
+        ids = iter([] if note.ids is None else note.ids.to_pylist())
+        for path, count in note.origins:
+            for _ in range(count):
+                name = next(ids)
+                if name in seen:
+                    raise InputError(path, f"the document id {name!r} occurs twice", "field 'id'")
+                seen.add(name)

@@ -1,0 +1,284 @@
+"""Options of reading as a corpus, a run or a model recorded them, for documents that come later."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.model import Model
+from collapsium.storage.building.ingest_record import History, read_history
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
+from collapsium.storage.corpus.vocabulary import Vocabulary
+from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format
+from collapsium.storage.readers.texts.batches import FIXED
+from collapsium.storage.readers.texts.segment import HEADINGS
+from collapsium.storage.readers.texts.stopwords import DEFAULT as STOP_WORDS
+from collapsium.storage.runs.run import RECORD as RUN_RECORD
+from collapsium.storage.runs.run import Run
+
+FIELDS = ("title", "date", "labels", "covariates")
+OF_SOURCES = (
+    "id", "text", *FIELDS, "bad_bytes", "index_base", "values", "header", "vocabulary", "max_decompressed",
+)  # fmt: skip
+"""Options that say what new sources look like, not how texts become words: they may differ from the recorded ones."""
+OF_STOP_WORDS = ("stop_words", "stop_list")
+
+
+@dataclass(frozen=True)
+class RecordedReading:
+    """How the documents of a corpus, or those that a model was fitted to, were read.
+
+    Attributes
+    ----------
+    name : str
+        What recorded it, for errors.
+    holds : str
+        ``documents`` or ``vectors``.
+    history : History or None
+        The record; None where there is none, as for corpora that `simulate` made.
+    vocabulary : Vocabulary
+        The words, or the columns of vectors.
+    """
+
+    name: str
+    holds: str
+    history: History | None
+    vocabulary: Vocabulary
+
+    @property
+    def notice(self) -> str | None:
+        """A line on what texts are read by where the record does not say it; None where it does."""
+        if self.holds == VECTORS or (self.history is not None and self.history.kind in TEXTS):
+            return None
+        why = "has no record of how its documents were read"
+        if self.history is not None and self.history.kind:
+            why = f"was made of counted words (format {self.history.kind})"
+        return f"{self.name} {why}: texts are cut by the default tokenizer, their words looked up in its vocabulary"
+
+
+def recorded_reading(path: str | os.PathLike[str]) -> RecordedReading:
+    """Open the record of how documents were read.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder of a corpus, a run, a model or a published version.
+
+    Returns
+    -------
+    RecordedReading
+        A model's own record or, where it has none, that of the corpus that its run names.
+
+    Raises
+    ------
+    AbsentError
+        There is no corpus and no model.
+    DamagedError
+        A record does not hold what its format asks for.
+    """
+    folder = Folder(path)
+    if folder.exists(MANIFEST):
+        corpus = Corpus(path)
+        return RecordedReading(corpus.url, corpus.holds, read_history(folder), corpus.vocabulary)
+    return reading_of_model(Model(path), folder.url)
+
+
+def reading_of_model(model: Model, name: str | None = None) -> RecordedReading:
+    """Open the record of how the documents of a model's corpus were read; see `recorded_reading`."""
+    history = read_history(model.folder) or _of_corpus(model.folder)
+    holds = load_family(model.record.family).CORPUS
+    return RecordedReading(name or model.folder.url, holds, history, model.vocabulary)
+
+
+def _of_corpus(place: Folder) -> History | None:
+    """Read the record of the corpus that the run of a model, or of a checkpoint, names; None where it is gone."""
+    for _ in range(2):
+        parent = place.address.rpartition("/")[0]
+        if not parent:
+            return None
+        place = Folder(parent)
+        if not place.exists(RUN_RECORD):
+            continue
+        try:
+            named = Run(parent).place_of("corpus")
+            return read_history(Folder(named)) if named is not None and Folder(named).exists(MANIFEST) else None
+        except (CollapsiumError, KeyError, TypeError, OSError, ImportError, ValueError):
+            return None
+    return None
+
+
+def vocabulary_of(path: str | os.PathLike[str]) -> str | tuple[str, ...]:
+    """Return the words of a corpus, a run or a model, and a file of words as its path.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A folder, or a file.
+
+    Returns
+    -------
+    str or tuple of str
+        The words, or the path where it is of no folder.
+
+    Raises
+    ------
+    AbsentError
+        The folder is no corpus, no run and no model.
+    """
+    folder = Folder(path)
+    if not folder.is_folder():
+        return os.fspath(path)
+    try:
+        return tuple(recorded_reading(path).vocabulary.words)
+    except AbsentError as error:
+        raise AbsentError(f"{error}; expected a file of words, a corpus, a run or a model (--vocabulary)") from None
+
+
+def history_for(recorded: History | None, kind: str) -> History:
+    """Return how documents of a format are read, as those of a record as far as the format allows.
+
+    Parameters
+    ----------
+    recorded : History or None
+        The record.
+    kind : str
+        A key of `collapsium.storage.readers.open.FORMATS`.
+
+    Returns
+    -------
+    History
+        Of the format.
+    """
+    kept = recorded or History("")
+    options = kept.options
+    if kind in FIXED and kind != kept.kind:
+        options = replace(
+            options, id=None, text=None, title=None, date=None, labels=(), covariates=(),
+            index_base=None,
+        )  # fmt: skip
+    elif kept.kind in FIXED and kind != kept.kind:
+        options = replace(options, labels=(), index_base=None)
+    return replace(kept, kind=kind, options=options)
+
+
+def history_like(
+    recorded: RecordedReading, paths: Sequence[str], said: Mapping[str, Any], format: str | None = None
+) -> History:
+    """Return how new sources are read: as those of a record.
+
+    Parameters
+    ----------
+    recorded : RecordedReading
+        The record.
+    paths : sequence of str
+        The sources.
+    said : mapping of str to object
+        Options of reading that the user named; those that are None or empty are not.
+    format : str, optional
+        The sources' format; by default told from the first name, or else the recorded one.
+
+    Returns
+    -------
+    History
+        Format and options, with what the record says of words and phrases. Fields that only the record names may be
+        missing.
+
+    Raises
+    ------
+    OptionError
+        An option would read words otherwise than the record; or the record names a function or a regular expression
+        that the user does not name.
+    """
+    history = history_for(recorded.history, _kind(recorded, paths, format))
+    _require_as_recorded(recorded, said)
+    named = {name: value for name, value in said.items() if name in OF_SOURCES and value not in (None, ())}
+    if history.kind in TEXTS and "vocabulary" in named:
+        raise OptionError(f"--vocabulary: the words of texts are looked up in the vocabulary of {recorded.name}")
+    options = replace(history.options, **{"vocabulary": None, "max_decompressed": None, **named})
+    fields_of_record = [getattr(options, name) for name in FIELDS if name not in named]
+    flat = [text for one in fields_of_record for text in ((one,) if isinstance(one, str) else one or ())]
+    optional = tuple(text.partition("=")[2] or text for text in flat)
+    return replace(history, options=replace(options, optional=optional), given=True, beside=None, appended=())
+
+
+def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -> str:
+    """Tell the format of new sources."""
+    kept = "" if recorded.history is None else recorded.history.kind
+    if recorded.holds == VECTORS:
+        return "vectors"
+    try:
+        kind = format or guess_format(paths[0])
+    except OptionError:
+        if kept not in TEXTS:
+            raise
+        kind = kept
+    if kind not in FORMATS or kind == "vectors":
+        raise OptionError(f"{paths[0]}: expected {DOCUMENTS} as {recorded.name} has, found the format {kind}")
+    return kind
+
+
+def _require_as_recorded(recorded: RecordedReading, said: Mapping[str, Any]) -> None:
+    """Refuse options that are not as recorded, and code or patterns of a record that the user does not name."""
+    options = (recorded.history or History("")).options
+    _require_stop_words_as_recorded(recorded.name, options, said)
+    for one in fields(ReadOptions):
+        value, kept = said.get(one.name), getattr(options, one.name)
+        if one.name in (*OF_SOURCES, *OF_STOP_WORDS, "normalised_by") or value in (None, ()) or value == kept:
+            continue
+        flag = f"--{one.name.replace('_', '-')}"
+        how = "without it" if kept is None else f"with {flag} {kept}"
+        raise OptionError(f"{flag} {value}: the documents of {recorded.name} were read {how}, and new ones are alike")
+    require_named_again(recorded.name, options, said.get("tokenizer"), said.get("segments"))
+
+
+def require_named_again(name: str, options: ReadOptions, tokenizer: str | None, segments: str | None) -> None:
+    """Refuse to run code or a regular expression of a record that the user does not name.
+
+    Anyone may have written the record: a function runs as the user, and a regular expression may take time without end.
+
+    Parameters
+    ----------
+    name : str
+        What has the record, for errors.
+    options : ReadOptions
+        The recorded options.
+    tokenizer, segments : str or None
+        What the user names of these.
+
+    Raises
+    ------
+    OptionError
+        The record has a function or regular expression, and the user names none.
+    """
+    if options.tokenizer is not None and tokenizer is None:
+        raise OptionError(
+            f"{name}: its texts are cut by the function {options.tokenizer}; name it again, if it is to be "
+            f"trusted (--tokenizer {options.tokenizer})"
+        )
+    if options.segments is not None and options.segments.startswith(HEADINGS) and segments is None:
+        pattern = options.segments.removeprefix(HEADINGS)
+        raise OptionError(
+            f"{name}: its texts are cut by the regular expression {pattern!r}; name it again, if it is to be "
+            f"trusted (--headings {pattern!r}, of ingest --segments {options.segments!r})"
+        )
+
+
+def _require_stop_words_as_recorded(name: str, options: ReadOptions, said: Mapping[str, Any]) -> None:
+    """Refuse stop words other than the recorded ones; those of the default may be named."""
+    languages, words = said.get("stop_words"), said.get("stop_list") or ()
+    if languages is None and not words:
+        return
+    named, recorded = (set((one or STOP_WORDS).split(",")) for one in (languages, options.stop_words))
+    if named == recorded and set(words) == set(options.stop_list):
+        return
+    own = ["" if not one else f" and a list of {len(one):,} words" for one in (words, options.stop_list)]
+    raise OptionError(
+        f"--stop-words {','.join(sorted(named))}{own[0]}: the documents of {name} were read with "
+        f"{','.join(sorted(recorded))}{own[1]}, and new ones are alike"
+    )

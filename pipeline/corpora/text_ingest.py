@@ -1,0 +1,409 @@
+"""Ingesting texts: what the passes share, from the options to the manifest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsium.pipeline.corpora.passes import Counted, find_phrases, judge_ids, lay_beside, read_all, write_shards
+from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.open import check_scheduler, open_executor
+from collapsium.storage.building.chunks import write_table
+from collapsium.storage.building.ingest_record import History, Phrasing, Report
+from collapsium.storage.building.vocabulary_cuts import Cuts, Sieve
+from collapsium.storage.choices import BAD_BYTES, SCORES
+from collapsium.storage.corpus.manifest import Manifest
+from collapsium.storage.corpus.vocabulary import Vocabulary
+from collapsium.storage.errors import InputError, OptionError
+from collapsium.storage.io.folder import Folder, created, ensure_free
+from collapsium.storage.readers.base import distinct, given_words
+from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY, Dropped
+from collapsium.storage.readers.open import kind_of_name
+from collapsium.storage.readers.side_files.table import Sides
+from collapsium.storage.readers.texts.batches import are_numbered, fields_of
+from collapsium.storage.readers.texts.blocks import Block, absolute, cut_blocks, find_files
+from collapsium.storage.readers.texts.fields import Fields
+from collapsium.storage.readers.texts.spans import Span
+from collapsium.storage.units import Counting
+from collapsium.workers.ingest.normal_forms import require_library
+from collapsium.workers.ingest.stop_words import StopWords
+from collapsium.workers.ingest.tasks import PHRASES, Asked, Note, leave_words
+from collapsium.workers.ingest.tokenize import load_tokenizer
+
+SCRATCH = "scratch"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Sources of texts, looked at but not read.
+
+    Attributes
+    ----------
+    paths : list of str
+        As they were given.
+    files : list of Span
+        Their files.
+    name : str
+        What to call them in an error.
+    numbered : bool
+        Whether their documents have no ids.
+    """
+
+    paths: list[str]
+    files: list[Span]
+    name: str
+    numbered: bool
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    def blocks(self, kind: str) -> Iterator[Block]:
+        """Cut the files into blocks."""
+        return cut_blocks(self.files, kind)
+
+
+def look_at(paths: list[str], history: History, scheduler: str) -> Sources:
+    """Find the files of sources.
+
+    Parameters
+    ----------
+    paths : list of str
+        Files, folders and globs.
+    history : History
+        The format, and the fields of its documents.
+    scheduler : str
+        Where they are read; workers elsewhere need whole paths.
+
+    Returns
+    -------
+    Sources
+        What was found.
+
+    Raises
+    ------
+    AbsentError
+        A source does not exist, or matches nothing.
+    InputError
+        The first file lacks a column that is asked for.
+    """
+    files = find_files(paths, history.kind, kind_of_name)
+    if "://" in scheduler:
+        files = absolute(files)
+    name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    return Sources(paths, files, name, are_numbered(files, history.kind, history.options))
+
+
+def settled(history: History, scheduler: str | None, workers: int | None) -> tuple[History, str, StopWords]:
+    """Check the options of reading texts before anything is written.
+
+    Parameters
+    ----------
+    history : History
+        What the user asked for.
+    scheduler, workers
+        As for `open_executor`; without a scheduler, threads.
+
+    Returns
+    -------
+    history : History
+        With the fields that the format has by itself.
+    scheduler : str
+        Where it runs.
+    stops : StopWords
+        Words that are left out.
+
+    Raises
+    ------
+    OptionError
+        An option has a value that it cannot take.
+    """
+    options = fields_of(history.options, history.kind)
+    if options.bad_bytes not in (None, *BAD_BYTES):
+        raise OptionError(f"--bad-bytes: expected {' or '.join(BAD_BYTES)}, found {options.bad_bytes!r}")
+    if options.tokenizer is not None:
+        load_tokenizer(options.tokenizer)
+    if options.normalise is not None:
+        require_library(options.normalise, options.normalised_by)
+    scheduler = scheduler or "threads"
+    check_scheduler(scheduler, workers)
+    return replace(history, options=options), scheduler, StopWords.of(options)
+
+
+def phrasing_of(score: str | None, least: int | None, threshold: float | None) -> Phrasing | None:
+    """Check what is asked for of phrases.
+
+    Parameters
+    ----------
+    score : str or None
+        ``npmi``, ``count``, or None for no phrases.
+    least : int or None
+        Times that a phrase must occur; by default 5.
+    threshold : float or None
+        What its score must exceed; by default 0.5 for ``npmi`` and 10 for ``count``.
+
+    Returns
+    -------
+    Phrasing or None
+        Without phrases yet.
+
+    Raises
+    ------
+    OptionError
+        There is no such score, or no score is named.
+    """
+    if score is None:
+        if least is not None or threshold is not None:
+            raise OptionError("--phrase-count and --phrase-threshold: are of phrases; say --phrases npmi")
+        return None
+    if score not in SCORES:
+        raise OptionError(f"--phrases: expected {' or '.join(SCORES)}, found {score!r}")
+    if least is not None and least < 1:
+        raise OptionError(f"--phrase-count: expected 1 or more, found {least}")
+    return Phrasing(score, 5 if least is None else least, SCORES[score] if threshold is None else threshold)
+
+
+def numberings_of(sources: Sources, notes: Sequence[Note], tagged: bool) -> list[tuple[tuple[str, int, int], ...]]:
+    """Say how documents without ids are numbered: within each source, or file, with its name where there are several.
+
+    Parameters
+    ----------
+    sources : Sources
+        Where they are from.
+    notes : sequence of Note
+        All chunks.
+    tagged : bool
+        Whether the file's name always goes before the number, as other documents have been numbered before.
+
+    Returns
+    -------
+    list
+        For each chunk what goes before the number, the first number, and how many; empty where there are ids.
+    """
+    if not sources.numbered:
+        return [()] * len(notes)
+    paths = list(dict.fromkeys(file.path for file in sources.files))
+    alone = len(paths) == 1 and not tagged
+    heads = {path: "" if alone else f"{stem}/" for path, stem in zip(paths, distinct(paths), strict=True)}
+    so_far = dict.fromkeys(paths, 1)
+    found = []
+    for note in notes:
+        parts = []
+        for path, count in note.origins:
+            parts.append((heads[path], so_far[path], count))
+            so_far[path] += count
+        found.append(tuple(parts))
+    return found
+
+
+def ingest_texts(
+    paths: list[str],
+    corpus: str | os.PathLike[str],
+    history: History,
+    *,
+    shard_tokens: int | None,
+    scheduler: str | None,
+    workers: int | None,
+    tls: TLS | None,
+    progress: Counting,
+    sides: Sides | None = None,
+    like: Vocabulary | None = None,
+    may_be_empty: bool = False,
+) -> Manifest:
+    """Read texts, and write a corpus; see `collapsium.pipeline.ingest`.
+
+    Parameters
+    ----------
+    paths : list of str
+        Files, folders and globs.
+    corpus : str or path-like
+        The folder to make.
+    history : History
+        The format, the fields, the cuts and the phrases that are asked for.
+    shard_tokens, scheduler, workers, tls, progress
+        As for `collapsium.pipeline.ingest`.
+    sides : Sides, optional
+        Labels and covariates from side files.
+    like : Vocabulary, optional
+        The vocabulary of the corpus whose record `history` is: words and phrases are its own, and nothing is pruned.
+    may_be_empty : bool, optional
+        Whether the corpus may have no token.
+
+    Returns
+    -------
+    Manifest
+        What the corpus holds.
+
+    Raises
+    ------
+    CollapsiumError
+        See `collapsium.pipeline.ingest`. Nothing is left behind.
+    """
+    if shard_tokens is not None and shard_tokens < 1:
+        raise OptionError(f"--shard-tokens: expected 1 or more, found {shard_tokens}")
+    history, scheduler, stops = settled(history, scheduler, workers)
+    sources = look_at(paths, history, scheduler)
+    ensure_free(Folder(corpus))
+    words = _Words(given_words(history.options) if like is None else like.words, stops, like is not None, may_be_empty)
+    if like is not None:
+        # A word that the vocabulary counts was no stop word when it was made, whatever list has it today.
+        counted = pa.array(like.words, pa.string()).filter(pa.array(like.tokens > 0))
+        words = replace(words, stops=stops.sparing(counted))
+    history = replace(history, options=replace(history.options, vocabulary=None))
+    with created(Folder(corpus)) as folder:
+        executor = open_executor(scheduler, workers, tls=tls)
+        try:
+            return _write(executor, folder, sources, history, words, shard_tokens, progress, sides)
+        finally:
+            executor.close()
+
+
+@dataclass(frozen=True)
+class _Words:
+    """Words that are given: the vocabulary, if it is, and the stop words; `recorded` of those of an ingest's record."""
+
+    given: list[str] | None
+    stops: StopWords
+    recorded: bool
+    may_be_empty: bool
+
+
+def _write(
+    executor: Executor,
+    folder: Folder,
+    sources: Sources,
+    history: History,
+    words: _Words,
+    shard_tokens: int | None,
+    progress: Counting,
+    sides: Sides | None,
+) -> Manifest:
+    scratch, given, stops = folder / SCRATCH, words.given, words.stops
+    find = history.phrasing is not None and not words.recorded
+    known = history.phrasing is not None and words.recorded
+    if known:
+        leave_phrases(scratch, history.phrasing)
+    asked = Asked(history.kind, history.options, scratch, sources.numbered, find, known, stops)
+    counted = read_all(executor, sources.blocks(history.kind), asked, progress, lambda note: None)  # noqa: ARG005
+    numberings = numberings_of(sources, counted.notes, tagged=False)
+    judge_ids(counted.notes, numberings)
+    _require_seen(sources, history, counted)
+    report = report_of(sources, counted)
+    sieve = Sieve(counted.spelled, counted.column("documents"), counted.column("tokens"))
+    drop_stopped(sieve, counted.spelled, stops)
+    stopped = sieve.dropped
+    if find and history.phrasing is not None:
+        phrasing, counted = find_phrases(executor, scratch, counted, stops, history.phrasing)
+        history, report = replace(history, phrasing=phrasing), replace(report, phrases=len(phrasing.pairs))
+        sieve = Sieve(counted.spelled, counted.column("documents"), counted.column("tokens"))
+        sieve.dropped = stopped
+    if words.recorded:
+        sieve.drop_frequent(history.cuts, history.frequent)
+    cuts = Cuts() if words.recorded else history.cuts
+    vocabulary, dropped, frequent = _kept(sieve, counted, cuts, given, stops, sources.name)
+    frequent = history.frequent if words.recorded else frequent
+    leave_words(scratch, vocabulary.words, stops)
+    counted, unmatched = lay_beside(scratch, counted, numberings, sides)
+    rows, empty = write_shards(executor, folder, scratch, counted.notes, numberings, shard_tokens)
+    tokens = sum(row.tokens for row in rows)
+    if not tokens and not (words.may_be_empty and counted.documents):
+        raise InputError(sources.name, "the corpus is empty: expected at least one document with a word")
+    record = vocabulary.write(folder)
+    report = replace(report, empty_documents=empty, words=len(vocabulary), tokens=tokens, dropped=tuple(dropped))
+    report = replace(report, unmatched_rows=unmatched)
+    columns = Fields.of(history.options).columns | ({} if sides is None else sides.columns)
+    replace(history, given=given is not None, report=report, frequent=frequent).write(folder)
+    scratch.remove()
+    manifest = Manifest(
+        documents=sum(row.documents for row in rows),
+        pairs=sum(row.pairs for row in rows),
+        tokens=tokens,
+        vocabulary=record,
+        fields={name: str(kind) for name, kind in columns.items()},
+        shards=tuple(rows),
+    )
+    manifest.write(folder)
+    return manifest
+
+
+def leave_phrases(scratch: Folder, phrasing: Phrasing | None) -> None:
+    """Leave the phrases that were found where the tasks that read blocks join them."""
+    pairs = () if phrasing is None else phrasing.pairs
+    columns = {side: pa.array([pair[n] for pair in pairs], pa.string()) for n, side in enumerate(("first", "second"))}
+    write_table(scratch, PHRASES, pa.table(columns))
+
+
+def _kept(
+    sieve: Sieve, counted: Counted, cuts: Cuts, given: list[str] | None, stops: StopWords, name: str
+) -> tuple[Vocabulary, list[Dropped], tuple[str, ...]]:
+    """Cut the vocabulary that was found without its stop words, or the one that is given, which keeps its order."""
+    spelled, documents, tokens = counted.spelled, counted.column("documents"), counted.column("tokens")
+    dropped = sieve.dropped
+    if given is not None:
+        words = pa.array(given, pa.string())
+        sieve.drop_named(NOT_IN_VOCABULARY, words, others=True)
+        place = np.asarray(pc.fill_null(pc.index_in(words, value_set=spelled), -1), dtype=np.int64)
+        place[stops.dropped(words)] = -1
+        documents, tokens = (np.append(counts, 0)[place] for counts in (documents, tokens))
+        spelled, sieve = words, Sieve(words, documents, tokens)
+    before = int(sieve.kept.sum())
+    sieve.cut(cuts, counted.documents)
+    dropped = [*dropped, *sieve.dropped] if given is not None else sieve.dropped
+    if cuts.wanted and not sieve.kept.any():
+        raise InputError(name, f"no word is left of {before} after the cuts by document frequency")
+    words = spelled.filter(pa.array(sieve.kept)).to_pylist()
+    vocabulary = Vocabulary(words, documents[sieve.kept], tokens[sieve.kept])
+    return vocabulary, [one for one in dropped if one.words], sieve.frequent
+
+
+def drop_stopped(sieve: Sieve, words: pa.Array, stops: StopWords) -> None:
+    """Drop stop words and short words from a sieve of `words`."""
+    sieve.drop("stop words", stops.stopped(words))
+    if stops.min_letters:
+        sieve.drop(f"of fewer than {stops.min_letters} letters", stops.short(words))
+
+
+def report_of(sources: Sources, counted: Counted) -> Report:
+    """Begin the report of what was read.
+
+    Parameters
+    ----------
+    sources : Sources
+        The files.
+    counted : Counted
+        What the first pass told.
+
+    Returns
+    -------
+    Report
+        Without what was dropped.
+    """
+    notes = counted.every
+    return Report(
+        files=len({file.path for file in sources.files}),
+        bytes=sources.bytes,
+        documents=counted.documents,
+        missing_text=sum(note.missing for note in notes),
+        replaced_bytes=sum(note.replaced for note in notes),
+        skipped_documents=sum(note.skipped for note in notes),
+        words_found=len(counted.words),
+        tokens_found=sum(note.tokens for note in notes),
+        segments=sum(note.segments for note in notes),
+    )
+
+
+def _require_seen(sources: Sources, history: History, counted: Counted) -> None:
+    """Refuse a field that no document has: a slip of the pen would be a corpus without labels."""
+    if not counted.notes or history.kind in ("mallet", "text"):
+        return
+    beside = () if history.beside is None else (*history.beside.labels, *history.beside.covariates)
+    seen = frozenset().union(*(note.seen for note in counted.notes), (one.partition("=")[2] for one in beside))
+    for field, flag in Fields.of(history.options).required.items():
+        if flag not in ("--id", "--text") and field not in seen:
+            raise InputError(sources.name, f"no document has a field {field!r} ({flag})")

@@ -1,0 +1,285 @@
+"""Texts in memory: lists, columns and frames as tables that are ingested like files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from collapsium.pipeline.corpora.ingest import READING
+from collapsium.pipeline.keywords import names_of
+from collapsium.storage.errors import AbsentError, InputError, OptionError, suggestion
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.texts.fields import clean
+
+NAME, TEXT, ID = "texts", "text", "id"
+FILE = f"{NAME}.parquet"
+OF_FILES = ("values", "header", "index_base", "max_decompressed")
+"""Options of reading that are of files alone."""
+OF_WORDS = ("min_documents", "max_document_share", "max_words", "phrases", "phrase_count", "phrase_threshold", "like")
+OPTIONS = (*OF_WORDS, "shard_tokens", *(one.name for one in READING if one.name not in OF_FILES))
+"""Options of `collapsium.pipeline.ingest` that texts in memory take too."""
+MAX_PATH = 255
+
+
+def is_path(corpus: object) -> bool:
+    """Return whether an argument is a path rather than texts.
+
+    Parameters
+    ----------
+    corpus : object
+        A path, or texts.
+
+    Returns
+    -------
+    bool
+        True of a string and of an `os.PathLike`.
+
+    Raises
+    ------
+    OptionError
+        It is a single text: a string of several words that is no path. The error does not hold
+        the text.
+    """
+    if not isinstance(corpus, (str, os.PathLike)):
+        return False
+    if not isinstance(corpus, str):
+        return True
+    long = len(corpus) > MAX_PATH or "\n" in corpus
+    if not corpus.strip() or long or (len(corpus.split()) > 1 and not Folder(corpus).exists()):
+        raise OptionError(
+            f"expected a path, or a list of texts, found one string of {len(corpus):,} characters that is no path; put "
+            "texts into a list, even a single one"
+        )
+    return True
+
+
+def table_of(texts: Any, fields: Mapping[str, str], optional: Iterable[str] = ()) -> pa.Table:
+    """Return texts in memory as a table.
+
+    Parameters
+    ----------
+    texts : sequence of str, column or frame
+        A list of strings, where None and NaN stand for no text; a column (pandas, polars, NumPy, Arrow); or a frame
+        (pandas, polars, Arrow, or whatever has ``__arrow_c_stream__``).
+    fields : mapping of str to str
+        Columns of a frame that are needed, each with the option that names it, such as ``{"body": "text"}``. The first
+        is that of the texts, by which a list or column is called.
+    optional : iterable of str, optional
+        Columns that are taken where there are such.
+
+    Returns
+    -------
+    pyarrow.Table
+        The columns.
+
+    Raises
+    ------
+    OptionError
+        A column is not there, or texts are no strings. The error holds no text.
+    """
+    name = next(iter(fields))
+    columns = _columns_of(texts)
+    if columns is None:
+        others = [field for field in fields if field != name]
+        if others:
+            raise OptionError(f"expected a frame with the column {others[0]!r}, found texts alone", fields[others[0]])
+        return pa.table({name: _texts(texts, name)})
+    names, column_of = columns
+    for field, option in fields.items():
+        if field not in names:
+            raise OptionError(f"the frame has no column {field!r}{suggestion(field, names)}", option)
+    optional = tuple(optional)
+    for field in (*fields, *optional):
+        if names.count(field) > 1:
+            raise OptionError(f"the frame has {names.count(field)} columns {field!r}", fields.get(field))
+    wanted = [*fields, *(field for field in optional if field in names and field not in fields)]
+    table = {field: _texts(column_of(field), field) if field == name else _arrow(column_of(field), field)
+             for field in wanted}  # fmt: skip
+    for field, option in fields.items():
+        if option == "covariates":
+            _require_numbers(table[field], field)
+    lengths = {len(column) for column in table.values()}
+    if len(lengths) > 1:
+        raise OptionError("expected columns of one length")
+    return pa.table(table)
+
+
+def _columns_of(texts: Any) -> tuple[list[str], Any] | None:
+    """Return the names of a frame's columns and how to get one; None of a list or a column."""
+    if isinstance(texts, (pa.Table, pa.RecordBatch)):
+        return list(texts.schema.names), texts.column
+    if isinstance(texts, (pa.Array, pa.ChunkedArray, list, tuple)):
+        return None
+    if type(texts).__module__.partition(".")[0] in ("pandas", "polars"):
+        return ([str(one) for one in texts.columns], texts.__getitem__) if hasattr(texts, "columns") else None
+    if hasattr(texts, "__arrow_c_stream__"):
+        try:
+            table = pa.table(texts)
+        except (pa.ArrowException, TypeError, ValueError):
+            return None
+        return list(table.schema.names), table.column
+    return None
+
+
+def _arrow(values: Any, name: str) -> pa.ChunkedArray:
+    """Return a column as Arrow has it; values that are missing are null."""
+    try:
+        if isinstance(values, (pa.Array, pa.ChunkedArray)):
+            column = values
+        elif hasattr(values, "to_arrow"):  # of polars, which has no views of strings then
+            column = values.to_arrow()
+        elif hasattr(values, "__arrow_c_stream__") and type(values).__module__.partition(".")[0] != "pandas":
+            column = pa.chunked_array(values)
+        else:
+            column = pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise OptionError(
+            f"expected values of one kind in the column {name!r}, found several, or one unknown"
+        ) from None
+    column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    if pa.types.is_dictionary(column.type):
+        chunks = [one.dictionary.take(one.indices) for one in column.chunks]
+        column = pa.chunked_array(chunks, column.type.value_type)
+    return column.cast(pa.large_string()) if _is_view(column.type) else column
+
+
+def _require_numbers(column: pa.ChunkedArray, name: str) -> None:
+    """Refuse a column of strings that are no numbers; the error holds none of them."""
+    if not _is_string(column.type):
+        return
+    trimmed = pc.utf8_trim_whitespace(column)
+    try:
+        pc.cast(pc.if_else(pc.equal(trimmed, ""), None, trimmed), pa.float64())
+    except pa.ArrowException:
+        raise OptionError(f"expected numbers in the column {name!r}, found strings", "covariates") from None
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return str(kind) == "string_view"
+
+
+def _texts(values: Any, name: str) -> pa.ChunkedArray:
+    """Return a column of strings, or of lists of strings."""
+    if isinstance(values, (Mapping, set, frozenset, bytes)) or not isinstance(values, Iterable):
+        kind = type(values).__name__
+        raise OptionError(f"expected a list of strings, a column or a frame, found {kind}", "text")
+    if not hasattr(values, "__len__"):
+        values = list(values)
+    if isinstance(values, (list, tuple)):
+        wrong = next((row for row, one in enumerate(values) if not _is_text(one)), None)
+        if wrong is not None:
+            raise OptionError(f"expected strings, found {type(values[wrong]).__name__} at position {wrong}", "text")
+        values = [None if isinstance(one, float) else _whole(one) for one in values]
+        if all(one is None for one in values):
+            return pa.chunked_array([pa.nulls(len(values), pa.large_string())])
+    column = _arrow(values, name)
+    if pa.types.is_null(column.type) or (pa.types.is_floating(column.type) and column.null_count == len(column)):
+        return pa.chunked_array([pa.nulls(len(column), pa.large_string())])
+    item = column.type.value_type if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) else None
+    if not any(_is_string(one) for one in (column.type, item) if one is not None):
+        raise OptionError(f"expected strings in the column {name!r}, found {column.type}", "text")
+    return column
+
+
+def _whole(one: Any) -> Any:
+    """Return a text that UTF-8 can write: halves of surrogate pairs become question marks, as in files."""
+    return clean(one) if isinstance(one, str) else one
+
+
+def _is_text(one: Any) -> bool:
+    if isinstance(one, (str, type(None))) or (isinstance(one, float) and one != one):
+        return True
+    return isinstance(one, (list, tuple)) and all(isinstance(part, str | None) for part in one)
+
+
+def fields_of(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns that options of reading name, each with its option; that of the texts first.
+
+    Parameters
+    ----------
+    options : mapping of str to object
+        Options of reading.
+
+    Returns
+    -------
+    dict of str to str
+        Option by column.
+
+    Raises
+    ------
+    OptionError
+        A name is no string.
+    """
+    for name in ("text", "id", "title", "date"):
+        if not isinstance(options.get(name), str | None):
+            raise OptionError(f"expected the name of a column, found {options[name]!r}", name)
+    found = {options.get("text") or TEXT: "text"}
+    found.update({options[name]: name for name in ("id", "title", "date") if options.get(name)})
+    for name in ("labels", "covariates"):
+        for one in names_of(options.get(name) or (), name):
+            found[one.partition("=")[2] or one] = name
+    return found
+
+
+def write_texts(table: pa.Table, folder: str | os.PathLike[str]) -> str:
+    """Write texts where they can be ingested; return the file's path."""
+    path = Path(folder) / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, compression="lz4")
+    return str(path)
+
+
+@contextmanager
+def named_texts(path: str) -> Iterator[None]:
+    """Call a file of texts by what it is, not by a path that nobody knows."""
+    try:
+        yield
+    except InputError as error:
+        if path not in str(error):
+            raise
+        raise InputError(NAME, error.expected.replace(path, NAME), error.where) from None
+
+
+def require_corpus_folder(path: str | os.PathLike[str]) -> None:
+    """Say what to do with a file where a corpus is expected."""
+    folder = Folder(path)
+    if folder.exists() and not folder.is_folder():
+        raise AbsentError(f"{folder.url}: expected the folder of a corpus, found a file; `ingest` makes a corpus of it")
+
+
+def column_names(texts: Any) -> list[str]:
+    """Return the names of a frame's columns; none of a list or a column."""
+    found = _columns_of(texts)
+    return [] if found is None else found[0]
+
+
+def reading_of(options: dict[str, Any], family: Iterable[str]) -> dict[str, Any]:
+    """Take the options of reading texts out of those of a fit.
+
+    Parameters
+    ----------
+    options : dict
+        Options of a fit; those of reading are removed. Covariates stay too where the family takes them by that name.
+    family : iterable of str
+        Names of the family's options.
+
+    Returns
+    -------
+    dict
+        Options of `collapsium.pipeline.ingest`.
+    """
+    found = {name: options.pop(name) for name in OPTIONS if name in options}
+    if "covariates" in found and "covariates" in set(family) and options.get("scaling") == "linear":
+        options["covariates"] = tuple(one.partition("=")[0] for one in names_of(found["covariates"], "covariates"))
+    return found

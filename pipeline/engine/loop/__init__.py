@@ -1,0 +1,1 @@
+"""Iterations of a fit, in the batch and the stochastic schedule."""

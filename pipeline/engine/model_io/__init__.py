@@ -1,0 +1,1 @@
+"""Checkpoints, models and summaries of runs in progress."""

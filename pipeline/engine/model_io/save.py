@@ -1,0 +1,135 @@
+"""Writing the finished model of a run, each part by the worker that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from collapsium.pipeline.engine.model_io.summary import summary_of
+from collapsium.pipeline.engine.state import Problem, State
+from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.families.base import FamilyConfig
+from collapsium.pipeline.families.model import Model
+from collapsium.storage.building.ingest_record import inherit_history
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.lineage import lineage_of
+from collapsium.storage.errors import ClusterError, CollapsiumError, DamagedError
+from collapsium.storage.io.folder import Folder, replaced
+from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocuments
+from collapsium.storage.runs.processor import Processor
+from collapsium.storage.runs.summary import write_summary
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.families.base import load_sweeps
+
+
+def documents_of(corpus: Corpus) -> list[ShardDocuments]:
+    """Return the documents of a corpus's shards, as a model remembers them."""
+    rows = corpus.manifest.shards
+    return [ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in rows]
+
+
+def keep_model(
+    place: Folder,
+    corpus: Corpus,
+    config: FamilyConfig,
+    problem: Problem,
+    executor: Executor,
+    state: State,
+    processors: Sequence[Processor] = (),
+    notice: Callable[[str], None] | None = None,
+) -> None:
+    """Write a state as a finished model: it is there whole or not at all, in place of an older one.
+
+    Parameters
+    ----------
+    place : Folder
+        The model's folder, which is made.
+    corpus : Corpus
+        What it was fitted to.
+    config : FamilyConfig
+        The family's options.
+    problem : Problem
+        What was fitted.
+    executor : Executor
+        Whose workers hold the state.
+    state : State
+        What to keep.
+    processors : sequence of Processor, optional
+        Those that have taken part.
+    notice : callable, optional
+        If it is given, the model gets a summary of its documents; it is told why, where that cannot be made.
+
+    Raises
+    ------
+    ClusterError
+        The state is lost, or the workers do not write to the driver's storage.
+    """
+    with replaced(place) as folder:
+        writer = ModelWriter(folder)
+        written = [
+            executor.submit(write_block, writer, number, problem.name, block, state.globals)
+            for number, block in enumerate(state.blocks)
+        ]
+        written += [executor.submit(write_shard, writer, number, swept) for number, swept in enumerate(state.swept)]
+        parts = dict([writer.write_globals(state.globals), *executor.collect(written)])
+        missing = [part for part in parts if not folder.exists(part)]
+        if missing:
+            raise ClusterError(
+                f"{place.url}: the workers wrote {missing[0]} to a storage of their own; expected a folder that the "
+                "driver and all workers share"
+            )
+        manifest = corpus.manifest
+        record = ModelRecord(
+            family=problem.name,
+            options=config.model_dump(mode="json"),
+            iterations=state.iteration,
+            corpus=manifest.digest,
+            vocabulary=manifest.vocabulary,
+            blocks=problem.cuts,
+            shards=tuple(documents_of(corpus)),
+            parts=parts,
+            lineage=lineage_of(corpus),
+            processors=tuple(processors),
+        )
+        _keep_reading(folder, corpus, notice)
+        record = writer.finish(record, corpus.vocabulary)
+        if notice is not None and _keep_summary(folder, corpus, executor, notice):
+            writer.write_record(record.model_copy(update={"summarised": True}))
+
+
+def _keep_reading(folder: Folder, corpus: Corpus, notice: Callable[[str], None] | None) -> None:
+    """Write how the documents were read into the model, which can then read new ones without the corpus."""
+    try:
+        inherit_history(corpus.folder, folder)
+    except DamagedError as error:
+        if notice is not None:
+            notice(f"the model has no record of how its documents were read: {error}")
+
+
+def _keep_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Callable[[str], None]) -> bool:
+    """Write the summary of a model's documents beside it, or report why not: it never costs the model.
+
+    Whatever goes wrong with a summary is caught here, as what it is made of (titles, dates, labels) takes no part in a
+    fit. Only a lost cluster is raised: the model's parts may be lost with it, and are written again.
+    """
+    try:
+        write_summary(folder, summary_of(Model(folder.url), corpus, executor))
+    except ClusterError:
+        raise
+    except CollapsiumError as error:
+        notice(f"the model has no summary of its documents: {error}")
+        return False
+    except Exception as error:
+        notice(f"the model has no summary of its documents: {type(error).__name__}: {error} (a defect)")
+        return False
+    return True
+
+
+def write_block(writer: ModelWriter, number: int, family: str, block: tasks.Block, globals: Arrays) -> tuple[str, str]:
+    """Write a block of the vocabulary where it lies; return the name of the part and its digest."""
+    return writer.write_block(number, load_sweeps(family).finish(block.rows, globals))
+
+
+def write_shard(writer: ModelWriter, number: int, swept: tasks.Swept) -> tuple[str, str]:
+    """Write what a model keeps of a shard's local state where it lies; return the name of the part and its digest."""
+    return writer.write_shard(number, swept.local)

@@ -1,0 +1,1 @@
+"""Memory, disk and traffic that a fit takes."""

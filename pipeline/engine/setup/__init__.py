@@ -1,0 +1,1 @@
+"""From the options of a fit to a problem that the loop solves."""

@@ -1,0 +1,154 @@
+"""Reading the shards of a corpus to where they will be swept, once for all members that a fit has."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.engine.leakage import count_table
+from collapsium.pipeline.engine.model_io.save import documents_of
+from collapsium.pipeline.engine.partition import cuts
+from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
+from collapsium.pipeline.engine.setup.request import Request, labels_of
+from collapsium.pipeline.engine.setup.warm_start import WarmStart
+from collapsium.pipeline.engine.state import Problem
+from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.storage.corpus.vectors import AnyShard
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import wanted_by
+
+
+def aligned(request: Request) -> list[HeldoutReference]:
+    """Find the held-out pairs of each training shard's documents; none where nothing is held out."""
+    if request.heldout is None:
+        return []
+    request.heldout.require_vocabulary_of(request.corpus.manifest.vocabulary.words_sha256, request.corpus.url)
+    return align(documents_of(request.corpus), request.heldout, request.corpus.url)
+
+
+class Loaded:
+    """A corpus that is read, and the problems that can be made of it: one a seed.
+
+    Parameters
+    ----------
+    request : Request
+        What is fitted.
+    heldouts : sequence of HeldoutReference
+        The held-out pairs of each shard.
+    executor : Executor
+        Whose workers read.
+    scratch : str or None
+        Folder for scratch files.
+    warm : sequence of WarmStart, optional
+        What another run knows of each shard, or each member of another ensemble.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        heldouts: Sequence[HeldoutReference],
+        executor: Executor,
+        scratch: str | None,
+        warm: Sequence[WarmStart] = (),
+    ) -> None:
+        self._request, self._heldouts, self._executor = request, heldouts, executor
+        self._scratch, self._warm = scratch, warm
+        manifest = request.corpus.manifest
+        sizes = (manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
+        shards = len(manifest.shards)
+        source = request.warm
+        known = 0 if source is None else max(one.topics for one in (source, *source.members))
+        more: dict[str, Any] = {"stochastic": request.stochastic, "iterations": request.planned, "warm": known}
+        labels = labels_of(request.corpus, request.family, request.config)
+        self._summary = Summary(*sizes, shards=shards, **more, labels=labels)
+        self._footprint = load_family(request.family).footprint(self._summary, request.config)
+        self._lock, self._reads = threading.Lock(), 0
+        self._shards, self._held = self._read()
+
+    def problem(self, seed: int, member: int = 0) -> tuple[Problem, Arrays]:
+        """Make the problem of a seed, and its first globals.
+
+        Parameters
+        ----------
+        seed : int
+            Of all its random numbers.
+        member : int, optional
+            Number of the member that it is for.
+
+        Returns
+        -------
+        problem : Problem
+            On the shards that all share.
+        globals : Arrays
+            Before any document has been seen.
+        """
+        request, stream = self._request, Stream(seed)
+        family = load_family(request.family)
+        with self._lock:
+            shards, held, load = list(self._shards), list(self._held), self._loader()
+        blocks = cuts(self._summary.words, self._footprint)
+        parts = (request.family, family, request.config, shards, held, blocks, stream, self._scratch)
+        source, warm = request.warm, None
+        summary = self._summary if source is None else replace(self._summary, warm=source.member(member).topics)
+        globals_ = family.initialise(summary, request.config, stream.at(purpose="initialise"))
+        if self._warm:
+            start = self._warm[member if len(self._warm) > 1 else 0]
+            globals_, warm = start.begin(request.family, request.config, globals_)
+        return Problem(*parts, request.limits.local_sweeps, load, warm), globals_
+
+    def count_tables(self) -> list[npt.NDArray[np.int64]]:
+        """Count the pairs of each shard's documents by their training and held-out tokens."""
+        pairs = zip(self._shards, self._held, strict=True)
+        return self._executor.collect([self._executor.submit(count_table, *pair) for pair in pairs])
+
+    def _loader(self) -> Callable[[], tuple[list[Any], list[Any]]]:
+        """Return what gives a problem its shards again; of several that miss them, the first has them read."""
+        seen = self._reads
+
+        def load() -> tuple[list[Any], list[Any]]:
+            nonlocal seen
+            with self._lock:
+                if seen == self._reads:
+                    self._shards, self._held = self._read()
+                    self._reads += 1
+                seen = self._reads
+                return list(self._shards), list(self._held)
+
+        return load
+
+    def _read(self) -> tuple[list[Any], list[Any]]:
+        """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
+        executor, references = self._executor, self._request.corpus.references
+        reserve = 0.0 if self._summary.stochastic else self._footprint.pair
+        family = self._request.family
+        homes = [number * executor.homes // len(references) for number in range(len(references))]
+        shards = [
+            executor.submit(tasks.load, one, self._scratch, reserve, family, home=home)
+            for one, home in zip(references, homes, strict=True)
+        ]
+        held = [
+            executor.submit(load_heldout, one, self._scratch, family, home=home)
+            for one, home in zip(self._heldouts, homes, strict=False)
+        ]
+        executor.collect([executor.submit(count_tokens, one) for one in (*shards, *held)])
+        return shards, held
+
+
+def load_heldout(
+    reference: HeldoutReference, scratch: str | None, family: str | None = None
+) -> AnyShard | tasks.ShardOnDisk:
+    """Read the held-out pairs of a training shard's documents, as the family takes them."""
+    return tasks.stored(reference.load(segmented=wanted_by(family)["segmented"]), scratch)
+
+
+def count_tokens(shard: AnyShard | tasks.ShardOnDisk) -> int:
+    """Count a shard's tokens where it lies."""
+    return tasks.opened(shard).tokens

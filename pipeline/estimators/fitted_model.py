@@ -1,0 +1,200 @@
+"""What an estimator keeps of a fitted model: the globals and the rows of all words, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collapsium.pipeline.engine.loop.loop import blank_state
+from collapsium.pipeline.engine.loop.stochastic import step
+from collapsium.pipeline.engine.state import Problem, State
+from collapsium.pipeline.executors.base import Executor, SerialExecutor
+from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.pipeline.families.cvb import common as collapsed
+from collapsium.pipeline.families.model import Model
+from collapsium.storage.building.split import split_documents
+from collapsium.storage.corpus.shard import Documents, Shard
+from collapsium.storage.short_repr import ShortRepr
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.families.cvb.stochastic import BATCH
+
+SEED = 0  # of fold-in and of the halves that are scored: as `infer` and `evaluate` have it, and alike for all models
+
+
+@dataclass(frozen=True, repr=False)
+class Fitted(ShortRepr):
+    """A fitted model.
+
+    Attributes
+    ----------
+    family : str
+        The family's name.
+    globals : Arrays
+        The family's.
+    blocks : list of Block
+        All rows of the vocabulary.
+    documents : int
+        How many it was fitted to.
+    tokens : float
+        As many as its expected counts come to.
+    steps : int
+        How many steps of the stochastic schedule it has made.
+    """
+
+    family: str
+    globals: Arrays
+    blocks: list[tasks.Block]
+    documents: int
+    tokens: float
+    steps: int = 0
+
+    @staticmethod
+    def of(model: Model, documents: int, tokens: int) -> Fitted:
+        """Bring a model on disk into memory."""
+        blocks = [
+            tasks.Block(low, high, model.rows(number), Delta()) for number, (low, high) in enumerate(model.blocks)
+        ]
+        return Fitted(model.record.family, model.globals, blocks, documents, float(tokens))
+
+    @property
+    def words(self) -> int:
+        """Size of the vocabulary."""
+        return self.blocks[-1].high
+
+    @cached_property
+    def topics(self) -> npt.NDArray[np.int64]:
+        """Ids of the topics that there are: those of which even a document without words has a share."""
+        none = Documents(pa.array([""]), np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
+        return np.flatnonzero(self._theta(0, none)[0] > 0)
+
+    def proportions(self, number: int, documents: Documents) -> npt.NDArray[np.float64]:
+        """Fit proportions of documents with the topics held fixed; portion `number` addresses random numbers.
+
+        Parameters
+        ----------
+        number : int
+            Of the portion of documents.
+        documents : Documents
+            The documents.
+
+        Returns
+        -------
+        numpy.ndarray, shape (documents, topics)
+            Rows sum to one: what a truncated prior gives to topics that there are none of is shared out.
+        """
+        theta = self._theta(number, documents)[:, self.topics]
+        shares: npt.NDArray[np.float64] = theta / theta.sum(axis=1, keepdims=True)
+        return shares
+
+    def _theta(self, number: int, documents: Documents) -> npt.NDArray[np.float64]:
+        shard = Shard.of(number, documents)
+        local = tasks.settle(self.family, shard, self.blocks, self.globals, Stream(SEED, "infer"))
+        return np.asarray(load_sweeps(self.family).infer(local, self.globals)["document_topic"], dtype=np.float64)
+
+    def score(self, number: int, first: int, documents: Documents) -> tasks.Score:
+        """Score one half of each document's tokens, given the other; see `collapsium.pipeline.analysis.evaluate.UNSEEN`."""
+        known, scored = split_documents(documents, first, 0.5, SEED)
+        shard = Shard.of(number, known)
+        local = tasks.settle(self.family, shard, self.blocks, self.globals, Stream(SEED, "unseen"))
+        return tasks.score_local(self.family, Shard.of(number, scored), local, self.blocks, self.globals)
+
+    def components(self, concentration: float) -> npt.NDArray[np.float64]:
+        """Return pseudo-counts of words, phi_kw (B + E[n_k]) = b_w + E[n_kw].
+
+        Parameters
+        ----------
+        concentration : float
+            B, where the globals hold no other.
+
+        Returns
+        -------
+        numpy.ndarray, shape (topics, words)
+            Divided by its sum, a row is phi_k.
+        """
+        family, total = load_family(self.family), float(self.globals.get("beta", concentration))
+        rows = int(self.topics[-1]) + 1
+        found, tokens = np.full((rows, self.words), 1.0 / self.words), np.zeros(rows)  # the prior, where none are
+        for block in self.blocks:
+            described = family.describe(block.rows, self.globals, block.high - block.low)
+            here = described.ids < rows  # topics that have gone are described too
+            ids = described.ids[here]
+            found[ids[:, np.newaxis], described.words[here] + block.low] = described.probability[here]
+            tokens[ids] = described.share[here] * self.tokens
+        found *= (total + tokens)[:, np.newaxis]
+        return found if self.topics.size == rows else found[self.topics]
+
+
+def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: Shard, words: int, total: int) -> Fitted:
+    """Make one step of the stochastic schedule.
+
+    Parameters
+    ----------
+    before : Fitted or None
+        To step from; the first step begins anew.
+    family : str
+        The family's name.
+    config : FamilyConfig
+        Its options.
+    seed : int
+        Of all random numbers.
+    shard : Shard
+        The minibatch.
+    words : int
+        Size of the vocabulary.
+    total : int
+        Documents of all minibatches to come; the first, or what was fitted before, says how long they are.
+
+    Returns
+    -------
+    Fitted
+        After the step.
+    """
+    executor, stream = SerialExecutor(), Stream(seed)
+    problem = Problem(family, load_family(family), config, [tasks.widened(shard, words)], [], (0, words), stream)
+    if before is None:
+        summary = _summary(words, total, shard.tokens / shard.documents)
+        globals_ = problem.family.initialise(summary, config, stream.at(purpose="initialise"))
+        state = replace(blank_state(problem, executor, globals_), iteration=0)
+        before = Fitted(family, globals_, [], shard.documents, float(summary.tokens))
+    else:
+        if not before.steps:
+            before = _stepping(before, problem, _summary(words, total, before.tokens / before.documents))
+        state = State(before.steps, before.globals, list(before.blocks))
+    state, _, _ = step(problem, executor, state, [0])
+    blocks = executor.collect(state.blocks)
+    return replace(before, globals=state.globals, blocks=blocks, steps=state.iteration)
+
+
+def _summary(words: int, total: int, length: float) -> Summary:
+    """Say what the corpus is whose minibatches come, from the mean length of its documents."""
+    return Summary(total, words, max(round(total * length), 1), stochastic=True)
+
+
+def _stepping(fitted: Fitted, problem: Problem, summary: Summary) -> Fitted:
+    """Make a model that was fitted as a whole ready for steps; it counts for one pass over its documents."""
+    problem.family.initialise(summary, problem.config, problem.stream)  # refuses options that cannot be had
+    rows = np.concatenate([block.rows["word_topic"] for block in fitted.blocks])
+    rows = (rows * (summary.tokens / max(fitted.tokens, 1.0))).astype(np.float32)
+    config = cast(collapsed.ActiveConfig, problem.config)  # of the families that have this schedule
+    globals_ = collapsed.stepping(fitted.globals, summary, config, -(-fitted.documents // BATCH))
+    blocks = [tasks.Block(0, fitted.words, {"word_topic": rows}, Delta())]
+    return replace(fitted, globals=globals_, blocks=blocks, tokens=float(summary.tokens))
+
+
+def in_order(executor: Executor, tasks: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    """Run tasks given as (function, arguments...), a few at a time however many there are; results in their order."""
+    waiting: list[Any] = []
+    for function, *args in tasks:
+        waiting.append(executor.submit(function, *args))
+        if len(waiting) > 2 * executor.workers:
+            yield from executor.collect([waiting.pop(0)])
+    yield from executor.collect(waiting)

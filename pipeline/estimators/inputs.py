@@ -1,0 +1,201 @@
+"""Matrices of documents x words as people hand them to estimators, in portions of documents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.utils.validation import check_array, validate_data
+
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.manifest import DOCUMENTS
+from collapsium.storage.corpus.shard import Documents
+from collapsium.storage.corpus.writer import CorpusWriter, numbered_ids
+from collapsium.storage.errors import InputError, OptionError
+from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.readers.base import INT32_MAX
+
+WRITTEN = 100_000  # documents at a time
+CELLS = 1 << 24  # of a dense array that are made sparse at a time
+FRACTIONAL = ("error", "round")
+
+
+def as_corpus(X: Any) -> Corpus | None:
+    """Open what names a corpus of documents; None for a matrix."""
+    if not isinstance(X, (Corpus, str, os.PathLike)):
+        return None
+    corpus = X if isinstance(X, Corpus) else Corpus(X)
+    corpus.require(DOCUMENTS, "an estimator of topics")
+    return corpus
+
+
+def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Check a matrix and, of one that is fitted to, remember its columns.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Whose ``n_features_in_`` and ``feature_names_in_`` are set or compared.
+    X : array-like, sparse matrix, data frame or Dask array
+        The matrix.
+    reset : bool
+        Whether it is fitted to.
+
+    Returns
+    -------
+    numpy.ndarray, sparse matrix in CSR or Dask array
+        The same. The blocks of a Dask array are checked when they come.
+
+    Raises
+    ------
+    ValueError
+        It is no matrix of numbers of 0 or more, or has other columns than were fitted to.
+    """
+    if not is_dask(X):
+        if hasattr(X, "to_dask_array"):
+            raise InputError("X", "expected a Dask array rather than a Dask frame: X.to_dask_array(lengths=True)")
+        return validate_data(
+            estimator, X, reset=reset, accept_sparse="csr", accept_large_sparse=True, ensure_non_negative=True
+        )
+    if X.ndim != 2 or not np.isfinite(X.shape[1]):
+        raise InputError("X", f"expected a Dask array of documents x words, found the shape {X.shape}")
+    return validate_data(estimator, X, reset=reset, skip_check_array=True)
+
+
+def is_dask(X: Any) -> bool:
+    """Tell whether it is a Dask array; Dask is not imported for that."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "blocks")
+
+
+def portions(X: Any, most: int, fractional: str, name: str) -> Iterator[Documents]:
+    """Give the rows of a checked matrix as documents.
+
+    Parameters
+    ----------
+    X : numpy.ndarray, sparse matrix in CSR or Dask array
+        As `validated` gave it. Of a Dask array one row of blocks is in memory at a time.
+    most : int
+        Documents in a portion; only the last has fewer.
+    fractional : {"error", "round"}
+        What to do about counts that are not whole.
+    name : str
+        Of the estimator, for errors.
+
+    Returns
+    -------
+    iterator of Documents
+        Their ids are the rows' numbers, from 1 on.
+
+    Raises
+    ------
+    InputError
+        A count is not whole, negative, or above 2^31 - 1.
+    """
+    if fractional not in FRACTIONAL:
+        raise OptionError(f"fractional: expected {' or '.join(map(repr, FRACTIONAL))}, found {fractional!r}")
+    waiting: list[Documents] = []
+    count = first = 0
+    for part in _parts(X, most, name):
+        documents = _documents(part, first, fractional)
+        first += len(documents)
+        waiting.append(documents)
+        count += len(documents)
+        while count >= most:
+            whole = Documents.join(waiting)
+            yield whole.slice(0, most)
+            waiting, count = [whole.slice(most, count)], count - most
+    if count:
+        yield Documents.join(waiting)
+
+
+def written(X: Any, folder: str, words: list[str], shard_tokens: int | None, fractional: str, name: str) -> Corpus:
+    """Write a checked matrix as a corpus.
+
+    Parameters
+    ----------
+    X : numpy.ndarray, sparse matrix in CSR or Dask array
+        As `validated` gave it.
+    folder : str
+        Where; it is made.
+    words : list of str
+        The vocabulary: names of the columns.
+    shard_tokens : int or None
+        As for `collapsium.storage.corpus.writer.CorpusWriter`.
+    fractional, name : str
+        As for `portions`.
+
+    Returns
+    -------
+    Corpus
+        Whose word j is column j.
+
+    Raises
+    ------
+    InputError
+        As for `portions`, or there is no token.
+    """
+    if shard_tokens is not None and shard_tokens < 1:
+        raise OptionError(f"shard_tokens: expected 1 or more, found {shard_tokens}")
+    with created(Folder(folder)) as made:
+        writer = CorpusWriter(made, len(words), shard_tokens)
+        for documents in portions(X, WRITTEN, fractional, name):
+            writer.add(documents)
+        try:
+            writer.finish(words)
+        except InputError as error:
+            raise InputError("X", error.expected) from None
+    return Corpus(folder)
+
+
+def _parts(X: Any, most: int, name: str) -> Iterator[Any]:
+    """Cut a matrix by rows; blocks of a Dask array are computed one after another."""
+    if not is_dask(X):
+        rows = most if scipy.sparse.issparse(X) else min(most, max(CELLS // X.shape[1], 1))
+        for first in range(0, X.shape[0], rows):
+            yield X[first : first + rows]
+        return
+    for number in range(X.numblocks[0]):
+        block = X.blocks[number].compute()
+        if not block.shape[0]:
+            continue
+        checked = check_array(
+            block,
+            accept_sparse="csr",
+            accept_large_sparse=True,
+            ensure_non_negative=True,
+            estimator=name,
+            input_name="X",
+        )
+        yield from _parts(checked, most, name)
+
+
+def _documents(part: Any, first: int, fractional: str) -> Documents:
+    """Make documents of some rows, leaving the rows as they are."""
+    counts = scipy.sparse.csr_array(part, copy=True)
+    counts.check_format(full_check=True)
+    if counts.dtype.kind != "f":
+        counts = counts.astype(np.int64)
+    counts.sum_duplicates()
+    values = counts.data
+    if fractional == "round" and values.dtype.kind == "f":
+        np.rint(values, out=values)
+    wrong = (values > INT32_MAX) | ((values != np.floor(values)) if values.dtype.kind == "f" else False)
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        row = int(np.searchsorted(counts.indptr, at, side="right")) - 1
+        raise InputError(
+            "X",
+            f"expected whole counts of words from 0 to {INT32_MAX}, found {values[at].item()!r}; fractional='round' "
+            "takes the nearest whole number",
+            f"row {first + row}, column {counts.indices[at]}",
+        )
+    counts.eliminate_zeros()
+    return Documents(
+        numbered_ids(first + 1, counts.shape[0]),
+        counts.indptr.astype(np.int64),
+        counts.indices.astype(np.int32),
+        counts.data.astype(np.int32),
+    )

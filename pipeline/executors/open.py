@@ -1,0 +1,83 @@
+"""Open the executor that a scheduler option names."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+
+from collapsium.pipeline.executors.base import PATIENCE, TLS, Executor, SerialExecutor
+from collapsium.storage.errors import OptionError
+
+SCHEDULERS = "threads, local, serial or an address such as tcp://host:8786"
+
+
+def check_scheduler(scheduler: str, workers: int | None) -> None:
+    """Raise `OptionError` if `workers` is less than 1 or the scheduler none that there is; nothing is reached for."""
+    if workers is not None and (type(workers) is not int or workers < 1):
+        raise OptionError(f"--workers: expected a whole number of 1 or more, found {workers!r}")
+    if scheduler not in ("serial", "threads", "local") and "://" not in scheduler:
+        raise OptionError(f"--scheduler: expected {SCHEDULERS}, found {scheduler!r}")
+
+
+_warned = logging.getLogger("collapsium").warning
+
+
+def open_executor(
+    scheduler: str = "threads",
+    workers: int | None = None,
+    memory: int | None = None,
+    *,
+    tls: TLS | None = None,
+    patience: float = PATIENCE,
+    notice: Callable[[str], None] = _warned,
+) -> Executor:
+    """Start or reach what runs the tasks.
+
+    Parameters
+    ----------
+    scheduler : str, optional
+        ``threads`` runs worker threads in this process, ``local`` starts a Dask cluster of worker processes on this
+        machine, with its dashboard, ``serial`` runs each task at once; else the address of a Dask scheduler.
+    workers : int, optional
+        Number of workers to start, by default one a processor; of a cluster that runs elsewhere, how many to wait for;
+        ``serial`` takes it and runs one task after another.
+    memory : int, optional
+        Bytes that each worker process of ``local`` may hold; by default its share of the machine's.
+    tls : TLS, optional
+        Certificates for a cluster whose messages are encrypted.
+    patience : float, optional
+        Seconds after which a worker that shows no sign of life, or a cluster without workers, is given up, also where
+        they are waited for at first.
+    notice : callable, optional
+        Told in a line what befalls the cluster; by default the logger ``collapsium`` is.
+
+    Returns
+    -------
+    Executor
+        Close it when done.
+
+    Raises
+    ------
+    ClusterError
+        The scheduler cannot be reached, or has too few workers.
+    OptionError
+        `workers` is less than 1, or the scheduler is none of these.
+    """
+    check_scheduler(scheduler, workers)
+    if tls is not None and scheduler in ("serial", "threads"):
+        raise OptionError(f"--tls-ca: expected a cluster (--scheduler local or tls://...), found {scheduler}")
+    if scheduler == "serial":
+        return SerialExecutor()
+    if scheduler == "threads":
+        from collapsium.pipeline.executors.threads import ThreadExecutor
+
+        return ThreadExecutor(workers or len(os.sched_getaffinity(0)), notice)
+    # Dask takes half a second to import, which a fit in threads need not wait for.
+    from collapsium.pipeline.executors.dask_cluster import reach_cluster, start_cluster
+    from collapsium.pipeline.executors.liveness import Watch
+
+    watch = Watch(patience, notice)
+    if scheduler == "local":
+        return start_cluster(workers, memory, tls, watch)
+    return reach_cluster(scheduler, workers or 1, tls, watch)

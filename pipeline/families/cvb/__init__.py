@@ -1,0 +1,1 @@
+"""Collapsed variational inference for LDA and the hierarchical Dirichlet process."""

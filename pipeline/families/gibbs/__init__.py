@@ -1,0 +1,1 @@
+"""Collapsed Gibbs sampling of flat topics."""

@@ -1,0 +1,1 @@
+"""Hierarchical component analysis: Gaussian trees on vectors."""

@@ -1,0 +1,93 @@
+"""How a tree of components begins: leaves, and the nodes above them, from clusters of vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.families.hca.posterior import Sums
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
+
+Ints = npt.NDArray[np.int64]
+Vector = npt.NDArray[np.float64]
+
+LOOSE = 0.01  # variance of the factors that begin, without which those of one path would be one direction
+
+
+class Begun:
+    """A tree of clusters, each with factors of plus and minus one.
+
+    A leaf's factor is one for all its vectors, so that it begins at their mean; those of the nodes above are drawn a
+    cluster, so that nodes on a path part.
+
+    Parameters
+    ----------
+    labels : list of numpy.ndarray of int64, shape (clusters,)
+        A label of each cluster for each level, each level splitting the one above.
+    columns : int
+        Most nodes.
+    clusters : numpy.ndarray of int64
+        Columns of the clusters.
+    stream : Stream
+        For the factors.
+    chained : bool
+        Whether the root is one that no vector has.
+    """
+
+    def __init__(self, labels: list[Ints], columns: int, clusters: Ints, stream: Stream, *, chained: bool) -> None:
+        self._clusters, depth = clusters, len(labels)
+        parents = np.full(columns, FREE, dtype=np.int64)
+        parents[0] = ROOT
+        nodes: list[dict[int, int]] = [{0: 0}]
+        free = iter(range(1, columns))
+        for level in range(1, depth):
+            nodes.append({})
+            for place, label in enumerate(labels[level]):
+                if label not in nodes[level]:
+                    nodes[level][int(label)] = next(free)
+                    parents[nodes[level][label]] = nodes[level - 1][labels[level - 1][place]]
+        self.tree = Tree(parents, depth)
+        self._leaves = np.array([nodes[-1][int(label)] for label in labels[-1]], dtype=np.int64)
+        factors = np.where(stream.generator().random((clusters.size, depth)) < 0.5, -1.0, 1.0)
+        factors[:, -1] = 1.0
+        self._weights = np.zeros((columns + 1, columns + 1))  # of clusters in nodes
+        self._weights[-1, -1] = 1.0
+        self.sources: dict[int, list[tuple[int, float]]] = {}
+        for place, cluster in enumerate(clusters):
+            for level in range(int(chained), depth):
+                node = nodes[level][int(labels[level][place])]
+                self.sources.setdefault(node, []).append((int(cluster), float(factors[place, level])))
+                self._weights[cluster, node] = factors[place, level]
+
+    def ends(self, counts: Vector) -> Vector:
+        """Return the vectors at each leaf, from those of each cluster."""
+        found = np.zeros(counts.size)
+        np.add.at(found, self._leaves, counts[self._clusters])
+        return found
+
+    def sums(self, counts: Vector, products: Vector, square: float, documents: float, words: float) -> Sums:
+        """Return what a sweep would have come to.
+
+        Parameters
+        ----------
+        counts : numpy.ndarray of float64, shape (columns,)
+            Vectors of each cluster.
+        products : numpy.ndarray of float64, shape (columns + 1, columns + 1)
+            Products of the clusters' sums, the last being that of all vectors.
+        square, documents, words : float
+            See `Sums`.
+
+        Returns
+        -------
+        Sums
+            With factors that vary by `LOOSE` around one.
+        """
+        weights = self._weights
+        second = np.einsum("ci,cj->ij", weights[:-1] * counts[:, np.newaxis], weights[:-1])
+        mean = np.einsum("ci,c->i", weights[:-1], counts)
+        second += LOOSE * np.diag(np.diag(second))
+        second[-1], second[:, -1] = mean, mean
+        second[-1, -1] = documents
+        brought = np.einsum("ci,cj->ij", weights, np.einsum("cd,dj->cj", products, weights))
+        return Sums(second, brought, square, 0.0, documents, words)

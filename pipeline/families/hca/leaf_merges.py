@@ -1,0 +1,162 @@
+"""Chains that span the same: leaves, each with nodes of its own above it, become one where the bound is larger then.
+
+The factors of a chain may be mapped, x' = G x with W' G = W, so that whether two chains are the same is not seen from
+their nodes: what both span is set against what the best one chain for both would be, their vectors' factors mapped to
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.families.hca.posterior import Components, Prior, Sums
+from collapsium.pipeline.families.ncrp import prior as nested
+from collapsium.pipeline.families.ncrp.prior import Moves
+from collapsium.workers import special_functions as special
+from collapsium.workers.families.ncrp.tree import FREE, Tree
+from collapsium.workers.special_functions import gammaln
+
+Ints = npt.NDArray[np.int64]
+Vector = npt.NDArray[np.float64]
+
+NEAR = 8  # chains that each is set against: those whose spans are most like its own
+LEAST = 0.5  # vectors below which a chain is dropped
+FLAT = 1e-12  # eigenvalue, of the largest, below which a direction is none
+
+
+def own_nodes(tree: Tree) -> Ints:
+    """Return the nodes of each leaf's chain, without the root that stands above all, shape (leaves, nodes of each)."""
+    leaves = np.flatnonzero(tree.levels == tree.depth - 1)
+    return tree.paths()[leaves, 1:]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two chains as one: how the factors of both are mapped, and what is gained."""
+
+    maps: Vector
+    gain: float
+
+
+class _Pool:
+    """What chains came to, their vectors being taken from the mean."""
+
+    def __init__(self, nodes: Ints, sums: Sums, found: Components, prior: Prior) -> None:
+        self.nodes, self.gram, self.second = nodes, found.gram, sums.second
+        self.prior, self.tau, self.words = prior, found.tau, sums.words
+        factors, mean = sums.second[:, -1], sums.products @ found.solve[:, -1]
+        both = np.outer(factors, mean)
+        self.products = sums.products - both - both.T + found.gram[-1, -1] * np.outer(factors, factors)
+
+    def evidence(self, second: Vector, products: Vector) -> float:
+        """Return what of the bound a chain's best q(w) decides; see `gaussian.evidence`."""
+        solve = self.tau * np.linalg.inv(np.eye(len(second)) / self.prior.variance + self.tau * second)
+        cost = self.words * special.log1p(self.prior.variance * self.tau * np.diag(second)).sum()
+        return 0.5 * (self.tau * float((solve * products).sum()) - float(cost))
+
+    def alone(self, one: int) -> float:
+        """Return a chain's evidence."""
+        own = np.ix_(self.nodes[one], self.nodes[one])
+        return self.evidence(self.second[own], self.products[own])
+
+    def together(self, one: int, other: int, mass: Vector) -> _Pair:
+        """Return two chains as the one that has both spans' largest directions, weighted by their vectors."""
+        size = self.nodes.shape[1]
+        nodes = np.concatenate([self.nodes[one], self.nodes[other]])
+        here = np.ix_(nodes, nodes)
+        weight = np.repeat(np.sqrt(mass[[one, other]] / mass[[one, other]].sum()), size)
+        value, vector = np.linalg.eigh(self.gram[here] * np.outer(weight, weight))
+        value, vector = value[-size:], vector[:, -size:]
+        if value[0] <= FLAT * value[-1]:
+            return _Pair(np.zeros((size, 2 * size)), -np.inf)
+        maps: Vector = (vector * weight[:, np.newaxis] / value).T @ self.gram[here]
+        second = np.zeros((size, size))
+        entropy = 0.0
+        for place, chain in enumerate((one, other)):
+            mapping = maps[:, place * size : (place + 1) * size]
+            own = self.second[np.ix_(self.nodes[chain], self.nodes[chain])]
+            mapped = mapping @ own @ mapping.T
+            entropy += mass[chain] * np.linalg.slogdet(mapping)[1] - 0.5 * float(np.trace(mapped) - np.trace(own))
+            second += mapped
+        return _Pair(maps, entropy + self.evidence(second, maps @ self.products[here] @ maps.T))
+
+
+def _near(nodes: Ints, gram: Vector) -> tuple[Ints, Ints]:
+    """Return pairs of chains, each with those whose spans have the smallest angles to its own."""
+    count, size = nodes.shape
+    value, vector = np.linalg.eigh(gram[nodes[:, :, np.newaxis], nodes[:, np.newaxis, :]])
+    root = vector / np.sqrt(np.maximum(value, FLAT * np.maximum(value[:, -1:], 1e-280)))[:, np.newaxis, :]
+    basis = np.zeros((len(gram), count * size))
+    basis[nodes[:, :, np.newaxis], np.arange(count * size).reshape(count, 1, size)] = root
+    cosine = (basis.T @ gram @ basis).reshape(count, size, count, size)
+    alike = (cosine**2).sum(axis=(1, 3))
+    np.fill_diagonal(alike, -np.inf)
+    pairs = {
+        (min(one, int(other)), max(one, int(other)))
+        for one in range(count)
+        for other in np.argsort(-alike[one], kind="stable")[: min(NEAR, count - 1)]
+    }
+    found = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
+
+
+def pooled(tree: Tree, sums: Sums, found: Components, ends: Vector, prior: Prior, gamma: float) -> tuple[Moves, Vector]:
+    """Put together the pairs of chains that the bound prefers as one.
+
+    Parameters
+    ----------
+    tree : Tree
+        Of chains under a root that no vector has.
+    sums : Sums
+        What the sweep came to.
+    found : Components
+        The best given these.
+    ends : numpy.ndarray of float64, shape (columns,)
+        Vectors that end at each node.
+    prior : Prior
+        The priors.
+    gamma : float
+        Concentration.
+
+    Returns
+    -------
+    moves : Moves
+        To the tree of fewer chains; none where no pair gains.
+    ends : numpy.ndarray of float64, shape (columns,)
+        That tree's.
+    """
+    nodes = own_nodes(tree)
+    moves = Moves(tree)
+    if len(nodes) < 2:
+        return moves, ends
+    pool, mass = _Pool(nodes, sums, found, prior), np.maximum(ends[nodes[:, -1]], 1e-300)
+    first, second = _near(nodes, found.gram)
+    alone = [pool.alone(one) for one in range(len(nodes))]
+    pairs = {
+        (one, other): pool.together(one, other, mass)
+        for one, other in zip(first.tolist(), second.tolist(), strict=True)
+    }
+    some, more = np.maximum(mass[first], 0.5), np.maximum(mass[second], 0.5)
+    sticks = gammaln(some + more) - gammaln(some) - gammaln(more) - special.log(gamma)
+    gains = np.array([pair.gain - alone[one] - alone[other] for (one, other), pair in pairs.items()]) + sticks
+    parents, sources, after = np.array(tree.parents), dict(moves.sources), np.array(ends)
+    empty = np.flatnonzero(ends[nodes[:, -1]] < LEAST)
+    if empty.size < len(nodes):
+        parents[nodes[empty]] = FREE
+    gains[np.isin(first, empty) | np.isin(second, empty)] = -np.inf
+    chosen = nested.disjoint(first, second, gains, mass)
+    for one, other in chosen:
+        maps = pairs[min(one, other), max(one, other)].maps
+        from_ = np.concatenate([nodes[min(one, other)], nodes[max(one, other)]])
+        for place, node in enumerate(nodes[one]):
+            sources[int(node)] = [
+                (int(source), float(weight)) for source, weight in zip(from_, maps[place], strict=True)
+            ]
+        parents[nodes[other]] = FREE
+        after[nodes[one]] += after[nodes[other]]
+        after[nodes[other]] = 0.0
+    counts = {**moves.counts, "merged": len(chosen) * nodes.shape[1], "pruned": empty.size * nodes.shape[1]}
+    return replace(moves, tree=Tree(parents, tree.depth), sources=sources, counts=counts), after

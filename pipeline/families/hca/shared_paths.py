@@ -1,0 +1,280 @@
+"""From chains to a tree: leaves that were fitted each with nodes of its own above it share those that they agree on.
+
+The factors of a chain may be turned, W x = (W R) R'x with R'x as normal as x, so that what two leaves have in common is
+a direction that lies in the span of both chains' loadings, not nodes that are alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.families.hca import posterior as gaussian
+from collapsium.pipeline.families.hca.posterior import Components, Prior, Sums
+from collapsium.pipeline.families.ncrp import prior as nested
+from collapsium.pipeline.families.ncrp.prior import Moves
+from collapsium.storage.errors import NumericalError
+from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
+
+Ints = npt.NDArray[np.int64]
+Vector = npt.NDArray[np.float64]
+
+ROUNDS = 8  # of loadings and maps, to judge a grouping
+TRIED = 24  # numbers of groups
+APART = 2.0  # distance of leaves that are in different groups already
+
+
+def levels(
+    products: Vector,
+    counts: Vector,
+    clusters: Ints,
+    sizes: list[int],
+) -> list[Ints]:
+    """Return a label of each cluster for each level, by Ward's linkage of their means: each splits the one above.
+
+    Parameters
+    ----------
+    products : numpy.ndarray of float64, shape (columns, columns)
+        Products of the clusters' sums.
+    counts : numpy.ndarray of float64, shape (columns,)
+        Vectors in each.
+    clusters : numpy.ndarray of int64
+        Those that there are.
+    sizes : list of int
+        Most nodes of each level.
+
+    Returns
+    -------
+    list of numpy.ndarray of int64, shape (clusters,)
+        For each level.
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    if clusters.size == 1:
+        return [np.zeros(1, dtype=np.int64) for _ in sizes]
+    scaled = products[np.ix_(clusters, clusters)] / np.outer(counts[clusters], counts[clusters])
+    length = np.diag(scaled)
+    distance = np.sqrt(np.maximum(length + length[:, np.newaxis] - 2.0 * scaled, 0.0))
+    np.fill_diagonal(distance, 0.0)
+    if not np.isfinite(distance).all():
+        raise NumericalError(
+            "squares of the vectors' values leave what floating point can hold (about 1e308); expected smaller values: "
+            "scale the columns and ingest them again"
+        )
+    joined = linkage(squareform(0.5 * (distance + distance.T), checks=False), "ward")
+    below = [fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64) for size in sizes[1:]]
+    return [np.zeros(clusters.size, dtype=np.int64), *below]
+
+
+def joined(
+    tree: Tree, sums: Sums, found: Components, ends: Vector, sizes: list[int], prior: Prior, gamma: float
+) -> tuple[Moves, Vector]:
+    """Join chains level by level into as many groups as have the largest bound.
+
+    Parameters
+    ----------
+    tree : Tree
+        Of chains under a root that no vector has; the tree that is made has a level less.
+    sums : Sums
+        What the sweep came to.
+    found : Components
+        The best given these.
+    ends : numpy.ndarray of float64, shape (columns,)
+        Vectors that end at each node.
+    sizes : list of int
+        Most nodes of each level.
+    prior : Prior
+        The priors.
+    gamma : float
+        Concentration.
+
+    Returns
+    -------
+    moves : Moves
+        To a tree of at most `sizes` nodes.
+    ends : numpy.ndarray of float64, shape (columns,)
+        That tree's.
+    """
+    judge = _Judge(sums, found, prior, gamma)
+    chosen = _Chains(tree, found.gram, ends).grouped(np.zeros((0, 4)), 1)
+    best, brought, _ = judge.settled(chosen)
+    for level in range(1, tree.depth - 2):
+        linked, reached, held = chosen.linked(), -np.inf, chosen
+        least = len(set(held.above[-1].tolist()))
+        for number in _numbers(least, max(min(sizes[level], len(held.nodes)), least)):
+            tried = held.grouped(linked, number)
+            moves, after, value = judge.settled(tried)
+            if value > reached:
+                chosen, reached, best, brought = tried, value, moves, after
+    return best, brought
+
+
+def _numbers(least: int, most: int) -> list[int]:
+    """Return the numbers of groups to try: all, or so many between the two."""
+    found = np.unique(np.rint(np.geomspace(least, most, min(most - least + 1, TRIED))))
+    return [int(number) for number in found]
+
+
+class _Judge:
+    """Says what of the bound a grouping of chains decides, when their factors are mapped as suits it best."""
+
+    def __init__(self, sums: Sums, found: Components, prior: Prior, gamma: float) -> None:
+        self.sums, self.found, self.prior, self.gamma = sums, found, prior, gamma
+
+    def settled(self, chains: _Chains) -> tuple[Moves, Vector, float]:
+        """Return moves, the ends of the tree that they make, and the value, after some rounds of loadings and maps.
+
+        x' = G x of each leaf, where G is from the best q(x') of what its chain explains, and the best q(w) is then
+        that of the mapped sums.
+        """
+        maps = chains.maps()
+        for _ in range(ROUNDS):
+            moves, brought = chains.moves(maps)
+            maps = self._mapped(chains, moves)
+        moves, brought = chains.moves(maps)
+        sticks = nested.sticks(moves.tree, moves.tree.gathered(brought), brought, self.gamma)
+        value = gaussian.evidence(self.sums.moved(moves), moves.tree.columns, self.prior, self.found.tau)
+        value += nested.sticks_bound(moves.tree, sticks, brought, self.gamma)
+        for leaf, mapping in enumerate(maps):
+            own = self.sums.second[np.ix_(chains.nodes[leaf], chains.nodes[leaf])]
+            value += chains.mass[leaf] * float(np.linalg.slogdet(mapping)[1])
+            value -= 0.5 * float(np.trace(mapping @ own @ mapping.T) - np.trace(own))
+        return moves, brought, value
+
+    def _mapped(self, chains: _Chains, moves: Moves) -> list[Vector]:
+        tau, sums = self.found.tau, self.sums.moved(moves)
+        made = gaussian.fitted(sums, self.prior, tau)
+        across = made.solve @ _one_side(self.sums.products, moves) @ self.found.solve  # E[w']'E[w]
+        paths = moves.tree.paths()
+        maps = []
+        for nodes in chains.nodes:
+            path = paths[nodes[-1]]
+            quadratic = made.gram[np.ix_(path, path)] + sums.words * np.diag(made.spread[path])
+            maps.append(np.linalg.solve(np.eye(path.size) / tau + quadratic, across[np.ix_(path, nodes)]))
+        return maps
+
+
+def _one_side(products: Vector, moves: Moves) -> Vector:
+    """Bring the rows of a matrix of products to another tree."""
+    found: Vector = gaussian.brought(products.T, moves).T
+    return found
+
+
+class _Chains:
+    """Leaves that share the nodes of some levels; below these each has factors of its own, turned as it likes."""
+
+    def __init__(self, tree: Tree, gram: Vector, ends: Vector) -> None:
+        self.tree, self.gram, self.ends = tree, gram, ends
+        leaves = np.flatnonzero(tree.levels == tree.depth - 1)
+        self.nodes = [np.array(tree.path(int(leaf))[1:], dtype=np.int64) for leaf in leaves]
+        self.mass = np.maximum(ends[leaves], 1e-300)
+        self.above: list[Ints] = []  # a label of each leaf, for each level that is joined
+        self.shared: list[list[Vector]] = []  # of each such level, the factor's direction in each leaf's chain
+        self.left = [np.eye(len(nodes)) for nodes in self.nodes]  # directions that are not shared
+
+    def _product(self, one: int, other: int) -> Vector:
+        inside = self.gram[np.ix_(self.nodes[one], self.nodes[other])]
+        found: Vector = self.left[one].T @ inside @ self.left[other]
+        return found
+
+    def linked(self) -> Vector:
+        """Link leaves by the smallest angle between what is left of their chains."""
+        from scipy.cluster.hierarchy import linkage
+        from scipy.spatial.distance import squareform
+
+        size = len(self.nodes)
+        roots = [_inverse_root(self._product(one, one)) for one in range(size)]
+        distance = np.zeros((size, size))
+        for one in range(size):
+            for other in range(one):
+                cosine = float(np.linalg.norm(roots[one] @ self._product(one, other) @ roots[other], 2))
+                together = self.above[-1][one] == self.above[-1][other]
+                distance[one, other] = distance[other, one] = 1.0 - min(cosine, 1.0) if together else APART
+        empty: Vector = np.zeros((0, 4))
+        return linkage(squareform(distance, checks=False), "average") if size > 1 else empty
+
+    def grouped(self, linked: Vector, number: int) -> _Chains:
+        """Join the leaves into some groups, each of which takes up a direction that its leaves have in common."""
+        from scipy.cluster.hierarchy import fcluster
+
+        size = len(self.nodes)
+        labels = np.ones(size, dtype=np.int64)
+        if number > 1:
+            labels = fcluster(linked, number, "maxclust").astype(np.int64)
+        direction: list[Vector] = [np.zeros(0)] * size
+        after = _Chains(self.tree, self.gram, self.ends)
+        after.left = list(self.left)
+        for label in np.unique(labels):
+            inside = np.flatnonzero(labels == label)
+            for leaf, turned in zip(inside, self._common(inside), strict=True):
+                direction[leaf] = self.left[leaf] @ turned
+                basis = np.linalg.svd(turned[np.newaxis])[2][1:].T  # what is at right angles to it
+                after.left[leaf] = self.left[leaf] @ basis
+        after.above, after.shared = [*self.above, labels], [*self.shared, direction]
+        return after
+
+    def _common(self, inside: Ints) -> list[Vector]:
+        """Return a unit vector for each leaf's factors, along which loadings are most alike, whatever their lengths.
+
+        The direction nearest to the spans of all: the first of a generalised canonical correlation (Kettenring 1971).
+        """
+        size, weight = self.left[inside[0]].shape[1], np.sqrt(self.mass[inside])
+        if inside.size == 1:
+            one = self._product(int(inside[0]), int(inside[0]))
+            return [_unit(np.linalg.eigh(0.5 * (one + one.T))[1][:, -1])]
+        roots = [_inverse_root(self._product(int(one), int(one))) for one in inside]
+        whole = np.zeros((inside.size * size, inside.size * size))
+        for i, one in enumerate(inside):
+            for j, other in enumerate(inside):
+                block = weight[i] * weight[j] * roots[i] @ self._product(int(one), int(other)) @ roots[j]
+                whole[i * size : (i + 1) * size, j * size : (j + 1) * size] = block
+        top = np.linalg.eigh(0.5 * (whole + whole.T))[1][:, -1].reshape(inside.size, size)
+        return [_unit(root @ one) for root, one in zip(roots, top, strict=True)]
+
+    def maps(self) -> list[Vector]:
+        """Return for each leaf how its factors are turned: those of levels that are shared, and what is left."""
+        return [np.column_stack([*(one[leaf] for one in self.shared), left]).T for leaf, left in enumerate(self.left)]
+
+    def moves(self, maps: list[Vector]) -> tuple[Moves, Vector]:
+        """Return the moves that make the tree with the factors of each leaf mapped, and its ends."""
+        parents = np.full(self.tree.parents.size, FREE, dtype=np.int64)
+        parents[0] = ROOT
+        sources: dict[int, list[tuple[int, float]]] = {}
+        brought = np.zeros(self.ends.size)
+        brought[0] = self.ends[0]
+        for leaf, nodes in enumerate(self.nodes):
+            path = np.array(nodes)
+            path[0] = 0
+            for level, labels in enumerate(self.above[1:], 1):
+                path[level] = self.nodes[int(np.flatnonzero(labels == labels[leaf])[0])][level]
+            for node, weights in zip(path, maps[leaf], strict=True):
+                sources.setdefault(int(node), []).extend(_weights(nodes, weights))
+            parents[path[1:]] = path[:-1]
+            np.add.at(brought, path, self.ends[nodes])
+        gone = int((self.tree.parents != FREE).sum() - (parents != FREE).sum())
+        begun = Moves(self.tree)
+        after = Tree(parents, self.tree.depth - 1)
+        return replace(begun, tree=after, sources=sources, counts={**begun.counts, "merged": gone}), brought
+
+
+def _weights(nodes: Ints, direction: Vector) -> list[tuple[int, float]]:
+    return [(int(node), float(weight)) for node, weight in zip(nodes, direction, strict=True)]
+
+
+def _inverse_root(matrix: Vector) -> Vector:
+    """Return the inverse of a symmetric matrix's square root, no eigenvalue being next to nothing; zero of zero."""
+    value, vector = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    top = float(value[-1])
+    if not top > 1e-280:
+        return np.zeros(matrix.shape)
+    found: Vector = (vector / np.sqrt(np.maximum(value / top, 1e-12) * top)) @ vector.T
+    return found
+
+
+def _unit(direction: Vector) -> Vector:
+    length = float(np.linalg.norm(direction))
+    found: Vector = direction / length if length > 0.0 else np.eye(direction.size)[0]
+    return found

@@ -1,0 +1,1 @@
+"""Trees of topics by the nested Chinese restaurant process."""

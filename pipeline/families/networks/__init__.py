@@ -1,0 +1,1 @@
+"""Networks of Dirichlet and Pitman-Yor vectors for segments and sequences."""

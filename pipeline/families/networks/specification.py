@@ -1,0 +1,229 @@
+"""A network of vectors as a user writes it: a table a kind of vectors, in TOML or as a mapping."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from collapsium.pipeline.families.base import FamilyConfig
+from collapsium.storage.errors import OptionError, suggestion
+from collapsium.storage.io.toml_files import parse_toml, read_toml_text
+from collapsium.workers.families.networks.graph import CORPUS, DOCUMENT, LABEL, SEGMENT, Plan
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.label_index import LabelTable
+
+SCOPES = {"corpus": CORPUS, "label": LABEL, "document": DOCUMENT, "segment": SEGMENT}
+PARENT = re.compile(r"([\w-]{1,200})(?:\[(-?[0-9]{1,9})\])?")
+MAX_KINDS, MAX_PARENTS = 100, 100  # of a network, and of a kind; papers have three or four
+
+
+class Vectors(FamilyConfig, title="a kind of vectors"):
+    """A kind of probability vectors, and what each depends on."""
+
+    over: Literal["corpus", "label", "document", "segment"] = Field(description="what there is a vector for each of")
+    field: str | None = Field(None, description="of vectors over labels, the field of labels")
+    every: int = Field(1, ge=1, lt=1 << 31, description="of vectors over segments, how many segments share one")
+    parents: tuple[str, ...] = Field(
+        (),
+        max_length=MAX_PARENTS,
+        description="names of other kinds, or NAME[-1] for the vector one place before, such as section[-1]",
+    )
+    otherwise: tuple[str, ...] = Field(
+        (),
+        max_length=MAX_PARENTS,
+        description="parents of vectors that miss one of the others, as the first segment has none before it",
+    )
+    mixing: float = Field(
+        1.0, gt=0, le=1e9, description="Dirichlet parameter of each parent, where a vector has several"
+    )
+
+
+def read_network(given: Any) -> dict[str, Any]:
+    """Read a network: a mapping, the name of a TOML file, or TOML itself.
+
+    Parameters
+    ----------
+    given : mapping or str
+        What the user said.
+
+    Returns
+    -------
+    dict
+        A table a kind of vectors.
+
+    Raises
+    ------
+    ValueError
+        There is no such file, or it is not TOML.
+    """
+    if isinstance(given, Mapping):
+        return dict(given)
+    if not isinstance(given, str):
+        raise ValueError("expected a TOML file, or a table for each kind of vectors")
+    text = given
+    if "\n" not in given and "[" not in given:
+        try:
+            text = read_toml_text(given)
+        except FileNotFoundError:
+            raise ValueError(f"expected a TOML file; there is no {given}") from None
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{given} cannot be read ({error})") from None
+    try:
+        return parse_toml(text)
+    except ValueError as error:
+        raise ValueError(f"expected TOML ({error})") from None
+
+
+def fields_of(network: Mapping[str, Vectors]) -> tuple[str, ...]:
+    """Return the fields of labels that a network has vectors for."""
+    return tuple(sorted({one.field for one in network.values() if one.over == "label" and one.field is not None}))
+
+
+def check_network(network: Mapping[str, Vectors]) -> None:
+    """Check the kinds of a network and what they depend on.
+
+    Parameters
+    ----------
+    network : mapping of str to Vectors
+        Kinds, in any order.
+
+    Raises
+    ------
+    ValueError
+        A parent is unknown, or cannot be one.
+    """
+    if not network:
+        raise ValueError("expected at least one kind of vectors")
+    if len(network) > MAX_KINDS:
+        raise ValueError(f"expected at most {MAX_KINDS} kinds of vectors, found {len(network):,}")
+    network = ordered(network)
+    names = list(network)
+    for place, (name, one) in enumerate(network.items()):
+        if (one.over == "label") != (one.field is not None):
+            raise ValueError(f"'{name}': vectors over labels name their field, and no others do")
+        if one.every > 1 and one.over != "segment":
+            raise ValueError(f"'{name}': every is of vectors over segments")
+        for text in (*one.parents, *one.otherwise):
+            _check_parent(network, names[:place], name, text)
+
+
+def source_of_words(network: Mapping[str, Vectors], words: str | None) -> str:
+    """Say from whose vectors words are drawn.
+
+    Parameters
+    ----------
+    network : mapping of str to Vectors
+        Kinds, as the user wrote them.
+    words : str or None
+        The kind that is asked for; the last one by itself.
+
+    Returns
+    -------
+    str
+        That kind.
+
+    Raises
+    ------
+    ValueError
+        There is no such kind, or it is above documents.
+    """
+    chosen = list(network)[-1] if words is None else words
+    if chosen not in network:
+        raise ValueError(f"expected a kind of vectors{suggestion(chosen, network)}")
+    if SCOPES[network[chosen].over] < DOCUMENT:
+        raise ValueError(f"expected vectors over documents or segments; those of '{chosen}' are over more")
+    return chosen
+
+
+def ordered(network: Mapping[str, Vectors]) -> dict[str, Vectors]:
+    """Return kinds with parents before children, and else by name: records of runs do not keep what came first."""
+    left = sorted(network)
+    found: dict[str, Vectors] = {}
+    while left:
+        able = (name for name in left if not _parents(network[name]) & set(left) - {name})
+        name = next(able, left[0])
+        found[name] = network[name]
+        left.remove(name)
+    return found
+
+
+def _parents(one: Vectors) -> set[str]:
+    return {parsed(text)[0] for text in (*one.parents, *one.otherwise)}
+
+
+def _check_parent(network: Mapping[str, Vectors], before: list[str], name: str, text: str) -> None:
+    parent, lag = parsed(text)
+    if parent not in network:
+        raise ValueError(f"'{name}': unknown parent '{parent}'{suggestion(parent, network)}")
+    if lag > 0 or (lag == 0 and parent == name) or (parent != name and parent not in before):
+        raise ValueError(f"'{name}': '{text}' is no parent; expected a kind that does not depend on it, or {name}[-1]")
+    child, above = network[name], network[parent]
+    if SCOPES[above.over] > SCOPES[child.over]:
+        raise ValueError(f"'{name}': a vector over a {child.over} cannot depend on one over a {above.over}")
+    if lag and not (child.over == above.over == "segment"):
+        raise ValueError(f"'{name}': '{text}': vectors over segments alone stand one after another")
+    if above.over == "segment" and (child.every < above.every and above.every % child.every):
+        raise ValueError(
+            f"'{name}': every {above.every} segments of '{parent}' are no whole number of its {child.every}"
+        )
+    if above.over == "segment" and child.every > above.every and not lag:
+        raise ValueError(f"'{name}': its vectors are over more segments than those of '{parent}'")
+
+
+def parsed(text: str) -> tuple[str, int]:
+    """Read ``name`` or ``name[-1]``; raise `ValueError` if it is neither."""
+    found = PARENT.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"'{text}' is no parent; expected a name, or a name and a place before, such as section[-1]")
+    return found[1], int(found[2] or 0)
+
+
+def plan_of(network: Mapping[str, Vectors], words: str, table: LabelTable | None) -> Plan:
+    """Make the plan of a network that has been checked.
+
+    Parameters
+    ----------
+    network : mapping of str to Vectors
+        Kinds, in any order.
+    words : str
+        The kind whose vectors words are drawn from.
+    table : LabelTable or None
+        The training corpus's labels.
+
+    Returns
+    -------
+    Plan
+        The plan.
+
+    Raises
+    ------
+    OptionError
+        The corpus has no label of a field.
+    """
+    network = ordered(network)
+    names = list(network)
+    kinds, links, mixing = [], [], []
+    for number, (name, one) in enumerate(network.items()):
+        place = -1
+        if one.field is not None:
+            known = () if table is None else table.fields
+            if one.field not in known:
+                raise OptionError(f"--network: '{name}': the corpus has no labels of the field '{one.field}'")
+            place = known.index(one.field)
+        kinds.append([SCOPES[one.over], one.every, place])
+        for otherwise, parents in enumerate((one.parents, one.otherwise)):
+            for text in parents:
+                parent, lag = parsed(text)
+                links.append([number, names.index(parent), lag, otherwise])
+                mixing.append(one.mixing)
+    return Plan(
+        np.array(kinds, dtype=np.int64),
+        np.array(links, dtype=np.int64).reshape(-1, 4),
+        np.array(mixing, dtype=np.float64),
+        names.index(words),
+    )

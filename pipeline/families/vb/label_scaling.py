@@ -1,0 +1,330 @@
+"""What the proportions of documents are scaled by, given their labels: the scaling functions of Kim and Oh (2017).
+
+A scaling function is a class: what its weights begin with, E[log R] and log E[R] of each label and topic, its part of
+the bound, and one step of its weights. Rates are log-linear: log E[R_mk] = sum_j r_mj x_jk, and sweeps know x alone.
+
+Labels of one document interact: R_mk is a product over them. All weights move at once, from the sums of one sweep, on
+a minoriser of the bound that touches it where they are, so that it never falls. With n_m = sum_j |r_mj| and weights
+|r_mj| / n_m, Jensen's inequality parts the labels: exp(sum_j r_mj y_j) <= 1 + sum_j |r_mj| h(n_m, +-y_j), h(n, y) =
+(exp(n y) - 1) / n. In n, h is convex where y > 0, and lies below its chord between the least and the largest n; where
+y < 0 it is concave, and its mean lies below h at the mean n. So the sums over documents of |r| R E[pi] and of n_m |r| R
+E[pi], S and U below, are all that is needed; both bounds have the slope and the curvature of the sum at y = 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers import special_functions as special
+from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.special_functions import digamma, gammaln, polygamma
+
+Vector = npt.NDArray[np.float64]
+
+STEPS = 60  # of Newton's method over the labels and topics, which seldom needs ten
+CLOSE = 1e-12
+FEW = 1 << 20  # cells of labels x labels x topics up to which the whole Hessian is summed
+SHAPES = 1e-3, 1e6  # between which the shape of the prior is learned
+SPREADS = 1e-4, 1e4  # between which the variance of the prior is learned
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over the documents, as a sweep told them, with q(pi) for the prior that is given.
+
+    Attributes
+    ----------
+    prior : numpy.ndarray of float64, shape (topics,)
+        g_k = beta p_k.
+    total : numpy.ndarray of float64, shape (labels,)
+        sum_m r_mj.
+    above, above_long : numpy.ndarray of float64, shape (labels, topics)
+        sum_m |r_mj| R_mk E[pi_mk] over r_mj > 0, and the same with each document n_m times.
+    below, below_long : numpy.ndarray of float64, shape (labels, topics)
+        The same over r_mj < 0.
+    curvature : numpy.ndarray of float64, shape (labels, labels, topics), or None
+        sum_m r_mj r_mi R_mk E[pi_mk], where it was asked for.
+    """
+
+    prior: Vector
+    total: Vector
+    above: Vector
+    above_long: Vector
+    below: Vector
+    below_long: Vector
+    curvature: Vector | None = None
+
+    @staticmethod
+    def of(prior: Vector, total: Vector, sums: Vector, curvature: Vector | None) -> Sums:
+        """Take them from a delta; E[pi] = (g + n) / b is a part that does not depend on g, and one that does."""
+        halves = [sums[:, place] + prior * sums[:, place + 1] for place in range(0, sums.shape[1], 2)]
+        nothing = np.zeros_like(halves[0])
+        whole = None
+        if curvature is not None:
+            half = curvature.shape[1] // 2
+            whole = curvature[:, :half] + prior * curvature[:, half:]
+        below = halves[2:] if len(halves) > 2 else [nothing, nothing]
+        return Sums(prior, total, halves[0], halves[1], below[0], below[1], whole)
+
+
+class Scaling(Protocol):
+    """A scaling function; its weights are arrays of the globals, of shape (labels, topics)."""
+
+    def begin(self, log_rate: Vector) -> Arrays:
+        """Make weights to begin with, whose log E[R] is near `log_rate`, shape (labels, topics)."""
+
+    def rates(self, globals: Arrays) -> tuple[Vector, Vector]:
+        """Return log E[R] and E[log R] of each label and topic, for a label of value 1."""
+
+    def bound(self, globals: Arrays) -> float:
+        """Return E[log p(w)] - E[log q(w)], in nats."""
+
+    def step(self, globals: Arrays, sums: Sums) -> Arrays:
+        """Return the next weights and what is learned of their prior; the bound does not fall."""
+
+    def figures(self, globals: Arrays) -> dict[str, float]:
+        """Give the parameters of the prior."""
+
+
+@dataclass(frozen=True)
+class InverseGamma:
+    """Labels: R_mk = prod_j w_kj^(-r_mj), w_kj ~ InvGamma(a_w, b_w), with q(w) of the same form: (15) to (17), (29).
+
+    Attributes
+    ----------
+    shape, rate : float
+        a_w and b_w to begin with.
+    learn : bool
+        Whether they are learned.
+    """
+
+    shape: float
+    rate: float
+    learn: bool
+
+    def begin(self, log_rate: Vector) -> Arrays:
+        """Make q(w) the prior, scaled."""
+        return {
+            "weight_prior": np.array([self.shape, self.rate]),
+            "weight_shape": np.full(log_rate.shape, self.shape),
+            "weight_rate": self.rate / special.exp(log_rate),
+        }
+
+    def rates(self, globals: Arrays) -> tuple[Vector, Vector]:
+        """Return log E[1/w] = log a/b and E[log 1/w] = psi(a) - log b."""
+        shape, rate = globals["weight_shape"], globals["weight_rate"]
+        return special.log(shape / rate), digamma(shape) - special.log(rate)
+
+    def bound(self, globals: Arrays) -> float:
+        """Return -KL(q | p), summed over the labels and topics."""
+        (a, b), shape, rate = globals["weight_prior"], globals["weight_shape"], globals["weight_rate"]
+        log_inverse = digamma(shape) - special.log(rate)
+        prior = a * special.log(b) - gammaln(a) + (a + 1) * log_inverse - b * shape / rate
+        entropy = shape + special.log(rate) + gammaln(shape) - (1 + shape) * digamma(shape)
+        return float((prior + entropy).sum())
+
+    def step(self, globals: Arrays, sums: Sums) -> Arrays:
+        """Take a_kj = a_w + g_k sum_m r_mj, and of E[1/w] = e exp(y) the best y on the minoriser."""
+        # max_y a y - b_w e (exp(y) - 1) - F(y), F = (S - t)(exp(y) - 1) + t (exp(L y) - 1) / L, t = (U - S) / (L - 1),
+        # for y > 0, L the largest number of labels of a document; for y < 0, F = S (exp(n y) - 1) / n, n = U / S.
+        a, b = globals["weight_prior"]
+        shape = a + sums.total[:, np.newaxis] * sums.prior
+        inverse = globals["weight_shape"] / globals["weight_rate"]
+        grows = shape > b * inverse + sums.above
+        short, long, power = _majorant(sums.above, sums.above_long, 1.0, float(globals["label_most"]), grows)
+        inverse = inverse * special.exp(_balanced(shape, b * inverse + short, long, power))
+        after = {"weight_shape": shape, "weight_rate": shape / inverse}
+        prior = _gamma_prior(globals["weight_prior"], {**globals, **after}) if self.learn else globals["weight_prior"]
+        return {**after, "weight_prior": prior}
+
+    def figures(self, globals: Arrays) -> dict[str, float]:
+        """Give a_w and b_w."""
+        a, b = globals["weight_prior"]
+        return {"weight_shape": float(a), "weight_rate": float(b)}
+
+
+def _majorant(
+    single: Vector, long: Vector, least: float, most: float, above: npt.NDArray[np.bool_]
+) -> tuple[Vector, Vector, Vector]:
+    """Return c, t and p of F'(y) = c exp(l y) + t exp(p y), which majorises the sum over documents on one side of 0."""
+    span = max(most - least, 1e-12)
+    chord = np.clip((long - least * single) / span, 0.0, single)
+    mean = np.clip(long / np.maximum(single, 1e-300), least, most)
+    return np.where(above, single - chord, 0.0), np.where(above, chord, single), np.where(above, most, mean)
+
+
+def _balanced(gain: Vector, single: Vector, many: Vector, power: Vector) -> Vector:
+    """Solve a = B exp(y) + c exp(p y) for y, a and B above zero: from above, Newton's steps stay above."""
+    y: Vector = special.log(gain / single)
+    with np.errstate(divide="ignore"):
+        y = np.minimum(y, np.where(many > 0.0, special.log(gain / np.maximum(many, 1e-300)) / power, np.inf))
+    for _ in range(STEPS):
+        one, other = single * special.exp(y), many * special.exp(power * y)
+        change = (gain - one - other) / (one + power * other)
+        y = y + change
+        if np.abs(change).max(initial=0.0) < CLOSE:
+            break
+    return y
+
+
+def _gamma_prior(prior: Vector, globals: Arrays) -> Vector:
+    """Learn a_w and b_w: the gamma distribution of 1/w whose E[1/w] and E[log 1/w] are the means of q's."""
+    shape, rate = globals["weight_shape"], globals["weight_rate"]
+    if not shape.size:
+        return prior
+    mean, log_mean = float((shape / rate).mean()), float((digamma(shape) - special.log(rate)).mean())
+    gap = special.log(mean) - log_mean  # log a - psi(a) shall be this
+    a = float(prior[0])
+    for _ in range(STEPS):
+        error, slope = special.log(a) - digamma(a) - gap, 1.0 / a - float(polygamma(1, a))
+        after = float(np.clip(1.0 / (1.0 / a + error / (a * a * slope)), a / 10, a * 10))
+        if abs(after - a) < CLOSE * a:
+            break
+        a = after
+    a = float(np.clip(a, *SHAPES))
+    return np.array([a, a / mean])
+
+
+@dataclass(frozen=True)
+class LogLinear:
+    """Labels and numbers: R_mk = exp(sum_j w_kj r_mj), w_kj ~ N(0, sigma), at the most probable w: (19) to (21).
+
+    Attributes
+    ----------
+    variance : float
+        sigma to begin with.
+    learn : bool
+        Whether it is learned.
+    """
+
+    variance: float
+    learn: bool
+
+    def begin(self, log_rate: Vector) -> Arrays:
+        """Take them."""
+        return {"weight_variance": np.array(self.variance), "label_topic": np.array(log_rate)}
+
+    def rates(self, globals: Arrays) -> tuple[Vector, Vector]:
+        """Return w, twice: it is a point."""
+        return globals["label_topic"], globals["label_topic"]
+
+    def bound(self, globals: Arrays) -> float:
+        """Return log p(w)."""
+        weight, variance = globals["label_topic"], float(globals["weight_variance"])
+        return float(-0.5 * (weight**2).sum() / variance - 0.5 * weight.size * special.log(2 * np.pi * variance))
+
+    def step(self, globals: Arrays, sums: Sums) -> Arrays:
+        """Move w by a Newton step whose length ascends for sure, or each weight for itself where labels are many."""
+        weight, variance = globals["label_topic"], float(globals["weight_variance"])
+        gradient = gradient_of(weight, variance, sums)
+        reach, least = float(globals["label_most"]), float(globals["label_least"])
+        if sums.curvature is not None:
+            weight = weight + _newton(gradient, sums.curvature, variance, globals["label_reach"], reach)
+        else:
+            weight = weight + _parted(weight, variance, sums, reach, least)
+        after: Arrays = {"label_topic": weight}
+        if self.learn and weight.size:
+            variance = float(np.clip((weight**2).mean(), *SPREADS))
+        return {**after, "weight_variance": np.array(variance)}
+
+    def figures(self, globals: Arrays) -> dict[str, float]:
+        """Give sigma."""
+        return {"weight_variance": float(globals["weight_variance"])}
+
+
+def gradient_of(weight: Vector, variance: float, sums: Sums) -> Vector:
+    """Return the bound's gradient, sum_m r_mj (g_k - exp(w_k r_m) E[pi_mk]) - w_kj / sigma, shape (labels, topics)."""
+    return sums.total[:, np.newaxis] * sums.prior - (sums.above - sums.below) - weight / variance
+
+
+def _solved(matrices: Vector, right: Vector) -> Vector:
+    """Solve systems with positive definite matrices by elimination, side by side.
+
+    LAPACK's sums have an order that depends on the processor.
+
+    Parameters
+    ----------
+    matrices : float64, shape (systems, n, n)
+        Symmetric.
+    right : float64, shape (systems, n)
+        The right sides.
+
+    Returns
+    -------
+    float64, shape (systems, n)
+        The solutions.
+    """
+    left, found = matrices.copy(), right.copy()
+    size = found.shape[1]
+    for row in range(size):
+        factors = left[:, row + 1 :, row] / left[:, row, row, np.newaxis]
+        left[:, row + 1 :, row:] -= factors[:, :, np.newaxis] * left[:, row, np.newaxis, row:]
+        found[:, row + 1 :] -= factors * found[:, row, np.newaxis]
+    for row in reversed(range(size)):
+        known = (left[:, row, row + 1 :] * found[:, row + 1 :]).sum(axis=1)
+        found[:, row] = (found[:, row] - known) / left[:, row, row]
+    return found
+
+
+def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector, most: float) -> Vector:
+    """Return a step of each topic's weights along Newton's direction d.
+
+    Where |d r_m| <= D in all documents, a step s d with x = s D loses at most (exp(x) - 1 - x) / x^2 times the square
+    form of the Hessian, against 1/2 near x = 0; so the best s of this bound has 2 (exp(x) - 1 - x) / x = D.
+    """
+    whole = np.moveaxis(curvature, 2, 0) + np.eye(len(gradient)) / variance
+    direction = _solved(whole, gradient.T).T
+    each = np.abs(direction) * reach[:, np.newaxis]
+    farthest = np.minimum(each.sum(axis=0), most * np.abs(direction).max(axis=0, initial=0.0))
+    x = special.log1p(farthest)
+    for _ in range(STEPS):
+        small = x < 1e-4
+        safe = np.where(small, 1.0, x)
+        value = np.where(small, x + x * x / 3, 2 * (special.expm1(safe) - safe) / safe) - farthest
+        slope = np.where(small, 1 + 2 * x / 3, 2 * (special.exp(safe) * (safe - 1) + 1) / safe**2)
+        x = np.maximum(x - value / slope, 0.0)
+    step: Vector = np.where(farthest > 0.0, x / np.maximum(farthest, 1e-300), 1.0)
+    return direction * step
+
+
+def _parted(weight: Vector, variance: float, sums: Sums, most: float, least: float) -> Vector:
+    """Return the best change y of each weight by itself on the minoriser.
+
+    max_y g c y - F(S+, U+, y) - F(S-, U-, -y) - (w + y)^2 / 2 sigma, where F(S, U, y) = (S - t) h(l, y) + t h(L, y) for
+    y > 0, t = (U - l S) / (L - l), l and L the least and the largest n_m, h(0, y) = y, and S h(U / S, y) for y < 0.
+    """
+    gain = sums.total[:, np.newaxis] * sums.prior
+    grows = gain - (sums.above - sums.below) - weight / variance > 0.0
+    sides = [
+        (1.0, *_majorant(sums.above, sums.above_long, least, most, grows)),
+        (-1.0, *_majorant(sums.below, sums.below_long, least, most, ~grows)),
+    ]
+    low, high = np.where(grows, 0.0, -50.0), np.where(grows, 50.0, 0.0)
+    y = np.zeros(weight.shape)
+    for _ in range(STEPS):  # halving a bracket until the exponentials bend little in it, then Newton's method
+        slope, bend = gain - (weight + y) / variance, np.full(weight.shape, 1.0 / variance)
+        for sign, short, long, power in sides:
+            one, other = short * special.exp(least * sign * y), long * special.exp(np.minimum(power * sign * y, 300.0))
+            slope = slope - sign * (one + other)
+            bend = bend + least * one + power * other
+        low, high = np.where(slope > 0.0, y, low), np.where(slope < 0.0, y, high)
+        after = y + slope / bend
+        far = (high - low > 1.0 / max(most, 1.0)) | (after <= low) | (after >= high)
+        after = np.where(far, 0.5 * (low + high), after)
+        close = np.abs(after - y).max(initial=0.0) < CLOSE
+        y = after
+        if close:
+            break
+    return y
+
+
+Kind = Literal["labels", "linear"]
+
+
+def scaling_of(kind: Kind, shape: float, rate: float, variance: float, *, learn: bool) -> Scaling:
+    """Return a scaling function by its name."""
+    return InverseGamma(shape, rate, learn) if kind == "labels" else LogLinear(variance, learn)

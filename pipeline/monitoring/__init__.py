@@ -1,0 +1,4 @@
+"""Show what runs report: terminal, metrics, dashboard, callbacks.
+
+Consumes events, which are dicts of plain values. May import formatting.
+"""

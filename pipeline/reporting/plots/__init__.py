@@ -1,0 +1,1 @@
+"""Pictures, where matplotlib is installed."""

@@ -1,0 +1,229 @@
+"""Labels and numbers of documents, predicted from their words, streamed out to Parquet or CSV."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from collapsium.pipeline.analysis.labels.candidates import Candidates, Judged, candidates_of, judge
+from collapsium.pipeline.analysis.labels.classification import Tally
+from collapsium.pipeline.analysis.labels.conditional import require_expectations
+from collapsium.pipeline.corpora.new_texts import TEXT_READING, Paths, documents_for
+from collapsium.pipeline.corpora.unknown_words import UnknownWords
+from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.families.base import require_corpus
+from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.reporting.plots.confusion import draw_confusion, kind_of
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.errors import InputError
+from collapsium.storage.io.folder import File
+from collapsium.storage.runs.members import leaves
+from collapsium.storage.runs.proportions import ending_of, require_free, written_to
+from collapsium.storage.units import Counting, silent
+
+ENDINGS = (".parquet", ".csv")
+LISTS = ("labels", "scores")  # columns that CSV does not have
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What was predicted.
+
+    Attributes
+    ----------
+    field : str
+        The field.
+    documents : int
+        All documents that were written.
+    known : int
+        Those that have a value of the field, and a known word.
+    right : int
+        Those of them whose prediction is among their values.
+    unknown : UnknownWords or None
+        Of texts, how many of their tokens are of words that the model does not know; None of a corpus.
+    """
+
+    field: str
+    documents: int
+    known: int
+    right: int
+    unknown: UnknownWords | None = None
+
+
+@checked_keywords(TEXT_READING)
+def predict(
+    run: str | os.PathLike[str],
+    documents: Paths,
+    out: str | os.PathLike[str],
+    *,
+    field: str,
+    values: Sequence[str | float] | None = None,
+    confusion: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    scheduler: str = "threads",
+    workers: int | None = None,
+    tls: TLS | None = None,
+    notice: Callable[[str], None] | None = None,
+    progress: Counting = silent,
+    **reading: Any,
+) -> Prediction:
+    """Predict a label or a number of documents: the one under which each document's perplexity is lowest.
+
+    A document's other labels and numbers stay as they are; what it has of the field is not looked at. Of restarts and
+    of kept samples the mean of the probabilities is taken.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or model whose family takes labels.
+    documents : path or sequence of paths
+        A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, which are
+        read as the model's own documents were.
+    out : str or path-like
+        Parquet file to write, or CSV without the lists: id; predicted, a string of labels or a double of numbers;
+        score, of 1 over all candidates (softmax of the log probabilities of the document's tokens); perplexity, under
+        the prediction; known, what the document has, of several values the predicted one if it is among them, else the
+        first, null if it has none; and lists labels and scores of all candidates, in one order. Of documents without a
+        known word predicted and perplexity are null, and scores are alike.
+    field : str
+        A field of labels, or a numeric covariate, that the model was fitted with.
+    values : sequence of str or float, optional
+        Among what to choose; by default all labels of the field in training, or all numbers, where they are few.
+    confusion : str or path-like, optional
+        Picture to draw, .png or .svg: documents by the value that they have and the predicted one.
+    seed : int, optional
+        For families that draw random numbers.
+    scheduler, workers, tls : optional
+        As for `fit`.
+    notice : callable, optional
+        Receives lines for the user: what texts are read by, and a warning of many unknown words.
+    progress : callable, optional
+        Told the number of documents written so far.
+    **reading
+        Of texts, where they differ from what the model recorded: ``format``, ``id``, ``text``, ``vocabulary`` (of
+        counted words) and ``bad_bytes``, as for `ingest`; and ``tokenizer`` and ``headings`` (a regular expression),
+        which must be named again to be trusted.
+
+    Returns
+    -------
+    Prediction
+        How many documents, and how many predictions are right.
+
+    Raises
+    ------
+    OccupiedError
+        A file exists.
+    MismatchError
+        The corpus has another vocabulary, or holds what the family does not take.
+    OptionError
+        The family takes no labels, or the model was fitted without the field; or a value is not known.
+    InputError
+        A confusion matrix is asked for, and no document has exactly one value.
+    """
+    lists = ending_of(out, ENDINGS) != ".csv"
+    kind = None if confusion is None else kind_of(confusion)
+    require_free(out, confusion)
+    named = [(name, Model(url)) for name, url in leaves(run)]
+    require_expectations(named[0][1])
+    where: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls}
+    with documents_for(run, documents, reading=reading, notice=notice, **where) as new:
+        for _, model in named:
+            require_corpus(model.record.family, new.corpus)
+            new.corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+        candidates = candidates_of(named[0][1], new.corpus, field, values)
+        if kind is not None:
+            _require_known(new.corpus, candidates)
+        executor, tally, written = open_executor(scheduler, workers, tls=tls), Tally(), 0
+        try:
+            with written_to(out, _schema(candidates, lists)) as writer:
+                held = None
+                for reference, first, last, judged in judge(named, new.corpus, candidates, executor, seed):
+                    if held is None or held[0] is not reference:
+                        held = reference, reference.documents().ids
+                    table = _table(held[1].slice(first, last - first), judged, candidates)
+                    writer.write(table if lists else table.drop_columns(list(LISTS)))
+                    tally.add(judged, candidates.values)
+                    written += last - first
+                    progress(written)
+                picture = None if kind is None else _picture(new.corpus, tally, candidates, kind)
+        finally:
+            executor.close()
+    if picture is not None and confusion is not None:
+        _put(File(confusion), picture)
+    return Prediction(field, written, tally.documents, tally.right, new.unknown)
+
+
+def _require_known(corpus: Corpus, candidates: Candidates) -> None:
+    """Refuse a confusion matrix of documents that have no value, before they are looked at."""
+    for reference in corpus.references:
+        labels = reference.labels()
+        numbers = labels.numbers.get(candidates.field, np.zeros(0))
+        if any(name == candidates.field for name, _ in labels.names) or not np.isnan(numbers).all():
+            return
+    raise InputError(corpus.url, f"--confusion: no document has a value of '{candidates.field}'")
+
+
+def _picture(corpus: Corpus, tally: Tally, candidates: Candidates, kind: str) -> bytes:
+    if not tally.pairs:
+        raise InputError(corpus.url, f"--confusion: no document with a known word has one '{candidates.field}' alone")
+    return draw_confusion(tally, f"{candidates.field}: known and predicted", kind)
+
+
+def _put(target: File, data: bytes) -> None:
+    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
+        part = Path(place) / "picture"
+        part.write_bytes(data)
+        target.put(part)
+
+
+def _schema(candidates: Candidates, lists: bool = True) -> pa.Schema:
+    kind = pa.float64() if candidates.numeric else pa.string()
+    columns = [
+        ("id", pa.string()),
+        ("predicted", kind),
+        ("score", pa.float64()),
+        ("perplexity", pa.float64()),
+        ("known", kind),
+        ("labels", pa.list_(kind)),
+        ("scores", pa.list_(pa.float64())),
+    ]
+    return pa.schema([one for one in columns if lists or one[0] not in LISTS])
+
+
+def _table(ids: pa.Array, judged: Judged, candidates: Candidates) -> pa.Table:
+    """Make the rows of some documents."""
+    schema, best, values = _schema(candidates), judged.best, candidates.values
+    rows, several = np.arange(best.size), len(values)
+    empty = best < 0
+    logs = np.where(empty[:, np.newaxis], 0.0, judged.logs)
+    scores = np.exp(logs - logs.max(axis=1, keepdims=True))
+    scores /= scores.sum(axis=1, keepdims=True)
+    perplexity = np.exp(-logs[rows, best] / np.maximum(judged.tokens, 1))
+    offsets = pa.array(np.arange(best.size + 1, dtype=np.int32) * several)
+    kinds = pa.array(values, schema.field("predicted").type)
+    columns = [
+        ids,
+        kinds.take(pa.array(best, mask=empty)),
+        pa.array(scores.max(axis=1)),
+        pa.array(perplexity, mask=empty),
+        pa.array([_shown(own, place, values) for own, place in zip(judged.known, best.tolist(), strict=True)]),
+        pa.ListArray.from_arrays(offsets, kinds.take(pa.array(np.tile(np.arange(several), best.size)))),
+        pa.ListArray.from_arrays(offsets, pa.array(scores.ravel())),
+    ]
+    return pa.Table.from_arrays([one.cast(own.type) for one, own in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _shown(own: tuple[Any, ...], best: int, values: Sequence[Any]) -> Any:
+    """Return the value that a document has; of several the predicted one, if it is among them."""
+    if best >= 0 and values[best] in own:
+        return values[best]
+    return own[0] if own else None

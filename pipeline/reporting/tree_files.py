@@ -1,0 +1,151 @@
+"""Files of a tree of topics: pictures and GraphML."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from collapsium.pipeline.analysis.topics import Topic
+from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.reporting.plots.tree import draw, kind_of
+from collapsium.pipeline.reporting.tree_folding import fold
+from collapsium.storage.errors import OccupiedError, OptionError
+from collapsium.storage.io.folder import File
+
+DRAWN = 60  # entries of a picture, unless it is said which branches are folded
+LABEL = 3  # words of a node's label in GraphML
+NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
+
+
+def check(pictures: Sequence[str], graph: str | None) -> None:
+    """Refuse files that could not be written, before there is anything to write.
+
+    Parameters
+    ----------
+    pictures : sequence of str
+        Paths or fsspec URLs of pictures.
+    graph : str or None
+        That of a GraphML file.
+
+    Raises
+    ------
+    OptionError
+        A picture's ending is neither .svg nor .png, or a file is named twice.
+    MissingError
+        Pictures are asked for, and matplotlib is not installed.
+    OccupiedError
+        A file exists.
+    """
+    for path in pictures:
+        kind_of(path)
+    named = [*pictures, *([] if graph is None else [graph])]
+    for path in named:
+        if named.count(path) > 1:
+            raise OptionError(f"{path}: named twice")
+        if File(path).exists():
+            raise OccupiedError(f"{path}: exists already; name a new file or remove this one")
+
+
+def write(
+    tree: Sequence[Topic],
+    pictures: Sequence[str],
+    graph: str | None,
+    *,
+    title: str = "",
+    words: int | None = None,
+    min_share: float | None = None,
+    levels: int | None = None,
+) -> None:
+    """Write pictures of a tree, and its GraphML.
+
+    Parameters
+    ----------
+    tree : sequence of Topic
+        Its nodes, as `collapsium.pipeline.topics` lists them.
+    pictures : sequence of str
+        Paths or fsspec URLs that end in .svg or .png.
+    graph : str or None
+        That of the GraphML file.
+    title : str, optional
+        What stands above the pictures.
+    words : int, optional
+        Words to show of each node in pictures; by default all that are given.
+    min_share, levels : float and int, optional
+        Which branches of pictures are folded; see `collapsium.pipeline.reporting.tree_folding.fold`. By default the
+        largest nodes are drawn, sixty entries at most. GraphML has all nodes.
+
+    Raises
+    ------
+    OptionError
+        The topics are no tree; nothing is written.
+    """
+    named = [*pictures, *([] if graph is None else [graph])]
+    if named and any(node.level is None for node in tree):
+        option = "--picture" if pictures else "--graphml"
+        raise OptionError(f"{option} {named[0]}: the family's topics are no tree; leave the option out")
+    shown = fold(tree, min_share=min_share, levels=levels, most=DRAWN) if pictures else []
+    short = [replace(node, words=node.words[:words]) for node in shown]
+    files = {path: draw(short, kind_of(path), title) for path in pictures}
+    if graph is not None:
+        files[graph] = graphml(tree)
+    for path, content in files.items():
+        _put(path, content)
+
+
+def graphml(tree: Sequence[Topic]) -> bytes:
+    """Write a tree as GraphML.
+
+    Nodes have the attributes ``label`` (the first words), ``words`` (all that are given, a comma between), ``share``,
+    ``below`` and ``level``, and ``stability`` where there is one; edges go from parent to child.
+
+    Parameters
+    ----------
+    tree : sequence of Topic
+        Its nodes.
+
+    Returns
+    -------
+    bytes
+        The file, in UTF-8.
+    """
+    kinds = {"label": "string", "words": "string", "share": "double", "below": "double", "level": "long"}
+    if any(node.stability is not None for node in tree):
+        kinds["stability"] = "double"
+    root = ET.Element("graphml", {"xmlns": NAMESPACE})
+    for name, kind in kinds.items():
+        ET.SubElement(root, "key", {"id": name, "for": "node", "attr.name": name, "attr.type": kind})
+    graph = ET.SubElement(root, "graph", {"id": "topics", "edgedefault": "directed"})
+    for node in tree:
+        element = ET.SubElement(graph, "node", {"id": str(node.id)})
+        for name, value in _attributes(node).items():
+            if name in kinds and value is not None:
+                # What XML cannot hold, words may.
+                ET.SubElement(element, "data", {"key": name}).text = value if kinds[name] != "string" else plain(value)
+    for node in tree:
+        if node.parent is not None:
+            ET.SubElement(graph, "edge", {"source": str(node.parent), "target": str(node.id)})
+    ET.indent(root)
+    text: bytes = ET.tostring(root, encoding="UTF-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _attributes(node: Topic) -> Mapping[str, str | None]:
+    return {
+        "label": " ".join(node.names[:LABEL]),
+        "words": ", ".join(node.names),
+        "share": repr(node.share),
+        "below": repr(node.below),
+        "level": str(node.level),
+        "stability": None if node.stability is None else repr(node.stability),
+    }
+
+
+def _put(url: str | os.PathLike[str], content: bytes) -> None:
+    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
+        part = Path(place) / "part"
+        part.write_bytes(content)
+        File(url).put(part)

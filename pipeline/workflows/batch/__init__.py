@@ -1,0 +1,1 @@
+"""Scheduled jobs: ingest or append, fit, score, publish."""

@@ -1,0 +1,1 @@
+"""Families side by side on unseen labelled documents."""

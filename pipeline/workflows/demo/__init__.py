@@ -1,0 +1,1 @@
+"""The demo: a fit of the documentation of installed packages."""

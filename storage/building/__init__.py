@@ -1,0 +1,4 @@
+"""Build corpora: from sources, and from other corpora.
+
+May import readers, corpus and io.
+"""

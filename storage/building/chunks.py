@@ -1,0 +1,125 @@
+"""Documents between two passes of ingesting: chunks in a scratch folder, in Arrow's own format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collapsium.storage.corpus.segments import segment_bounds
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.short_repr import ShortRepr
+
+
+@dataclass(frozen=True, repr=False)
+class Chunk(ShortRepr):
+    """Documents whose words have the numbers of a vocabulary of their own.
+
+    Attributes
+    ----------
+    words : pyarrow.Array of string
+        The word of each number.
+    offsets : numpy.ndarray of int64, shape (documents + 1,)
+        Where each document begins.
+    numbers : numpy.ndarray of int32
+        Words of pairs, ascending in each document, or in each of its segments; of `tokens`, each token's.
+    counts : numpy.ndarray of int32
+        Counts of pairs; of `tokens`, ones.
+    ids : pyarrow.Array of string or None
+        The documents' ids; None where they are to be numbered.
+    extras : dict of str to pyarrow.Array
+        Further columns; ``segments`` are numbers of pairs, or of tokens.
+    """
+
+    words: pa.Array
+    offsets: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int32]
+    ids: pa.Array | None
+    extras: dict[str, pa.Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.offsets.size - 1
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Names and types of its further columns."""
+        return tuple((name, str(column.type)) for name, column in self.extras.items())
+
+    @property
+    def bounds(self) -> npt.NDArray[np.int64]:
+        """Where each segment begins; each document, where there are none."""
+        segments = self.extras.get("segments")
+        return self.offsets if segments is None else segment_bounds(segments)
+
+    def write(self, folder: Folder, name: str) -> None:
+        """Write it, as two files."""
+        offsets = pa.array(self.offsets)
+        ids = pa.nulls(len(self), pa.string()) if self.ids is None else self.ids
+        columns = {
+            "id": ids,
+            "numbers": pa.LargeListArray.from_arrays(offsets, pa.array(self.numbers)),
+            "counts": pa.LargeListArray.from_arrays(offsets, pa.array(self.counts)),
+            **{f"extra-{name}": column for name, column in self.extras.items()},
+        }
+        write_table(folder, f"{name}.documents", pa.table(columns))
+        write_table(folder, f"{name}.words", pa.table({"word": self.words}))
+
+
+def read_chunk(folder: Folder, name: str) -> Chunk:
+    """Read a chunk.
+
+    Parameters
+    ----------
+    folder : Folder
+        The scratch folder.
+    name : str
+        As it was written.
+
+    Returns
+    -------
+    Chunk
+        What was written.
+    """
+    table = read_table(folder, f"{name}.documents")
+    numbers, counts = (_whole(table.column(column)) for column in ("numbers", "counts"))
+    ids = _whole(table.column("id"))
+    offsets = np.asarray(numbers.offsets, dtype=np.int64) if len(numbers) else np.zeros(1, dtype=np.int64)
+    return Chunk(
+        _whole(read_table(folder, f"{name}.words").column("word")),
+        offsets,
+        np.asarray(numbers.values, dtype=np.int32),
+        np.asarray(counts.values, dtype=np.int32),
+        None if len(ids) and ids.null_count else ids,
+        {
+            column.removeprefix("extra-"): _whole(table.column(column))
+            for column in table.column_names
+            if column.startswith("extra-")
+        },
+    )
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks)
+        if column.num_chunks
+        else (pa.array([], column.type))
+    )
+
+
+def write_table(folder: Folder, name: str, table: pa.Table) -> None:
+    """Write a table as Arrow's own format, lightly compressed."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_file(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    folder.write(name, memoryview(sink.getvalue()))
+
+
+def read_table(folder: Folder, name: str) -> pa.Table:
+    """Read a table that `write_table` wrote."""
+    return pa.ipc.open_file(pa.BufferReader(folder.read(name))).read_all()

@@ -1,0 +1,137 @@
+"""Segments of whole corpora: how many there are, and making documents of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsium.storage.building.ingest_record import inherit_history
+from collapsium.storage.corpus.corpus import Corpus, ShardReference
+from collapsium.storage.corpus.lineage import SEGMENTS, write_part
+from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest
+from collapsium.storage.corpus.segments import COLUMN, running, segment_bounds, segment_counts
+from collapsium.storage.corpus.shard import Documents
+from collapsium.storage.corpus.writer import CorpusWriter
+from collapsium.storage.errors import DamagedError, InputError, MismatchError
+from collapsium.storage.io.folder import Folder, created, ensure_free
+from collapsium.storage.units import Counting, silent
+
+
+def segment_summary(corpus: Corpus) -> dict[str, Any]:
+    """Count the segments of a corpus.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The corpus.
+
+    Returns
+    -------
+    dict
+        ``segments``: how many there are (``count``), how many of them have no word (``empty``), the ``mean`` of a
+        document and the ``most`` that one has. Nothing where there are none.
+
+    Raises
+    ------
+    CollapsiumError
+        A shard is missing or damaged.
+    """
+    if COLUMN not in corpus.manifest.fields:
+        return {}
+    count = empty = most = 0
+    for reference in corpus.references:
+        column = _column(reference.further(), reference)
+        lengths = np.diff(segment_bounds(column))
+        count, empty = count + lengths.size, empty + int((lengths == 0).sum())
+        most = max(most, int(segment_counts(column).max(initial=0)))
+    mean = count / max(corpus.manifest.documents, 1)
+    return {"segments": {"count": count, "empty": empty, "mean": mean, "most": most}}
+
+
+def _column(extras: Mapping[str, pa.Array], reference: ShardReference) -> pa.Array:
+    if COLUMN not in extras:
+        path = f"{reference.folder.url}/{reference.record.file}"
+        raise DamagedError(path, "expected segments, which the manifest says there are")
+    return extras[COLUMN]
+
+
+def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
+    """Make a corpus whose documents are the segments of another.
+
+    Shards and the vocabulary stay, so that two parts of one corpus, as `collapsium split` makes them, have the same
+    documents again; words are counted in these.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        Documents with segments.
+    out : str or path-like
+        The folder to make.
+    progress : callable, optional
+        Told the number of documents read so far.
+
+    Returns
+    -------
+    Manifest
+        What the corpus holds.
+
+    Raises
+    ------
+    MismatchError
+        The corpus holds vectors, or its documents have no segments.
+    OccupiedError
+        The folder exists.
+    InputError
+        There is no token.
+    """
+    corpus.require(DOCUMENTS, "flatten")
+    if COLUMN not in corpus.manifest.fields:
+        raise MismatchError(
+            f"{corpus.url}: its documents have no segments; `collapsium ingest --segments` keeps those of texts"
+        )
+    ensure_free(Folder(out))
+    words, read = corpus.vocabulary.words, 0
+    with created(Folder(out)) as folder:
+        writer = CorpusWriter(folder, len(words))
+        for reference in corpus.references:
+            documents = reference.documents()
+            _column(documents.extras, reference)
+            parts = flattened(documents)
+            if len(parts):
+                writer.add_shard(parts)
+            read += len(documents)
+            progress(read)
+        write_part(folder, corpus, SEGMENTS)
+        try:
+            manifest = writer.finish(words)
+        except InputError as error:
+            raise InputError(os.fspath(out), error.expected) from None
+        inherit_history(corpus.folder, folder, documents=manifest.documents, flattened=True)
+        return manifest
+
+
+def flattened(documents: Documents) -> Documents:
+    """Make documents of segments.
+
+    Parameters
+    ----------
+    documents : Documents
+        With segments.
+
+    Returns
+    -------
+    Documents
+        One a segment, with the id ``ID#1``, ``ID#2`` and so on, and the document's further columns.
+    """
+    column = documents.extras[COLUMN]
+    counts, bounds = segment_counts(column), segment_bounds(column)
+    owner = pa.array(np.repeat(np.arange(len(documents)), counts))
+    number = np.arange(counts.sum()) - np.repeat(running(counts)[:-1], counts) + 1
+    ids = pc.binary_join_element_wise(documents.ids.take(owner), pa.array(number).cast(pa.string()), "#")
+    extras = {name: one.take(owner) for name, one in documents.extras.items() if name != COLUMN}
+    return Documents(ids, bounds, documents.words, documents.counts, extras)

@@ -1,0 +1,334 @@
+"""Splitting tokens, or whole documents, into a kept and a held-out part, by address rather than by order.
+
+Whether a token is held out depends on (seed, document, word, copy) alone, and whether a document is on (seed,
+document), so that a split does not change with the shards.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.building.ingest_record import inherit_history
+from collapsium.storage.building.interrupted_split import finish_interrupted, is_same_part
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.lineage import TOKENS, WHOLE_DOCUMENTS, write_parts
+from collapsium.storage.corpus.manifest import DOCUMENTS, read_manifest
+from collapsium.storage.corpus.shard import Documents
+from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
+from collapsium.storage.errors import CollapsiumError, InputError, OptionError
+from collapsium.storage.io.folder import Folder, ensure_free, unfinished
+from collapsium.storage.units import Counting, silent
+
+_WHOLE = np.uint64(0xD1B54A32D192ED03)  # keeps the draws of documents apart from those of their tokens
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mixed(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """SplitMix64's finaliser (Steele, Lea, Flood 2014): a bijection whose output bits look independent."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def held_out_counts(documents: Documents, first: int, fraction: float, seed: int) -> npt.NDArray[np.int32]:
+    """Choose which tokens of each pair are held out.
+
+    Parameters
+    ----------
+    documents : Documents
+        The documents.
+    first : int
+        Number of the first of them in its corpus.
+    fraction : float
+        Each token's probability of being held out.
+    seed : int
+        Another seed is another split.
+
+    Returns
+    -------
+    numpy.ndarray of int32, shape (pairs,)
+        Held-out tokens of each pair, distributed as Binomial(count, fraction).
+    """
+    owner = np.repeat(np.arange(first, first + len(documents), dtype=np.uint64), np.diff(documents.offsets))
+    with np.errstate(over="ignore"):
+        pair = mixed(np.uint64(seed % 2**64) + GOLDEN * (owner + np.uint64(1)))
+        pair = mixed(pair + GOLDEN * (documents.words.astype(np.uint64) + np.uint64(1)))
+        # A word that occurs in several segments of a document is several pairs; the position keeps them apart.
+        if "segments" in documents.extras:
+            start = np.repeat(documents.offsets[:-1], np.diff(documents.offsets))
+            position = np.arange(documents.words.size) - start
+            pair = mixed(pair + GOLDEN * (position.astype(np.uint64) + np.uint64(1)))
+        counts = documents.counts.astype(np.int64)
+        ends = np.cumsum(counts)
+        copy = np.arange(int(ends[-1]) if ends.size else 0) - np.repeat(ends - counts, counts)
+        drawn = mixed(np.repeat(pair, counts) + GOLDEN * (copy.astype(np.uint64) + np.uint64(1)))
+    chosen = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53 < fraction
+    held = np.bincount(np.repeat(np.arange(counts.size), counts), weights=chosen, minlength=counts.size)
+    return held.astype(np.int32)
+
+
+def document_draws(first: int, documents: int, seed: int) -> npt.NDArray[np.float64]:
+    """Draw a number for each document.
+
+    Parameters
+    ----------
+    first : int
+        Number of the first of them in its corpus.
+    documents : int
+        How many.
+    seed : int
+        Another seed gives others.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (documents,)
+        Uniform in [0, 1); of a document the same in any portion.
+    """
+    owner = np.arange(first, first + documents, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        drawn = mixed(mixed(np.uint64(seed % 2**64) + GOLDEN * (owner + np.uint64(1))) + _WHOLE)
+    draws: npt.NDArray[np.float64] = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return draws
+
+
+def split_documents(documents: Documents, first: int, fraction: float, seed: int) -> tuple[Documents, Documents]:
+    """Split documents into what is kept and what is held out, with the same ids.
+
+    Parameters
+    ----------
+    documents : Documents
+        The documents.
+    first : int
+        Number of the first of them in its corpus.
+    fraction : float
+        Each token's probability of being held out.
+    seed : int
+        Another seed is another split.
+
+    Returns
+    -------
+    kept, held_out : Documents
+        The same documents; some may be empty in a part.
+    """
+    held = held_out_counts(documents, first, fraction, seed)
+    return documents.with_counts(documents.counts - held), documents.with_counts(held)
+
+
+def split_corpus(
+    corpus: Corpus,
+    train: str | os.PathLike[str],
+    heldout: str | os.PathLike[str],
+    *,
+    fraction: float = 0.1,
+    seed: int = 0,
+    progress: Counting = silent,
+) -> None:
+    """Split every document's tokens into a training and a held-out corpus.
+
+    Both keep the documents, the vocabulary and the shards of the whole, so that their ids agree.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        What to split.
+    train, heldout : str or path-like
+        The folders to make.
+    fraction : float, optional
+        Each token's probability of being held out.
+    seed : int, optional
+        Another seed is another split.
+    progress : callable, optional
+        Told the number of documents written so far.
+
+    Raises
+    ------
+    OptionError
+        The fraction is not between 0 and 1, both folders are the same, or the corpus holds vectors.
+    OccupiedError
+        A folder exists.
+    InputError
+        A part would have no token.
+    """
+    if corpus.holds != DOCUMENTS:
+        raise OptionError(f"{corpus.url}: vectors have no tokens to split; hold out whole vectors (--documents)")
+    _require_share(fraction)
+    words, written = corpus.vocabulary.words, 0
+    with two_parts(corpus, train, heldout) as folders:
+        writers = [CorpusWriter(folder, len(words)) for folder in folders]
+        for reference in corpus.references:
+            documents = reference.documents()
+            for writer, part in zip(writers, split_documents(documents, written, fraction, seed), strict=True):
+                writer.add_shard(part)
+            written += len(documents)
+            progress(written)
+        write_parts(folders, corpus, TOKENS, seed=seed, high=fraction)
+        finish_parts(writers, (train, heldout), words)
+
+
+def _require_share(fraction: float) -> None:
+    if not 0 < fraction < 1:
+        raise OptionError(f"--fraction: expected a share between 0 and 1, found {fraction}")
+
+
+@contextmanager
+def two_parts(
+    corpus: Corpus, train: str | os.PathLike[str], heldout: str | os.PathLike[str]
+) -> Iterator[tuple[Folder, Folder]]:
+    """Make two folders, or none: what is written in both stays if nothing is raised.
+
+    Both have the record of how the whole was read. Where a process died after it had put the first in its place, the
+    second is put in its own at first; then nothing is changed if the split is the same.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The whole.
+    train, heldout : str or path-like
+        The folders.
+
+    Yields
+    ------
+    tuple of Folder
+        Both.
+
+    Raises
+    ------
+    OptionError
+        They are the same.
+    OccupiedError
+        One exists.
+    """
+    if Folder(train).path == Folder(heldout).path:
+        raise OptionError(f"{train}: the training and the held-out part need two folders")
+    targets = (Folder(train), Folder(heldout))
+    finished = finish_interrupted(*targets)
+    if not finished:
+        for target in targets:
+            ensure_free(target)
+    with unfinished(targets[0]) as train_folder, unfinished(targets[1]) as held_folder:
+        places = (train_folder, held_folder)
+        yield places
+        for place in places:
+            inherit_history(corpus.folder, place, documents=read_manifest(place).documents)
+        if not (finished and all(map(is_same_part, places, targets))):
+            _put_in_place(places, targets)
+
+
+def _put_in_place(places: tuple[Folder, Folder], targets: tuple[Folder, Folder]) -> None:
+    """Give both parts their names, or neither."""
+    for place, target in zip(places, targets, strict=True):
+        if place is not target:
+            ensure_free(target)
+    try:
+        for place, target in zip(places, targets, strict=True):
+            if place is not target:
+                place.rename(target)
+    except BaseException:
+        for place, target in zip(places, targets, strict=True):
+            if place is not target and not place.exists():
+                try:
+                    target.rename(place)
+                except CollapsiumError:
+                    target.remove()
+        raise
+
+
+def finish_parts(writers: list[Any], names: tuple[str | os.PathLike[str], ...], words: list[str]) -> None:
+    """Finish the corpora of two writers; `InputError` names the folder of one that has nothing."""
+    for writer, name in zip(writers, names, strict=True):
+        try:
+            writer.finish(words)
+        except InputError as error:
+            raise InputError(os.fspath(name), error.expected) from None
+
+
+@dataclass(frozen=True)
+class Held:
+    """Which documents are held out, by the number in [0, 1) that is drawn for each.
+
+    Attributes
+    ----------
+    low, high : float
+        Those from `low` to below `high`.
+    """
+
+    low: float
+    high: float
+
+    @staticmethod
+    def share(fraction: float) -> Held:
+        """Hold out a share of the documents; `OptionError` where it is none."""
+        _require_share(fraction)
+        return Held(0.0, fraction)
+
+    @staticmethod
+    def fold(folds: int, fold: int) -> Held:
+        """Hold out one of so many folds, counted from 0; `OptionError` where there is no such."""
+        if folds < 2:
+            raise OptionError(f"--folds: expected 2 or more, found {folds}")
+        if not 0 <= fold < folds:
+            raise OptionError(f"--fold: expected a number from 0 to {folds - 1}, found {fold}")
+        return Held(fold / folds, (fold + 1) / folds)
+
+    def among(self, draws: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Tell which documents are held out, by their draws."""
+        held: npt.NDArray[np.bool_] = (draws >= self.low) & (draws < self.high)
+        return held
+
+
+def split_whole(
+    corpus: Corpus,
+    train: str | os.PathLike[str],
+    heldout: str | os.PathLike[str],
+    held: Held,
+    *,
+    seed: int = 0,
+    progress: Counting = silent,
+) -> None:
+    """Split the documents, or the vectors, of a corpus into a training and a held-out corpus.
+
+    Both keep the vocabulary, or the columns; their shards are about as large as those of the whole.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        What to split.
+    train, heldout : str or path-like
+        The folders to make.
+    held : Held
+        Which documents are held out.
+    seed : int, optional
+        Another seed is another split.
+    progress : callable, optional
+        Told the number of documents read so far.
+
+    Raises
+    ------
+    OptionError
+        Both folders are the same.
+    OccupiedError
+        A folder exists.
+    InputError
+        A part would have no vector, or no document with a token.
+    """
+    words, read = corpus.vocabulary.words, 0
+    shard_tokens = max(row.tokens for row in corpus.manifest.shards)
+    kind = CorpusWriter if corpus.holds == DOCUMENTS else VectorWriter
+    with two_parts(corpus, train, heldout) as folders:
+        writers: list[Any] = [kind(folder, len(words), shard_tokens) for folder in folders]
+        for reference in corpus.references:
+            part = reference.documents() if corpus.holds == DOCUMENTS else reference.vectors()
+            out = held.among(document_draws(read, len(part), seed))
+            for writer, chosen in zip(writers, (~out, out), strict=True):
+                writer.add(part.take(chosen))
+            read += len(part)
+            progress(read)
+        write_parts(folders, corpus, WHOLE_DOCUMENTS, seed=seed, low=held.low, high=held.high)
+        finish_parts(writers, (train, heldout), words)

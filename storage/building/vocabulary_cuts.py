@@ -1,0 +1,127 @@
+"""Which words of a vocabulary are kept: by how many documents hold them, and how many words there may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsium.storage.errors import OptionError
+from collapsium.storage.readers.dropped_words import TOO_FREQUENT, TOO_MANY, TOO_RARE, Dropped
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Which words of the vocabulary to keep.
+
+    Attributes
+    ----------
+    min_documents : int
+        A word that fewer documents hold is dropped.
+    max_document_share : float
+        A word that a larger share of the documents hold is dropped.
+    max_words : int or None
+        Of the words that are left, only so many are kept: those in most documents, of these those with most tokens,
+        of these the first by spelling.
+    """
+
+    min_documents: int = 0
+    max_document_share: float = 1.0
+    max_words: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.min_documents < 0:
+            raise OptionError(f"--min-documents: expected 0 or more, found {self.min_documents}")
+        if not 0 < self.max_document_share <= 1:
+            raise OptionError(f"--max-document-share: expected a share in (0, 1], found {self.max_document_share}")
+        if self.max_words is not None and self.max_words < 1:
+            raise OptionError(f"--max-words: expected 1 or more, found {self.max_words}")
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything can be dropped."""
+        return self.min_documents > 0 or self.max_document_share < 1 or self.max_words is not None
+
+
+class Sieve:
+    """Drops words of a counted vocabulary, rule after rule, and tells how many.
+
+    Parameters
+    ----------
+    words : pyarrow.Array of string
+        The words, each once.
+    documents, tokens : numpy.ndarray of int64, shape (words,)
+        Documents that hold each, and its tokens.
+
+    Attributes
+    ----------
+    kept : numpy.ndarray of bool, shape (words,)
+        Which are left.
+    dropped : list of Dropped
+        What each rule has dropped, in order.
+    frequent : tuple of str
+        Words that `Cuts.max_document_share` has dropped.
+    """
+
+    def __init__(self, words: pa.Array, documents: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64]) -> None:
+        self._words, self._documents, self._tokens = words, documents, tokens
+        self.kept: npt.NDArray[np.bool_] = np.ones(len(words), dtype=bool)
+        self.dropped: list[Dropped] = []
+        self.frequent: tuple[str, ...] = ()
+
+    def drop(self, rule: str, out: npt.NDArray[np.bool_]) -> None:
+        """Drop the words for which `out` is true."""
+        gone = self.kept & out
+        self.kept &= ~out
+        self.dropped.append(Dropped(rule, int(gone.sum()), int(self._tokens[gone].sum())))
+
+    def drop_frequent(self, cuts: Cuts, names: tuple[str, ...]) -> None:
+        """Drop the words that `Cuts.max_document_share` dropped of documents before."""
+        if names:
+            self.drop_named(_too_frequent(cuts), pa.array(names, pa.string()))
+
+    def drop_named(self, rule: str, names: pa.Array, *, others: bool = False) -> None:
+        """Drop the words that are among `names`, or all `others`."""
+        among = np.asarray(pc.is_in(self._words, value_set=names), dtype=bool)
+        self.drop(rule, ~among if others else among)
+
+    def cut(self, cuts: Cuts, documents: int, spare: pa.Array | None = None) -> None:
+        """Drop words by their documents.
+
+        Parameters
+        ----------
+        cuts : Cuts
+            The rules.
+        documents : int
+            Documents of the corpus.
+        spare : pyarrow.Array of string, optional
+            Words that are not to be dropped, though they count among ``max_words``, whether they are here or not.
+        """
+        spared = pa.array([], pa.string()) if spare is None else spare
+        may = ~np.asarray(pc.is_in(self._words, value_set=spared), dtype=bool)
+        if cuts.min_documents > 0:
+            self.drop(f"{TOO_RARE}{cuts.min_documents} documents", may & (self._documents < cuts.min_documents))
+        if cuts.max_document_share < 1:
+            most = cuts.max_document_share * documents
+            frequent = self.kept & may & (self._documents > most)
+            self.frequent = tuple(self._words.filter(pa.array(frequent)).to_pylist())
+            self.drop(_too_frequent(cuts), frequent)
+        if cuts.max_words is not None:
+            room = max(cuts.max_words - len(spared), 0)
+            self.drop(f"{TOO_MANY}{cuts.max_words} words", self._beyond(room, self.kept & may))
+
+    def _beyond(self, room: int, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        places = np.flatnonzero(among)
+        ranks = np.empty(len(self._words), dtype=np.int64)
+        ranks[np.asarray(pc.sort_indices(self._words), dtype=np.int64)] = np.arange(len(self._words))
+        order = np.lexsort((ranks[places], -self._tokens[places], -self._documents[places]))
+        out = np.zeros(len(self._words), dtype=bool)
+        out[places[order[room:]]] = True
+        return out
+
+
+def _too_frequent(cuts: Cuts) -> str:
+    return f"{TOO_FREQUENT}{cuts.max_document_share:g} of the documents"

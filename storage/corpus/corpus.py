@@ -1,0 +1,253 @@
+"""Corpora on disk: opening one, and reading its shards."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from collapsium.storage.corpus.manifest import (
+    MANIFEST,
+    Manifest,
+    ShardRecord,
+    VectorsRecord,
+    VocabularyRecord,
+    read_manifest,
+)
+from collapsium.storage.errors import AbsentError, DamagedError, InputError, MismatchError
+from collapsium.storage.io.folder import Folder
+
+if TYPE_CHECKING:  # what reads shards imports PyArrow, which a manifest does not take
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from collapsium.storage.corpus.labels import Labels
+    from collapsium.storage.corpus.shard import Documents
+    from collapsium.storage.corpus.vectors import AnyShard, Vectors
+    from collapsium.storage.corpus.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class ShardReference:
+    """Where a shard lies: small, and enough for any machine that sees the store to read it.
+
+    Attributes
+    ----------
+    folder : Folder
+        The corpus.
+    number : int
+        Which of its shards.
+    record : ShardRecord
+        The shard's row of the manifest.
+    words : int
+        Number of words of the vocabulary.
+    dense : VectorsRecord or None
+        In a corpus of vectors, what the manifest says of the Zarr array.
+    fields : frozenset of str or None
+        Names of the further columns that the manifest has; None where they are not compared.
+    """
+
+    folder: Folder
+    number: int
+    record: ShardRecord
+    words: int
+    dense: VectorsRecord | None = None
+    fields: frozenset[str] | None = None
+
+    def documents(self) -> Documents:
+        """Read the shard's documents with all their columns; of vectors the ids and columns alone, without pairs."""
+        import numpy as np
+
+        from collapsium.storage.corpus.shard import Documents, read_documents
+        from collapsium.storage.corpus.vectors import read_columns
+
+        if self.dense is None:
+            documents = read_documents(self.folder, self.record, self.words)
+            self._require_fields(documents.extras)
+            return documents
+        ids, extras = read_columns(self.folder, self.record)
+        self._require_fields(extras)
+        nothing = np.zeros(0, dtype=np.int32)
+        return Documents(ids, np.zeros(len(ids) + 1, dtype=np.int64), nothing, nothing, extras)
+
+    def vectors(self) -> Vectors:
+        """Read the shard's vectors with all their columns.
+
+        Returns
+        -------
+        Vectors
+            The vectors, their ids and further columns.
+
+        Raises
+        ------
+        MismatchError
+            The corpus holds documents.
+        DamagedError
+            A file is missing or damaged.
+        """
+        from collapsium.storage.corpus.vectors import Vectors, read_columns
+
+        values = self._values()
+        ids, extras = read_columns(self.folder, self.record)
+        self._require_fields(extras)
+        return Vectors(ids, values, extras)
+
+    def further(self) -> dict[str, pa.Array]:
+        """Read what is known of the shard's documents besides their ids and words, and decode nothing else."""
+        from collapsium.storage.corpus.shard import read_further
+        from collapsium.storage.corpus.vectors import read_columns
+
+        if self.dense is None:
+            extras = read_further(self.folder, self.record)
+        else:
+            _, extras = read_columns(self.folder, self.record)
+        self._require_fields(extras)
+        return extras
+
+    def _require_fields(self, extras: Mapping[str, pa.Array]) -> None:
+        """Refuse a shard that has other columns than the manifest says; shards are put behind one another."""
+        if self.fields is not None and extras.keys() != self.fields:
+            expected, found = (", ".join(map(repr, sorted(names))) or "none" for names in (self.fields, extras))
+            path = f"{self.folder.url}/{self.record.file}"
+            raise DamagedError(path, f"expected the further columns of the manifest, {expected}, found {found}")
+
+    def _values(self) -> npt.NDArray[np.float64]:
+        from collapsium.storage.corpus.vectors import read_values
+
+        if self.dense is None:
+            raise MismatchError(f"{self.folder.url}: expected a corpus of vectors, found one of documents")
+        return read_values(self.folder, self.dense, self.number, self.record, self.words)
+
+    def load(self, *, labelled: bool = False, segmented: bool = False) -> AnyShard:
+        """Read the shard for sweeping; of documents also, where it is asked for, what else is known of them."""
+        from collapsium.storage.corpus.shard import Shard
+        from collapsium.storage.corpus.vectors import VectorShard
+
+        if self.dense is not None:
+            return VectorShard.of(self.number, self._values())
+        return Shard.of(self.number, self.documents(), labelled=labelled, segmented=segmented)
+
+    def labels(self) -> Labels:
+        """Read the labels and numbers of the shard's documents, and decode nothing else."""
+        from collapsium.storage.corpus.labels import Labels
+
+        return Labels.of(self.record.documents, self.further())
+
+
+class Corpus:
+    """A corpus on disk.
+
+    Parameters
+    ----------
+    url : str or path-like
+        Its folder, local or an fsspec URL.
+
+    Raises
+    ------
+    AbsentError
+        There is no such folder, or it is no corpus.
+    DamagedError
+        The manifest does not hold what its format asks for.
+    """
+
+    def __init__(self, url: str | os.PathLike[str]) -> None:
+        self.folder = Folder(url)
+        if not self.folder.exists():
+            raise AbsentError(f"{self.folder.url}: no such corpus")
+        if not self.folder.exists(MANIFEST):
+            raise AbsentError(f"{self.folder.url}: not a corpus, it has no {MANIFEST}; `collapsium ingest` makes one")
+        self.manifest: Manifest = read_manifest(self.folder)
+
+    def __repr__(self) -> str:
+        return f"Corpus({self.folder.url!r})"
+
+    @property
+    def url(self) -> str:
+        """The folder as it was given."""
+        return self.folder.url
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary, read on first use."""
+        from collapsium.storage.corpus.vocabulary import read_vocabulary
+
+        return read_vocabulary(self.folder, self.manifest.vocabulary)
+
+    @property
+    def references(self) -> list[ShardReference]:
+        """Where each shard lies, in their order."""
+        words = self.manifest.vocabulary.words
+        dense, rows = self.manifest.vectors, self.manifest.shards
+        fields = frozenset(self.manifest.fields)
+        return [ShardReference(self.folder, number, row, words, dense, fields) for number, row in enumerate(rows)]
+
+    @property
+    def holds(self) -> str:
+        """What it holds: ``documents`` or ``vectors``."""
+        return self.manifest.holds
+
+    def require(self, holds: str, who: str) -> None:
+        """Refuse to go on where this corpus holds something else, or no document at all.
+
+        Parameters
+        ----------
+        holds : str
+            ``documents`` or ``vectors``.
+        who : str
+            Who takes that, for the error.
+
+        Raises
+        ------
+        MismatchError
+            It holds something else.
+        InputError
+            It is empty.
+        """
+        if self.holds != holds:
+            raise MismatchError(f"{self.url}: a corpus of {self.holds}; {who} takes a corpus of {holds}")
+        self.require_documents()
+
+    def require_documents(self) -> None:
+        """Refuse to go on where this corpus has no document, or no vector; `InputError`."""
+        if not self.manifest.documents:
+            raise InputError(self.url, f"the corpus is empty: expected at least one {self.holds.removesuffix('s')}")
+
+    def require_tokens(self) -> None:
+        """Refuse to go on where no document of this corpus has a word; `InputError`."""
+        self.require_documents()
+        if not self.manifest.tokens:
+            raise InputError(self.url, "the corpus is empty: expected at least one document with a word")
+
+    def begins_with(self, vocabulary: VocabularyRecord) -> bool:
+        """Tell whether this corpus has a vocabulary, or that and further words after it."""
+        from collapsium.storage.corpus.vocabulary import words_digest
+
+        own = self.manifest.vocabulary
+        if own.words_sha256 == vocabulary.words_sha256 or own.words <= vocabulary.words:
+            return own.words_sha256 == vocabulary.words_sha256
+        return words_digest(self.vocabulary.words[: vocabulary.words]) == vocabulary.words_sha256
+
+    def require_vocabulary_of(self, words_sha256: str, name: str) -> None:
+        """Refuse to go on where this corpus has another vocabulary.
+
+        Parameters
+        ----------
+        words_sha256 : str
+            Digest of the words that are expected.
+        name : str
+            What has those words, for the error.
+
+        Raises
+        ------
+        MismatchError
+            The words differ.
+        """
+        if self.manifest.vocabulary.words_sha256 != words_sha256:
+            raise MismatchError(
+                f"{self.url}: its vocabulary ({self.manifest.vocabulary.words} words) is not that of {name}; "
+                "expected a corpus ingested with the same vocabulary file, or made by `collapsium split`"
+            )

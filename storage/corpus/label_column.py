@@ -1,0 +1,85 @@
+"""Labels of documents: the column of lists as rows of document, field and value, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsium.storage.corpus.parquet import LABELS
+
+
+def rows_of(labels: pa.Array) -> pa.Table:
+    """Take the lists of labels apart.
+
+    Parameters
+    ----------
+    labels : pyarrow.Array of list
+        A list of (field, value) a document, or null.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``document``, counted from 0, ``field`` and ``value``, in their order.
+    """
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(labels), 0), dtype=np.int64)
+    field, value = labels.flatten().flatten()
+    document = pa.array(np.repeat(np.arange(len(labels), dtype=np.int64), lengths))
+    return pa.table({"document": document, "field": field.cast(pa.string()), "value": value.cast(pa.string())})
+
+
+def listed(rows: pa.Table, documents: int) -> pa.Array:
+    """Make the lists of labels of rows.
+
+    Parameters
+    ----------
+    rows : pyarrow.Table
+        As `rows_of` gives them, their documents in any order.
+    documents : int
+        How many documents there are.
+
+    Returns
+    -------
+    pyarrow.Array of list
+        A list a document, its labels in the order of the rows.
+    """
+    document = np.asarray(rows.column("document"), dtype=np.int64)
+    order = np.argsort(document, kind="stable")
+    offsets = np.searchsorted(document[order], np.arange(documents + 1)).astype(np.int32)
+    taken = rows.take(pa.array(order))
+    columns = [_whole(taken.column(name)) for name in ("field", "value")]
+    pairs = pa.StructArray.from_arrays(columns, fields=list(LABELS.value_type))
+    return pa.ListArray.from_arrays(pa.array(offsets), pairs).cast(LABELS)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def union(columns: Sequence[pa.Array], documents: int) -> pa.Array:
+    """Put the labels that documents have in several columns together.
+
+    Parameters
+    ----------
+    columns : sequence of pyarrow.Array
+        Lists of labels, or nulls, of the same documents.
+    documents : int
+        How many documents there are.
+
+    Returns
+    -------
+    pyarrow.Array of list
+        Each label once, where it came first.
+    """
+    return listed(once(pa.concat_tables([rows_of(one) for one in columns])), documents)
+
+
+def once(rows: pa.Table) -> pa.Table:
+    """Return the rows without those that are there already."""
+    key = np.asarray(rows.column("document"), dtype=np.int64)
+    for name in ("field", "value"):
+        coded = _whole(rows.column(name)).dictionary_encode()
+        key = key * max(len(coded.dictionary), 1) + np.asarray(coded.indices, dtype=np.int64)
+    return rows.take(pa.array(np.sort(np.unique(key, return_index=True)[1])))

@@ -1,0 +1,166 @@
+"""Lineage of corpora: the corpora that each was split from, and the part of them that it holds.
+
+The record lies beside the manifest and goes along with copies of the folder. The digest of a corpus does not depend
+on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.records import Digest, check, dump, read_record
+
+LINEAGE = "lineage.json"
+KIND = "collapsium-lineage"
+VERSION = 2  # of records of version 1 no digest is read
+TOKENS, WHOLE_DOCUMENTS, LABELS, SEGMENTS = "tokens", "documents", "labels", "segments"
+
+MAX_STEPS = 1000  # splits of splits; each pair of corpora is compared step by step
+
+Draw = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Step(BaseModel):
+    """One split of a corpus, and the part that was kept of it.
+
+    ``corpus`` is the digest of the corpus that was split. A number in [0, 1) was drawn, by the seed, for each token,
+    document or label; those from ``low`` to below ``high`` were held out, and ``heldout`` says that this part has
+    them. A corpus whose documents are the segments of another has the kind ``segments``, and all tokens.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    corpus: Digest
+    kind: Literal["tokens", "documents", "labels", "segments"]
+    seed: Annotated[int, Field(strict=True)] = 0
+    low: Draw = 0.0
+    high: Draw = 1.0
+    heldout: bool = False
+
+    def same_part(self, other: Step) -> bool:
+        """Tell whether both keep the same part of their corpora."""
+        return self.model_copy(update={"corpus": other.corpus}) == other
+
+    def excludes(self, other: Step) -> bool:
+        """Tell whether nothing is in the parts of both, where they draw the same numbers."""
+        if (self.kind, self.seed) != (other.kind, other.seed) or self.kind == SEGMENTS:
+            return False
+        if self.heldout and other.heldout:
+            return self.high <= other.low or other.high <= self.low
+        if not self.heldout and not other.heldout:
+            return False
+        held, kept = (self, other) if self.heldout else (other, self)
+        return kept.low <= held.low and held.high <= kept.high
+
+
+class StepsRecord(BaseModel):
+    """What `lineage.json` says: the splits that lead to a corpus, the earliest first."""
+
+    steps: Annotated[tuple[Step, ...], Field(max_length=MAX_STEPS)]
+
+
+class Lineage(BaseModel):
+    """What is known of where the tokens of a corpus come from.
+
+    ``corpus`` is its digest, ``steps`` are the splits that lead to it, the earliest first, and ``contents`` the
+    digests of its shards that have tokens.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    corpus: Digest
+    steps: tuple[Step, ...] = ()
+    contents: tuple[Digest, ...] = ()
+
+    @property
+    def ancestors(self) -> list[str]:
+        """Digests of the corpora that it comes from, the earliest first, and its own last."""
+        return [*(step.corpus for step in self.steps), self.corpus]
+
+
+def lineage_of(corpus: Corpus) -> Lineage:
+    """Return the lineage of a corpus.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The corpus.
+
+    Returns
+    -------
+    Lineage
+        Without steps, where it was not split from another.
+
+    Raises
+    ------
+    DamagedError
+        The record does not hold what its format asks for.
+    """
+    rows = corpus.manifest.shards
+    contents = tuple(row.vectors_sha256 or row.sha256 for row in rows if row.tokens)
+    return Lineage(corpus=corpus.manifest.digest, steps=read_steps(corpus.folder), contents=contents)
+
+
+def read_steps(folder: Folder) -> tuple[Step, ...]:
+    """Read the splits that lead to a corpus; none where there is no record."""
+    if not folder.exists(LINEAGE):
+        return ()
+    record = read_record(folder, LINEAGE, KIND, VERSION, oldest=VERSION)
+    return check(StepsRecord, record, f"{folder.url}/{LINEAGE}").steps
+
+
+def write_part(folder: Folder, corpus: Corpus, kind: str, **part: Any) -> None:
+    """Write beside a part of a corpus where it comes from.
+
+    Parameters
+    ----------
+    folder : Folder
+        The part.
+    corpus : Corpus
+        The corpus that was split.
+    kind : str
+        What was split: tokens, documents, labels or, of all tokens, segments.
+    **part
+        Further fields of `Step`.
+    """
+    step = Step(corpus=corpus.manifest.digest, kind=kind, **part)
+    steps = [one.model_dump(mode="json") for one in (*read_steps(corpus.folder), step)]
+    folder.write(LINEAGE, dump({"format": KIND, "version": VERSION, "steps": steps}))
+
+
+def write_parts(folders: Sequence[Folder], corpus: Corpus, kind: str, **part: Any) -> None:
+    """Write beside the kept and the held-out part of a corpus where they come from; see `write_part`."""
+    for folder, heldout in zip(folders, (False, True), strict=True):
+        write_part(folder, corpus, kind, heldout=heldout, **part)
+
+
+def token_steps(first: Sequence[Step], second: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
+    """Pair the splits that decide which tokens two corpora have, as long as they draw for the same tokens."""
+    return _paired(first, second, (LABELS,))
+
+
+def document_steps(first: Sequence[Step], second: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
+    """Pair the splits that decide which documents two corpora have, as long as they draw for the same documents."""
+    return _paired(first, second, (LABELS, TOKENS))
+
+
+def _paired(first: Sequence[Step], second: Sequence[Step], without: Sequence[str]) -> Iterator[tuple[Step, Step]]:
+    mine, others = ([step for step in steps if step.kind not in without] for steps in (first, second))
+    for one, other in zip(mine, others, strict=False):
+        yield one, other
+        if not one.same_part(other):
+            return
+
+
+def since_common(first: Lineage, second: Lineage) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:
+    """Return the splits of two corpora since the last that both come from; None where no such corpus is known."""
+    mine, others = first.ancestors, second.ancestors
+    for place in range(len(mine) - 1, -1, -1):
+        if mine[place] in others:
+            return first.steps[place:], second.steps[others.index(mine[place]) :]
+    return None

@@ -1,0 +1,215 @@
+"""The manifest of a corpus: what its folder must hold."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import Annotated, Any
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.records import (
+    DIGEST,
+    MAX_BYTES,
+    Count,
+    Digest,
+    check,
+    checked,
+    digest_of,
+    dump,
+    parse_record,
+)
+from collapsium.storage.short_repr import short
+
+MANIFEST = "manifest.json"
+KIND = "collapsium-corpus"
+DOCUMENTS, VECTORS = "documents", "vectors"  # what a corpus may hold
+VERSIONS = {DOCUMENTS: 2, VECTORS: 3}  # older releases do not know vectors, and say so
+APPENDED_VECTORS = 4  # version of a corpus to which vectors were appended
+
+Rows = Annotated[int, Field(strict=True, ge=1, lt=1 << 63)]
+
+
+class ShardRecord(BaseModel):
+    """A row of the manifest: one shard's file and what it holds.
+
+    ``ids_sha256`` is the digest of the documents' ids alone: a held-out corpus is known by it to have the same
+    documents, however its shards are cut. In a corpus of vectors the shard has a chunk of the Zarr array too, whose
+    file has the digest ``vectors_sha256``; documents are vectors then, and pairs and tokens are values.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str
+    documents: Annotated[int, Field(ge=1)]
+    pairs: Count
+    tokens: Count
+    sha256: Digest
+    ids_sha256: Digest
+    vectors_sha256: Digest | None = None
+
+
+class AppendedArray(BaseModel):
+    """A Zarr array of vectors that were appended: chunk k holds the vectors of shard ``first`` + k."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str
+    sha256: Digest
+    rows: Rows
+    first: Rows
+
+
+class ShortModel(BaseModel):
+    """A base of records of pydantic whose representation is a few lines at most."""
+
+    def __repr__(self) -> str:
+        named = ((name, getattr(self, name)) for name in type(self).model_fields)
+        return f"{type(self).__name__}({', '.join(f'{name}={short(value)}' for name, value in named)})"
+
+    __str__ = __repr__
+
+
+class VectorsRecord(ShortModel):
+    """The Zarr array of a corpus of vectors: its folder, the digest of its ``zarr.json``, and the rows of a chunk.
+
+    Chunk k holds the vectors of shard k, so that all shards of an array but its last have as many. Each addition to the
+    corpus has an array of its own in ``appended``, as a chunk that is not full cannot be filled up without changing
+    what readers read. ``constant`` has the columns whose value is the same in all vectors.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str
+    sha256: Digest
+    rows: Rows
+    constant: tuple[Count, ...] = ()
+    appended: tuple[AppendedArray, ...] | None = None
+
+    @property
+    def arrays(self) -> tuple[AppendedArray | VectorsRecord, ...]:
+        """All arrays, in the order of their shards."""
+        return (self, *(self.appended or ()))
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The first shard of each array."""
+        return (0, *(one.first for one in self.appended or ()))
+
+    def place(self, shard: int) -> tuple[AppendedArray | VectorsRecord, int]:
+        """Return the array of a shard, and the number of its chunk."""
+        number = bisect_right(self.starts, shard) - 1
+        return self.arrays[number], shard - self.starts[number]
+
+
+class VocabularyRecord(BaseModel):
+    """The vocabulary's file, its number of words, and the digest of the words alone.
+
+    Two corpora share a vocabulary when ``words_sha256`` is equal: the file also counts documents and tokens, which
+    differ between a training and a held-out part.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str
+    words: Count
+    sha256: Digest
+    words_sha256: Digest
+
+
+class Manifest(ShortModel):
+    """All that a corpus folder holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: str = KIND
+    version: int = VERSIONS[DOCUMENTS]
+    documents: Count
+    pairs: Count
+    tokens: Count
+    vocabulary: VocabularyRecord
+    fields: dict[str, str] = Field(default_factory=dict)
+    shards: tuple[ShardRecord, ...]
+    vectors: VectorsRecord | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _totals_agree(self) -> Manifest:
+        for name in ("documents", "pairs", "tokens"):
+            if getattr(self, name) != sum(getattr(row, name) for row in self.shards):
+                raise ValueError(f"the shards' {name} do not add up to the corpus's")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _vectors_agree(self) -> Manifest:
+        words, vectors = self.vocabulary.words, self.vectors
+        if any((row.vectors_sha256 is None) != (vectors is None) for row in self.shards):
+            raise ValueError("expected a digest of vectors for each shard, or for none")
+        if vectors is None:
+            return self
+        if self.version < VERSIONS[VECTORS]:
+            raise ValueError(f"expected version {VERSIONS[VECTORS]} of a corpus of vectors, found {self.version}")
+        if any(row.pairs != row.documents * words or row.tokens != row.pairs for row in self.shards):
+            raise ValueError("expected as many values as vectors times columns")
+        if vectors.appended is not None and self.version < APPENDED_VECTORS:
+            raise ValueError(f"expected version {APPENDED_VECTORS} of vectors with additions, found {self.version}")
+        starts = (*vectors.starts, len(self.shards))
+        if any(first >= after for first, after in pairwise(starts[int(not self.shards) :])):
+            raise ValueError("expected arrays of vectors in the order of their shards, each of one or more")
+        for array, first, after in zip(vectors.arrays, starts, starts[1:], strict=False):
+            if any(row.documents != array.rows for row in self.shards[first : after - 1]):
+                raise ValueError("expected as many vectors in each shard but the last as a chunk has rows")
+            if self.shards and not 1 <= self.shards[after - 1].documents <= array.rows:
+                raise ValueError("expected no more vectors in the last shard than a chunk has rows")
+        if any(column >= words for column in vectors.constant):
+            raise ValueError(f"expected constant columns from 0 to {words - 1}")
+        return self
+
+    @property
+    def holds(self) -> str:
+        """What the corpus holds: ``documents`` or ``vectors``."""
+        return DOCUMENTS if self.vectors is None else VECTORS
+
+    def record(self) -> dict[str, Any]:
+        """Return what ``manifest.json`` says; what concerns vectors is left out where there are none."""
+        return self.model_dump(exclude_none=True)
+
+    def write(self, folder: Folder) -> None:
+        """Write the manifest into its folder, the last file of a corpus."""
+        folder.write(MANIFEST, dump(self.record()))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the manifest, and so of the corpus: the manifest holds the digest of every file."""
+        return digest_of(self.record())
+
+
+def read_manifest(folder: Folder) -> Manifest:
+    """Read and check a corpus's manifest.
+
+    Parameters
+    ----------
+    folder : Folder
+        The corpus.
+
+    Returns
+    -------
+    Manifest
+        What it says.
+
+    Raises
+    ------
+    AbsentError
+        The folder has no manifest.
+    DamagedError
+        A field is missing, unknown or of another kind.
+    """
+    path = f"{folder.url}/{MANIFEST}"
+    record = parse_record(folder.read(MANIFEST, MAX_BYTES), path, KIND, APPENDED_VECTORS)
+    manifest = check(Manifest, {name: value for name, value in record.items() if name != DIGEST}, path)
+    arrays = () if manifest.vectors is None else tuple(one.file for one in manifest.vectors.arrays)
+    for file in (manifest.vocabulary.file, *arrays, *(row.file for row in manifest.shards)):
+        folder.inside(file)
+    checked(record, path)  # last, as what is wrong with a field says more
+    return manifest

@@ -1,0 +1,344 @@
+"""Shards: the part of a corpus that one sweep visits, in memory and as a Parquet file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.manifest import ShardRecord
+from collapsium.storage.corpus.parquet import LABELS, decode_table, encode_columns, read_part, shard_damage
+from collapsium.storage.corpus.segments import Segments, segment_bounds, segment_counts, segment_lists
+from collapsium.storage.corpus.shard_columns import (
+    MAX_COUNT,
+    SEGMENTS,
+    ids_and_extras,
+    integer_lists,
+    require_segments,
+    too_long,
+)
+from collapsium.storage.errors import DamagedError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.short_repr import ShortRepr
+
+EXTRAS = {"title": pa.string(), "date": pa.string(), "labels": LABELS, "segments": pa.list_(pa.int32())}
+
+
+@dataclass(frozen=True, repr=False)
+class Documents(ShortRepr):
+    """Documents as arrays, on their way into or out of a corpus.
+
+    Attributes
+    ----------
+    ids : pyarrow.Array of string
+        One id a document.
+    offsets : numpy.ndarray of int64, shape (documents + 1,)
+        Document d has the pairs ``offsets[d]`` to ``offsets[d + 1] - 1``.
+    words, counts : numpy.ndarray of int32, shape (pairs,)
+        Word id and count of each pair; in a document, or in each of its segments, words ascend.
+    extras : mapping of str to pyarrow.Array
+        Further columns: ``title``, ``date``, ``labels`` as (field, value) lists, ``segments`` as numbers of pairs, and
+        numeric covariates as nullable float64.
+    """
+
+    ids: pa.Array
+    offsets: npt.NDArray[np.int64]
+    words: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int32]
+    extras: Mapping[str, pa.Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.offsets.size - 1
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int64]:
+        """Tokens of each document."""
+        running = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
+        lengths: npt.NDArray[np.int64] = running[self.offsets[1:]] - running[self.offsets[:-1]]
+        return lengths
+
+    def ids_sha256(self) -> str:
+        """Return the SHA-256 of the ids, in their order."""
+        return digest_of_ids(self.ids)
+
+    def slice(self, first: int, last: int) -> Documents:
+        """Return the documents `first` to `last` - 1."""
+        low, high = int(self.offsets[first]), int(self.offsets[last])
+        return Documents(
+            ids=self.ids.slice(first, last - first),
+            offsets=self.offsets[first : last + 1] - low,
+            words=self.words[low:high],
+            counts=self.counts[low:high],
+            extras={name: column.slice(first, last - first) for name, column in self.extras.items()},
+        )
+
+    def with_counts(self, counts: npt.NDArray[np.int32]) -> Documents:
+        """Return the same documents with other counts; pairs whose count is zero are dropped."""
+        keep = counts > 0
+        running = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
+        extras = dict(self.extras)
+        if "segments" in extras:
+            column = extras["segments"]
+            extras["segments"] = segment_lists(segment_counts(column), np.diff(running[segment_bounds(column)]))
+        return Documents(self.ids, running[self.offsets], self.words[keep], counts[keep], extras)
+
+    def take(self, keep: npt.NDArray[np.bool_]) -> Documents:
+        """Return the documents for which `keep` is true."""
+        pairs = np.repeat(keep, np.diff(self.offsets))
+        chosen = pa.array(keep)
+        return Documents(
+            ids=self.ids.filter(chosen),
+            offsets=np.concatenate([[0], np.cumsum(np.diff(self.offsets)[keep])]).astype(np.int64),
+            words=self.words[pairs],
+            counts=self.counts[pairs],
+            extras={name: column.filter(chosen) for name, column in self.extras.items()},
+        )
+
+    @staticmethod
+    def join(parts: list[Documents]) -> Documents:
+        """Put documents of the same columns behind one another."""
+        if len(parts) == 1:
+            return parts[0]
+        starts = np.cumsum([0, *(part.words.size for part in parts)])
+        offsets = [part.offsets[1:] + start for part, start in zip(parts, starts, strict=False)]
+        return Documents(
+            ids=pa.concat_arrays([part.ids for part in parts]),
+            offsets=np.concatenate([[0], *offsets]).astype(np.int64),
+            words=np.concatenate([part.words for part in parts]),
+            counts=np.concatenate([part.counts for part in parts]),
+            extras={name: pa.concat_arrays([part.extras[name] for part in parts]) for name in parts[0].extras},
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Shard(ShortRepr):
+    """One shard as a sweep sees it: its pairs, with words numbered as they occur in it.
+
+    Attributes
+    ----------
+    number : int
+        Which shard of the corpus this is.
+    offsets : numpy.ndarray of int64, shape (documents + 1,)
+        Where each document's pairs begin.
+    words : numpy.ndarray of int32, shape (shard words,)
+        The sorted ids of the words that occur.
+    position : numpy.ndarray of int32, shape (pairs,)
+        Each pair's word as an index into `words`.
+    counts : numpy.ndarray of int32, shape (pairs,)
+        Each pair's count.
+    labels : Labels or None
+        What else is known of the documents, where a family takes that.
+    segments : Segments or None
+        Which pairs are in which segment, where a family takes that: a pair is then a distinct (document, segment,
+        word), those of a segment lie together, and words ascend in each.
+    """
+
+    number: int
+    offsets: npt.NDArray[np.int64]
+    words: npt.NDArray[np.int32]
+    position: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int32]
+    labels: Labels | None = None
+    segments: Segments | None = None
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays, by which Dask decides where to bring what."""
+        known = sum(0 if one is None else one.__sizeof__() for one in (self.labels, self.segments))
+        return self.offsets.nbytes + self.words.nbytes + self.position.nbytes + self.counts.nbytes + known
+
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return self.offsets.size - 1
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return self.counts.size
+
+    @cached_property
+    def tokens(self) -> int:
+        """Number of tokens."""
+        return int(self.counts.sum(dtype=np.int64))
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each document."""
+        running = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
+        lengths: npt.NDArray[np.int64] = running[self.offsets[1:]] - running[self.offsets[:-1]]
+        return lengths
+
+    def emptied(self) -> Shard:
+        """Return the same documents without their words."""
+        none = np.zeros(0, dtype=np.int32)
+        segments = None if self.segments is None else self.segments.emptied()
+        return Shard(self.number, np.zeros_like(self.offsets), none, none, none, self.labels, segments)
+
+    @staticmethod
+    def of(number: int, documents: Documents, *, labelled: bool = False, segmented: bool = False) -> Shard:
+        """Make a shard of documents, numbering the words that occur.
+
+        Parameters
+        ----------
+        number : int
+            Which shard of the corpus it is.
+        documents : Documents
+            The documents.
+        labelled : bool, optional
+            Whether their labels and numbers are wanted too.
+        segmented : bool, optional
+            Whether their segments are wanted; else the segments of a document are merged.
+
+        Returns
+        -------
+        Shard
+            The shard.
+        """
+        documents = documents if segmented else merge_segments(documents)
+        occurs = np.zeros(int(documents.words.max(initial=-1)) + 1, dtype=bool)
+        occurs[documents.words] = True
+        position = np.cumsum(occurs, dtype=np.int32) - np.int32(1)  # sorting the pairs would take long, and memory
+        return Shard(
+            number,
+            np.ascontiguousarray(documents.offsets),
+            np.flatnonzero(occurs).astype(np.int32),
+            position[documents.words],
+            np.ascontiguousarray(documents.counts),
+            Labels.of(len(documents), documents.extras) if labelled else None,
+            Segments.of(documents.offsets, documents.extras) if segmented else None,
+        )
+
+
+def merge_segments(documents: Documents) -> Documents:
+    """Make one pair of a word's pairs in the segments of a document.
+
+    Parameters
+    ----------
+    documents : Documents
+        With or without segments.
+
+    Returns
+    -------
+    Documents
+        Without segments; words ascend in each document.
+    """
+    if "segments" not in documents.extras:
+        return documents
+    owner = np.repeat(np.arange(len(documents)), np.diff(documents.offsets))
+    order = np.lexsort((documents.words, owner))
+    owner, words, counts = owner[order], documents.words[order], documents.counts[order]
+    first = np.ones(words.size, dtype=bool)
+    first[1:] = (np.diff(owner) != 0) | (np.diff(words) != 0)
+    starts = np.flatnonzero(first)
+    offsets = np.searchsorted(owner[starts], np.arange(len(documents) + 1)).astype(np.int64)
+    merged = np.add.reduceat(counts, starts).astype(np.int32) if starts.size else counts
+    extras = {name: column for name, column in documents.extras.items() if name != "segments"}
+    return Documents(documents.ids, offsets, words[starts], merged, extras)
+
+
+def digest_of_ids(ids: pa.Array) -> str:
+    """Return the SHA-256 of ids, in their order."""
+    digest = hashlib.sha256()
+    for name in ids.to_pylist():
+        digest.update(f"{len(name)}:{name}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def encode(documents: Documents) -> bytes:
+    """Write documents as the bytes of a Parquet file, the same bytes for the same documents."""
+    offsets = pa.array(documents.offsets.astype(np.int32))
+    columns = {
+        "id": documents.ids,
+        "words": pa.ListArray.from_arrays(offsets, pa.array(documents.words)),
+        "counts": pa.ListArray.from_arrays(offsets, pa.array(documents.counts)),
+        **documents.extras,
+    }
+    return encode_columns(columns)
+
+
+def read_documents(folder: Folder, record: ShardRecord, vocabulary_words: int) -> Documents:
+    """Read a shard's file and check it against the manifest.
+
+    Parameters
+    ----------
+    folder : Folder
+        The corpus.
+    record : ShardRecord
+        The shard's row of the manifest.
+    vocabulary_words : int
+        Number of words of the vocabulary, which word ids stay under.
+
+    Returns
+    -------
+    Documents
+        All columns of the file.
+
+    Raises
+    ------
+    AbsentError
+        The file is not there.
+    DamagedError
+        The bytes are not those that the manifest names, or not a shard.
+    """
+    path, data = read_part(folder, record)
+    return decode(data, record, vocabulary_words, path)
+
+
+def read_further(folder: Folder, record: ShardRecord) -> dict[str, pa.Array]:
+    """Read what a shard's file says of its documents besides their ids and words; see `read_documents`."""
+    path, data = read_part(folder, record)
+    with shard_damage(path):
+        return ids_and_extras(decode_table(data, record.documents, path, without=("words", "counts")), path)[1]
+
+
+def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -> Documents:
+    """Read the bytes of a shard's file, which may be anybody's.
+
+    Parameters
+    ----------
+    data : bytes
+        All of the file.
+    record, vocabulary_words
+        As for `read_documents`.
+    path : str
+        The file's name, for errors.
+
+    Returns
+    -------
+    Documents
+        All columns of the file.
+
+    Raises
+    ------
+    DamagedError
+        They are not a shard as the manifest has it.
+    """
+    with shard_damage(path):
+        documents = _documents_of(decode_table(data, record.documents, path), vocabulary_words, path)
+    found = (len(documents), documents.words.size, int(documents.counts.sum(dtype=np.int64)))
+    if found != (record.documents, record.pairs, record.tokens):
+        raise DamagedError(path, f"documents, pairs and tokens are {found}, not as in the manifest")
+    return documents
+
+
+def _documents_of(table: pa.Table, vocabulary_words: int, path: str) -> Documents:
+    """Check what kernels index with, as they do so without looking."""
+    most = vocabulary_words - 1
+    offsets, words = integer_lists(table, "words", 0, most, path, f"word ids from 0 to {most}")
+    other, counts = integer_lists(table, "counts", 1, MAX_COUNT, path, f"counts from 1 to {MAX_COUNT}")
+    wrong = offsets != other
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DamagedError(path, "expected as many counts as words", f"column 'counts', row {row}")
+    if (long := too_long(counts, offsets)) is not None:
+        raise DamagedError(path, long[1], f"column 'counts', row {long[0] + 1}")
+    ids, extras = ids_and_extras(table, path, ("words", "counts"))
+    if SEGMENTS in extras:
+        require_segments(extras[SEGMENTS], offsets, path)
+    return Documents(ids, offsets, words, counts, extras)

@@ -1,0 +1,262 @@
+"""Dense vectors: in memory, and as chunks of a Zarr array beside the Parquet files of a corpus's shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collapsium.storage.corpus.manifest import ShardRecord, VectorsRecord
+from collapsium.storage.corpus.parquet import decode_table, encode_columns, read_part, shard_damage
+from collapsium.storage.corpus.shard import Shard, digest_of_ids
+from collapsium.storage.corpus.shard_columns import ids_and_extras
+from collapsium.storage.errors import DamagedError
+from collapsium.storage.io.arrays import LEAST_LIMIT, RATIO, damage, require_plain
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.short_repr import ShortRepr
+
+ARRAY = "vectors.zarr"
+SAID = "zarr.json"
+MOST_COLUMNS = 1 << 24
+
+
+@dataclass(frozen=True, repr=False)
+class Vectors(ShortRepr):
+    """Vectors as arrays, on their way into or out of a corpus.
+
+    Attributes
+    ----------
+    ids : pyarrow.Array of string
+        One id a vector.
+    values : numpy.ndarray of float64, shape (vectors, columns)
+        The vectors, a row each.
+    extras : mapping of str to pyarrow.Array
+        Further columns, such as ``labels`` as (field, value) lists.
+    """
+
+    ids: pa.Array
+    values: npt.NDArray[np.float64]
+    extras: Mapping[str, pa.Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    def ids_sha256(self) -> str:
+        """Return the SHA-256 of the ids, in their order."""
+        return digest_of_ids(self.ids)
+
+    def slice(self, first: int, last: int) -> Vectors:
+        """Return the vectors `first` to `last` - 1."""
+        extras = {name: column.slice(first, last - first) for name, column in self.extras.items()}
+        return Vectors(self.ids.slice(first, last - first), self.values[first:last], extras)
+
+    def take(self, keep: npt.NDArray[np.bool_]) -> Vectors:
+        """Return the vectors for which `keep` is true."""
+        chosen = pa.array(keep)
+        extras = {name: column.filter(chosen) for name, column in self.extras.items()}
+        return Vectors(self.ids.filter(chosen), self.values[keep], extras)
+
+    @staticmethod
+    def join(parts: list[Vectors]) -> Vectors:
+        """Put vectors of the same columns behind one another."""
+        if len(parts) == 1:
+            return parts[0]
+        return Vectors(
+            ids=pa.concat_arrays([part.ids for part in parts]),
+            values=np.concatenate([part.values for part in parts]),
+            extras={name: pa.concat_arrays([part.extras[name] for part in parts]) for name in parts[0].extras},
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class VectorShard(ShortRepr):
+    """One shard of vectors as a sweep sees it; the vocabulary's words are the columns, and each shard has all.
+
+    Attributes
+    ----------
+    number : int
+        Which shard of the corpus this is.
+    words : numpy.ndarray of int32, shape (columns,)
+        The columns, 0 to `columns` - 1.
+    values : numpy.ndarray of float64, shape (vectors, columns)
+        The vectors, a row each; all finite.
+    """
+
+    number: int
+    words: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float64]
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays, by which Dask decides where to bring what."""
+        return self.words.nbytes + self.values.nbytes
+
+    @property
+    def documents(self) -> int:
+        """Number of vectors."""
+        return int(self.values.shape[0])
+
+    @property
+    def pairs(self) -> int:
+        """Number of values."""
+        return self.values.size
+
+    @property
+    def tokens(self) -> int:
+        """Number of values."""
+        return self.values.size
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Values of each vector."""
+        return np.full(self.values.shape[0], self.values.shape[1], dtype=np.int64)
+
+    @staticmethod
+    def of(number: int, values: npt.NDArray[np.float64]) -> VectorShard:
+        """Make a shard of vectors."""
+        return VectorShard(number, np.arange(values.shape[1], dtype=np.int32), np.ascontiguousarray(values))
+
+
+AnyShard: TypeAlias = Shard | VectorShard
+
+
+class ArrayWriter:
+    """Writes the Zarr array of a corpus of vectors, a chunk after another, each whole and once.
+
+    Parameters
+    ----------
+    folder : Folder
+        Of the array.
+    rows, columns : int
+        Of a chunk; the last may have fewer rows, and Zarr fills it up.
+    """
+
+    def __init__(self, folder: Folder, rows: int, columns: int) -> None:
+        import zarr
+
+        from collapsium.storage.io.digest_store import DigestStore
+
+        self._store = DigestStore(folder, {}, read_only=False)
+        self.rows, self._chunks, self._written = rows, 0, 0
+        self._array: Any = zarr.create_array(
+            self._store,
+            shape=(0, columns),
+            chunks=(rows, columns),
+            dtype="float64",
+            zarr_format=3,
+            config={"write_empty_chunks": True},  # a chunk that is missing is a damage, not zeros
+        )
+
+    def add(self, values: npt.NDArray[np.float64]) -> str:
+        """Write the next chunk and return the SHA-256 of its file."""
+        first, self._written = self._written, self._written + values.shape[0]
+        self._array.resize((self._written, values.shape[1]))
+        self._array[first : self._written] = values
+        self._chunks += 1
+        return self._store.files[chunk_file(self._chunks - 1)]
+
+    def finish(self) -> str:
+        """Write what Zarr says of the array and return the SHA-256 of that."""
+        self._store.finish()
+        return self._store.files[SAID]
+
+
+def chunk_file(number: int) -> str:
+    """Return the file of a chunk inside the array's folder."""
+    return f"c/{number}/0"
+
+
+def encode_vectors(vectors: Vectors) -> bytes:
+    """Write the ids and further columns of vectors as the bytes of a Parquet file."""
+    return encode_columns({"id": vectors.ids, **vectors.extras})
+
+
+def read_columns(folder: Folder, record: ShardRecord) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """Read the ids and further columns of a shard of vectors, without the vectors.
+
+    Parameters
+    ----------
+    folder : Folder
+        The corpus.
+    record : ShardRecord
+        The shard's row of the manifest.
+
+    Returns
+    -------
+    ids : pyarrow.Array of string
+        One id a vector.
+    extras : dict of str to pyarrow.Array
+        The further columns.
+
+    Raises
+    ------
+    AbsentError
+        The file is not there.
+    DamagedError
+        The bytes are not those that the manifest names, or not a shard's.
+    """
+    path, data = read_part(folder, record)
+    return decode_columns(data, record, path)
+
+
+def decode_columns(data: bytes, record: ShardRecord, path: str) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """Read the bytes of a file of ids and further columns, which may be anybody's; see `read_columns`."""
+    with shard_damage(path, "vectors"):
+        return ids_and_extras(decode_table(data, record.documents, path), path)
+
+
+def read_values(
+    folder: Folder, vectors: VectorsRecord, number: int, record: ShardRecord, columns: int
+) -> npt.NDArray[np.float64]:
+    """Read the vectors of a shard: one chunk of an array, whose file is checked against the manifest.
+
+    Parameters
+    ----------
+    folder : Folder
+        The corpus.
+    vectors : VectorsRecord
+        What the manifest says of the arrays.
+    number : int
+        Which shard.
+    record : ShardRecord
+        The shard's row of the manifest.
+    columns : int
+        Number of columns.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (vectors, columns)
+        The vectors.
+
+    Raises
+    ------
+    DamagedError
+        A file is missing, its bytes are not those that the manifest names, or it is no such array.
+    """
+    import zarr
+
+    from collapsium.storage.io.digest_store import DigestStore
+
+    told, chunk = vectors.place(number)
+    place = folder / told.file
+    file = chunk_file(chunk)
+    with damage(place):
+        store = DigestStore(place, {SAID: told.sha256, file: str(record.vectors_sha256)}, read_only=True)
+        array = zarr.open_array(store, mode="r", zarr_format=3)
+    path, first = f"{place.url}/{file}", chunk * told.rows
+    require_plain(place.url, array)
+    if told.rows * columns * 8 > max(LEAST_LIMIT, RATIO * place.size()):
+        raise DamagedError(path, f"expected {told.rows} rows of {columns} columns, and the file is far too small")
+    expected = (told.rows, columns)
+    if array.dtype != np.float64 or array.chunks != expected:
+        raise DamagedError(place.url, f"expected float64 in chunks of {expected}, found {array.dtype}, {array.chunks}")
+    if array.shape[1] != columns or array.shape[0] < first + record.documents:
+        raise DamagedError(place.url, f"expected {first + record.documents} rows of {columns}, found {array.shape}")
+    with damage(place):
+        values = np.ascontiguousarray(array[first : first + record.documents], dtype=np.float64)
+    if not np.isfinite(values).all():  # whoever wrote it: no family could tell what has gone wrong
+        raise DamagedError(path, "expected finite numbers")
+    return values

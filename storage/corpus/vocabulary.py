@@ -1,0 +1,233 @@
+"""The vocabulary of a corpus: its words in the order of their ids."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from collapsium.storage.corpus.manifest import VocabularyRecord
+from collapsium.storage.corpus.parquet import FAULTS
+from collapsium.storage.corpus.shard_columns import number_column, text_column
+from collapsium.storage.errors import DamagedError, InputError
+from collapsium.storage.io.bounded_parquet import BoundedFile
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.short_repr import short
+
+FILE = "vocabulary.parquet"
+MOST_COUNTED = 1 << 62  # documents or tokens of a word
+PARQUET_MAGIC = b"PAR1"
+COLUMNS = ("word", "words", "term", "terms", "token", "tokens")  # names that a column of words may have
+
+
+@dataclass(frozen=True, repr=False)
+class Vocabulary:
+    """Words with the numbers of documents and tokens that hold them.
+
+    Attributes
+    ----------
+    words : list of str
+        Word of each id.
+    documents, tokens : numpy.ndarray of int64, shape (words,)
+        Documents with the word, and its tokens.
+    """
+
+    words: list[str]
+    documents: npt.NDArray[np.int64]
+    tokens: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __repr__(self) -> str:
+        shown = short(tuple(self.words)).strip("()").rstrip(",")
+        return f"Vocabulary({len(self):,} words: {shown})" if self.words else "Vocabulary(0 words)"
+
+    def write(self, folder: Folder, *, tagged: bool = False) -> VocabularyRecord:
+        """Write the vocabulary's file and return its record for the manifest.
+
+        Parameters
+        ----------
+        folder : Folder
+            The corpus.
+        tagged : bool, optional
+            Whether the file's name says what it holds, so that another vocabulary stays beside it.
+
+        Returns
+        -------
+        VocabularyRecord
+            The file, its digest, and that of the words.
+        """
+        table = pa.table(
+            {"word": pa.array(self.words, pa.string()), "documents": self.documents, "tokens": self.tokens}
+        )
+        sink = io.BytesIO()
+        pq.write_table(table, sink, compression="zstd", store_schema=False)
+        digest = hashlib.sha256(sink.getvalue()).hexdigest()
+        file = FILE.replace(".", f"-{digest[:12]}.") if tagged else FILE
+        folder.write(file, sink.getvalue())
+        return VocabularyRecord(file=file, words=len(self), sha256=digest, words_sha256=words_digest(self.words))
+
+
+def words_digest(words: list[str]) -> str:
+    """Return the SHA-256 of the words alone, in their order."""
+    digest = hashlib.sha256()
+    for word in words:
+        digest.update(word.encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()
+
+
+def read_vocabulary(folder: Folder, record: VocabularyRecord) -> Vocabulary:
+    """Read a vocabulary and check it against the manifest.
+
+    Parameters
+    ----------
+    folder : Folder
+        The corpus.
+    record : VocabularyRecord
+        What the manifest says of it.
+
+    Returns
+    -------
+    Vocabulary
+        The words and their counts.
+
+    Raises
+    ------
+    DamagedError
+        The bytes are not those that the manifest names.
+    """
+    path = f"{folder.url}/{record.file}"
+    data = folder.read(record.file)
+    if hashlib.sha256(data).hexdigest() != record.sha256:
+        raise DamagedError(path, "the bytes do not have the digest of the manifest; the file is damaged")
+    return parse_vocabulary(data, record.words, path)
+
+
+def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
+    """Read the bytes of a vocabulary's file, which may be anybody's.
+
+    Parameters
+    ----------
+    data : bytes
+        All of the file.
+    words : int
+        How many words the manifest has.
+    path : str
+        The file's name, for errors.
+
+    Returns
+    -------
+    Vocabulary
+        The words and their counts.
+
+    Raises
+    ------
+    DamagedError
+        They are not a vocabulary of so many words.
+    """
+    try:
+        file = BoundedFile(io.BytesIO(data))
+        if file.rows != words:
+            raise DamagedError(path, f"{file.rows} words, where the manifest has {words}")
+        table = file.table()
+        if table.num_rows != words:
+            raise DamagedError(path, f"{table.num_rows} words, where the manifest has {words}")
+        vocabulary = Vocabulary(
+            text_column(table, "word", path),
+            number_column(table, "documents", MOST_COUNTED, path),
+            number_column(table, "tokens", MOST_COUNTED, path),
+        )
+    except DamagedError:
+        raise
+    except FAULTS as error:
+        raise DamagedError(path, f"expected the columns word, documents, tokens ({error})") from None
+    return vocabulary
+
+
+def read_words(path: str, data: bytes) -> list[str]:
+    """Read a vocabulary file as corpora are distributed with: one word a line, the first line being word 0.
+
+    Parameters
+    ----------
+    path : str
+        The file's name, for errors.
+    data : bytes
+        Its bytes, UTF-8.
+
+    Returns
+    -------
+    list of str
+        The words.
+
+    Raises
+    ------
+    InputError
+        A line is empty, repeated, or not UTF-8.
+    """
+    try:
+        words = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(path, f"expected UTF-8 text ({error})") from None
+    _require_distinct(path, words, "line")
+    return words
+
+
+def words_of_column(path: str, data: bytes, limit: int | None = None) -> list[str]:
+    """Read the words of a Parquet file, such as the vocabulary of a corpus.
+
+    Parameters
+    ----------
+    path : str
+        The file's name, for errors.
+    data : bytes
+        Its bytes.
+    limit : int, optional
+        Bytes that may come out of it; see `collapsium.storage.io.bounded_parquet.BoundedFile`.
+
+    Returns
+    -------
+    list of str
+        The column ``word`` (or ``words``, ``term``, ``token``), or else the only column of strings; row 0 is word 0.
+
+    Raises
+    ------
+    InputError
+        It is no Parquet, has no such column, or a word is missing or repeated.
+    """
+    try:
+        file = BoundedFile(io.BytesIO(data), limit)
+        strings = [one.name for one in file.schema if _is_text(one.type)]
+        named = [name for name in COLUMNS if name in strings] or (strings if len(strings) == 1 else [])
+        if not named:
+            found = ", ".join(file.schema.names[:12]) or "none"
+            raise InputError(path, f"expected a column 'word' of strings, found the columns {found}")
+        words: list[str | None] = file.table([named[0]]).column(0).to_pylist()
+    except InputError:
+        raise
+    except FAULTS as error:
+        raise InputError(path, f"expected Parquet with a column 'word' ({error})") from None
+    spelled = ["" if word is None else word for word in words]
+    _require_distinct(path, spelled, "row")
+    return spelled
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _require_distinct(path: str, words: list[str], unit: str) -> None:
+    """Refuse a word that is empty or stands there twice; `unit` is what words are counted in."""
+    seen: dict[str, int] = {}
+    for place, word in enumerate(words, start=1):
+        if not word.strip():
+            raise InputError(path, f"expected a word, found an empty {unit}", f"{unit} {place}")
+        if word in seen:
+            raise InputError(path, f"the word {word!r} stands on {unit} {seen[word]} already", f"{unit} {place}")
+        seen[word] = place

@@ -1,0 +1,322 @@
+"""Writing a corpus: documents come in any portions, shards are cut by tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collapsium.storage.corpus.manifest import VECTORS, VERSIONS, Manifest, ShardRecord, VectorsRecord
+from collapsium.storage.corpus.shard import Documents, encode, merge_segments
+from collapsium.storage.corpus.shard_columns import too_long
+from collapsium.storage.corpus.vectors import ARRAY, ArrayWriter, Vectors, encode_vectors
+from collapsium.storage.corpus.vocabulary import Vocabulary
+from collapsium.storage.errors import InputError
+from collapsium.storage.io.arrays import MOST_CHUNK_BYTES
+from collapsium.storage.io.folder import Folder
+
+SHARDS = 8
+LEAST, MOST = 100_000, 2_000_000
+
+
+class CorpusWriter:
+    """Writes the shards, the vocabulary and, last, the manifest of a corpus.
+
+    A document belongs to shard t // `shard_tokens`, where t is the number of its first token in the corpus, an empty
+    one to that of the document before it; so shards stay even, and the same however the documents arrive.
+
+    Parameters
+    ----------
+    folder : Folder
+        Where to write; made by `collapsium.storage.io.folder.created`.
+    words : int
+        Number of words of the vocabulary.
+    shard_tokens : int, optional
+        Tokens of a shard. The default is an eighth of the corpus, between 100,000 and 2,000,000; until so many
+        tokens have come that the upper limit is sure, documents wait in memory.
+    """
+
+    def __init__(self, folder: Folder, words: int, shard_tokens: int | None = None) -> None:
+        self._folder = folder
+        self._shard_tokens = shard_tokens
+        self._waiting: list[Documents] = []
+        self._waiting_tokens = 0
+        self._before = 0  # tokens before the first waiting document
+        self._rows: list[ShardRecord] = []
+        self._documents = np.zeros(words, dtype=np.int64)
+        self._tokens = np.zeros(words, dtype=np.int64)
+        self._fields: dict[str, str] = {}
+
+    def add(self, documents: Documents) -> None:
+        """Add documents behind those that have come so far."""
+        if not len(documents):
+            return
+        self._waiting.append(documents)
+        self._waiting_tokens += int(documents.counts.sum(dtype=np.int64))
+        if self._shard_tokens is None and self._waiting_tokens > SHARDS * MOST:
+            self._shard_tokens = MOST
+        if self._shard_tokens is not None and self._waiting_tokens > 2 * self._shard_tokens:
+            self._flush(self._shard_tokens, last=False)
+
+    def add_shard(self, documents: Documents) -> None:
+        """Write documents as one shard of their own, as where another corpus's shards are kept."""
+        self._write(documents)
+
+    def finish(self, words: list[str]) -> Manifest:
+        """Write what waits, the vocabulary and the manifest.
+
+        Parameters
+        ----------
+        words : list of str
+            The vocabulary in the order of its ids.
+
+        Returns
+        -------
+        Manifest
+            The finished corpus's manifest.
+
+        Raises
+        ------
+        InputError
+            No document or no token has come.
+        """
+        if self._waiting:
+            self._flush(self._shard_tokens or even_shard_tokens(self._waiting_tokens), last=True)
+        tokens = sum(row.tokens for row in self._rows)
+        if not tokens:
+            raise InputError(self._folder.url, "the corpus is empty: expected at least one document with a word")
+        record = Vocabulary(words, self._documents, self._tokens).write(self._folder)
+        manifest = Manifest(
+            documents=sum(row.documents for row in self._rows),
+            pairs=sum(row.pairs for row in self._rows),
+            tokens=tokens,
+            vocabulary=record,
+            fields=self._fields,
+            shards=tuple(self._rows),
+        )
+        manifest.write(self._folder)
+        return manifest
+
+    def _flush(self, shard_tokens: int, *, last: bool) -> None:
+        """Write the waiting documents' whole shards, and the open one too at the `last` call."""
+        documents = Documents.join(self._waiting)
+        lengths = documents.tokens
+        shard = (self._before + np.cumsum(lengths) - lengths) // shard_tokens
+        shard = np.maximum(np.maximum.accumulate(np.where(lengths > 0, shard, -1)), 0)
+        cuts = [0, *(np.flatnonzero(np.diff(shard)) + 1).tolist(), len(documents)]
+        whole = len(cuts) - 1 if last else len(cuts) - 2
+        for first, end in pairwise(cuts[: whole + 1]):
+            self._write(documents.slice(first, end))
+        rest = documents.slice(cuts[whole], len(documents))
+        self._before += int(lengths[: cuts[whole]].sum())
+        self._waiting = [rest] if len(rest) else []
+        self._waiting_tokens = int(rest.counts.sum(dtype=np.int64))
+
+    def _write(self, documents: Documents) -> None:
+        if (long := too_long(documents.counts, documents.offsets)) is not None:
+            raise InputError(f"document {documents.ids[long[0]].as_py()!r}", long[1])
+        merged = merge_segments(documents)
+        self._documents += np.bincount(merged.words, minlength=self._documents.size)
+        np.add.at(self._tokens, merged.words, merged.counts)
+        self._fields = {name: str(column.type) for name, column in documents.extras.items()}
+        file = f"documents/part-{len(self._rows):05d}.parquet"
+        digest = self._folder.write(file, encode(documents))
+        tokens = int(documents.counts.sum(dtype=np.int64))
+        row = ShardRecord(
+            file=file,
+            documents=len(documents),
+            pairs=documents.words.size,
+            tokens=tokens,
+            sha256=digest,
+            ids_sha256=documents.ids_sha256(),
+        )
+        self._rows.append(row)
+
+
+@dataclass(frozen=True)
+class WrittenVectors:
+    """Shards of vectors that were written.
+
+    Attributes
+    ----------
+    shards : tuple of ShardRecord
+        Rows of the manifest.
+    array : VectorsRecord
+        Their Zarr array.
+    fields : dict of str to str
+        Names and types of further columns.
+    least, most : numpy.ndarray, shape (columns,)
+        The smallest and the largest value of each column.
+    """
+
+    shards: tuple[ShardRecord, ...]
+    array: VectorsRecord
+    fields: dict[str, str]
+    least: npt.NDArray[np.float64]
+    most: npt.NDArray[np.float64]
+
+
+class VectorWriter:
+    """Writes the shards, the vocabulary and, last, the manifest of a corpus of vectors.
+
+    All shards but the last have as many vectors, as each is a chunk of one Zarr array.
+
+    Parameters
+    ----------
+    folder : Folder
+        Where to write; made by `collapsium.storage.io.folder.created`.
+    columns : int
+        Number of columns.
+    shard_tokens : int, optional
+        Values of a shard, rounded up to whole vectors. The default is that of `CorpusWriter`; until it is sure,
+        vectors wait in memory.
+    array : str, optional
+        Folder of the array inside the corpus.
+    behind : int, optional
+        How many shards the corpus has already, whose files stay; None for a new corpus.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        columns: int,
+        shard_tokens: int | None = None,
+        *,
+        array: str = ARRAY,
+        behind: int | None = None,
+    ) -> None:
+        self._folder, self._columns = folder, columns
+        self._file, self._behind = array, behind
+        self._waiting: list[Vectors] = []
+        self._shards: list[ShardRecord] = []
+        self._least = np.full(columns, np.inf)
+        self._most = np.full(columns, -np.inf)
+        self._fields: dict[str, str] = {}
+        self._array = None if shard_tokens is None else self._begun(shard_tokens)
+
+    def _begun(self, shard_tokens: int) -> ArrayWriter:
+        width = max(self._columns, 1)
+        rows = max(min(math.ceil(shard_tokens / width), MOST_CHUNK_BYTES // (8 * width)), 1)
+        return ArrayWriter(self._folder / self._file, rows, width)
+
+    @property
+    def _waiting_rows(self) -> int:
+        return sum(map(len, self._waiting))
+
+    def add(self, vectors: Vectors) -> None:
+        """Add vectors behind those that have come so far."""
+        if not len(vectors):
+            return
+        self._waiting.append(vectors)
+        self._least = np.minimum(self._least, vectors.values.min(axis=0, initial=np.inf))
+        self._most = np.maximum(self._most, vectors.values.max(axis=0, initial=-np.inf))
+        if self._array is None and self._waiting_rows * self._columns > SHARDS * MOST:
+            self._array = self._begun(MOST)
+        while self._array is not None and self._waiting_rows >= self._array.rows:
+            self._write(self._array)
+
+    def finish(self, columns: list[str]) -> Manifest:
+        """Write what waits, the vocabulary and the manifest.
+
+        Parameters
+        ----------
+        columns : list of str
+            Names of the columns.
+
+        Returns
+        -------
+        Manifest
+            The finished corpus's manifest.
+
+        Raises
+        ------
+        InputError
+            No vector has come, or they have no columns.
+        """
+        width, written = self._columns, self.close()
+        documents = sum(row.documents for row in written.shards)
+        every = np.full(width, documents, dtype=np.int64)
+        manifest = Manifest(
+            version=VERSIONS[VECTORS],
+            documents=documents,
+            pairs=documents * width,
+            tokens=documents * width,
+            vocabulary=Vocabulary(columns, every, every).write(self._folder),
+            fields=written.fields,
+            shards=written.shards,
+            vectors=written.array.model_copy(
+                update={"constant": tuple(np.flatnonzero(written.least == written.most).tolist())}
+            ),
+        )
+        manifest.write(self._folder)
+        return manifest
+
+    def close(self) -> WrittenVectors:
+        """Write what waits, without a vocabulary and a manifest.
+
+        Returns
+        -------
+        WrittenVectors
+            What the manifest must say of the vectors.
+
+        Raises
+        ------
+        InputError
+            No vector has come, or they have no columns.
+        """
+        width = self._columns
+        if not width or not (self._shards or self._waiting):
+            raise InputError(self._folder.url, "the corpus is empty: expected at least one vector with a column")
+        array = self._array or self._begun(even_shard_tokens(self._waiting_rows * width))
+        while self._waiting:
+            self._write(array)
+        record = VectorsRecord(file=self._file, sha256=array.finish(), rows=array.rows)
+        return WrittenVectors(tuple(self._shards), record, self._fields, self._least, self._most)
+
+    def _write(self, array: ArrayWriter) -> None:
+        """Write a shard of the first vectors that wait; of those alone, so that memory holds no second copy of all."""
+        parts: list[Vectors] = []
+        room = array.rows
+        while self._waiting and room:
+            first = self._waiting.pop(0)
+            if len(first) > room:
+                self._waiting.insert(0, first.slice(room, len(first)))
+                first = first.slice(0, room)
+            parts.append(first)
+            room -= len(first)
+        vectors = Vectors.join(parts)
+        self._fields = {name: str(column.type) for name, column in vectors.extras.items()}
+        data = encode_vectors(vectors)
+        tag = "" if self._behind is None else f"-{hashlib.sha256(data).hexdigest()[:12]}"
+        file = f"documents/part-{len(self._shards) + (self._behind or 0):05d}{tag}.parquet"
+        row = ShardRecord(
+            file=file,
+            documents=len(vectors),
+            pairs=vectors.values.size,
+            tokens=vectors.values.size,
+            sha256=self._folder.write(file, data),
+            ids_sha256=vectors.ids_sha256(),
+            vectors_sha256=array.add(vectors.values),
+        )
+        self._shards.append(row)
+
+
+def even_shard_tokens(tokens: int) -> int:
+    """Return the tokens of a shard where none are asked for: an eighth, within limits, and no small one at the end."""
+    target = min(max(tokens // SHARDS, LEAST), MOST)
+    return max(-(-tokens // max(tokens // target, 1)), 1)
+
+
+def even_shard_tokens_of(tokens: int) -> int:
+    """Return the tokens of a shard of a corpus of so many, as `CorpusWriter` has it where none are asked for."""
+    return MOST if tokens > SHARDS * MOST else even_shard_tokens(tokens)
+
+
+def numbered_ids(first: int, count: int) -> pa.Array:
+    """Return the ids `first`, `first` + 1, ... of documents whose format names none."""
+    return pa.array(np.arange(first, first + count)).cast(pa.string())

@@ -1,0 +1,4 @@
+"""Folders, atomic writes, retries, locks, records, Zarr arrays.
+
+May import units and errors.
+"""

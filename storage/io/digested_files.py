@@ -1,0 +1,45 @@
+"""Files with digests: what is read is what the digests say, or an error."""
+
+from __future__ import annotations
+
+import hashlib
+
+from collapsium.storage.errors import AbsentError, DamagedError
+from collapsium.storage.io.folder import Folder
+
+
+class DigestedFiles:
+    """The files of a Zarr group, each of which has a SHA-256.
+
+    Parameters
+    ----------
+    folder : Folder
+        Where the files lie.
+    files : dict of str to str
+        Digest of each file.
+    """
+
+    def __init__(self, folder: Folder, files: dict[str, str]) -> None:
+        self.folder, self.files = folder, files
+        # What Zarr says of arrays is small, and is read and written at once.
+        self.said = {key: self.read(key) for key in files if is_said(key)}
+
+    def finish(self) -> None:
+        """Write what Zarr says of the arrays."""
+        for key, data in sorted(self.said.items()):
+            self.files[key] = self.folder.write(key, data)
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of a file that its digest is right for."""
+        try:
+            data = self.folder.read(key)
+        except AbsentError:
+            raise DamagedError(f"{self.folder.url}/{key}", "the file is missing") from None
+        if hashlib.sha256(data).hexdigest() != self.files[key]:
+            raise DamagedError(f"{self.folder.url}/{key}", "the bytes do not have their digest; the file is damaged")
+        return data
+
+
+def is_said(key: str) -> bool:
+    """Tell whether a file holds what Zarr says of an array or a group."""
+    return key.rpartition("/")[2] == "zarr.json"

@@ -1,0 +1,99 @@
+"""LDA-C: a line a document, ``PAIRS WORD:COUNT WORD:COUNT ...``, words counted from 0.
+
+A line ``0`` is an empty document and is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.corpus.shard import Documents
+from collapsium.storage.corpus.writer import numbered_ids
+from collapsium.storage.errors import InputError
+from collapsium.storage.readers.base import INT32_MAX, open_input, reading, vocabulary_beside
+from collapsium.storage.readers.read_options import ReadOptions
+
+PORTION = 1_000_000  # pairs
+
+
+class LDACSource:
+    """One LDA-C file, plain or compressed.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    options : ReadOptions
+        Its ``vocabulary`` defaults to ``vocab.txt`` beside the file.
+    first_id : int, optional
+        Id of the first document.
+
+    Raises
+    ------
+    InputError
+        There is no vocabulary.
+    """
+
+    def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
+        self.name, self._first_id, self._limit = path, first_id, options.max_decompressed
+        with reading(path), open_input(path, options.max_decompressed) as handle:
+            handle.read(1)
+        self._words = vocabulary_beside(path, ["vocab.txt"], options)
+
+    def words(self) -> list[str]:
+        """Return the vocabulary in the order of its ids."""
+        return self._words
+
+    def documents(self) -> Iterator[Documents]:
+        """Read the documents, in portions of about a million pairs."""
+        rows: list[npt.NDArray[np.int64]] = []
+        waiting, written = 0, 0
+        with reading(self.name), open_input(self.name, self._limit) as handle:
+            for line, text in enumerate(handle, start=1):
+                rows.append(self._parse(text, line))
+                waiting += rows[-1].shape[1]
+                if waiting >= PORTION:
+                    yield self._documents(rows, written)
+                    written, rows, waiting = written + len(rows), [], 0
+        if rows:
+            yield self._documents(rows, written)
+
+    def _documents(self, rows: list[npt.NDArray[np.int64]], after: int) -> Documents:
+        offsets = np.cumsum([0, *(row.shape[1] for row in rows)], dtype=np.int64)
+        words, counts = np.concatenate(rows, axis=1).astype(np.int32)
+        return Documents(numbered_ids(self._first_id + after, len(rows)), offsets, words, counts)
+
+    def _parse(self, text: bytes, line: int) -> npt.NDArray[np.int64]:
+        head, *fields = text.split() or [b""]
+        try:
+            pairs = int(head)
+        except ValueError:
+            raise self._error(line, "expected a document's number of pairs first", head) from None
+        if pairs != len(fields):
+            raise self._error(line, f"expected {pairs} pairs as its first number says, found {len(fields)}")
+        row = np.empty((2, pairs), dtype=np.int64)
+        for place, field in enumerate(fields):
+            word, _, count = field.partition(b":")
+            try:
+                row[:, place] = int(word), int(count)
+            except (ValueError, OverflowError):
+                raise self._error(line, "expected WORD:COUNT in whole numbers", field) from None
+            if not 0 <= row[0, place] < len(self._words):
+                raise self._error(line, f"expected a word from 0 to {len(self._words) - 1}", field)
+            if not 1 <= row[1, place] <= INT32_MAX:
+                raise self._error(line, "expected a count of 1 or more", field)
+        return self._in_order(row, line)
+
+    def _in_order(self, row: npt.NDArray[np.int64], line: int) -> npt.NDArray[np.int64]:
+        row = row[:, np.argsort(row[0], kind="stable")]
+        again = np.flatnonzero(np.diff(row[0]) == 0)
+        if again.size:
+            raise self._error(line, "expected each word once", str(int(row[0, again[0]])).encode())
+        return row
+
+    def _error(self, line: int, expected: str, found: bytes | None = None) -> InputError:
+        shown = "" if found is None else f", found {found[:40].decode('utf-8', 'replace')!r}"
+        return InputError(self.name, expected + shown, f"line {line}")

@@ -1,0 +1,166 @@
+"""UCI bag of words: three header lines (documents, words, pairs), then a line a pair: document word count.
+
+Ids count from 1; pairs are sorted by document and word. Documents without a line are empty and are kept.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv
+
+from collapsium.storage.corpus.shard import Documents
+from collapsium.storage.corpus.writer import numbered_ids
+from collapsium.storage.errors import InputError
+from collapsium.storage.readers.base import INT32_MAX, open_input, reading, require_plausible, vocabulary_beside
+from collapsium.storage.readers.read_options import ReadOptions
+
+BLOCK = 1 << 23
+HEADER = ("the number of documents", "the number of words", "the number of pairs")
+
+
+class UCISource:
+    """One UCI file, plain or compressed.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    options : ReadOptions
+        Its ``vocabulary`` defaults to ``vocab.NAME.txt`` beside ``docword.NAME.txt``.
+    first_id : int, optional
+        Id of the first document.
+
+    Raises
+    ------
+    InputError
+        The header is wrong, or there is no vocabulary of its length.
+    """
+
+    def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
+        self.name, self._first_id, self._limit = path, first_id, options.max_decompressed
+        with reading(path), open_input(path, options.max_decompressed) as handle:
+            self._shape = tuple(self._header(handle.readline(), line) for line in range(3))
+        if self._shape[0] > INT32_MAX or self._shape[1] > INT32_MAX:
+            raise InputError(path, f"expected at most {INT32_MAX} documents and words", "header")
+        require_plausible(path, self._shape[0], self._shape[2], "line 1")
+        stem = path.rsplit("/", 1)[-1].removeprefix("docword.").removesuffix(".gz").removesuffix(".txt")
+        names = [f"vocab.{'.'.join(stem.split('.')[:n])}.txt" for n in range(stem.count(".") + 1, 0, -1)]
+        self._words = vocabulary_beside(path, names, options)
+        if len(self._words) != self._shape[1]:
+            raise InputError(
+                path, f"the header names {self._shape[1]} words, the vocabulary has {len(self._words)}", "line 2"
+            )
+
+    def _header(self, text: bytes, line: int) -> int:
+        value = text.strip()
+        if not value.isdigit() or len(value) > 18:
+            raise InputError(
+                self.name,
+                f"expected {HEADER[line]}, found {_shown(text)}; is this a UCI bag of words?",
+                f"line {line + 1}",
+            )
+        return int(value)
+
+    def words(self) -> list[str]:
+        """Return the vocabulary in the order of its ids."""
+        return self._words
+
+    def documents(self) -> Iterator[Documents]:
+        """Read the documents, in portions of some megabytes."""
+        written, pairs = 0, 0  # documents given out, pairs read
+        rest: npt.NDArray[np.int64] = np.zeros((3, 0), dtype=np.int64)
+        with reading(self.name), open_input(self.name, self._limit) as handle:
+            for _ in range(3):
+                handle.readline()
+            while block := handle.read(BLOCK):
+                block += handle.readline()
+                if len(block) < BLOCK:
+                    block = block.rstrip() + b"\n"  # empty lines at the end are no fault
+                    if block == b"\n":
+                        break
+                rows = self._parse(block, first_line=pairs + 4)
+                previous = (int(rest[0, -1]), int(rest[1, -1])) if rest.size else (written, 0)
+                self._check(rows, block, pairs + 4, previous)
+                pairs += rows.shape[1]
+                rest = np.concatenate([rest, rows], axis=1)
+                done = int(rest[0, -1]) - 1 if rest.size else written  # the last document may go on
+                cut = int(np.searchsorted(rest[0], done, side="right"))
+                require_plausible(self.name, done, pairs, f"line {pairs + 3}")
+                if done > written:
+                    yield self._documents(rest[:, :cut], written, done)
+                    rest, written = rest[:, cut:], done
+        if pairs != self._shape[2]:
+            raise InputError(self.name, f"expected {self._shape[2]} pairs as line 3 says, found {pairs}; cut short?")
+        if self._shape[0] > written:
+            yield self._documents(rest, written, self._shape[0])
+
+    def _documents(self, rows: npt.NDArray[np.int64], after: int, last: int) -> Documents:
+        offsets = np.searchsorted(rows[0], np.arange(after + 1, last + 2)).astype(np.int64)
+        return Documents(
+            numbered_ids(self._first_id + after, last - after),
+            offsets,
+            (rows[1] - 1).astype(np.int32),
+            rows[2].astype(np.int32),
+        )
+
+    def _parse(self, block: bytes, first_line: int) -> npt.NDArray[np.int64]:
+        """Parse fast what is as it should be; what is not is read again line by line, to say where."""
+        try:
+            table = pyarrow.csv.read_csv(
+                io.BytesIO(block),
+                pyarrow.csv.ReadOptions(column_names=["document", "word", "count"], use_threads=False),
+                pyarrow.csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
+                pyarrow.csv.ConvertOptions(column_types={n: pa.int64() for n in ("document", "word", "count")}),
+            )
+        except (pa.ArrowException, ValueError):
+            return self._parse_slowly(block, first_line)
+        if any(column.null_count for column in table.columns):
+            return self._parse_slowly(block, first_line)
+        return np.stack([np.asarray(column, dtype=np.int64) for column in table.columns])
+
+    def _parse_slowly(self, block: bytes, first_line: int) -> npt.NDArray[np.int64]:
+        rows = []
+        for line, text in enumerate(block.splitlines(), start=first_line):
+            fields = text.split()
+            try:
+                document, word, count = map(int, fields)
+            except ValueError:
+                found = _shown(text) if text else "an empty line"
+                expected = f"expected three whole numbers, found {found}"
+                raise InputError(self.name, expected, f"line {line}") from None
+            if max(document, word, count, -document, -word, -count) > 2**62:
+                raise InputError(self.name, "the number is too large", f"line {line}")
+            rows.append((document, word, count))
+        return np.array(rows, dtype=np.int64).reshape(-1, 3).T
+
+    def _check(self, rows: npt.NDArray[np.int64], block: bytes, first_line: int, previous: tuple[int, int]) -> None:
+        document, word, count = rows
+        before = np.concatenate([[previous[0]], document[:-1]])
+        word_before = np.concatenate([[previous[1]], word[:-1]])
+        faults = (
+            ((document < 1) | (document > self._shape[0]), f"expected a document from 1 to {self._shape[0]}"),
+            ((word < 1) | (word > self._shape[1]), f"expected a word from 1 to {self._shape[1]}"),
+            ((count < 1) | (count > INT32_MAX), "expected a count of 1 or more"),
+            (
+                (document < before) | ((document == before) & (word <= word_before)),
+                "out of order: expected pairs sorted by document, then word, each once",
+            ),
+        )
+        wrong = np.stack([fault for fault, _ in faults])
+        if wrong.any():
+            row = int(np.flatnonzero(wrong.any(axis=0))[0])
+            expected = next(text for fault, text in faults if fault[row])
+            text = block.split(b"\n", row + 1)[row]
+            raise InputError(self.name, f"{expected}, found {_shown(text)}", f"line {first_line + row}")
+
+
+def _shown(text: bytes) -> str:
+    shown = text.decode("utf-8", "replace").strip()
+    if shown:
+        return repr(shown[:40] + ("..." if len(shown) > 40 else ""))
+    return "an empty line" if text else "the end of the file"

@@ -1,0 +1,266 @@
+"""Readers of the formats that corpora are distributed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from collapsium.storage.choices import FORMATS
+from collapsium.storage.corpus.shard import Documents
+from collapsium.storage.errors import AbsentError, InputError, OptionError, suggestion
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.base import Source, distinct, open_input, reading
+from collapsium.storage.readers.counts.ldac import LDACSource
+from collapsium.storage.readers.counts.sparse_matrix import MatrixSource
+from collapsium.storage.readers.counts.svmlight import SVMlightSource, index_base
+from collapsium.storage.readers.counts.uci import UCISource
+from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.batches import TEXTS
+from collapsium.storage.readers.texts.blocks import find_files
+from collapsium.storage.readers.texts.text import TextSource, texts_of_files, texts_of_lines
+from collapsium.storage.readers.vectors.base import DenseFile, DenseSource
+from collapsium.storage.readers.vectors.csv_file import HEADERS, TableFile
+from collapsium.storage.readers.vectors.numpy_file import ArchiveFile, MatrixFile
+from collapsium.storage.readers.vectors.zarr_array import ZarrFile
+
+_ENDINGS = {
+    ".ldac": "ldac",
+    ".lda-c": "ldac",
+    ".mtx": "mtx",
+    ".npz": "npz",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".mallet": "mallet",
+    ".svmlight": "svmlight",
+    ".svm": "svmlight",
+    ".npy": "vectors",
+    ".zarr": "vectors",
+    ".txt": "text",
+    ".md": "text",
+}
+
+
+class Chained:
+    """Several sources of one vocabulary behind one another.
+
+    Parameters
+    ----------
+    sources : list of Source
+        At least one.
+
+    Raises
+    ------
+    InputError
+        A source has another vocabulary than the first.
+    """
+
+    def __init__(self, sources: list[Source]) -> None:
+        for source in sources[1:]:
+            if source.words() != sources[0].words():
+                raise InputError(source.name, f"its vocabulary is not that of {sources[0].name}")
+        self.name = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
+        self._sources = sources
+
+    def words(self) -> list[str]:
+        """Return the vocabulary in the order of its ids."""
+        return self._sources[0].words()
+
+    def documents(self) -> Iterator[Documents]:
+        """Read the documents of one source after another."""
+        for source in self._sources:
+            yield from source.documents()
+
+
+__all__ = [
+    "FORMATS",
+    "TEXTS",
+    "ReadOptions",
+    "Source",
+    "guess_format",
+    "kind_of_name",
+    "open_source",
+    "open_vectors",
+    "settled_base",
+]
+
+
+def kind_of_name(path: str) -> str | None:
+    """Return the format that a file's name tells, if it does."""
+    name = path.rstrip("/").rsplit("/", 1)[-1].lower()
+    for packed in (".gz", ".bz2", ".xz", ".zst"):
+        name = name.removesuffix(packed)
+    if name.startswith("docword."):
+        return "uci"
+    return next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), None)
+
+
+def guess_format(path: str) -> str:
+    """Tell the format of a source from its name, or from the names in it.
+
+    Parameters
+    ----------
+    path : str
+        File, folder or glob. A folder whose files are all named as of one format of texts is of that; another is one
+        of plain texts.
+
+    Returns
+    -------
+    str
+        A key of `FORMATS`.
+
+    Raises
+    ------
+    OptionError
+        The name does not tell.
+    """
+    kind = kind_of_name(path)
+    if kind is not None:
+        return kind
+    folder = Folder(path)
+    if folder.is_folder() or any(letter in path for letter in "*?["):
+        kinds = {kind_of_name(file.name) for file in find_files([path], None, kind_of_name)}
+        only = kinds.pop() if len(kinds) == 1 else None
+        return only if only in TEXTS else "text"
+    if not folder.exists():
+        raise AbsentError(f"{path}: no such file or folder")
+    raise OptionError(f"{path}: the name does not tell its format; say --format {'|'.join(FORMATS)}")
+
+
+def settled_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:
+    """Settle from where the indices of files of one format count, for all of them and for those that are added later.
+
+    Parameters
+    ----------
+    paths : list of str
+        The files.
+    kind : str
+        Their format.
+    options : ReadOptions
+        What is said of them.
+
+    Returns
+    -------
+    ReadOptions
+        With the first index, where the format has one.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read.
+    OptionError
+        The first index is said to be neither 0 nor 1.
+    """
+    if options.index_base not in (None, 0, 1):
+        raise OptionError(f"--index-base: expected 0 or 1, found {options.index_base}")
+    return replace(options, index_base=index_base(paths, options)) if kind == "svmlight" else options
+
+
+def open_source(paths: list[str], kind: str | None = None, options: ReadOptions | None = None) -> Source:
+    """Open files or folders of one format.
+
+    Parameters
+    ----------
+    paths : list of str
+        Local paths or fsspec URLs.
+    kind : str, optional
+        A key of `FORMATS`; by default told from the first name.
+    options : ReadOptions, optional
+        Vocabulary, fields and stop words.
+
+    Returns
+    -------
+    Source
+        The documents and their vocabulary.
+
+    Raises
+    ------
+    AbsentError
+        A file is not there.
+    InputError
+        A file does not hold what its format asks for.
+    OptionError
+        There is no such format.
+    """
+    options = options or ReadOptions()
+    kind = kind or guess_format(paths[0])
+    options = settled_base(paths, kind, options)
+    if kind == "text":
+        return TextSource(paths, options, texts_of_files)
+    if kind == "jsonl":
+        return TextSource(paths, options, texts_of_lines)
+    counted: dict[str, Callable[[str, ReadOptions], Source]] = {
+        "uci": UCISource,
+        "ldac": LDACSource,
+        "mtx": MatrixSource,
+        "npz": MatrixSource,
+        "svmlight": SVMlightSource,
+    }
+    if kind not in counted:
+        raise OptionError(f"unknown format '{kind}'{suggestion(kind, FORMATS)}")
+    if len(paths) == 1:
+        return counted[kind](paths[0], options)
+    stems = zip(paths, distinct(paths), strict=True)
+    return Chained([_Prefixed(counted[kind](path, options), stem) for path, stem in stems])
+
+
+def open_vectors(paths: list[str], options: ReadOptions | None = None, *, tagged: bool = False) -> DenseSource:
+    """Open files of dense vectors, of whatever format each is.
+
+    Parameters
+    ----------
+    paths : list of str
+        Local paths or fsspec URLs of comma-separated values, ``.npy`` or ``.npz`` files, or of Zarr arrays.
+    options : ReadOptions, optional
+        Which columns are ids and labels, and how columns are named.
+    tagged : bool, optional
+        Whether ids that are numbers begin with the name of their file though there is one file.
+
+    Returns
+    -------
+    DenseSource
+        The vectors and their columns' names.
+
+    Raises
+    ------
+    AbsentError
+        A file is not there.
+    InputError
+        A file does not hold vectors, or of other columns than the first.
+    OptionError
+        A column or array is not there.
+    """
+    options = options or ReadOptions()
+    if options.header not in (None, *HEADERS):
+        raise OptionError(f"--header: expected {' or '.join(HEADERS)}, found {options.header!r}")
+    stems = distinct(paths)
+    files: list[DenseFile] = []
+    for path in paths:
+        if Folder(path).is_folder():
+            files.append(ZarrFile(path, options))
+            continue
+        with reading(path), open_input(path, options.max_decompressed) as handle:
+            magic = handle.read(6)
+        kind = MatrixFile if magic == b"\x93NUMPY" else ArchiveFile if magic[:4] == b"PK\x03\x04" else TableFile
+        files.append(kind(path, options))
+    return DenseSource(files, stems, options, tagged=tagged)
+
+
+class _Prefixed:
+    """A source among several, whose numbered documents carry the file's name: ids stay distinct."""
+
+    def __init__(self, source: Source, stem: str) -> None:
+        self.name, self._source, self._stem = source.name, source, stem
+
+    def words(self) -> list[str]:
+        return self._source.words()
+
+    def documents(self) -> Iterator[Documents]:
+        import pyarrow.compute as pc
+
+        for part in self._source.documents():
+            ids = pc.binary_join_element_wise(self._stem, part.ids, "/")
+            yield Documents(ids, part.offsets, part.words, part.counts, part.extras)

@@ -1,0 +1,1 @@
+"""Labels and numbers of documents that lie beside them."""

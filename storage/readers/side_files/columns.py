@@ -1,0 +1,273 @@
+"""Columns of side files: which of their fields are labels or covariates, and names for labels that are numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from collapsium.storage.corpus.label_column import listed, once
+from collapsium.storage.errors import InputError, OptionError, suggestion
+from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.side_files.read import SideFile, read_names, read_side
+from collapsium.storage.readers.side_files.table import Side
+from collapsium.storage.readers.texts.fields import TAKEN, Fields, as_labels, as_number, named
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for of side files.
+
+    Attributes
+    ----------
+    files : tuple of str
+        The files, each perhaps with a name for its field, ``author=doc_authors.txt``.
+    names : tuple of str
+        Files with a name a line for the numbers of a field of labels, ``author=authors.txt``.
+    """
+
+    files: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which fields of a side file are what: (name, field) of each label and covariate."""
+
+    labels: tuple[tuple[str, str], ...]
+    covariates: tuple[tuple[str, str], ...]
+
+
+def chosen_of(
+    file: SideFile, asked: Fields, numbered: Sequence[str], covariates_of: Collection[str] | None = None
+) -> Chosen:
+    """Say which fields of a side file are labels, and which are covariates.
+
+    Parameters
+    ----------
+    file : SideFile
+        The file.
+    asked : Fields
+        Labels and covariates that are named; where the file has none of them, all of its fields are taken.
+    numbered : sequence of str
+        Fields of labels that are numbers of names.
+    covariates_of : collection of str, optional
+        The covariates that there may be; other fields of numbers are labels.
+
+    Returns
+    -------
+    Chosen
+        What is what.
+
+    Raises
+    ------
+    InputError
+        The file has no field but the ids.
+    OptionError
+        The file is given a name, and has several fields.
+    """
+    labels = tuple(pair for pair in asked.labels if pair[1] in file.fields)
+    covariates = tuple(pair for pair in asked.covariates if pair[1] in file.fields)
+    if file.ids is None:
+        return Chosen(((next(iter(file.fields)),) * 2,), ())
+    if not labels and not covariates:
+        numbers = [name for name in file.fields if name not in numbered and file.name not in numbered]
+        numbers = [
+            name
+            for name in numbers
+            if (covariates_of is None or (file.name or name) in covariates_of)
+            and _is_numbers(file.fields[name], file.texts)
+        ]
+        labels = tuple((name, name) for name in file.fields if name not in numbers)
+        covariates = tuple((name, name) for name in numbers)
+    if not labels and not covariates:
+        raise InputError(file.path, "expected a field of labels or numbers besides the ids, found none")
+    if file.name and len(labels) + len(covariates) > 1:
+        every = named(field for _, field in (*labels, *covariates))
+        raise OptionError(
+            f"--label-files {file.name}=: names one field, and {file.path} has {every}; name them with "
+            "--labels NAME=FIELD"
+        )
+    if file.name:
+        labels = tuple((file.name, field) for _, field in labels)
+        covariates = tuple((file.name, field) for _, field in covariates)
+    taken = next((name for name, _ in covariates if name in TAKEN), None)
+    if taken is not None:
+        raise OptionError(
+            f"{file.path}: the covariate {taken!r} has a meaning of its own in a corpus; "
+            f"name it, --covariates NAME={taken}"
+        )
+    return Chosen(labels, covariates)
+
+
+def _is_numbers(values: list[Any], texts: bool) -> bool:
+    """Say whether a field holds numbers alone, and some."""
+    there = [value for value in values if value is not None and not (isinstance(value, str) and not value.strip())]
+    if not texts:
+        return bool(there) and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in there)
+    try:
+        return bool([float(value) for value in there])
+    except ValueError:
+        return False
+
+
+def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[str]]]) -> Side:
+    """Make columns of a side file.
+
+    Parameters
+    ----------
+    file : SideFile
+        What was read.
+    chosen : Chosen
+        Which fields are what.
+    names : mapping of str to (str, list of str)
+        Of fields of labels that are numbers, the file of their names, and those.
+
+    Returns
+    -------
+    Side
+        A row for each line or id.
+
+    Raises
+    ------
+    InputError
+        A value is of another kind, a number has no name, or an id has two values of a covariate.
+    """
+    codes, keys = np.arange(len(next(iter(file.fields.values()), []))), None
+    if file.ids is not None:
+        coded = pa.array(file.ids, pa.string()).dictionary_encode()
+        codes, keys = np.asarray(coded.indices, dtype=np.int64), coded.dictionary
+    count = codes.size if keys is None else len(keys)
+    what = "line" if keys is None else "record"
+    columns: dict[str, pa.Array] = {}
+    if chosen.labels:
+        rows: tuple[list[int], list[str], list[str]] = ([], [], [])
+        for name, field in chosen.labels:
+            for number, value in enumerate(file.fields[field]):
+                where = f"{what} {number + 1}"
+                for label in _checked(as_labels, value, file.path, field, where):
+                    rows[0].append(int(codes[number]))
+                    rows[1].append(name)
+                    rows[2].append(_name_of(label, names[name], file.path, where) if name in names else label)
+        table = pa.table({
+            "document": pa.array(rows[0], pa.int64()),
+            "field": pa.array(rows[1], pa.string()),
+            "value": pa.array(rows[2], pa.string()),
+        })  # fmt: skip
+        columns["labels"] = listed(once(table), count)
+    for name, field in chosen.covariates:
+        columns[name] = _covariate(file, field, codes, count)
+    return Side(file.path, keys, columns)
+
+
+def _checked(convert: Callable[[Any], Any], value: Any, path: str, field: str, where: str) -> Any:
+    try:
+        return convert(value)
+    except ValueError as error:
+        raise InputError(path, f"expected {error} in field {field!r}", where) from None
+
+
+def _covariate(file: SideFile, field: str, codes: Any, count: int) -> pa.Array:
+    found: list[float | None] = [None] * count
+    for number, (code, value) in enumerate(zip(codes, file.fields[field], strict=True), start=1):
+        where = f"record {number}"
+        read = _checked(as_number, value, file.path, field, where)
+        if read is not None and found[code] not in (None, read):
+            raise InputError(
+                file.path, f"the same id has two values in field {field!r}, {found[code]} and {read}", where
+            )
+        found[code] = found[code] if read is None else read
+    return pa.array(found, pa.float64())
+
+
+def _name_of(label: str, names: tuple[str, list[str]], path: str, where: str) -> str:
+    """Return the name of a label that is a number, counted from 1."""
+    file, every = names
+    number = int(label) if re.fullmatch("[0-9]{1,9}", label) else 0
+    if not 1 <= number <= len(every) or not every[number - 1]:
+        raise InputError(
+            path, f"expected a number from 1 to {len(every):,} as {file} has names, found {label!r}", where
+        )
+    return every[number - 1]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What side files hold, and what is left to be read off the documents.
+
+    Attributes
+    ----------
+    files : tuple of Side
+        The files.
+    labels, covariates : tuple of str
+        ``NAME=FIELD`` of the fields of records that were taken, so that others are read the same way.
+    fields : frozenset of str
+        All fields of the files' records.
+    """
+
+    files: tuple[Side, ...]
+    labels: tuple[str, ...]
+    covariates: tuple[str, ...]
+    fields: frozenset[str]
+
+
+def read_sides(wanted: Wanted, options: ReadOptions, covariates_of: Collection[str] | None = None) -> Told:
+    """Read side files.
+
+    Parameters
+    ----------
+    wanted : Wanted
+        The files.
+    options : ReadOptions
+        Which fields are named, that of the ids, and how files are read.
+    covariates_of : collection of str, optional
+        As for `chosen_of`.
+
+    Returns
+    -------
+    Told
+        What they hold.
+
+    Raises
+    ------
+    CollapsiumError
+        A file is missing or damaged, a number has no name, or what is asked for is not there.
+    """
+    if wanted.names and not wanted.files:
+        raise OptionError(f"--label-names {wanted.names[0]}: names labels of side files; say --label-files FILE too")
+    files = [read_side(said, options) for said in wanted.files]
+    asked = Fields.of(options)
+    lists = [read_names(said, options) for said in wanted.names]
+    numbered = [field for field, _, _ in lists if field]
+    every = [chosen_of(file, asked, numbered, covariates_of) for file in files]
+    labels = list(dict.fromkeys(name for chosen in every for name, _ in chosen.labels))
+    names = _names_by_field(lists, labels)
+    sides = tuple(side_of(file, chosen, names) for file, chosen in zip(files, every, strict=True))
+    records = [chosen for file, chosen in zip(files, every, strict=True) if file.ids is not None]
+    return Told(
+        sides,
+        tuple(dict.fromkeys(f"{name}={field}" for chosen in records for name, field in chosen.labels)),
+        tuple(dict.fromkeys(f"{name}={field}" for chosen in records for name, field in chosen.covariates)),
+        frozenset(field for file in files if file.ids is not None for field in file.fields),
+    )
+
+
+def _names_by_field(lists: list[tuple[str, str, list[str]]], labels: list[str]) -> dict[str, tuple[str, list[str]]]:
+    found: dict[str, tuple[str, list[str]]] = {}
+    for field, path, names in lists:
+        if not field and len(labels) != 1:
+            raise OptionError(f"--label-names {path}: say whose, FIELD={path}; there are {named(labels)}")
+        field = field or labels[0]
+        if field not in labels:
+            raise OptionError(
+                f"--label-names {field}={path}: no side file has labels {field!r}{suggestion(field, labels)}; "
+                f"there are {named(labels)}"
+            )
+        if field in found:
+            raise OptionError(f"--label-names {field}: is said twice")
+        found[field] = (path, names)
+    return found

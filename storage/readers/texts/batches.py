@@ -1,0 +1,127 @@
+"""Reading blocks of sources of texts as batches of documents that are still to be tokenized."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from collapsium.storage.errors import OptionError
+from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.blocks import Block
+from collapsium.storage.readers.texts.fields import PORTION, Batch, Fields, Gathering, Into, require_columns
+from collapsium.storage.readers.texts.lines import gather_file, gather_json, gather_mallet
+from collapsium.storage.readers.texts.segment import ENTRIES, cutter_of
+from collapsium.storage.readers.texts.spans import Span
+from collapsium.storage.readers.texts.tables import columns_of, gather_parquet, gather_table, is_numbered
+
+GATHER: dict[str, Callable[[Span, ReadOptions, Into], Iterator[None]]] = {
+    "csv": gather_table,
+    "jsonl": gather_json,
+    "mallet": gather_mallet,
+    "parquet": gather_parquet,
+    "text": gather_file,
+}
+TEXTS = tuple(GATHER)  # formats whose documents are texts
+FIXED = {"mallet": ("label=label",), "text": ()}  # formats whose fields nobody names, with their labels
+
+
+def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
+    """Settle the fields of a format.
+
+    Parameters
+    ----------
+    options : ReadOptions
+        What the user said.
+    kind : str
+        One of `TEXTS`.
+
+    Returns
+    -------
+    ReadOptions
+        The same, with the fields that the format has by itself.
+
+    Raises
+    ------
+    OptionError
+        A field is named where the format has none, or twice, or texts cannot be cut so into segments.
+    """
+    if kind in FIXED:
+        for flag, said in (
+            ("--id", options.id),
+            ("--text", options.text),
+            ("--title", options.title),
+            ("--date", options.date),
+            ("--labels", options.labels not in ((), FIXED[kind])),
+            ("--covariates", options.covariates),
+        ):
+            if said:
+                raise OptionError(f"{flag}: documents of the format {kind} have no fields to name")
+        if options.segments == ENTRIES:
+            raise OptionError(f"--segments {ENTRIES}: documents of the format {kind} have no fields, and so no lists")
+        options = replace(options, labels=FIXED[kind])
+    Fields.of(options)
+    if options.segments is not None:
+        cutter_of(options.segments)
+    return options
+
+
+def read_batches(block: Block, kind: str, options: ReadOptions, numbered: bool = False) -> Iterator[Batch]:
+    """Read the documents of a block.
+
+    Parameters
+    ----------
+    block : tuple of Span
+        Files, or parts of them.
+    kind : str
+        One of `TEXTS`.
+    options : ReadOptions
+        As `fields_of` gave them.
+    numbered : bool, optional
+        Whether documents get no ids yet.
+
+    Yields
+    ------
+    Batch
+        Documents with some megabytes of text together.
+
+    Raises
+    ------
+    InputError
+        A file is damaged, or a field is not there.
+    """
+    gathering = Gathering(Fields.of(options), numbered)
+    for span in block:
+        for _ in GATHER[kind](span, options, gathering):
+            if gathering.bytes >= PORTION:
+                yield gathering.batch()
+    if len(gathering):
+        yield gathering.batch()
+
+
+def are_numbered(files: list[Span], kind: str, options: ReadOptions) -> bool:
+    """Look into the first file whether documents have ids; where they have none, they are numbered.
+
+    Parameters
+    ----------
+    files : list of Span
+        All files.
+    kind : str
+        One of `TEXTS`.
+    options : ReadOptions
+        As `fields_of` gave them.
+
+    Returns
+    -------
+    bool
+        Never true but of tables.
+
+    Raises
+    ------
+    InputError
+        The file lacks a column that is asked for.
+    """
+    if kind not in ("csv", "parquet"):
+        return False
+    names, fields = columns_of(files[0], kind, options), Fields.of(options)
+    require_columns(files[0].path, names, fields)
+    return is_numbered(names, fields)

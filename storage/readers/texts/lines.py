@@ -1,0 +1,238 @@
+"""Records of files of lines, JSON or MALLET's of a name, a label and a text, and of files that are one text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+from collapsium.storage.errors import InputError
+from collapsium.storage.readers.base import open_input, reading
+from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.fields import Into
+from collapsium.storage.readers.texts.spans import Span
+
+PIECE = 1 << 24  # bytes that are read at once
+_MALLET = re.compile(r"(\S*)[\s,]*(\S*)[\s,]*(.*)", re.DOTALL)  # as MALLET's import-file has it by default
+_BOM = b"\xef\xbb\xbf"
+
+
+def lines_of(span: Span, options: ReadOptions) -> Iterator[tuple[bytes, Callable[[], str]]]:
+    """Read the lines that begin in a span.
+
+    Parameters
+    ----------
+    span : Span
+        A file, or some of its bytes.
+    options : ReadOptions
+        How much may come out of a compressed file.
+
+    Yields
+    ------
+    line : bytes
+        Without its end.
+    where : callable
+        Tells the line's number in the file, for errors.
+    """
+    before: list[int] = []  # lines before the span, counted when somebody asks
+
+    def numbered(number: int) -> Callable[[], str]:
+        def where() -> str:
+            if not before:
+                before.append(lines_before(span, span.first - 1, options) + 1 if span.first else 0)
+            return f"line {before[0] + number}"
+
+        return where
+
+    number = 0
+    with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
+        for piece in _pieces(handle, span):
+            lines = piece.split(b"\n")
+            if not lines[-1]:
+                lines.pop()
+            for line in lines:
+                number += 1
+                yield line, numbered(number)
+
+
+def _pieces(handle: IO[bytes], span: Span) -> Iterator[bytes]:
+    """Read whole lines, some megabytes at a time."""
+    place, last = span.first, span.last
+    if place:
+        handle.seek(place - 1)
+        place += len(handle.readline()) - 1
+    while last is None or place < last:
+        piece = handle.read(PIECE if last is None else min(PIECE, last - place))
+        if not piece:
+            return
+        if not piece.endswith(b"\n"):
+            piece += handle.readline()
+        place += len(piece)
+        yield piece
+
+
+def lines_before(span: Span, place: int, options: ReadOptions) -> int:
+    """Count the lines of a file that end before a byte.
+
+    Parameters
+    ----------
+    span : Span
+        The file, or some of it.
+    place : int
+        The byte.
+    options : ReadOptions
+        How much may come out of a compressed file.
+
+    Returns
+    -------
+    int
+        How many.
+    """
+    count, left = 0, place
+    with open_input(span.path, options.max_decompressed) as handle:
+        while left > 0 and (piece := handle.read(min(PIECE, left))):
+            count += piece.count(b"\n")
+            left -= len(piece)
+    return count
+
+
+def gather_json(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
+    """Gather JSON lines: an object a line.
+
+    Parameters
+    ----------
+    span : Span
+        A file, or some of its bytes.
+    options : ReadOptions
+        How to treat bytes that are not UTF-8, and how much may come out of a compressed file.
+    into : Into
+        Told each record.
+
+    Yields
+    ------
+    None
+        After each record.
+
+    Raises
+    ------
+    InputError
+        A line is no such object.
+    """
+    constants = dict(span.constants)
+    for line, where in lines_of(span, options):
+        if not line.strip():
+            continue
+        try:
+            record = _parsed(line, options, into)
+        except (ValueError, RecursionError) as error:
+            refuse_array(span.path, line, where)
+            raise InputError(span.path, f"expected a JSON object ({error})", where()) from None
+        if not isinstance(record, dict):
+            refuse_array(span.path, line, where)
+            raise InputError(span.path, f"expected a JSON object, found {type(record).__name__}", where())
+        into.add(span.path, {**constants, **record} if constants else record, where)
+        yield
+
+
+def refuse_array(path: str, line: bytes, where: Callable[[], str]) -> None:
+    """Refuse a JSON array, and say how to make lines of it; nothing happens if a line does not begin as one."""
+    if not line.removeprefix(_BOM).lstrip().startswith(b"["):
+        return
+    raise InputError(
+        path,
+        "expected JSON lines, an object a line, found an array; make them with "
+        f"`jq -c '.[]' {path.rpartition('/')[2]} > lines.jsonl`",
+        where(),
+    )
+
+
+def _parsed(line: bytes, options: ReadOptions, into: Into) -> Any:
+    try:
+        return json.loads(line.decode("utf-8-sig"))  # told the encoding, it need not look for it
+    except UnicodeDecodeError:
+        if options.bad_bytes != "replace":
+            raise
+        into.replaced += 1
+        return json.loads(line.decode("utf-8-sig", "replace"))
+
+
+def gather_mallet(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
+    """Gather lines of a name, a label and a text, as MALLET's ``import-file`` reads them.
+
+    Parameters
+    ----------
+    span, options, into
+        As for `gather_json`.
+
+    Yields
+    ------
+    None
+        After each line.
+
+    Raises
+    ------
+    InputError
+        A line has no name, or is not UTF-8.
+    """
+    for line, where in lines_of(span, options):
+        if not line.strip():
+            continue
+        text = decoded(line.removeprefix(_BOM), span.path, options, into, where)
+        name, label, rest = _MALLET.match(text.strip()).groups()  # type: ignore[union-attr]
+        into.add(span.path, {"id": name, "label": label, "text": rest}, where)
+        yield
+
+
+def gather_file(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
+    """Gather a file that is one text.
+
+    Parameters
+    ----------
+    span, options, into
+        As for `gather_json`.
+
+    Yields
+    ------
+    None
+        Once.
+
+    Raises
+    ------
+    InputError
+        It is not UTF-8.
+    """
+    with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
+        data = handle.read()
+    text = decoded(data.removeprefix(_BOM), span.path, options, into, lambda: "")
+    into.add(span.path, {"id": span.name, "text": text}, lambda: "")
+    yield
+
+
+def decoded(data: bytes, path: str, options: ReadOptions, into: Into, where: Callable[[], str]) -> str:
+    """Decode UTF-8, or replace what is none where that is asked for.
+
+    Parameters
+    ----------
+    data : bytes
+        Of a document.
+    path, options, into, where
+        As for `gather_json` and `Into.add`.
+
+    Returns
+    -------
+    str
+        The text.
+
+    Raises
+    ------
+    InputError
+        It is not UTF-8.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        if options.bad_bytes != "replace":
+            raise InputError(path, f"expected UTF-8 text ({error}); --bad-bytes replace goes on", where()) from None
+        into.replaced += 1
+        return data.decode(errors="replace")

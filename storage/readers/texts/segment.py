@@ -1,0 +1,154 @@
+"""Cutting a text into segments: paragraphs, sentences, lines, or what headings begin.
+
+A segment has some text that is not white space, nothing but white space is lost between two of them, and they stand in
+the text's order. A text that is all white space has none. Each rule looks at a character once or twice, so that a book
+in one piece takes no longer than its sentences would.
+
+A line ends at a line feed, a carriage return, or both. A blank line has only white space. A sentence ends
+
+* at ``.``, ``!``, ``?`` or an ellipsis, and the closing quotes and brackets behind it, if white space follows and then
+  a letter that is no small one, a digit, a quote or a bracket; or at a blank line;
+* but not at the full stop of an initial (``J. Smith``, ``U.S. Navy``), of ``e.g.``, ``i.e.`` and their like, or of a
+  word of `ABBREVIATIONS`; nor of one of `BEFORE_NUMBERS` if a digit follows (``No. 5``, but ``He said no. Then``);
+* and not where it would have no letter, so that ``1.`` or ``2.3.`` belongs to what it numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+
+from collapsium.storage.errors import OptionError, suggestion
+
+ENTRIES = "column"
+HEADINGS = "headings:"
+# fmt: off
+ABBREVIATIONS = frozenset({
+    "al", "approx", "ca", "capt", "cf", "col", "dr", "eq", "eqn", "eqns", "eqs", "esp", "fig", "figs", "gen", "gov",
+    "hon", "lt", "messrs", "mlle", "mme", "mr", "mrs", "ms", "pp", "prof", "resp", "rev", "sect", "sen", "sgt", "st",
+    "viz", "vol", "vols", "vs",
+})
+BEFORE_NUMBERS = frozenset({
+    "art", "ch", "chap", "no", "nos", "nr", "p", "par", "pt", "ref", "refs", "sec", "tab", "thm",
+    "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec",
+})
+# fmt: on
+_LINE = re.compile(r"[^\r\n]*+(?>\r\n|[\r\n]|\Z)")
+_BLANK = re.compile(r"(?>\r\n|[\r\n])[^\S\r\n]*+(?=[\r\n])")
+_END = re.compile(r"[.!?\u2026]([\"'\u2019\u201d\u00bb)\]}]*+)\s++")
+_OPENING = frozenset("\"'\u2018\u201c\u201e\u00ab([{\u00bf\u00a1")
+_CLOSED = frozenset(".!?\u2026")
+_LETTER = re.compile(r"[^\W\d_]")
+_LAST_WORD = re.compile(r"[^\W\d_]+\Z")
+_LONGEST = 12  # letters of an abbreviation, and more
+
+Cutter = Callable[[str], list[str]]
+
+
+def cutter_of(how: str) -> Cutter:
+    """Return what cuts a text into segments.
+
+    Parameters
+    ----------
+    how : str
+        ``paragraphs``, ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` for texts that are cut already, as a
+        list, where a text by itself is one segment.
+
+    Returns
+    -------
+    callable
+        From a text to its segments.
+
+    Raises
+    ------
+    OptionError
+        There is no such way, or the regular expression is none.
+    """
+    if how.startswith(HEADINGS) and how != HEADINGS:
+        return functools.partial(_by_headings, _heading(how))
+    if how in (HEADINGS, HEADINGS[:-1]):
+        raise OptionError(f"--segments {how}: expected a regular expression, such as {HEADINGS}'CHAPTER [IVXL]+'")
+    if how not in _WAYS:
+        near = suggestion(how.partition(":")[0], [*_WAYS, f"{HEADINGS}REGEX"])
+        raise OptionError(f"--segments {how}: there is no such way to cut texts{near}")
+    return _WAYS[how]
+
+
+def _heading(how: str) -> re.Pattern[str]:
+    try:
+        return re.compile(how.removeprefix(HEADINGS))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise OptionError(f"--segments {how}: expected a regular expression ({error})") from None
+
+
+def _kept(parts: Iterator[str] | list[str]) -> list[str]:
+    return [part for part in parts if part and not part.isspace()]
+
+
+def _whole(text: str) -> list[str]:
+    return _kept([text])
+
+
+def _lines(text: str) -> list[str]:
+    return _kept(_LINE.findall(text))
+
+
+def _paragraphs(text: str) -> list[str]:
+    return _kept(_cut(text, [found.end() for found in _BLANK.finditer(text)]))
+
+
+def _cut(text: str, places: list[int]) -> Iterator[str]:
+    for first, last in zip([0, *places], [*places, len(text)], strict=True):
+        yield text[first:last]
+
+
+def _by_headings(heading: re.Pattern[str], text: str) -> list[str]:
+    places, place = [], 0
+    for line in _LINE.findall(text):
+        if heading.match(line.rstrip("\r\n")):
+            places.append(place)
+        place += len(line)
+    return _kept(_cut(text, places))
+
+
+def _sentences(text: str) -> list[str]:
+    return [sentence for paragraph in _paragraphs(text) for sentence in _of_paragraph(paragraph)]
+
+
+def _of_paragraph(text: str) -> list[str]:
+    places, seen, lettered = [], 0, False
+    for found in _END.finditer(text):
+        stop, end = found.start(), found.end()
+        lettered = lettered or _LETTER.search(text, seen, stop) is not None
+        seen = stop
+        if lettered and end < len(text) and _begins(text[end]) and (found[1] or not _goes_on(text, stop, text[end])):
+            places.append(end)
+            lettered = False
+            seen = end
+    return _kept(_cut(text, places))
+
+
+def _begins(letter: str) -> bool:
+    return letter in _OPENING or letter.isdigit() or (letter.isalpha() and not letter.islower())
+
+
+def _goes_on(text: str, stop: int, following: str) -> bool:
+    """Tell whether a full stop is of an initial or an abbreviation."""
+    before = text[max(stop - _LONGEST, 0) : stop]
+    found = _LAST_WORD.search(before)
+    if text[stop] != "." or found is None:
+        return False
+    word, ahead = found[0], before[: found.start()][-1:]
+    if len(word) == 1 and (word.isupper() or ahead in _CLOSED):
+        return True
+    word = word.lower()
+    return word in ABBREVIATIONS or (word in BEFORE_NUMBERS and following.isdigit())
+
+
+_WAYS: dict[str, Cutter] = {
+    "paragraphs": _paragraphs,
+    "sentences": _sentences,
+    "lines": _lines,
+    ENTRIES: _whole,
+}

@@ -1,0 +1,127 @@
+"""Lists of stop words: those of languages, and files of one's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+from collapsium.storage.errors import AbsentError, InputError, MissingError, OptionError, suggestion
+from collapsium.storage.readers.base import open_input, reading
+
+DEFAULT, NONE = "english", "none"
+# Closed classes of English that scikit-learn's list holds in part only: auxiliaries, pronouns, and their contractions.
+# Contractions with 's, 're, 've, 'd, 'll and 'm follow from the words that they are made of.
+_NEGATIONS = (
+    "ain't aren't can't couldn't daren't didn't doesn't don't hadn't hasn't haven't isn't mayn't mightn't mustn't "
+    "needn't oughtn't shan't shouldn't wasn't weren't won't wouldn't"
+)
+ENGLISH_BESIDE = frozenset(
+    f"did does doing having ought shall anybody everybody somebody theirs let's ll ve n't {_NEGATIONS} "
+    f"{_NEGATIONS.replace(chr(39), '')}".split()
+)
+
+
+def parse_stop_words(requested: str | Sequence[str] | None) -> tuple[str | None, tuple[str, ...]]:
+    """Read which stop words are requested: languages, and files of one's own words.
+
+    Parameters
+    ----------
+    requested : str, sequence of str or None
+        ``english``, ``none``, languages' codes of ISO 639-1 such as ``de``, and names of files with one's own words;
+        one or several, in a string with commas between.
+
+    Returns
+    -------
+    languages : str or None
+        The languages, with commas between; ``none`` where there are only files, and None where nothing is requested.
+    words : tuple of str
+        The words of the files, sorted.
+
+    Raises
+    ------
+    OptionError
+        There is no such language and no such file.
+    InputError
+        A file is not text.
+    MissingError
+        Languages are named, and the lists are not installed.
+    """
+    if requested is None:
+        return None, ()
+    entries = requested.split(",") if isinstance(requested, str) else list(requested)
+    languages: dict[str, None] = {}
+    words: set[str] = set()
+    for entry in (one.strip() for one in entries):
+        if is_file_name(entry):
+            words.update(_read_list(entry))
+        else:
+            list_of(entry)
+            languages[entry] = None
+    if len(languages) > 1:
+        languages.pop(NONE, None)
+    return ",".join(languages) or NONE, tuple(sorted(words))
+
+
+def is_file_name(entry: str) -> bool:
+    """Return whether an entry of the option is the name of a file, which has a dot or a slash."""
+    return re.search(r"[./\\]", entry) is not None
+
+
+def _read_list(path: str) -> AbstractSet[str]:
+    """Read words with white space between; what follows a # is a comment."""
+    try:
+        with reading(path), open_input(path) as handle:
+            lines = handle.read().decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(path, f"expected stop words as UTF-8 text ({error})") from None
+    except AbsentError:
+        raise OptionError(f"--stop-words {path}: no such file") from None
+    return {word.lower() for line in lines for word in line.partition("#")[0].split()}
+
+
+def stop_words(languages: str | None) -> frozenset[str]:
+    """Return the stop words of languages.
+
+    Parameters
+    ----------
+    languages : str or None
+        ``english``, the default, for scikit-learn's list and what it lacks of auxiliaries, pronouns and contractions;
+        ``none``; or codes of ISO 639-1 with commas between, such as ``de,fr``, for the lists of Stopwords ISO.
+
+    Returns
+    -------
+    frozenset of str
+        The words, in lower case.
+
+    Raises
+    ------
+    OptionError
+        There is no such language.
+    MissingError
+        Languages are named, and the lists are not installed.
+    """
+    return frozenset().union(*(list_of(language.strip()) for language in (languages or DEFAULT).split(",")))
+
+
+def list_of(language: str) -> AbstractSet[str]:
+    """Return the stop words of one language; see `stop_words`."""
+    if language == NONE:
+        return frozenset()
+    if language == DEFAULT:
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # slow to import, and needed for text only
+
+        return ENGLISH_BESIDE.union(ENGLISH_STOP_WORDS)
+    try:
+        import stopwordsiso
+    except ImportError:
+        raise MissingError(
+            f"--stop-words {language}: the lists of other languages are not installed; pip install 'collapsium[text]'"
+        ) from None
+    known = (*stopwordsiso.langs(), DEFAULT, NONE)
+    if language not in known:
+        raise OptionError(
+            f"--stop-words {language}: no such language{suggestion(language, known)}; expected {DEFAULT}, {NONE} or "
+            "codes of ISO 639-1 such as de, or files, whose names have a dot or a slash"
+        )
+    return frozenset(word.lower() for word in stopwordsiso.stopwords(language))

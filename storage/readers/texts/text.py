@@ -1,0 +1,262 @@
+"""Plain text: a folder of files, single files, or JSON lines; tokenized by scikit-learn's analyzer.
+
+The text is read twice, once for the vocabulary and once for the documents, and is never held whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from collapsium.storage.corpus.shard import EXTRAS, Documents
+from collapsium.storage.errors import AbsentError, InputError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.base import given_words, open_input, reading
+from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.short_repr import ShortRepr
+
+PORTION = 1_000_000  # pairs
+WORD = r"(?u)\b[^\W\d_][\w'’]*\w\b"  # two characters or more, the first a letter
+
+
+@dataclass(frozen=True, repr=False)
+class Text(ShortRepr):
+    """A document before it is tokenized.
+
+    Attributes
+    ----------
+    id : str
+        Its id, unlike all others.
+    sections : tuple of str
+        Its text, in one or more parts.
+    title : str
+        Shown beside the id.
+    labels : tuple of (str, str)
+        Fields and values.
+    """
+
+    id: str
+    sections: tuple[str, ...]
+    title: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+def tokenizer(stop_words: str = "english") -> Callable[[str], list[str]]:
+    """Return scikit-learn's analyzer of words: lower case, Unicode letters first, stop words out.
+
+    Parameters
+    ----------
+    stop_words : str, optional
+        ``english``, or ``none`` to keep all words.
+
+    Returns
+    -------
+    callable
+        From a text to its words, in order.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer  # slow to import, and needed for text only
+
+    analyzer: Callable[[str], list[str]] = CountVectorizer(
+        token_pattern=WORD, stop_words=None if stop_words == "none" else stop_words
+    ).build_analyzer()
+    return analyzer
+
+
+class TextSource:
+    """Texts with ids, as a source of documents.
+
+    Parameters
+    ----------
+    paths : list of str
+        What to read; `texts` says how.
+    options : ReadOptions
+        Stop words, and the vocabulary where one is given; words outside it are dropped.
+    texts : callable
+        From a path to its texts.
+    structured : bool, optional
+        Keep titles, labels and sections in the corpus, the sections as segments.
+
+    Raises
+    ------
+    AbsentError
+        A path does not exist.
+    """
+
+    def __init__(
+        self,
+        paths: list[str],
+        options: ReadOptions,
+        texts: Callable[[str, ReadOptions], Iterator[Text]],
+        structured: bool = False,
+    ) -> None:
+        for path in paths:
+            if not Folder(path).exists():
+                raise AbsentError(f"{path}: no such file or folder")
+        self.name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        self._paths, self._options, self._texts, self._structured = paths, options, texts, structured
+
+    @cached_property
+    def _analyze(self) -> Callable[[str], list[str]]:
+        return tokenizer(self._options.stop_words or "english")
+
+    def _all(self) -> Iterator[Text]:
+        seen: set[str] = set()
+        for path in self._paths:
+            with reading(path):
+                for text in self._texts(path, self._options):
+                    if text.id in seen:
+                        raise InputError(path, f"the document id {text.id!r} occurs twice", "field 'id'")
+                    seen.add(text.id)
+                    yield text
+
+    @cached_property
+    def _words(self) -> list[str]:
+        given = given_words(self._options)
+        if given is not None:
+            return given
+        words: set[str] = set()
+        for text in self._all():
+            for section in text.sections:
+                words.update(self._analyze(section))
+        return sorted(words)
+
+    def words(self) -> list[str]:
+        """Return the vocabulary: the file's, or all words of the text, sorted."""
+        return self._words
+
+    def documents(self) -> Iterator[Documents]:
+        """Read the documents, in portions of about a million pairs."""
+        number = {word: position for position, word in enumerate(self._words)}
+        portion = _Portion()
+        for text in self._all():
+            sections = text.sections if self._structured else (" ".join(text.sections),)
+            counts = [Counter(number[word] for word in self._analyze(part) if word in number) for part in sections]
+            portion.add(text, counts)
+            if len(portion.words) >= PORTION:
+                yield portion.documents(self._structured)
+                portion = _Portion()
+        if portion.texts:
+            yield portion.documents(self._structured)
+
+
+class _Portion:
+    """Tokenized documents on their way into arrays."""
+
+    def __init__(self) -> None:
+        self.texts: list[Text] = []
+        self.offsets, self.words, self.counts = [0], list[int](), list[int]()
+        self.segments: list[list[int]] = []
+
+    def add(self, text: Text, sections: list[Counter[int]]) -> None:
+        for found in sections:
+            for word in sorted(found):
+                self.words.append(word)
+                self.counts.append(found[word])
+        self.texts.append(text)
+        self.offsets.append(len(self.words))
+        self.segments.append([len(found) for found in sections if found])
+
+    def documents(self, structured: bool) -> Documents:
+        extras = {}
+        if structured:
+            labels = [[{"field": name, "value": value} for name, value in text.labels] for text in self.texts]
+            columns = {"title": [text.title for text in self.texts], "labels": labels, "segments": self.segments}
+            extras = {name: pa.array(column, EXTRAS[name]) for name, column in columns.items()}
+        return Documents(
+            pa.array([text.id for text in self.texts], pa.string()),
+            np.array(self.offsets, dtype=np.int64),
+            np.array(self.words, dtype=np.int32),
+            np.array(self.counts, dtype=np.int32),
+            extras,
+        )
+
+
+def texts_of_files(path: str, options: ReadOptions) -> Iterator[Text]:
+    """Read a text file, or all files below a folder in the order of their names.
+
+    Parameters
+    ----------
+    path : str
+        File or folder.
+    options : ReadOptions
+        How much may come out of a compressed file.
+
+    Yields
+    ------
+    Text
+        With the file's path below the folder as its id.
+
+    Raises
+    ------
+    InputError
+        A file is not UTF-8 text.
+    """
+    folder = Folder(path)
+    if not folder.is_folder():
+        yield Text(path.rsplit("/", 1)[-1], (_decoded(path, options),))
+        return
+    for name in folder.names():
+        if name.startswith("."):
+            continue
+        inner = f"{path.rstrip('/')}/{name}"
+        if Folder(inner).is_folder():
+            for below in texts_of_files(inner, options):
+                yield replace(below, id=f"{name}/{below.id}")
+        else:
+            yield Text(name, (_decoded(inner, options),))
+
+
+def _decoded(path: str, options: ReadOptions) -> str:
+    with reading(path), open_input(path, options.max_decompressed) as handle:
+        data = handle.read()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(path, f"expected UTF-8 text ({error})") from None
+
+
+def texts_of_lines(path: str, options: ReadOptions) -> Iterator[Text]:
+    """Read JSON lines, plain or compressed: an object a line, with the document's id and text.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    options : ReadOptions
+        Names of the two fields, and how much may come out of a compressed file.
+
+    Yields
+    ------
+    Text
+        One a line.
+
+    Raises
+    ------
+    InputError
+        A line is not such an object.
+    """
+    id_field, text_field = options.id or "id", options.text or "text"
+    with open_input(path, options.max_decompressed) as handle:
+        for line, data in enumerate(handle, start=1):
+            if not data.strip():
+                continue
+            try:
+                record = json.loads(data)
+            except (ValueError, RecursionError) as error:
+                raise InputError(path, f"expected a JSON object ({error})", f"line {line}") from None
+            if not isinstance(record, dict):
+                raise InputError(path, f"expected a JSON object, found {type(record).__name__}", f"line {line}")
+            name, text = record.get(id_field), record.get(text_field)
+            if not isinstance(name, (str, int)) or isinstance(name, bool):
+                raise InputError(
+                    path, f"expected a string or whole number in field {id_field!r} (--id)", f"line {line}"
+                )
+            if not isinstance(text, str):
+                raise InputError(path, f"expected a string in field {text_field!r} (--text)", f"line {line}")
+            yield Text(str(name), (text.encode("utf-8", "replace").decode(),))

@@ -1,0 +1,300 @@
+"""Dense vectors: what their files have in common, several of them behind one another, and which columns are values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsium.storage.corpus.parquet import LABELS
+from collapsium.storage.corpus.vectors import MOST_COLUMNS, Vectors
+from collapsium.storage.corpus.writer import numbered_ids
+from collapsium.storage.errors import InputError, OptionError, suggestion
+from collapsium.storage.readers.base import given_words
+from collapsium.storage.readers.read_options import ReadOptions
+
+PORTION = 4_000_000  # values
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Some vectors of a file.
+
+    Attributes
+    ----------
+    values : numpy.ndarray of float64, shape (vectors, columns)
+        The vectors.
+    ids : pyarrow.Array of string or None
+        Their ids, where a column has them.
+    labels : tuple of pyarrow.Array of string
+        Values of each label field; an empty text is none.
+    """
+
+    values: npt.NDArray[np.float64]
+    ids: pa.Array | None
+    labels: tuple[pa.Array, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of a file are what, counted from 0.
+
+    Attributes
+    ----------
+    values : tuple of int
+        Columns of values.
+    id : int or None
+        That of the ids.
+    labels : tuple of (str, int)
+        Field and column of each label.
+    names : tuple of str
+        Names of the values' columns; empty where the file has none.
+    """
+
+    values: tuple[int, ...]
+    id: int | None
+    labels: tuple[tuple[str, int], ...]
+    names: tuple[str, ...] = ()
+
+
+class DenseFile(Protocol):
+    """One file of dense vectors.
+
+    ``name`` is what it is called in an error, ``fields`` the label fields, ``layout`` says which columns are values.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    layout: Layout
+
+    def portions(self) -> Iterator[Portion]:
+        """Read the vectors in portions; each call starts anew."""
+
+
+def place_of(text: str, names: Sequence[str], width: int, path: str, flag: str) -> int:
+    """Find a column that is named, or numbered from the left (1) or the right (-1).
+
+    Parameters
+    ----------
+    text : str
+        What was given.
+    names : sequence of str
+        Names of all columns; none where the file has no header.
+    width : int
+        Number of columns.
+    path, flag : str
+        The file and the option, for the error.
+
+    Returns
+    -------
+    int
+        The column, counted from 0.
+
+    Raises
+    ------
+    OptionError
+        There is no such column.
+    """
+    if text in names:
+        return list(names).index(text)
+    if _NUMBER.fullmatch(text):
+        number = int(text)
+        if 1 <= abs(number) <= width:
+            return number - 1 if number > 0 else width + number
+        raise OptionError(f"{flag} {text}: {path} has the columns 1 to {width}, or -1 to -{width} from the right")
+    if names:
+        raise OptionError(f"{flag} {text}: {path} has no such column{suggestion(text, names)}")
+    raise OptionError(f"{flag} {text}: {path} names no columns; expected a number, from the left (1) or the right (-1)")
+
+
+def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str) -> Layout:
+    """Tell which columns of a file are values.
+
+    Parameters
+    ----------
+    options : ReadOptions
+        Which columns are ids and labels.
+    names : sequence of str
+        Names of all columns; none where the file has no header.
+    width : int
+        Number of columns.
+    path : str
+        The file, for errors.
+
+    Returns
+    -------
+    Layout
+        All others are values.
+
+    Raises
+    ------
+    OptionError
+        A column is not there, or named twice.
+    InputError
+        No column is left, there are too many, or two have one name.
+    """
+    if width > MOST_COLUMNS:
+        raise InputError(path, f"expected at most {MOST_COLUMNS} columns, found {width}")
+    identity = None if options.id is None else place_of(options.id, names, width, path, "--id")
+    labels: list[tuple[str, int]] = []
+    for number, text in enumerate(options.labels, start=1):
+        field, equals, column = text.partition("=")
+        if text in names or not equals:
+            column = text
+            place = place_of(column, names, width, path, "--labels")
+            field = names[place] if names else "label" if len(options.labels) == 1 else f"label{number}"
+        else:
+            place = place_of(column, names, width, path, "--labels")
+        labels.append((field, place))
+    taken = [place for place in (identity, *(place for _, place in labels)) if place is not None]
+    if len(set(taken)) < len(taken):
+        raise OptionError("--labels: a column is named twice, as a label or as the id")
+    values = tuple(place for place in range(width) if place not in set(taken))
+    if not values:
+        raise InputError(path, "expected a column of values")
+    kept = tuple(names[place] for place in values) if names else ()
+    if "" in kept or len(set(kept)) < len(kept):
+        again = next(name for place, name in enumerate(kept) if not name or name in kept[:place])
+        found = f"{again!r} twice" if again else "one without"
+        raise InputError(path, f"expected a name of its own for each column of values, found {found}", "header")
+    return Layout(values, identity, tuple(labels), kept)
+
+
+class DenseSource:
+    """Files of dense vectors behind one another.
+
+    ``named`` says whether a file names its columns, ``numbered`` whether the vectors of a file have no ids; ``file`` is
+    the name of the file that is being read.
+
+    Parameters
+    ----------
+    files : list of DenseFile
+        At least one.
+    stems : list of str
+        What ids that are numbers begin with, a text for each file; they do where there are several files.
+    options : ReadOptions
+        Its ``vocabulary`` names the columns.
+    tagged : bool, optional
+        Whether ids that are numbers begin with the text of their file though there is one file.
+
+    Raises
+    ------
+    InputError
+        A file has other columns than the first.
+    """
+
+    def __init__(self, files: list[DenseFile], stems: list[str], options: ReadOptions, *, tagged: bool = False) -> None:
+        self.name = files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
+        self._files, self._stems, self._tagged = files, stems, tagged or len(files) > 1
+        width = len(files[0].layout.values)
+        names = next((file.layout.names for file in files if file.layout.names), ())
+        for file in files:
+            if len(file.layout.values) != width:
+                raise InputError(
+                    file.name, f"expected {width} columns of values as in {files[0].name}, found {_count(file)}"
+                )
+            if file.layout.names and file.layout.names != names:
+                other = next(pair for pair in zip(file.layout.names, names, strict=True) if pair[0] != pair[1])
+                raise InputError(
+                    file.name, f"expected the columns of {files[0].name}, found {other[0]!r} for {other[1]!r}"
+                )
+        self.file, self.named = self.name, bool(names)
+        self.numbered = any(file.layout.id is None for file in files)
+        self._columns = list(names) or [f"x{number}" for number in range(1, width + 1)]
+        given = given_words(options)
+        if given is not None:
+            self._columns = given
+            if len(self._columns) != width:
+                raise InputError(
+                    options.vocabulary if isinstance(options.vocabulary, str) else self.name,
+                    f"expected names of the {width} columns of values, found {len(self._columns)}",
+                )
+
+    def columns(self) -> list[str]:
+        """Return the names of the columns of values."""
+        return self._columns
+
+    def vectors(self) -> Iterator[Vectors]:
+        """Read the vectors of one file after another; each call starts anew.
+
+        Yields
+        ------
+        Vectors
+            A portion.
+
+        Raises
+        ------
+        InputError
+            A file is damaged, a value is not finite, or an id occurs twice.
+        """
+        seen: set[str] = set()
+        for number, file in enumerate(self._files):
+            self.file, first = file.name, 0
+            for portion in file.portions():
+                _require_finite(file, portion.values, first, self._columns)
+                ids = portion.ids
+                if ids is None:
+                    ids = numbered_ids(first + 1, len(portion.values))
+                    if self._tagged:
+                        ids = pc.binary_join_element_wise(self._stems[number], ids, "/")
+                else:
+                    _require_new(file.name, ids, seen, first)
+                extras = {"labels": labels_of(file.fields, portion.labels)} if file.fields else {}
+                yield Vectors(ids, portion.values, extras)
+                first += len(portion.values)
+
+
+def _count(file: DenseFile) -> int:
+    return len(file.layout.values)
+
+
+def _require_finite(file: DenseFile, values: npt.NDArray[np.float64], first: int, columns: list[str]) -> None:
+    if not values.size or (np.isfinite(values.min()) and np.isfinite(values.max())):
+        return
+    row, column = np.argwhere(~np.isfinite(values))[0]
+    raise InputError(
+        file.name,
+        f"expected a finite number, found {values[row, column]}",
+        f"row {first + row + 1}, column {file.layout.values[column] + 1} ({columns[column]!r})",
+    )
+
+
+def _require_new(path: str, ids: pa.Array, seen: set[str], first: int) -> None:
+    for row, name in enumerate(ids.to_pylist(), start=first + 1):
+        if not name or name in seen:
+            found = f"the id {name!r} occurs twice" if name else "expected an id, found none"
+            raise InputError(path, found, f"row {row}")
+        seen.add(name)
+
+
+def labels_of(fields: Sequence[str], labels: Sequence[pa.Array]) -> pa.Array:
+    """Make the (field, value) lists of vectors.
+
+    Parameters
+    ----------
+    fields : sequence of str
+        Names of the fields.
+    labels : sequence of pyarrow.Array of string
+        Each field's values; an empty text is none.
+
+    Returns
+    -------
+    pyarrow.Array
+        A list for each vector, in the order of the fields.
+    """
+    count = len(labels[0])
+    every = np.stack([label.to_numpy(zero_copy_only=False) for label in labels], axis=1)
+    keep = every != ""
+    names = np.tile(np.array(fields, dtype=object), (count, 1))
+    pairs = pa.StructArray.from_arrays(
+        [pa.array(names[keep], pa.string()), pa.array(every[keep], pa.string())], fields=list(LABELS.value_type)
+    )
+    offsets = np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pairs).cast(LABELS)

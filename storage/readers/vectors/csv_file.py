@@ -1,0 +1,164 @@
+"""Comma-separated values, with a header or none: a vector a line, read in blocks."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from collapsium.storage.errors import InputError
+from collapsium.storage.readers.base import open_input, reading
+from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.vectors.base import Portion, layout_of
+
+BLOCK = 1 << 23
+MOST_LINE = 1 << 28  # bytes
+HEADERS = ("yes", "no")
+_CONVERSION = re.compile(
+    r"column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid (?:value )?(.*)", re.S
+)
+_LENGTH = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
+
+
+class TableFile:
+    """One file of comma-separated values, plain or compressed.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    options : ReadOptions
+        Which columns are ids and labels, and whether the first line is a header: by default it is, if none of its
+        values is a number.
+
+    Raises
+    ------
+    InputError
+        The file is empty, or a column has no name in its header.
+    OptionError
+        A column is not there.
+    """
+
+    def __init__(self, path: str, options: ReadOptions) -> None:
+        self.name, self._limit = path, options.max_decompressed
+        with reading(path), open_input(path, self._limit) as handle:
+            first = self._fields(self._first_line(handle))
+        self._header = self._is_header(first, options)
+        self._width = len(first)
+        self.layout = layout_of(options, first if self._header else (), self._width, path)
+        self.fields = tuple(field for field, _ in self.layout.labels)
+        text = {self.layout.id, *(place for _, place in self.layout.labels)}
+        self._types = {str(n): pa.string() if n in text else pa.float64() for n in range(self._width)}
+
+    def _first_line(self, handle: IO[bytes]) -> bytes:
+        """Return the first line that is not empty."""
+        while line := handle.readline(MOST_LINE):
+            if line.strip():
+                self._require_line(line)
+                return line
+        raise InputError(self.name, "expected lines of numbers with commas between, the file is empty")
+
+    def _require_line(self, line: bytes) -> None:
+        if len(line) >= MOST_LINE and not line.endswith(b"\n"):
+            raise InputError(self.name, f"expected lines of at most {MOST_LINE} bytes")
+
+    def _fields(self, line: bytes) -> list[str]:
+        try:
+            return [field.strip() for field in next(csv.reader([line.decode("utf-8-sig")]))]
+        except (UnicodeDecodeError, csv.Error, StopIteration) as error:
+            raise InputError(self.name, f"expected UTF-8 text with commas between values ({error})") from None
+
+    def _is_header(self, first: list[str], options: ReadOptions) -> bool:
+        if options.header is not None:
+            return options.header == "yes"
+        if _named(first, options):
+            return True
+        layout = layout_of(options, (), len(first), self.name)
+        return not any(_is_number(first[place]) for place in layout.values)
+
+    def portions(self) -> Iterator[Portion]:
+        """Read the vectors, in portions of some megabytes of text.
+
+        Yields
+        ------
+        Portion
+            Whole lines.
+
+        Raises
+        ------
+        InputError
+            A line has another number of values, or a value is no number.
+        """
+        rows = 0
+        with reading(self.name), open_input(self.name, self._limit) as handle:
+            rest = b"" if self._header else self._first_line(handle).removeprefix(b"\xef\xbb\xbf")
+            if self._header:
+                self._first_line(handle)
+            while block := rest + handle.read(BLOCK):
+                if not block.endswith(b"\n"):
+                    line = handle.readline(MOST_LINE)
+                    self._require_line(line)
+                    block += line
+                rest = b""
+                if block.strip():
+                    portion = self._parsed(block, rows)
+                    rows += len(portion.values)
+                    yield portion
+
+    def _parsed(self, block: bytes, rows: int) -> Portion:
+        try:
+            table = pyarrow.csv.read_csv(
+                pa.BufferReader(block),
+                # One thread: only then does an error name the row.
+                pyarrow.csv.ReadOptions(
+                    use_threads=False, block_size=len(block) + 1, column_names=[str(n) for n in range(self._width)]
+                ),
+                pyarrow.csv.ParseOptions(delimiter=","),
+                pyarrow.csv.ConvertOptions(column_types=self._types, null_values=[], strings_can_be_null=False),
+            )
+        except (pa.ArrowException, ValueError) as error:
+            raise self._fault(str(error), rows) from None
+        values = np.empty((table.num_rows, len(self.layout.values)))
+        for number, place in enumerate(self.layout.values):
+            values[:, number] = table.column(place).to_numpy()
+        ids = None if self.layout.id is None else _text(table, self.layout.id)
+        return Portion(values, ids, tuple(_text(table, place) for _, place in self.layout.labels))
+
+    def _fault(self, said: str, rows: int) -> InputError:
+        """Say what Arrow says of a block that begins after so many rows."""
+        if found := _LENGTH.search(said):
+            row, expected, given = found.groups()
+            where = f"row {rows + int(row)}" if row else ""
+            return InputError(self.name, f"expected {expected} columns as in the first line, found {given}", where)
+        if found := _CONVERSION.search(said):
+            column, row, kind, value = found.groups()
+            where = f"row {rows + int(row)}, " if row else ""
+            expected = "a number" if kind == "double" else "UTF-8 text"
+            value = " ".join(value[:60].split())
+            return InputError(self.name, f"expected {expected}, found {value}", f"{where}column {int(column) + 1}")
+        return InputError(self.name, f"expected lines of numbers with commas between ({' '.join(said[:200].split())})")
+
+
+def _text(table: pa.Table, place: int) -> pa.Array:
+    chunks = pc.utf8_trim_whitespace(table.column(place)).combine_chunks()
+    return chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) else chunks
+
+
+def _named(first: list[str], options: ReadOptions) -> bool:
+    """Say whether a column is asked for by a name, which only a header can have."""
+    asked = [text if text in first else text.partition("=")[2] or text for text in options.labels]
+    return any(not text.lstrip("-").isdigit() for text in [*asked, options.id or "1"])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,157 @@
+"""Zarr arrays of vectors x columns, of anybody's making, read a few chunks at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from collapsium.storage.errors import InputError, OptionError, suggestion
+from collapsium.storage.io.arrays import FAULTS, MOST_CHUNK_BYTES
+from collapsium.storage.io.bounded_parquet import LEAST_LIMIT, RATIO
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.vectors.base import PORTION, Portion, layout_of
+from collapsium.storage.readers.vectors.numpy_file import portion_of, portions_of, width_of
+from collapsium.storage.units import size
+
+FEW_CHUNKS, MISSING = 1000, 20  # chunks that may be missing anyhow, and for each that is there
+# Codecs that only move and compress numbers: others could be pickles.
+_CODECS = ("BytesCodec", "ZstdCodec", "GzipCodec", "BloscCodec", "Crc32cCodec", "TransposeCodec")  # of zarr.codecs
+_OLD_CODECS = ("zstd", "blosc", "gzip", "zlib", "lz4", "bz2", "lzma")  # of Zarr's format 2
+
+
+class ZarrFile:
+    """A Zarr array of vectors x columns, of format 2 or 3.
+
+    Parameters
+    ----------
+    path : str
+        Folder or fsspec URL of the array, or of a group of arrays.
+    options : ReadOptions
+        ``values`` names the array of a group; which columns are ids and labels.
+
+    Raises
+    ------
+    InputError
+        It is no dense array of numbers.
+    OptionError
+        There is no such array or column.
+    """
+
+    def __init__(self, path: str, options: ReadOptions) -> None:
+        self.name = path
+        with _fault(path):
+            self._array = self._opened(options.values)
+            _require_plain(path, self._array)
+            _require_there(path, self._array, options.max_decompressed)
+        self.layout = layout_of(options, (), width_of(path, self._array.shape, self._array.dtype), path)
+        self.fields = tuple(field for field, _ in self.layout.labels)
+
+    def _opened(self, asked: str | None) -> Any:
+        import zarr.storage
+
+        folder = Folder(self.name)
+        store: Any = (
+            zarr.storage.LocalStore(folder.path, read_only=True)
+            if folder.local
+            else zarr.storage.FsspecStore.from_url(self.name, read_only=True)
+        )
+        found = zarr.open(store, mode="r")
+        if not isinstance(found, zarr.Group):
+            if asked is not None:
+                raise OptionError(f"--values {asked}: {self.name} is one array, which has no name")
+            return found
+        arrays = dict(found.arrays())
+        if asked is not None and asked not in arrays:
+            raise OptionError(f"--values {asked}: {self.name} has no such array{suggestion(asked, arrays)}")
+        if asked is None and len(arrays) != 1:
+            raise InputError(
+                self.name, f"expected one array, found {', '.join(sorted(arrays)) or 'none'} (--values NAME)"
+            )
+        return arrays[asked if asked is not None else next(iter(arrays))]
+
+    def portions(self) -> Iterator[Portion]:
+        """Read the vectors, whole chunks of about 4 million values at a time.
+
+        Yields
+        ------
+        Portion
+            Whole rows.
+        """
+        count, width = self._array.shape
+        chunk = self._array.chunks[0]
+        step = max(PORTION // (width * chunk), 1) * chunk
+        for first in range(0, count, step):
+            with _fault(self.name):
+                rows = np.asarray(self._array[first : first + step])
+            for part in portions_of(rows):
+                yield portion_of(self, part)
+
+
+def _require_plain(path: str, array: Any) -> None:
+    """Refuse an array whose reading could run or fill what it likes."""
+    metadata = array.metadata
+    if metadata.zarr_format == 2:
+        compressor = metadata.compressor
+        plain = not metadata.filters and (compressor is None or compressor.codec_id in _OLD_CODECS)
+    else:
+        plain = all(_is_plain(codec) for codec in metadata.codecs)
+    if not plain:
+        raise InputError(path, "expected an array of plain numbers, compressed at most")
+    if len(array.shape) != 2:
+        return
+    if min(array.chunks) < 1:
+        raise InputError(path, f"expected chunks of one value or more, found {array.chunks}")
+    if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
+        raise InputError(path, f"expected chunks of at most {size(MOST_CHUNK_BYTES)}")
+
+
+def _require_there(path: str, array: Any, limit: int | None) -> None:
+    """Refuse an array of which far more would come out than its files hold, or most of whose chunks are missing.
+
+    Missing chunks stand for zeros, so that an empty folder could be any array.
+    """
+    expected = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True))
+    folder = Folder(path) / array.path if array.path else Folder(path)
+    if expected > FEW_CHUNKS:
+        # Files are counted, as Zarr would look for each chunk by itself, for minutes where millions are promised.
+        names = (name.rsplit("/", 1)[-1] for name in folder.files())
+        each = math.prod(array.shards) // math.prod(array.chunks) if array.shards else 1
+        found = each * sum(not name.startswith(".") and name != "zarr.json" for name in names)
+        if expected > MISSING * (found + FEW_CHUNKS):
+            raise InputError(path, f"expected most of its {expected} chunks, found {found}")
+    total = expected * math.prod(array.chunks) * array.dtype.itemsize
+    if total <= LEAST_LIMIT and limit is None:
+        return
+    allowed = max(LEAST_LIMIT, RATIO * folder.size()) if limit is None else limit
+    if total > allowed:
+        raise InputError(
+            path,
+            f"more than {size(allowed)} come out of it, as of an array that is made to fill memory and disk; if it is "
+            "to be trusted, raise the limit (--max-decompressed)",
+        )
+
+
+def _is_plain(codec: Any) -> bool:
+    import zarr.codecs
+
+    if isinstance(codec, zarr.codecs.ShardingCodec):
+        return all(_is_plain(one) for one in (*codec.codecs, *codec.index_codecs))
+    return isinstance(codec, tuple(getattr(zarr.codecs, name) for name in _CODECS))
+
+
+class _fault:  # noqa: N801 - used as a statement
+    """Turn what Zarr raises for a damaged array into an error that names it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Start reading."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, FAULTS) and not isinstance(error, (InputError, OptionError)):
+            raise InputError(self._path, f"expected a Zarr array ({str(error)[:200]})") from None

@@ -1,0 +1,4 @@
+"""Records of runs, checkpoints, models, versions and comparisons.
+
+May import readers, corpus and io.
+"""

@@ -1,0 +1,149 @@
+"""What lies in the folder of a comparison: its record, what its cells came to, and their runs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from collapsium.storage.errors import CollapsiumError, DamagedError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.records import check, read_record
+from collapsium.storage.runs.comparison_records import CellRecord, ComparisonRecord
+from collapsium.storage.runs.run import Run
+
+RECORD, KIND, CELL_KIND, VERSION = "compare.json", "collapsium-comparison", "collapsium-comparison-cell", 2
+TABLE, TEXT, SERIES_FILE, PEERS_TEXT = "table.parquet", "table.md", "series.parquet", "peers.md"
+CELLS, RUNS, SUFFIX = "cells", "runs", ".json"
+AGAIN = "; the same `collapsium compare` writes it anew"
+PARTS = ("train", "heldout")  # corpora that the comparison has split off
+
+
+def record_of(folder: Folder) -> dict[str, Any]:
+    """Read what a comparison was asked for.
+
+    Parameters
+    ----------
+    folder : Folder
+        The comparison's.
+
+    Returns
+    -------
+    dict
+        The fields of `collapsium.pipeline.workflows.compare.grid.Asked`, and the corpora's digests.
+
+    Raises
+    ------
+    AbsentError
+        There is no comparison.
+    DamagedError
+        The file is no such record.
+    """
+    record = read_record(folder, RECORD, KIND, VERSION, oldest=2)
+    check(ComparisonRecord, record, f"{folder.url}/{RECORD}")
+    return record
+
+
+def cells_done(folder: Folder) -> list[str]:
+    """Name the cells that are done, in order of their names.
+
+    Parameters
+    ----------
+    folder : Folder
+        The comparison's.
+
+    Returns
+    -------
+    list of str
+        Names, such as ``lda-40``.
+    """
+    return [name.removesuffix(SUFFIX) for name in (folder / CELLS).names() if name.endswith(SUFFIX)]
+
+
+def row_of(folder: Folder, name: str) -> dict[str, Any]:
+    """Read the record of a cell that is done.
+
+    Parameters
+    ----------
+    folder : Folder
+        The comparison's.
+    name : str
+        The cell's.
+
+    Returns
+    -------
+    dict
+        Its row.
+
+    Raises
+    ------
+    DamagedError
+        The file is no such record.
+    """
+    cells = folder / CELLS
+    try:
+        record = read_record(cells, name + SUFFIX, CELL_KIND, VERSION, oldest=2)
+        check(CellRecord, record, f"{cells.url}/{name}{SUFFIX}")
+    except DamagedError as error:
+        hint = f"{error.expected}; remove the file, and the cell is measured again"
+        raise DamagedError(error.path, hint, error.where) from None
+    row: dict[str, Any] = record["row"]
+    return row
+
+
+def table_faults(folder: Folder) -> list[str]:
+    """Say what is wrong with the tables that a finished comparison has written.
+
+    Parameters
+    ----------
+    folder : Folder
+        The comparison's.
+
+    Returns
+    -------
+    list of str
+        Each beginning with the file.
+    """
+    import pyarrow as pa
+
+    from collapsium.storage.io.bounded_parquet import BoundedFile
+
+    if not folder.exists(SERIES_FILE):  # written in the end
+        return []
+    done = [name for name in cells_done(folder) if "peer" not in row_of(folder, name)]
+    faults = []
+    for name in (TABLE, SERIES_FILE):
+        path = f"{folder.url}/{name}"
+        try:
+            there = set(BoundedFile(io.BytesIO(folder.read(name))).table(["cell"])["cell"].to_pylist())
+        except (CollapsiumError, pa.ArrowException, OSError, ValueError, KeyError) as error:
+            faults.append(f"{path}: {str(error).splitlines()[0]}{AGAIN}")
+            continue
+        missing = [cell for cell in done if cell not in there]
+        faults += [f"{path}: has nothing of {missing[0]}{AGAIN}"] if missing else []
+    return faults
+
+
+def runs_there(folder: Folder) -> Iterator[Run]:
+    """Find the runs of a comparison: one for a cell or, where they begin from others, one for each of its fits.
+
+    Parameters
+    ----------
+    folder : Folder
+        The comparison's.
+
+    Yields
+    ------
+    Run
+        Each run that has a record.
+    """
+    runs = folder / RUNS
+    for cell in runs.names():
+        run = Run((runs / cell).url)
+        if run.exists():
+            yield run
+            continue
+        for number in (runs / cell).names():
+            fit = Run((runs / cell / number).url)
+            if fit.exists():
+                yield fit

@@ -1,0 +1,382 @@
+"""Files of topic proportions: sparse or dense, in the format that their name says, streamed and put in place whole.
+
+Tables come with the columns ``id``, ``segment`` where rows are segments, ``topics`` and ``proportions`` as lists of the
+largest (sparse) or ``proportions`` of all topics as lists of one length (dense), and further columns of lists.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError, StoreError
+from collapsium.storage.io.folder import File
+from collapsium.storage.io.retry import FULL
+from collapsium.storage.printable import csv_cell
+
+ENDINGS = (".parquet", ".csv", ".npy", ".npz")
+MATRICES = (".npy", ".npz")
+TOPICS, PROPORTIONS, TOPIC = "topics", "proportions", "topic_"
+LEADING = ("id", "segment")
+
+
+def ending_of(out: str | os.PathLike[str], known: tuple[str, ...] = ENDINGS) -> str:
+    """Return the format that the name of a file says.
+
+    Parameters
+    ----------
+    out : str or path-like
+        The file.
+    known : tuple of str, optional
+        Endings that are taken.
+
+    Returns
+    -------
+    str
+        One of them; ``.parquet`` for a name without an ending.
+
+    Raises
+    ------
+    OptionError
+        The name has another ending.
+    """
+    ending = PurePosixPath(os.fspath(out)).suffix.lower()
+    if ending and ending not in known:
+        raise OptionError(f"{os.fspath(out)}: expected a name that ends in {', '.join(known)}, found {ending}")
+    return ending or ".parquet"
+
+
+def ids_beside(out: str | os.PathLike[str]) -> str | None:
+    """Return the file of ids that lies beside a file of proportions; None where ids are in the file itself."""
+    path = os.fspath(out)
+    return f"{path[: -len('.npy')]}.ids.csv" if ending_of(path) == ".npy" else None
+
+
+class Writer(Protocol):
+    """Takes tables, one after another, and writes files when it is closed."""
+
+    def write(self, table: pa.Table) -> None:
+        """Write the next rows."""
+
+    def close(self) -> None:
+        """Finish the files."""
+
+
+class ParquetWriter:
+    """Write tables to a Parquet file, whose columns are the first one's, or those of a schema where none comes.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    schema : pyarrow.Schema
+        The columns where no table comes.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path, self._schema = path, schema
+        self._file: Any = None
+
+    def write(self, table: pa.Table) -> None:
+        """Write the next rows."""
+        if self._file is None:
+            self._file = pq.ParquetWriter(self._path, table.schema, compression="zstd")
+        self._file.write_table(table)
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._file is None:
+            self._file = pq.ParquetWriter(self._path, self._schema, compression="zstd")
+        self._file.close()
+
+
+class CsvWriter:
+    """Write tables to a CSV file with a header, text in quotes; lists have spaces between their numbers.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    schema : pyarrow.Schema
+        The columns where no table comes.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path, self._schema = path, schema
+        self._file: Any = None
+
+    def write(self, table: pa.Table) -> None:
+        """Write the next rows."""
+        table = _without_formulas(_without_lists(table))
+        if self._file is None:
+            self._file = pacsv.CSVWriter(self._path, table.schema)
+        self._file.write_table(table)
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._file is None:
+            self.write(self._schema.empty_table())
+        self._file.close()
+
+
+class NpyStream:
+    """A ``.npy`` file whose rows come one block after another.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Attributes
+    ----------
+    rows, width : int
+        Rows so far, and columns of each; 0 of arrays of one dimension.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.rows, self.width = path, 0, 0
+        self._empty: npt.NDArray[Any] = np.zeros((0, 0), np.float32)
+
+    def add(self, block: npt.NDArray[Any]) -> None:
+        """Write the next rows; all blocks have the type and width of the first."""
+        if not self.rows:
+            self._empty, self.width = block[:0], block.shape[1] if block.ndim > 1 else 0
+            self._write_header("wb")
+        if block.dtype != self._empty.dtype or block.shape[1:] != self._empty.shape[1:]:
+            raise ValueError(f"expected rows as {self._empty.dtype}{self._empty.shape[1:]}, found {block.shape[1:]}")
+        with self.path.open("ab") as file:
+            file.write(np.ascontiguousarray(block).tobytes())
+        self.rows += len(block)
+
+    def _write_header(self, mode: str) -> None:
+        header = np.lib.format.header_data_from_array_1_0(self._empty)
+        # NumPy pads a header so that the number of rows can grow in place.
+        with self.path.open(mode) as file:
+            np.lib.format.write_array_header_1_0(file, {**header, "shape": (self.rows, *self._empty.shape[1:])})
+
+    def close(self) -> None:
+        """Write the number of rows into the header."""
+        self._write_header("r+b" if self.path.exists() else "wb")
+
+
+class NpyWriter:
+    """Write dense proportions as a matrix, and ids as a CSV file beside it.
+
+    Parameters
+    ----------
+    path, ids : Path
+        The files.
+    schema : pyarrow.Schema
+        The columns where no table comes.
+    """
+
+    def __init__(self, path: Path, ids: Path, schema: pa.Schema) -> None:
+        self._matrix = NpyStream(path)
+        self._ids = CsvWriter(ids, pa.schema([one for one in schema if one.name in LEADING]))
+
+    def write(self, table: pa.Table) -> None:
+        """Write the next rows."""
+        self._matrix.add(_matrix(table, PROPORTIONS))
+        self._ids.write(table.select([name for name in LEADING if name in table.column_names]))
+
+    def close(self) -> None:
+        """Finish the files."""
+        self._matrix.close()
+        self._ids.close()
+
+
+class NpzWriter:
+    """Write dense proportions as an archive: ``ids``, ``segments``, ``topics``, ``proportions`` and further arrays.
+
+    Parameters
+    ----------
+    path : Path
+        The file; arrays lie beside it meanwhile.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._ids: list[pa.Array] = []
+        self._streams: dict[str, NpyStream] = {}
+
+    def write(self, table: pa.Table) -> None:
+        """Write the next rows."""
+        self._ids += table.column("id").chunks
+        for name in table.column_names:
+            if name == "id":
+                continue
+            block = np.asarray(table.column(name)) if name == "segment" else _matrix(table, name)
+            self._stream("segments" if name == "segment" else name).add(block)
+
+    def _stream(self, name: str) -> NpyStream:
+        if name not in self._streams:
+            self._streams[name] = NpyStream(self._path.with_name(f"{self._path.name}.{name}.npy"))
+        return self._streams[name]
+
+    def close(self) -> None:
+        """Finish the arrays, and put them into the archive."""
+        longest = max((pc.max(pc.utf8_length(ids)).as_py() or 1 for ids in self._ids if len(ids)), default=1)
+        for ids in self._ids or [pa.array([], pa.string())]:
+            self._stream("ids").add(np.array(ids.to_pylist(), dtype=f"<U{max(longest, 1)}"))
+        self._stream(TOPICS).add(np.arange(self._stream(PROPORTIONS).width, dtype=np.int32))
+        with zipfile.ZipFile(self._path, "w") as archive:
+            for name, stream in self._streams.items():
+                stream.close()
+                archive.write(stream.path, f"{name}.npy")
+                stream.path.unlink()
+
+
+class Shaped:
+    """Shape tables before they are written.
+
+    Parameters
+    ----------
+    writer : Writer
+        Takes them.
+    shape : callable
+        From a table to the one that is written.
+    """
+
+    def __init__(self, writer: Writer, shape: Callable[[pa.Table], pa.Table]) -> None:
+        self._writer, self._shape = writer, shape
+
+    def write(self, table: pa.Table) -> None:
+        """Write the next rows."""
+        self._writer.write(self._shape(table))
+
+    def close(self) -> None:
+        """Finish the files."""
+        self._writer.close()
+
+
+def require_free(*paths: str | os.PathLike[str] | None) -> None:
+    """Refuse output files that exist; `OccupiedError` names the first."""
+    for path in paths:
+        if path is not None and File(path).exists():
+            raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
+
+
+@contextmanager
+def written_to(out: str | os.PathLike[str], schema: pa.Schema, *, dense: bool = False) -> Iterator[Writer]:
+    """Write proportions aside, in the format that the name says, and put them in their place once they are whole.
+
+    Parameters
+    ----------
+    out : str or path-like
+        The file; see `ending_of`.
+    schema : pyarrow.Schema
+        The columns of tables, if none comes.
+    dense : bool, optional
+        Whether tables have the proportions of all topics, for a column of each.
+
+    Yields
+    ------
+    Writer
+        Takes the tables.
+
+    Raises
+    ------
+    OptionError
+        The name says no format.
+    OccupiedError
+        The file was written by another process meanwhile.
+    StoreError
+        The disk is full.
+    """
+    ending, beside = ending_of(out), ids_beside(out)
+    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
+        part, ids = Path(place) / f"part{ending}", Path(place) / "ids.csv"
+        with _no_space(place):
+            writer = _open(part, ids, schema, dense)
+            yield writer
+            writer.close()
+        # Another process may have written the file since this one began.
+        require_free(out, beside)
+        if beside is not None:
+            File(beside).put(ids)
+        try:
+            File(out).put(part)
+        except BaseException:
+            if beside is not None:
+                File(beside).remove()
+            raise
+
+
+def _open(part: Path, ids: Path, schema: pa.Schema, dense: bool) -> Writer:
+    if part.suffix == ".npy":
+        return NpyWriter(part, ids, schema)
+    if part.suffix == ".npz":
+        return NpzWriter(part)
+    plain: Writer = CsvWriter(part, schema) if part.suffix == ".csv" else ParquetWriter(part, schema)
+    if dense:
+        return Shaped(plain, by_topic)
+    return Shaped(plain, by_pair) if part.suffix == ".csv" and TOPICS in schema.names else plain
+
+
+def by_topic(table: pa.Table) -> pa.Table:
+    """Return dense proportions with a column for each topic, ``topic_0`` and so on."""
+    shares = np.ascontiguousarray(_matrix(table, PROPORTIONS).T)
+    place = table.column_names.index(PROPORTIONS)
+    before, after = table.select(table.column_names[:place]), table.select(table.column_names[place + 1 :])
+    names = [*before.column_names, *(f"{TOPIC}{number}" for number in range(len(shares))), *after.column_names]
+    return pa.table([*before.columns, *(pa.array(row) for row in shares), *after.columns], names=names)
+
+
+def by_pair(table: pa.Table) -> pa.Table:
+    """Return sparse proportions with a row for each document, or segment, and topic; further lists are repeated."""
+    topics, shares = (table.column(name).combine_chunks() for name in (TOPICS, PROPORTIONS))
+    owner = pc.list_parent_indices(topics)
+    found = table.drop_columns([TOPICS, PROPORTIONS]).take(owner)
+    place = sum(name in found.column_names for name in LEADING)
+    found = found.add_column(place, "topic", pc.list_flatten(topics))
+    return found.add_column(place + 1, "proportion", pc.list_flatten(shares))
+
+
+def _matrix(table: pa.Table, name: str) -> npt.NDArray[Any]:
+    """Return a column of lists of one length as a matrix."""
+    column = table.column(name).combine_chunks()
+    values = np.asarray(pc.list_flatten(column))
+    if isinstance(column.type, pa.FixedSizeListType):
+        return values.reshape(len(column), column.type.list_size)
+    return values.reshape(len(column), -1 if values.size else 0)
+
+
+def _without_lists(table: pa.Table) -> pa.Table:
+    """Return the table with lists of numbers as text, spaces between."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_list(field.type):
+            text = [" ".join(map(str, one)) for one in table.column(place).to_pylist()]
+            table = table.set_column(place, field.name, pa.array(text, pa.string()))
+    return table
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    """Return the table with texts that no spreadsheet runs; see `csv_cell`."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            cells = [None if one is None else csv_cell(one) for one in table.column(place).to_pylist()]
+            table = table.set_column(place, field.name, pa.array(cells, pa.string()))
+    return table
+
+
+@contextmanager
+def _no_space(place: str) -> Iterator[None]:
+    """Say which disk is full, which Arrow does not."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, CollapsiumError) or error.errno not in FULL:
+            raise
+        raise StoreError(f"{place}: no space is left on the disk") from error

@@ -1,0 +1,327 @@
+"""Published models: numbered folders, each there whole or not at all, and a pointer to the one that counts.
+
+``published/0001/`` holds `version.json` and what was put beside it; ``published/current.json`` names a number, and is
+replaced at once by one write. On local disks a symbolic link ``current`` leads to the same folder, for programs that
+want a path; the record is what counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
+from collapsium.storage.errors import AbsentError, StoreError
+from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.local import copy_whole, rename
+from collapsium.storage.io.records import Count, Number, check, dump, numbers_of_names, read_record
+from collapsium.storage.runs.run import CHECKPOINTS, JOURNAL, Run
+from collapsium.storage.runs.run import LOCK as RUN_LOCK
+
+RECORD, CURRENT, LINK = "version.json", "current.json", "current"
+KIND, CURRENT_KIND = "collapsium-version", "collapsium-current"
+VERSION = 2  # the first with a digest in each record, as everywhere
+
+VersionNumber = Annotated[int, Field(strict=True, ge=1, lt=1 << 31)]
+PreviousVersion = Annotated[dict[Literal["version", "score"], VersionNumber | Number], Field(min_length=2)]
+
+
+class CurrentRecord(BaseModel):
+    """What `current.json` says: which version counts."""
+
+    number: VersionNumber
+
+
+class VersionRecord(BaseModel):
+    """What `version.json` says of a published model.
+
+    Attributes
+    ----------
+    number : int
+        Its number, from 1 on.
+    plan : str
+        Digest of what it was made of: corpus and options.
+    created : str
+        When, in UTC.
+    family : str
+        The model's family.
+    corpus : str
+        Digest of the corpus.
+    documents, tokens, words, iterations : int
+        What it was fitted to, and how long.
+    score : float or None
+        Mean log probability of a held-out token, in nats; of vectors the mean error of their reconstruction, which is
+        better the smaller it is.
+    scored : int
+        How many held-out tokens, or vectors, that is a mean over.
+    definition : str
+        How the score is defined.
+    previous : dict or None
+        The version that was current, with its score on the same tokens.
+    warm : int or None
+        The version whose run it was begun from.
+    job : str
+        Name of the job: that of its file, without the suffix.
+    additions : int
+        How often documents had been appended to the corpus.
+    unknown_tokens : int
+        Tokens that were dropped of the documents that were appended since the version before, as their words are not
+        in the vocabulary.
+    unknown_share : float or None
+        Their share; None where nothing was appended.
+    holds : {"documents", "vectors"}
+        What the corpus holds.
+    members : tuple of dict
+        Of an ensemble, each member's name and its score by itself; else empty.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: str = KIND
+    version: int = VERSION
+    number: VersionNumber
+    plan: str
+    created: str
+    family: str
+    corpus: str
+    documents: Count
+    tokens: Count
+    words: Count
+    iterations: Count
+    score: Number | None
+    scored: Count
+    definition: str
+    previous: PreviousVersion | None = None
+    warm: VersionNumber | None = None
+    job: str = ""
+    additions: Count = 0
+    unknown_tokens: Count = 0
+    unknown_share: Number | None = None
+    holds: str = DOCUMENTS
+    members: tuple[dict[str, str | Number | None], ...] = ()
+
+    @property
+    def score_text(self) -> str:
+        """The score in words; empty where there is none."""
+        return "" if self.score is None else score_text(self.score, self.scored, self.holds)
+
+    @property
+    def title(self) -> str:
+        """Its name for people: job, version and date."""
+        return f"{self.job or 'model'}, version {self.number} of {self.created[:10]}"
+
+
+def score_text(score: float, scored: int, holds: str) -> str:
+    """Return a score with its unit and the number of tokens, or vectors, that it is a mean over.
+
+    Parameters
+    ----------
+    score : float
+        As in `VersionRecord`.
+    scored : int
+        How many tokens or vectors.
+    holds : {"documents", "vectors"}
+        What the corpus holds.
+
+    Returns
+    -------
+    str
+        ``score -6.2481 nats over 13,020 held-out tokens`` or ``error 633.20 over 379 held-out vectors``.
+    """
+    if holds == VECTORS:
+        return f"error {score:.5g} over {scored:,} held-out vectors"
+    return f"score {score:.4f} nats over {scored:,} held-out tokens"
+
+
+def read_version(folder: Folder) -> VersionRecord:
+    """Read the record of a published model.
+
+    Parameters
+    ----------
+    folder : Folder
+        The version's folder.
+
+    Returns
+    -------
+    VersionRecord
+        Its record.
+
+    Raises
+    ------
+    AbsentError
+        There is none.
+    DamagedError
+        It does not hold what its format asks for.
+    """
+    return check(VersionRecord, read_record(folder, RECORD, KIND, VERSION, oldest=2), f"{folder.url}/{RECORD}")
+
+
+class Versions:
+    """The published models of a job.
+
+    Parameters
+    ----------
+    folder : Folder
+        The folder ``published``.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    def at(self, number: int) -> Folder:
+        """Return the folder of a version, whether it is there or not."""
+        return self.folder / f"{number:04d}"
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all versions, ascending."""
+        named = numbers_of_names(self.folder.names(), 4)
+        return [number for number in named if self.at(number).exists(RECORD)]
+
+    def record(self, number: int) -> VersionRecord:
+        """Read what a version says of itself.
+
+        Parameters
+        ----------
+        number : int
+            The version.
+
+        Returns
+        -------
+        VersionRecord
+            Its record.
+
+        Raises
+        ------
+        AbsentError
+            There is no such version.
+        DamagedError
+            The record is damaged.
+        """
+        place = self.at(number)
+        if not place.exists(RECORD):
+            known = ", ".join(str(one) for one in self.numbers()) or "none"
+            raise AbsentError(f"{self.folder.url}: there is no version {number} (known: {known})")
+        return read_version(place)
+
+    def current(self) -> int | None:
+        """Return the number of the version that counts.
+
+        Returns
+        -------
+        int or None
+            None where nothing is published.
+
+        Raises
+        ------
+        DamagedError
+            The pointer is damaged.
+        """
+        try:
+            record = read_record(self.folder, CURRENT, CURRENT_KIND, VERSION, oldest=2)
+        except AbsentError:
+            return None
+        return check(CurrentRecord, record, f"{self.folder.url}/{CURRENT}").number
+
+    @contextmanager
+    def made(self, number: int) -> Iterator[Folder]:
+        """Make the folder of a version, which is there whole or not at all; `publish` is what readers see."""
+        self.folder.make()
+        if self.folder.local:
+            self._sweep()
+        place = self.at(number)
+        if place.exists() and not place.exists(RECORD):  # on other stores: what was cut short
+            place.remove()
+        with created(place) as folder:
+            yield folder
+
+    def _sweep(self) -> None:
+        """Remove what a process that died has left half done."""
+        for name in self.folder.names():
+            if name.startswith(f".{LINK}.") or (name.startswith(".") and name.endswith(".part")):
+                path = Path(self.folder.path) / name
+                if path.is_symlink():
+                    path.unlink()
+                else:
+                    (self.folder / name).remove()
+
+    def point(self, number: int) -> None:
+        """Make a version the one that counts.
+
+        Parameters
+        ----------
+        number : int
+            The version.
+
+        Raises
+        ------
+        AbsentError
+            There is no such version.
+        """
+        self.record(number)
+        self.folder.write(CURRENT, dump({"format": CURRENT_KIND, "version": VERSION, "number": number}))
+        if self.folder.local:
+            with contextlib.suppress(OSError):  # file systems without links: the record says it
+                new, link = (Path(self.folder.path) / name for name in (f".{LINK}.{uuid.uuid4().hex[:8]}", LINK))
+                if link.is_dir() and not link.is_symlink():  # what a copy of the whole has made of the link
+                    shutil.rmtree(link)
+                new.symlink_to(f"{number:04d}", target_is_directory=True)
+                rename(new, link, self.folder.guard)
+
+    def keep(self, count: int) -> list[int]:
+        """Remove all versions but the newest, and the one that counts.
+
+        Parameters
+        ----------
+        count : int
+            How many to keep.
+
+        Returns
+        -------
+        list of int
+            Those that were removed.
+        """
+        current, numbers = self.current(), self.numbers()
+        gone = [number for number in numbers[: max(len(numbers) - count, 0)] if number != current]
+        for number in gone:
+            with contextlib.suppress(StoreError):
+                self.at(number).remove()
+        return gone
+
+
+def copy_run(run: Run, target: Folder) -> None:
+    """Copy a run with its members, but for checkpoints, locks and journals, file by file, to any store.
+
+    Parameters
+    ----------
+    run : Run
+        The run, which may be an ensemble.
+    target : Folder
+        Where its files go; commands take that for a run too.
+    """
+    for name in run.folder.files():
+        parts = name.split("/")
+        if {CHECKPOINTS, RUN_LOCK, JOURNAL}.isdisjoint(parts) and not any(part.startswith(".") for part in parts):
+            copy_file(run.folder, target, name)
+
+
+def copy_file(source: Folder, target: Folder, name: str) -> None:
+    """Copy a file of a folder into another, piece by piece where both are local.
+
+    Parameters
+    ----------
+    source, target : Folder
+        From where, and to where.
+    name : str
+        The file's name, the same in both.
+    """
+    if source.local and target.local:
+        copy_whole(Path(source.path) / name, Path(target.path) / name, target.guard)
+    else:
+        target.write(name, source.read(name))

@@ -1,0 +1,58 @@
+"""Numbers of bytes, as people write them and read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from collapsium.storage.errors import OptionError
+
+Counting = Callable[[int], None]
+
+UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def size(count: float) -> str:
+    """Write a number of bytes for people."""
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if count < 999.5 or unit == "TB":
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def parse_size(text: str | int, name: str = "--memory") -> int:
+    """Read a number of bytes, such as ``750MB``, ``1.5GB`` or ``2GiB``.
+
+    Parameters
+    ----------
+    text : str or int
+        What was given.
+    name : str, optional
+        The option, for the error.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Raises
+    ------
+    OptionError
+        It is no size.
+    """
+    written = str(text).strip().upper().replace(" ", "")
+    number = written.rstrip("KMGTIB")
+    unit = written[len(number) :] or "B"
+    unit = unit if unit.endswith("B") else unit + "B"
+    try:
+        value = float(number) * UNITS[unit]
+    except (ValueError, KeyError):
+        raise OptionError(f"{name}: expected a size such as 750MB or 1.5GB, found {text!r}") from None
+    if not 1 <= value < math.inf:
+        raise OptionError(f"{name}: expected a size above zero, found {text!r}")
+    return int(value)
+
+
+def silent(documents: int) -> None:
+    """Do nothing with the number of documents."""

@@ -1,0 +1,139 @@
+"""Checking what lies on disk: nothing that is whole is blamed, and whatever is broken is named."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import fit, simulate, verify
+from collapsium.pipeline.cli.main import main
+from collapsium.storage.errors import AbsentError
+from collapsium.storage.io.arrays import read_arrays, write_arrays
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.records import dump
+from tests.conftest import planted_rows, write_corpus
+
+FITS = (
+    {"family": "lda", "topics": 3},
+    {"family": "hdp", "topics": 4},
+    {"family": "hdp", "topics": 3, "responsibilities": "dense"},
+    {"family": "gibbs-lda", "topics": 3},
+    {"family": "gibbs-hdp", "start_topics": 2},
+    {"family": "gibbs-ncrp"},
+    {"family": "ncrp", "start": "gradual"},
+    {"family": "lda", "topics": 140},
+    {"family": "vb-lda", "topics": 4},
+    {"family": "lda", "topics": 3, "schedule": "stochastic", "batch_shards": 2},
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("verify")
+    corpus = write_corpus(folder / "corpus", planted_rows(1, documents=12), 30, shard_tokens=150)
+    for number, options in enumerate(FITS):
+        fit(corpus, folder / f"run{number}", iterations=3, checkpoint_every=1, **options)
+    return folder
+
+
+@pytest.mark.parametrize("number", range(len(FITS)))
+def test_what_a_fit_leaves__is_well(place, number):
+    run = place / f"run{number}"
+    for path in (run, run / "model", *(run / "checkpoints").glob("0*")):
+        found = verify(path)
+        assert found.broken == []
+        assert found.notes == []
+        assert found.parts >= 3
+
+
+def test_corpora__are_well(place, tmp_path):
+    assert verify(place / "corpus").broken == []
+    simulate(tmp_path / "drawn", family="hdp", documents=30, words=20, tokens=20, topics=3)
+    assert verify(tmp_path / "drawn").broken == []
+    with pytest.raises(AbsentError, match="no corpus, run, comparison or model"):
+        verify(tmp_path)
+    with pytest.raises(AbsentError, match="no such folder"):
+        verify(tmp_path / "none")
+
+
+@pytest.mark.parametrize("what", ["corpus", "run1"])
+def test_every_file__that_is_broken_is_named(place, tmp_path, what):
+    shutil.copytree(place / what, tmp_path / "whole")
+    tried = 0
+    paths = [path for path in sorted((tmp_path / "whole").rglob("*")) if path.is_file()]
+    for number, path in enumerate(paths):
+        arrays = path.name in ("digests.json", "zarr.json") or path.parent.name == "c"
+        if path.name in ("journal.jsonl", "latest.json") or (arrays and number % 11):
+            continue
+        data = path.read_bytes()
+        flipped = data[:-2] + bytes([data[-2] ^ 1]) + data[-1:] if len(data) > 1 else bytes([data[0] ^ 1])
+        for broken in (None, data[: len(data) // 2], flipped):
+            path.unlink() if broken is None else path.write_bytes(broken)
+            said = said_of(tmp_path / "whole")
+            # A record's white space may differ.
+            assert path.name in said or (broken and path.suffix == ".json"), path
+            tried += 1
+        path.write_bytes(data)
+    assert tried >= (15 if what == "corpus" else 60)
+
+
+def said_of(path):
+    try:
+        found = verify(path)
+        return " ".join([*found.broken, *found.notes])
+    except AbsentError as error:
+        return str(error)
+
+
+def rewritten(run, part, change):
+    """Change an array of a finished model, with all digests made right again."""
+    model = run / "model"
+    folder = Folder(model / part)
+    arrays = {name: np.array(values) for name, values in read_arrays(folder).items()}
+    change(arrays)
+    record = json.loads((model / "model.json").read_text())
+    del record["sha256"]
+    record["parts"][part] = write_arrays(folder, arrays)
+    (model / "model.json").write_bytes(dump(record))
+
+
+def double(name):
+    def change(arrays):
+        arrays[name] = arrays[name] * 2
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("number", "part", "change", "text"),
+    [
+        (0, "rows/00000", double("word_topic"), "expected counts are not conserved: word"),
+        (0, "rows/00000", lambda arrays: arrays["word_topic"].__setitem__((2, 1), np.nan), "expected finite numbers"),
+        (2, "documents/00001", double("document_topic"), "expected counts are not conserved: document"),
+        (1, "documents/00000", double("document_counts"), "expected counts are not conserved: document"),
+        (3, "rows/00000", double("word_topic"), "expected counts are not conserved: word"),
+        (3, "globals", double("topic"), "the words' probabilities to sum to one"),
+        (4, "documents/00001", double("document_counts"), "expected counts are not conserved: document"),
+        (4, "globals", double("pi"), "expected proportions that sum to one at most"),
+        (0, "globals", double("topic_moments"), "the words' probabilities to sum to one"),
+        (0, "documents/00000", lambda arrays: arrays.pop("document_lists"), "the array is missing"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_true__is_found_though_all_digests_are_right(place, tmp_path, number, part, change, text):
+    run = tmp_path / "run"
+    shutil.copytree(place / f"run{number}", run)
+    rewritten(run, part, change)
+    assert any(text in fault for fault in verify(run).broken), verify(run).broken
+
+
+def test_the_command__says_what_is_broken(place, tmp_path, capsys):
+    shutil.copytree(place / "corpus", tmp_path / "c")
+    assert main(["verify", str(tmp_path / "c")]) == 0
+    assert "a corpus, all well (" in capsys.readouterr().out
+    (tmp_path / "c/documents/part-00001.parquet").write_bytes(b"x")
+    assert main(["verify", str(tmp_path / "c")]) == 1
+    err = capsys.readouterr().err
+    assert "part-00001.parquet: the bytes do not have the digest of the manifest" in err
+    assert main(["verify", str(tmp_path / "c"), "--json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["broken"]) == 1

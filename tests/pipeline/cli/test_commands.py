@@ -1,0 +1,461 @@
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import pytest
+
+from collapsium.pipeline import verify
+from collapsium.pipeline.cli.main import COMMANDS, main
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.runs.run import Run
+from tests.conftest import write_corpus
+
+
+@pytest.fixture(autouse=True)
+def _restore_signals():
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def command(capsys, *words):
+    """Run a command in this process: exit code, output, errors."""
+    try:
+        code = main([str(word) for word in words])
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def one_line(err):
+    assert err.count("\n") == 1, err
+    assert err.startswith("collapsium: error: ")
+    return err
+
+
+def fitted(place, small, *more):
+    words = [
+        "fit",
+        small[0],
+        place / "run",
+        "--family",
+        "lda",
+        "--topics",
+        3,
+        "--scheduler",
+        "serial",
+        "--quiet",
+        *more,
+    ]
+    assert main([str(word) for word in words]) == 0
+    return place / "run"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help__teaches_every_option(capsys, name):
+    code, out, _ = command(capsys, name, "--help")
+    assert code == 0
+    lines = out[out.index("options:") :].splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith("  --"):
+            assert len(line.split("  ")) > 2 or following.startswith("      "), line
+
+
+@pytest.mark.parametrize("family", ["lda", "hdp"])
+def test_help__of_a_family_lists_its_options(capsys, family):
+    _, out, _ = command(capsys, "fit", "--family", family, "--help")
+    assert f"options of {family}" in out
+    assert "--topics" in out
+    assert "--order 0|2" in out
+
+
+def test_whole_way__from_text_to_proportions(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = [
+        {"id": f"d{n}", "text": "apple pear fruit juice" if n % 2 else "engine wheel motor road"} for n in range(20)
+    ]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
+    assert command(capsys, "ingest", "x.jsonl", "corpus")[0] == 0
+    assert command(capsys, "split", "corpus", "train", "held", "--fraction", 0.25, "--seed", 1)[0] == 0
+    fit = ["fit", "train", "run", "--family", "lda", "--topics", 2, "--iterations", 30, "--heldout", "held"]
+    code, out, err = command(capsys, *fit, "--scheduler", "serial", "--alpha", 0.1, "--set", "beta=1.0", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["iteration"] == 30
+    assert "iteration 30/30" in err  # plain lines, as this is no terminal
+    assert "\x1b" not in err
+    code, out, _ = command(capsys, "evaluate", "run", "--heldout", "held", "--json")
+    found = json.loads(out)
+    assert found["score"] == pytest.approx(told["score"])
+    assert "document completion" in found["definition"]
+    code, _, err = command(capsys, "evaluate", "run", "--unseen", "held")
+    assert code == 1
+    assert "held-out tokens of the documents" in err
+    assert len(err.splitlines()) == 1
+    code, out, _ = command(capsys, "topics", "run", "--words", 4, "--json")
+    topics = [{entry["word"] for entry in topic["words"]} for topic in json.loads(out)]
+    assert sorted(map(sorted, topics)) == [["apple", "fruit", "juice", "pear"], ["engine", "motor", "road", "wheel"]]
+    code, out, _ = command(capsys, "topics", "run", "--words", 2)
+    assert len(out.splitlines()) == 2
+    code, out, _ = command(capsys, "infer", "run", "corpus", "out.parquet")
+    table = pq.read_table("out.parquet").to_pylist()
+    assert [row["id"] for row in table] == [f"d{n}" for n in range(20)]
+    assert {row["topics"][0] for row in table[::2]} != {row["topics"][0] for row in table[1::2]}
+    for path, kind in (("corpus", "corpus"), ("run", "run"), ("run/model", "model")):
+        code, out, _ = command(capsys, "info", path, "--json")
+        assert json.loads(out)["kind"] == kind
+        assert command(capsys, "info", path)[0] == 0
+
+
+def test_topics_json__holds_nothing_but_the_model(capsys, small, tmp_path):
+    outs = []
+    for place in ("one", "other/deeper"):
+        run = fitted(tmp_path / place, small, "--iterations", 2)
+        capsys.readouterr()
+        outs.append(command(capsys, "topics", run, "--json")[1])
+    assert outs[0] == outs[1]
+    first = json.loads(outs[0])[0]
+    assert set(first) == {"id", "share", "words"}
+    assert float(repr(first["share"])) == first["share"]
+
+
+def test_events__have_what_programs_read(small, tmp_path):
+    run = fitted(tmp_path, small, "--iterations", 3, "--heldout", small[1])
+    events = Run(run).events()
+    assert [event["event"] for event in events] == ["cluster", "compile", "start", "started", *["iteration"] * 3, "end"]
+    for event in events:
+        assert {"event", "iteration", "elapsed"} <= set(event)
+    for event in events[4:-1]:
+        assert event["score"] < 0
+        assert set(event["seconds"]) == {"kernel", "reduce", "update", "score", "wait"}
+    elapsed = [event["elapsed"] for event in events[3:]]
+    assert elapsed == sorted(elapsed)
+
+
+def test_score_every__spares_the_others_but_not_the_last(small, tmp_path):
+    run = fitted(tmp_path, small, "--iterations", 5, "--heldout", small[1], "--score-every", 2)
+    scored = [event["iteration"] for event in Run(run).events() if "score" in event]
+    assert scored == [2, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("more", "reached"),
+    [
+        (["--tolerance", 0.5], True),
+        (["--tolerance", 1e-12], False),
+        (["--tolerance", 0.01, "--stop-on", "score", "--heldout"], True),
+        (["--tolerance", 0.01, "--stop-on", "objective", "--order", 2], True),
+    ],
+)
+def test_tolerance__ends_a_fit_early(small, tmp_path, more, reached):
+    more = [*more, small[1]] if more[-1] == "--heldout" else more
+    run = fitted(tmp_path, small, "--iterations", 12, *more)
+    end = Run(run).events()[-1]
+    assert (end["reason"] == "tolerance") is reached
+    assert (end["iteration"] < 12) is reached
+
+
+@pytest.mark.parametrize("error", [RuntimeError("on purpose"), OSError(28, "No space left on device")])
+def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, monkeypatch, error):
+    from collapsium.pipeline.families.cvb import lda
+
+    update, calls = lda.update, []
+
+    def failing(*given):
+        calls.append(1)
+        if len(calls) == 6:
+            raise error
+        return update(*given)
+
+    monkeypatch.setattr(lda, "update", failing)
+    words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--scheduler", "serial"]
+    code, _, err = command(capsys, *words)
+    assert code == 1
+    assert "Traceback" not in err
+    assert "keeping iteration 4" in err
+    assert str(error.args[-1]) in err.splitlines()[-1]
+    assert f"iteration 4 is kept; go on with `collapsium fit --resume {tmp_path / 'run'}`" in err
+    end = Run(tmp_path / "run").events()[-1]
+    assert (end["event"], end["reason"], end["iteration"]) == ("end", "error", 4)
+    assert command(capsys, "topics", tmp_path / "run")[0] == 0
+
+
+def test_numbers_out_of_range__are_a_clear_error(capsys, small, tmp_path, monkeypatch):
+    from collapsium.pipeline.families.cvb import lda
+
+    update = lda.update
+    monkeypatch.setattr(lda, "update", lambda g, *rest: {**update(g, *rest), "alpha": g["alpha"] * float("nan")})
+    words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--scheduler", "serial", "--quiet"]
+    code, _, err = command(capsys, *words)
+    assert code == 1
+    assert "iteration 0: alpha is no longer finite" in one_line(err)
+    assert not (tmp_path / "run").exists()
+
+
+def test_stop_on_objective__needs_one(capsys, small, tmp_path):
+    words = ["fit", small[0], tmp_path / "run", "--family", "hdp", "--tolerance", 0.1, "--stop-on", "objective"]
+    code, _, err = command(capsys, *words, "--scheduler", "serial", "--quiet")
+    assert code == 2
+    assert "the family has no objective under these options" in one_line(err)
+    assert not (tmp_path / "run").exists()
+
+
+def test_config_file__gives_what_flags_do_not(capsys, small, tmp_path):
+    (tmp_path / "f.toml").write_text('family = "lda"\ntopics = 3\niterations = 2\nscheduler = "serial"\nbeta = 7.0\n')
+    words = [
+        "fit",
+        small[0],
+        tmp_path / "run",
+        "--config",
+        tmp_path / "f.toml",
+        "--topics",
+        2,
+        "--alpha",
+        0.3,
+        "--quiet",
+    ]
+    assert command(capsys, *words)[0] == 0
+    record = Run(tmp_path / "run").record()
+    assert record["options"]["topics"] == 2
+    assert record["options"]["beta"] == 7.0
+    assert record["options"]["alpha"] == 0.3
+    assert record["limits"]["iterations"] == 2
+
+
+BAD = {
+    "no corpus": (["fit", "{tmp}/none", "{tmp}/run", "--family", "lda", "--topics", "2"], "none: no such corpus"),
+    "not a corpus": (["fit", "{tmp}", "{tmp}/run", "--family", "lda", "--topics", "2"], "not a corpus"),
+    "no family": (["fit", "{train}", "{tmp}/run"], "--family is required: author-topic, dirichlet-network, gibbs-hdp, gibbs-lda, gibbs-ncrp, hca, hdp, hdsp, labeled-lda, lda, ncrp, partially-labeled-lda, segmented-lda, sequential-lda, vb-lda"),
+    "unknown family": (["fit", "{train}", "{tmp}/run", "--family", "ldb"], "did you mean 'lda'"),
+    "no topics": (["fit", "{train}", "{tmp}/run", "--family", "lda"], "--topics is required"),
+    "K < 1": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--topics", "0"], "--topics: expected a value greater"),
+    "K is text": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--topics", "many"], "--topics"),
+    "unknown set": (
+        ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--set", "alpha_shap=1"],
+        "unknown option 'alpha_shap' of family 'hdp' (did you mean 'alpha_shape'?)",
+    ),
+    "set without value": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--set", "alpha"], "expected name=VALUE"),
+    "no config": (["fit", "{train}", "{tmp}/run", "--config", "{tmp}/no.toml"], "no.toml: no such file"),
+    "zero iterations": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--iterations", "0"], "--iterations"),
+    "zero workers": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--workers", "0"], "--workers"),
+    "no such scheduler": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--scheduler", "lokal"], "--scheduler: expected"),
+    "stop on no score": (
+        ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--stop-on", "score", "--tolerance", "1"], "needs a held-out corpus",
+    ),
+    "other vocabulary": (
+        ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--heldout", "{other}"], "its vocabulary (3 words) is not that of",
+    ),
+    "other documents": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--heldout", "{fewer}"], "expected the 60 documents"),
+    "other ids": (
+        ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--scheduler", "serial", "--heldout", "{ids}"], "have other ids",
+    ),
+    "output exists": (["fit", "{train}", "{train}", "--family", "hdp"], "exists already"),
+    "no run": (["topics", "{tmp}/none"], "no such run or model"),
+    "a corpus is no run": (["topics", "{train}"], "neither a run nor a model"),
+    "no words": (["topics", "{train}", "--words", "0"], "--words: expected 1 or more"),
+    "no source": (["ingest", "{tmp}/none.jsonl", "{tmp}/run"], "none.jsonl: no such file"),
+    "negative cut": (["ingest", "{tmp}", "{tmp}/run", "--format", "text", "--min-documents", "-1"], "--min-documents"),
+    "share": (["ingest", "{tmp}", "{tmp}/run", "--format", "text", "--max-document-share", "1.5"], "--max-document-share"),
+    "no shard": (["ingest", "{tmp}", "{tmp}/run", "--format", "text", "--shard-tokens", "0"], "--shard-tokens"),
+    "fraction": (["split", "{train}", "{tmp}/run", "{tmp}/b", "--fraction", "1"], "--fraction"),
+    "no documents": (
+        ["simulate", "{tmp}/run", "--family", "hdp", "--documents", "0", "--words", "3", "--tokens", "5"], "--documents",
+    ),
+    "nothing there": (["info", "{tmp}/none"], "no such folder"),
+}  # fmt: skip
+FAILED = {  # what options name is missing, or does not belong together; all else is wrong usage
+    *("no corpus", "not a corpus", "no config", "other vocabulary", "other documents", "other ids", "output exists"),
+    *("no run", "a corpus is no run", "no source", "nothing there"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input__is_one_line_and_leaves_nothing(capsys, small, tmp_path, name):
+    words, message = BAD[name]
+    write_corpus(tmp_path / "other", [{0: 1}] * 60, 3)
+    write_corpus(tmp_path / "fewer", [{0: 1}] * 59, 30)
+    write_corpus(tmp_path / "ids", [{0: 1}] * 60, 30, ids=[f"x{n}" for n in range(60)])
+    places = {"tmp": tmp_path, "train": small[0], **{name: tmp_path / name for name in ("other", "fewer", "ids")}}
+    before = sorted(path.name for path in tmp_path.iterdir())
+    code, out, err = command(capsys, *(word.format(**places) for word in words))
+    assert code == (1 if name in FAILED else 2)
+    lines = [line for line in err.splitlines() if line.startswith("collapsium: error: ")]
+    assert len(lines) == 1
+    assert message in lines[0]
+    assert "Traceback" not in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fit", "a", "b", "--family", "lda", "--alpa", "3"], "unknown option --alpa (did you mean '--alpha'?); see `collapsium fit --help`"),
+        (["fit", "a", "b", "--iteration", "3"], "unknown option --iteration (did you mean '--iterations'?)"),
+        (["fti"], "unknown command 'fti' (did you mean 'fit'?); see `collapsium --help`"),
+        (["fit", "a", "b", "--stop-on", "SCORE"], "argument --stop-on: unknown value 'SCORE' (did you mean 'score'?)"),
+        (["fit", "a", "b", "--family", "LDA", "--alpha", "3"], "unknown family 'LDA' (did you mean 'lda'?)"),
+        (["fit", "a", "b", "--alpha", "3"], "options of a family need --family"),
+        (["info", "a", "b"], "unexpected argument 'b'; see `collapsium info --help`"),
+        (["fit", "a"], "the following arguments are required: RUN"),
+        (["fit", "a", "b", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        (["fit", "a", "b", "--tolerance", "Auto"], "--tolerance: expected a number of 0 or more, or auto, found 'Auto'"),
+        (["watch", "a", "--every", "x"], "argument --every: expected seconds above 0, found x"),
+        (["evaluate", "run"], "one of the arguments --heldout --unseen --in-document --coherence is required"),
+    ],
+)  # fmt: skip
+def test_wrong_usage__is_one_line_with_the_nearest_option(capsys, monkeypatch, words, message):
+    monkeypatch.setattr(sys, "argv", ["collapsium", *words])
+    code, _, err = command(capsys, *words)
+    assert code == 2
+    assert message in one_line(err)
+
+
+def test_unreachable_scheduler__is_a_clear_error(capsys, small, tmp_path, monkeypatch):
+    import dask
+
+    from collapsium.pipeline.executors import dask_cluster as clusters
+
+    monkeypatch.setitem(clusters.SETTINGS, "distributed.comm.timeouts.connect", "1s")
+    words = ["fit", small[0], tmp_path / "run", "--family", "hdp", "--scheduler", "tcp://127.0.0.1:1"]
+    with dask.config.set({}):
+        code, _, err = command(capsys, *words)
+    assert code == 1
+    assert "tcp://127.0.0.1:1: the scheduler cannot be reached" in err.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+
+
+def test_damaged_shard__is_named_and_leaves_no_run(capsys, tmp_path):
+    corpus = write_corpus(tmp_path / "c", [{0: 1}, {1: 2}], 2)
+    shard = corpus / "documents/part-00000.parquet"
+    shard.write_bytes(shard.read_bytes()[:-7])
+    words = ["fit", corpus, tmp_path / "run", "--family", "hdp", "--scheduler", "serial"]
+    code, _, err = command(capsys, *words)
+    assert code == 1
+    assert "part-00000.parquet: the bytes do not have the digest of the manifest" in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.xdist_group("clusters")
+def test_interrupt__keeps_the_last_whole_iteration(small, tmp_path, number):
+    run = tmp_path / "run"
+    words = ["fit", small[0], run, "--family", "hdp", "--iterations", 1_000_000, "--workers", 2, "--topics", 5]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "collapsium.pipeline", *map(str, words)],
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONWARNINGS": "default"}, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not any(e["event"] == "iteration" for e in Run(run).events()):
+        time.sleep(0.2)
+    os.killpg(process.pid, number)  # as a terminal or a batch system does: to the workers too
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err, err
+    end = Run(run).events()[-1]
+    assert end["reason"] == "interrupt"
+    assert main(["topics", str(run)]) == 0
+    assert f"iteration {end['iteration']} is kept; go on with `collapsium fit --resume {run}`" in err
+    assert Corpus(small[0]).manifest.documents == 60
+
+
+def test_output_that_nobody_reads_on__is_no_error(small, tmp_path):
+    run = fitted(tmp_path, small, "--iterations", 1)
+    command_ = f"{sys.executable} -m collapsium.pipeline topics {run} --words 30 | head -c 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command_], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert done.stdout.split()[-1][-3:] in ("141", "0")
+
+
+def test_a_command__leaves_the_signal_of_broken_pipes_ignored(capsys):
+    """A driver whose scheduler has died writes to a socket that is closed; it would end without a word."""
+    assert command(capsys, "info", "none")[0] == 1
+    assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
+
+
+@pytest.mark.xdist_group("clusters")
+def test_a_second_interrupt__stops_at_once_and_damages_nothing(small, tmp_path):
+    run = tmp_path / "run"
+    words = [
+        "fit",
+        small[0],
+        run,
+        "--family",
+        "lda",
+        "--topics",
+        200,
+        "--iterations",
+        1_000_000,
+        "--checkpoint-every",
+        1,
+    ]
+    for pause in (0.0, 0.02, 0.1):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "collapsium.pipeline", *map(str, words)], stderr=subprocess.PIPE, text=True
+        )
+        deadline = time.monotonic() + 90
+        before = Run(run).checkpoints.latest() or 0
+        while time.monotonic() < deadline and (Run(run).checkpoints.latest() or 0) < before + 3:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        time.sleep(pause)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+        assert time.monotonic() - began < 5
+        found = verify(run)
+        assert found.broken == []
+        words = ["fit", "--resume", run, "--checkpoint-every", 1]
+    assert main(["fit", "--resume", str(run), "--iterations", str(Run(run).checkpoints.latest() + 1), "--quiet"]) == 0
+
+
+def test_the_end_of_a_command__waits_for_zarr_without_a_traceback(tmp_path):
+    """Zarr's event loop is busy as the process ends, for longer than Zarr itself waits."""
+    program = f"""
+import time
+from zarr.core.sync import _get_loop
+from collapsium.pipeline.cli.main import main
+_get_loop().call_soon_threadsafe(time.sleep, 0.5)
+main(["info", {str(tmp_path / "nothing")!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stderr.count("\n") == 1
+    assert "no such folder" in done.stderr
+
+
+@pytest.mark.parametrize(("gap", "ends"), [(0.1, False), (0.9, False), (1.1, True)])
+def test_signals_that_come_close__are_one(monkeypatch, gap, ends):
+    from collapsium.pipeline.cli import main as module
+
+    clock, ended = [1000.0], []
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(module.os, "_exit", ended.append)
+    monkeypatch.setattr(module, "_interrupts", [])
+    with pytest.raises(KeyboardInterrupt):
+        module._interrupted(signal.SIGINT, None)
+    clock[0] += gap
+    with pytest.raises(KeyboardInterrupt) if ends else contextlib.nullcontext():
+        module._interrupted(signal.SIGINT, None)
+    assert ended == ([130] if ends else [])
+
+
+def test_a_command_that_was_taken_over__ends_with_a_code_of_its_own(capsys, small, tmp_path, monkeypatch):
+    from collapsium.storage.errors import TakenOverError
+    from collapsium.storage.runs.run import Run
+
+    def taken_over(run, event):
+        raise TakenOverError("another process has taken over")
+
+    monkeypatch.setattr(Run, "tell", taken_over)
+    words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--scheduler", "serial", "--quiet"]
+    code, _, err = command(capsys, *words)
+    assert code == 5
+    assert "another process has taken over" in err

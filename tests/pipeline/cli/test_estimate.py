@@ -1,0 +1,196 @@
+"""`collapsium estimate`, and `collapsium fit` where the fit does not fit."""
+
+import json
+import sys
+
+import pytest
+
+from collapsium.pipeline.engine.resources.estimate import estimate
+from tests.conftest import write_corpus
+from tests.pipeline.cli.test_commands import command, one_line
+
+ASKED = ["--family", "lda", "--topics", 3]
+
+
+def lines_of(out):
+    """Sizes of the table by what they are for."""
+    found = {}
+    for line in out.splitlines():
+        name, _, value = line.strip().rpartition("  ")
+        if name and value:
+            found[name.strip()] = value.strip()
+    return found
+
+
+def test_estimate__prints_memory_disk_and_what_moves(capsys, small):
+    code, out, err = command(capsys, "estimate", small[0], *ASKED)
+    assert (code, err) == (0, "")
+    found = lines_of(out)
+    assert found["interpreter, libraries and kernels"].endswith("MB")
+    for name in ("documents", "counts by words and topics", "changes waiting to be added", "sweeping", "local states"):
+        assert found[name].split()[1] in ("B", "KB"), name
+    assert found["disk for local states (scratch)"] == "0 B"
+    assert found["disk for the run: two checkpoints and the model"].endswith("KB")
+    assert found["moved between processes, an iteration"] == "0 B"
+    assert "memory of all processes" in found
+    assert out.splitlines()[-1] == "fits"
+
+
+def test_estimate__knows_workers_and_memory(capsys, small):
+    where = ["--scheduler", "local", "--workers", 3, "--memory", "2GB"]
+    code, out, _ = command(capsys, "estimate", small[0], *ASKED, *where)
+    assert code == 0
+    assert out.startswith("local: 3 worker process(es) of 1 thread(s)\n")
+    found = lines_of(out)
+    assert "in all, of 2.0 GB" in found
+    assert "of which the driver" in found
+    assert found["moved between processes, an iteration"] != "0 B"
+    _, out, _ = command(capsys, "estimate", small[0], *ASKED, "--workers", 3)
+    assert out.startswith("threads: 1 worker process(es) of 3 thread(s)\n")
+    _, out, _ = command(capsys, "estimate", small[0], *ASKED, "--scheduler", "serial")
+    assert out.startswith("serial: 1 worker process(es) of 1 thread(s)\n")
+
+
+def test_estimate_json__is_the_plan_in_bytes(capsys, small):
+    where = ["--scheduler", "local", "--workers", 2, "--memory", "2GB", "--scratch", "/there/is/none"]
+    code, out, _ = command(capsys, "estimate", small[0], *ASKED, *where, "--json")
+    assert code == 0
+    told = json.loads(out)
+    expected = estimate(
+        small[0], family="lda", topics=3, scheduler="local", workers=2, memory="2GB", scratch="/there/is/none"
+    ).record()
+    free = expected.pop("free"), told.pop("free")
+    assert all(one > 0 for one in free)  # other processes write meanwhile
+    assert told == expected
+    assert told["needed"] == sum(told["memory"].values())
+    assert (told["fits"], told["problem"]) == (True, "")
+    assert {"scheduler": "local", "processes": 2, "threads": 1, "memory": 2e9} | told["place"] == told["place"]
+    assert {"needed", "scratch", "run", "moved", "driver"} <= set(told)
+
+
+def test_estimate__says_what_does_not_fit(capsys, small):
+    """It is asked, and answers: that is no error."""
+    code, out, err = command(capsys, "estimate", small[0], *ASKED, "--memory", "10MB")
+    assert (code, err) == (0, "")
+    last = out.splitlines()[-1]
+    assert last.startswith("does not fit: a worker process needs ")
+    assert "may hold 10.0 MB" in last
+    _, out, _ = command(capsys, "estimate", small[0], *ASKED, "--memory", "10MB", "--json")
+    told = json.loads(out)
+    assert told["fits"] is False
+    assert f"does not fit: {told['problem']}" == last
+
+
+@pytest.mark.parametrize("family", ["lda", "hdp"])
+def test_estimate__grows_with_topics(capsys, small, family):
+    needed = []
+    for topics in (5, 50, 500, 5000):
+        _, out, _ = command(capsys, "estimate", small[0], "--family", family, "--topics", topics, "--json")
+        needed.append(json.loads(out)["needed"])
+    assert needed == sorted(set(needed))
+
+
+def test_estimate__reads_the_configuration_file_of_a_fit(capsys, small, tmp_path):
+    (tmp_path / "f.toml").write_text(
+        'family = "hdp"\ntopics = 9\niterations = 3\nseed = 4\nheldout = "x"\nscheduler = "serial"\nmemory = "3GB"\n'
+    )
+    code, out, _ = command(capsys, "estimate", small[0], "--config", tmp_path / "f.toml", "--topics", 40, "--json")
+    assert code == 0
+    told = json.loads(out)
+    place = told["place"]
+    assert (place["scheduler"], place["memory"]) == ("serial", 3e9)
+    assert told["memory"] == estimate(small[0], family="hdp", topics=40, scheduler="serial", memory="3GB").memory
+
+
+def test_estimate__leaves_nothing_behind(capsys, small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command(capsys, "estimate", small[0], *ASKED, "--memory", "10MB", "--scratch", "not/there")
+    assert list(tmp_path.iterdir()) == []
+
+
+BAD = {
+    "no corpus": (["{tmp}/none", *ASKED], "none: no such corpus"),
+    "not a corpus": (["{tmp}", *ASKED], "not a corpus"),
+    "no family": (["{train}"], "--family is required: author-topic, dirichlet-network, gibbs-hdp, gibbs-lda, gibbs-ncrp, hca, hdp, hdsp, labeled-lda, lda, ncrp, partially-labeled-lda, segmented-lda, sequential-lda, vb-lda"),
+    "unknown family": (["{train}", "--family", "ldb"], "did you mean 'lda'"),
+    "no topics": (["{train}", "--family", "lda"], "--topics is required"),
+    "K < 1": (["{train}", "--family", "lda", "--topics", "0"], "--topics: expected a value greater"),
+    "K is text": (["{train}", "--family", "hdp", "--topics", "many"], "--topics"),
+    "no size": (["{train}", *ASKED, "--memory", "lots"], "--memory: expected a size such as 750MB or 1.5GB, found 'lots'"),
+    "no memory": (["{train}", *ASKED, "--memory", "0GB"], "--memory: expected a size above zero, found '0GB'"),
+    "unknown set": (["{train}", *ASKED, "--set", "alpah=1"], "unknown option 'alpah' of family 'lda' (did you mean 'alpha'?)"),
+    "no config": (["{train}", "--config", "{tmp}/no.toml"], "no.toml: no such file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input__is_one_line(capsys, small, tmp_path, name):
+    words, message = BAD[name]
+    code, out, err = command(capsys, "estimate", *(str(word).format(tmp=tmp_path, train=small[0]) for word in words))
+    assert (code, out) == (1 if name in ("no corpus", "not a corpus", "no config") else 2, "")
+    assert message in one_line(err)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--topcis", "3"], "unknown option --topcis (did you mean '--topics'?); see `collapsium estimate --help`"),
+        (["--workers", "x"], "argument --workers: invalid int value: 'x'"),
+        (["--iterations", "3"], "unknown option --iterations"),  # it changes nothing, so it is not asked for
+        (["--memory"], "argument --memory: expected one argument"),
+    ],
+)
+def test_wrong_usage__is_one_line_and_exit_code_2(capsys, small, monkeypatch, words, message):
+    words = ["estimate", small[0], "--family", "lda", *words]
+    monkeypatch.setattr(sys, "argv", ["collapsium", *words])
+    code, out, err = command(capsys, *words)
+    assert (code, out) == (2, "")
+    assert message in one_line(err)
+
+
+def test_estimate__without_a_corpus_is_wrong_usage(capsys):
+    code, _, err = command(capsys, "estimate", *ASKED)
+    assert code == 2
+    assert "the following arguments are required: CORPUS" in one_line(err)
+
+
+def test_estimate__of_a_damaged_shard_names_it(capsys, tmp_path):
+    corpus = write_corpus(tmp_path / "c", [{0: 1}, {1: 2}], 2)
+    shard = corpus / "documents/part-00000.parquet"
+    shard.write_bytes(shard.read_bytes()[:-7])
+    code, _, err = command(capsys, "estimate", corpus, *ASKED)
+    assert code == 1
+    assert "part-00000.parquet: the bytes do not have the digest of the manifest" in one_line(err)
+
+
+def test_estimate__of_the_smallest_corpora(capsys, tmp_path):
+    for name, rows in (("one", [{0: 1}]), ("some empty", [{}, {0: 1}, {}])):
+        corpus = write_corpus(tmp_path / name, rows, 1, shard_tokens=1)
+        code, out, _ = command(capsys, "estimate", corpus, *ASKED)
+        assert code == 0
+        assert out.splitlines()[-1] == "fits"
+
+
+@pytest.mark.parametrize("more", [[], ["--quiet"], ["--json"]])
+def test_fit__that_does_not_fit_is_refused_with_the_table_of_estimate(capsys, small, tmp_path, more):
+    where = ["--memory", "10MB", "--scratch", tmp_path / "scratch"]
+    _, table, _ = command(capsys, "estimate", small[0], *ASKED, *where)
+    code, out, err = command(capsys, "fit", small[0], tmp_path / "run", *ASKED, *where, *more)
+    assert (code, out) == (1, "")
+    first, *rest = err.splitlines()
+    *lines, _, last = table.splitlines()
+    assert last.startswith("does not fit: ")
+    assert first == f"collapsium: error: this fit {last}"
+    assert rest == lines
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fit__that_was_refused_runs_with_more_memory(capsys, small, tmp_path):
+    words = ["fit", small[0], tmp_path / "run", *ASKED, "--iterations", 2, "--scheduler", "serial", "--quiet"]
+    assert command(capsys, *words, "--memory", "10MB")[0] == 1
+    assert command(capsys, *words, "--memory", "1GB")[0] == 0
+    events = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]
+    opening = next(event for event in events if event["event"] == "start")
+    assert opening["planned"]["fits"] is True  # what was planned stands beside what it took
+    assert events[-1]["worker_peak_bytes"]

@@ -1,0 +1,123 @@
+"""Commands import what they need when they run: help, errors and small commands answer at once."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from collapsium.pipeline import fit
+from collapsium.storage.io.records import dump
+from collapsium.storage.runs.comparison import KIND, RECORD, VERSION
+
+HEAVY = ("bokeh", "distributed", "matplotlib", "numba", "pandas", "pyarrow", "scipy", "sklearn", "zarr")
+SCRIPT = """
+import json, sys
+from collapsium.pipeline.cli.main import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as exit:
+    code = exit.code
+print(json.dumps([code, sorted(name for name in sys.modules if "." not in name)]))
+"""
+
+
+def imported(*words):
+    """Return the exit code of a command, and the packages that a new process has imported for it."""
+    run = subprocess.run([sys.executable, "-c", SCRIPT, *map(str, words)], capture_output=True, text=True)
+    code, names = json.loads(run.stdout.splitlines()[-1])
+    return code or 0, set(names)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        (["igest"], 2),
+        (["fit", "--help"], 0),
+        (["fit", "--family", "sequential-lda", "--help"], 0),
+        (["fit", "--family", "LDA", "a", "b"], 2),
+        (["fit", "a", "b", "--famly", "hdp"], 2),
+        (["ingest", "--help"], 0),
+        (["append", "--help"], 0),
+        (["compare", "--help"], 0),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else None,
+)
+def test_help_and_wrong_usage__import_nothing_that_takes_long(words, expected):
+    code, names = imported(*words)
+    assert code == expected
+    assert names.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("command", ["info", "topics", "versions"])
+def test_what_is_absent__is_missed_without_imports_that_take_long(command, tmp_path):
+    code, names = imported(command, tmp_path / "absent")
+    assert code == 1
+    assert names.isdisjoint(HEAVY)
+
+
+def test_families__are_described_without_imports_that_take_long():
+    script = (
+        "import json, sys\n"
+        "from collapsium.pipeline.families.base import family_names, load_family\n"
+        "print(json.dumps([[load_family(one).Config.__name__ for one in family_names()], sorted(sys.modules)]))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    configs, names = json.loads(run.stdout)
+    assert len(configs) > 10
+    assert set(names).isdisjoint(HEAVY)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory, small, labelled_small, segmented_small):
+    """A corpus, one with labels, one with segments too, a run, its model, a comparison and a job."""
+    place = tmp_path_factory.mktemp("places")
+    fit(small[0], place / "run", family="lda", topics=3, iterations=2, scheduler="threads", workers=1)
+    (place / "comparison").mkdir()
+    (place / "comparison" / RECORD).write_bytes(dump({"format": KIND, "version": VERSION, "families": ["lda"]}))
+    (place / "job.toml").write_text(
+        f"[batch]\nfolder = '{place / 'job'}'\n[ingest]\nsources = ['none/*.txt']\n[fit]\nfamily = 'hdp'\n"
+    )
+    return {
+        "corpus": small[0],
+        "labelled": labelled_small[0],
+        "segmented": segmented_small[0],
+        "run": place / "run",
+        "model": place / "run" / "model",
+        "comparison": place / "comparison",
+        "job": place / "job.toml",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "may"),
+    [
+        (["info", "corpus"], set()),
+        (["info", "labelled"], {"numpy", "pyarrow"}),
+        (["info", "segmented"], {"numpy", "pyarrow"}),
+        (["info", "run"], {"numpy"}),
+        (["info", "model"], {"numpy"}),
+        (["info", "comparison"], set()),
+        (["watch", "run", "--once"], set()),
+        (["versions", "job"], {"numpy", "pyarrow"}),
+        (["topics", "run"], {"numpy", "pyarrow"}),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else None,
+)
+def test_small_commands__import_no_more_than_they_read_with(words, may, places):
+    code, names = imported(*(places.get(word, word) for word in words))
+    assert code == 0
+    assert names & {"numpy", *HEAVY} <= may
+
+
+def test_verify__of_a_corpus_imports_neither_compiler_nor_zarr(places):
+    code, names = imported("verify", places["corpus"])
+    assert code == 0
+    assert names.isdisjoint({"distributed", "numba", "scipy", "sklearn", "zarr"})
+
+
+def test_the_package__imports_nothing_by_itself():
+    script = "import sys, collapsium.pipeline; print('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"

@@ -1,0 +1,70 @@
+"""Families that take labels or segments, on corpora without them."""
+
+import json
+
+import pytest
+
+from collapsium.pipeline import fit
+from collapsium.pipeline.families.base import family_names, load_family
+from collapsium.storage.errors import OptionError
+from collapsium.workers.families.base import wanted_by
+from tests.conftest import planted_rows, write_corpus
+
+NETWORKS = {
+    "segments": {"document": {"over": "document"}, "section": {"over": "segment", "parents": ["document"]}},
+    "documents": {"document": {"over": "document"}},
+}
+NEEDY = [name for name in family_names() if getattr(load_family(name), "NEEDS_LABELS", False)]
+
+
+@pytest.fixture
+def plain(tmp_path):
+    return write_corpus(tmp_path / "plain", planted_rows(1, documents=12), 30)
+
+
+def notices(corpus, out, **options):
+    said = []
+    fit(corpus, out, iterations=1, scheduler="serial", sinks=[said.append], **options)
+    return [event["text"] for event in said if event["event"] == "notice"]
+
+
+def required(family):
+    return {"topics": 2} if family == "author-topic" else {}
+
+
+@pytest.mark.parametrize("family", NEEDY)
+def test_a_family_of_labels__refuses_a_corpus_without_them_before_anything_runs(plain, tmp_path, family):
+    said = []
+    with pytest.raises(OptionError, match="has no labels, and family") as error:
+        fit(plain, tmp_path / "run", family=family, sinks=[said.append], **required(family))
+    assert len(str(error.value).splitlines()) == 1
+    assert said == []
+    assert not (tmp_path / "run").exists()
+
+
+def test_families_of_labels__that_need_them_are_known():
+    assert {"labeled-lda", "partially-labeled-lda", "author-topic"} == set(NEEDY)
+
+
+@pytest.mark.parametrize("family", ["segmented-lda", "sequential-lda"])
+def test_a_family_of_segments__says_once_that_documents_are_segments(plain, tmp_path, family):
+    (line,) = notices(plain, tmp_path / "run", family=family, topics=2)
+    assert "each document is one segment" in line
+    events = [json.loads(one) for one in (tmp_path / "run/events.jsonl").read_text().splitlines()]
+    assert [one["text"] for one in events if one["event"] == "notice"] == [line]
+    assert len(notices(plain, tmp_path / "both", family=family, topics=2, restarts=2)) == 1
+
+
+def test_a_network__needs_what_its_vectors_are_over(plain, tmp_path):
+    options = {"family": "dirichlet-network", "topics": 2}
+    assert len(notices(plain, tmp_path / "a", network=NETWORKS["segments"], **options)) == 1
+    assert notices(plain, tmp_path / "b", network=NETWORKS["documents"], **options) == []
+
+
+def test_a_corpus__that_has_all_gives_no_notice(segmented_small, labelled_small, plain, tmp_path):
+    assert notices(segmented_small[0], tmp_path / "a", family="segmented-lda", topics=2) == []
+    assert notices(labelled_small[0], tmp_path / "b", family="hdsp", topics=3) == []
+    (line,) = notices(plain, tmp_path / "c", family="hdsp", topics=3)
+    assert "has no labels" in line
+    assert not any(wanted_by("lda").values())
+    assert notices(plain, tmp_path / "d", family="lda", topics=2) == []

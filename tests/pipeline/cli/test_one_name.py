@@ -1,0 +1,117 @@
+"""Options have one name: as a flag, as a Python keyword and as a TOML key; a wrong keyword is an OptionError."""
+
+import argparse
+import inspect
+
+import pytest
+
+from collapsium import pipeline
+from collapsium.pipeline.cli.main import COMMANDS, _parser
+from collapsium.pipeline.corpora.ingest import reading_options
+from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES
+from collapsium.pipeline.keywords import names_of, option_names
+from collapsium.pipeline.workflows.batch.config import ClusterTable, HeldoutTable, InferTable, _reading_kinds
+from collapsium.storage.errors import OptionError
+from collapsium.storage.readers.open import ReadOptions
+
+# What a command alone has: how it prints, where its options stand, certificates by file, callbacks by name.
+OF_COMMANDS = {"json", "quiet", "config", "settings", "callback", "log_format", "tls_ca", "tls_cert", "tls_key"}
+OF_PYTHON = {"progress", "sinks", "notice", "tls", "settings", "options"}
+FUNCTIONS = {
+    "compare": ("compare", "compare_unseen"),
+    "evaluate": ("evaluate", "coherence"),
+    "fit": ("fit", "resume"),
+    "topics": ("topics", "expected_topics", "label_topics"),
+}
+# Flags that choose another function (whose first argument they are), how much is printed, or where the result goes.
+APART = {
+    "evaluate": {"coherence", "documents", "words"},
+    "fit": {"resume", "run"},
+    "topics": {"given", "labels", "covariates", "csv", "picture", "graphml", "min_share", "levels"},
+}
+PUBLIC = [name for name in pipeline.__all__ if inspect.isfunction(getattr(pipeline, name)) and name != "resume"]
+
+
+def commands():
+    """The parser of each command; only that of the command that is called has its options."""
+    return {name: _subparsers([name]).choices[name] for name in COMMANDS}
+
+
+def _subparsers(argv):
+    return next(action for action in _parser(argv)._actions if isinstance(action, argparse._SubParsersAction))
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if hasattr(pipeline, name)])
+def test_flags_are_called_as_the_keywords_of_python(command):
+    flags = {action.dest for action in commands()[command]._actions} - {"help"} - OF_COMMANDS
+    names = set().union(*(option_names(getattr(pipeline, name)) for name in FUNCTIONS.get(command, (command,))))
+    if "family" in names:
+        names |= {*LIMIT_NAMES, "topics"} & flags
+    assert flags - APART.get(command, set()) == names - OF_PYTHON - APART.get(command, set())
+
+
+def test_flags_are_spelled_as_their_names():
+    for command, parser in commands().items():
+        for action in parser._actions:
+            spelled = {flag.removeprefix("--").replace("-", "_") for flag in action.option_strings} - {"_h", "set"}
+            assert not spelled or action.dest in spelled or action.dest == "settings", command
+
+
+def test_toml_keys_are_called_as_the_keywords_of_python():
+    assert set(RUN_NAMES) <= {*option_names(pipeline.fit), *LIMIT_NAMES}
+    assert {*_reading_kinds()} == {*option_names(pipeline.ingest)} - {
+        "sources", "corpus", "progress", "scheduler", "workers", "tls"
+    }  # fmt: skip
+    assert {*ClusterTable.model_fields} - {"tls_ca", "tls_cert", "tls_key"} <= {*option_names(pipeline.fit)}
+    assert {*InferTable.model_fields} <= {*option_names(pipeline.infer)}
+    assert {*HeldoutTable.model_fields} <= {*option_names(pipeline.split)}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_wrong_keyword__is_named_with_the_nearest(name, tmp_path):
+    function = getattr(pipeline, name)
+    near = max(option_names(function), key=len)
+    given = {"family": "lda"} if "family" in option_names(function) else {}
+    given |= {"documents": 1, "words": 1} if name == "simulate" else {"out": tmp_path / "b"} if name == "fit" else {}
+    with pytest.raises(OptionError, match=rf"unknown option '{near}x'.*did you mean '{near}'"):
+        function(tmp_path / "a", **given, **{f"{near}x": 1})
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "told"),
+    [
+        ("ingest", {"label": "x"}, "ingest: unknown option 'label' (did you mean 'labels'?)"),
+        ("ingest", {"text_field": "x"}, "ingest: unknown option 'text_field' (did you mean 'text'?)"),
+        ("ingest", {"covariates": 2.5}, "covariates: expected a list of strings, found 2.5"),
+        ("ingest", {"text": 5}, "text: expected a valid string, found 5"),
+        ("append", {"labels": "x"}, "append: unknown option 'labels' (did you mean 'label_names'?)"),
+        ("estimate", {"family": "lda", "topic": 3}, "unknown option 'topic' of family 'lda' (did you mean 'topics'?)"),
+        ("estimate", {"topics": 3}, "estimate: the option 'family' is required"),
+        ("simulate", {"family": "lda", "documents": 1, "words": 1, "topic": 1}, "unknown option 'topic' of family"),
+        ("fit", {"family": "lda", "topics": 2, "iteration": 1}, "(did you mean 'iterations'?)"),
+        ("fit", {"family": "lda", "topics": 2, "schedular": 1}, "(did you mean 'scheduler'?)"),
+    ],
+)
+def test_wrong_options__are_errors_of_ours(function, given, told, tmp_path):
+    places = (tmp_path / "a.jsonl",) if function in ("estimate", "simulate") else (tmp_path / "a.jsonl", tmp_path / "b")
+    with pytest.raises(OptionError) as caught:
+        getattr(pipeline, function)(*places, **given)
+    assert told in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_several_names__are_lists_or_strings_with_commas():
+    assert names_of("a, b=c,") == names_of(["a", "b=c"]) == ("a", "b=c")
+    assert names_of(["a,b"]) == ("a,b",)
+    assert names_of(-1) == ("-1",)
+    assert reading_options({"labels": "x,y", "max_decompressed": "1KB"}) == ReadOptions(
+        labels=("x", "y"), max_decompressed=1000
+    )
+    arguments = commands()["ingest"].parse_args(["s", "c", "--labels", "a,b=c", "--labels", "d", "--covariates", "e,f"])
+    assert (arguments.labels, arguments.covariates) == (["a", "b=c", "d"], ["e", "f"])
+
+
+def test_help_of_ingest__shows_what_it_takes():
+    parameters = inspect.signature(pipeline.ingest).parameters
+    assert {"text", "labels", "stop_words", "segments"} <= set(parameters)
+    assert "reading" not in parameters

@@ -1,0 +1,342 @@
+"""Corpora whose documents have segments: ingested, added to, split and flattened."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collapsium.pipeline import append, flatten, info, ingest, split
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.workflows.batch.config import read_job
+from collapsium.storage.building.ingest_record import read_history
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.shard import encode, merge_segments
+from collapsium.storage.errors import DamagedError, InputError, MismatchError, OccupiedError, OptionError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.records import dump
+from collapsium.storage.readers.texts import blocks, fields, lines
+from collapsium.storage.readers.texts.segment import cutter_of
+from collapsium.storage.readers.texts.text import tokenizer
+from tests.conftest import write_corpus
+from tests.pipeline.corpora.test_text_ingest import bags_of, columns_of, put_lines
+
+ROWS = [
+    {"id": "a", "text": "Apple bread. Cheese apple apple.\n\nThe end. Bread apple.", "tag": "x", "stars": 3},
+    {"id": "b", "text": " \n", "tag": "y", "stars": None},
+    {"id": "c", "text": "Cheese. And the. Bread cheese", "tag": None, "stars": 1.5},
+    {"id": "d", "text": None, "tag": None, "stars": None},
+]
+ALL = {"stop_words": "none", "scheduler": "serial"}
+
+
+def segments_of(corpus):
+    """Bags of words of each segment of each document, by id."""
+    corpus = Corpus(corpus)
+    words, found = corpus.vocabulary.words, {}
+    for reference in corpus.references:
+        part = reference.documents()
+        for name, first, lengths in zip(
+            part.ids.to_pylist(), part.offsets, part.extras["segments"].to_pylist(), strict=False
+        ):
+            bags = []
+            for length in lengths or ():
+                mine = slice(first, first + length)
+                bags.append({words[w]: int(c) for w, c in zip(part.words[mine], part.counts[mine], strict=True)})
+                assert part.words[mine].tolist() == sorted(part.words[mine])
+                first += length
+            found[name] = bags
+    return found
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    place = tmp_path_factory.mktemp("made")
+    ingest(put_lines(place / "x.jsonl", ROWS), place / "c", segments="sentences", labels=["tag"], covariates=["stars"])
+    return place
+
+
+def test_segments__are_kept_and_those_whose_words_are_dropped_stay_empty(made, capsys):
+    assert segments_of(made / "c") == {
+        "a": [{"apple": 1, "bread": 1}, {"apple": 2, "cheese": 1}, {"end": 1}, {"apple": 1, "bread": 1}],
+        "b": [],
+        "c": [{"cheese": 1}, {}, {"bread": 1, "cheese": 1}],
+        "d": [],
+    }
+    corpus = Corpus(made / "c")
+    assert corpus.manifest.fields["segments"] == "list<item: int32>"
+    assert dict(zip(corpus.vocabulary.words, corpus.vocabulary.documents.tolist(), strict=True)) == {
+        "apple": 1, "bread": 2, "cheese": 2, "end": 1
+    }  # fmt: skip
+    assert read_history(corpus.folder).report.segments == 7
+    assert info(made / "c")["segments"] == {"count": 7, "empty": 1, "mean": 1.75, "most": 4}
+    assert main(["info", str(made / "c")]) == 0
+    assert "segments    7, 1.8 a document, 4 at most; 1 without a word" in capsys.readouterr().out
+    assert main(["verify", str(made / "c")]) == 0
+
+
+def test_a_corpus_without_segments__is_what_it_was(tmp_path):
+    ingest(put_lines(tmp_path / "x.jsonl", ROWS), tmp_path / "c", **ALL)
+    record = json.loads((tmp_path / "c/ingest.json").read_text())
+    assert record["version"] == 6
+    assert "segments" not in {**record["reading"], **record["report"]}
+    assert "segments" not in info(tmp_path / "c")
+
+
+TEXTS = st.lists(st.sampled_from(["aa", "Bb", "CC", "the", "9", ".", "!", ".\n\n", "\n", "\u03a3\u03c3"]), max_size=14)
+
+
+@pytest.mark.parametrize("how", ["sentences", "paragraphs", "lines", "headings:(?i)cc"])
+def test_segments__are_the_same_however_texts_are_cut_and_read(how, tmp_path_factory, monkeypatch):
+    """Beside a twin that tokenizes one segment after another, and merged they are the corpus without segments."""
+
+    @settings(max_examples=6)
+    @given(st.lists(TEXTS, min_size=1, max_size=6), st.sampled_from([1, 40]), st.integers(1, 9), st.integers(0, 2))
+    def same(texts, block, shard_tokens, least):
+        place = tmp_path_factory.mktemp("same")
+        rows = [{"id": f"d{n}", "text": " ".join(words)} for n, words in enumerate(texts)]
+        path, analyze, cut = put_lines(place / "x.jsonl", rows), tokenizer(), cutter_of(how)
+        bags = {row["id"]: [Counter(analyze(part)) for part in cut(row["text"])] for row in rows}
+        frequency = Counter(word for parts in bags.values() for word in set().union(*parts))
+        kept = {word for word, count in frequency.items() if count >= least}
+        expected = {
+            name: [{word: count for word, count in part.items() if word in kept} for part in parts]
+            for name, parts in bags.items()
+        }
+        options = {"min_documents": least, "shard_tokens": shard_tokens}
+        if not kept:
+            with pytest.raises(InputError):
+                ingest(path, place / "c", segments=how, **options)
+            return
+        plain = ingest(path, place / "plain", scheduler="serial", **options)
+        monkeypatch.setattr(fields, "PORTION", block)
+        monkeypatch.setattr(lines, "PIECE", block)
+        monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (block,))
+        one = ingest(path, place / "one", segments=how, scheduler="serial", **options)
+        monkeypatch.undo()
+        other = ingest(path, place / "other", segments=how, scheduler="threads", workers=3, **options)
+        assert one == other
+        assert (place / "one/ingest.json").read_bytes() == (place / "other/ingest.json").read_bytes()
+        assert segments_of(place / "one") == expected
+        assert one.vocabulary.sha256 == plain.vocabulary.sha256
+        for with_, without in zip(Corpus(place / "one").references, Corpus(place / "plain").references, strict=True):
+            assert encode(merge_segments(with_.documents())) == encode(without.documents())
+
+    same()
+
+
+def test_phrases__do_not_go_over_the_ends_of_segments(tmp_path, monkeypatch):
+    rows = [{"id": n, "text": f"New york a{n} new. York b{n} new york"} for n in range(6)]
+    path, how = put_lines(tmp_path / "x.jsonl", rows), {"phrases": "count", "phrase_count": 2, "phrase_threshold": 0.1}
+    ingest(path, tmp_path / "plain", **how, **ALL)
+    assert bags_of(tmp_path / "plain")["0"]["new_york"] == 3
+    monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (60,))
+    one = ingest(path, tmp_path / "one", segments="sentences", **how, **ALL)
+    found = [sum(part.get("new_york", 0) for part in parts) for parts in segments_of(tmp_path / "one").values()]
+    assert found == [2] * 6
+    monkeypatch.undo()
+    assert one == ingest(path, tmp_path / "two", segments="sentences", stop_words="none", **how)
+    put_lines(tmp_path / "more.jsonl", [{"id": "n", "text": "New. York new york."}])
+    append(tmp_path / "one", tmp_path / "more.jsonl")
+    assert [part.get("new_york", 0) for part in segments_of(tmp_path / "one")["n"]] == [0, 1]
+
+
+LISTS = [
+    {"id": "a", "text": ["One two", "", None, "two  three. Four"], "tag": "x"},
+    {"id": "b", "text": [], "tag": "y"},
+    {"id": "c", "text": "one. two", "tag": "z"},
+    {"id": "d", "text": None, "tag": "z"},
+    {"id": "e", "text": ["", " "], "tag": "z"},
+]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_column_of_lists__gives_its_entries_and_keeps_the_empty_ones(tmp_path, kind):
+    if kind == "jsonl":
+        path = put_lines(tmp_path / "x.jsonl", LISTS)
+    else:
+        path = tmp_path / "x.parquet"
+        listed = [{**row, "text": [row["text"]] if isinstance(row["text"], str) else row["text"]} for row in LISTS]
+        pq.write_table(pa.Table.from_pylist(listed), path)
+    manifest = ingest(path, tmp_path / "c", segments="column", labels=["tag"], **ALL)
+    assert segments_of(tmp_path / "c") == {
+        "a": [{"one": 1, "two": 1}, {}, {}, {"two": 1, "three": 1, "four": 1}],
+        "b": [],
+        "c": [{"one": 1, "two": 1}],
+        "d": [],
+        "e": [{}, {}],
+    }
+    assert manifest.documents == 5
+    assert read_history(Folder(tmp_path / "c")).report.missing_text == 1
+
+
+def test_files_and_tables__have_segments_too(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / f"in/{name}.txt").write_text(f"Preface {name}\nCHAPTER I\nbread\n  CHAPTER no\nCHAPTER II. apple")
+    ingest(tmp_path / "in", tmp_path / "files", segments="headings:CHAPTER [IVX]+", **ALL)
+    for name, parts in segments_of(tmp_path / "files").items():
+        assert [sorted(part) for part in parts] == [
+            sorted(["preface", name.removesuffix(".txt")]), ["bread", "chapter", "no"], ["apple", "chapter", "ii"]
+        ]  # fmt: skip
+    (tmp_path / "x.csv").write_text('text\n"One two.\n\nThree"\n""\nFour\n')
+    ingest(tmp_path / "x.csv", tmp_path / "table", segments="paragraphs", **ALL)
+    assert segments_of(tmp_path / "table") == {"1": [{"one": 1, "two": 1}, {"three": 1}], "2": [], "3": [{"four": 1}]}
+    (tmp_path / "x.mallet").write_text("d1 sport The ball. A ball\n")
+    ingest(tmp_path / "x.mallet", tmp_path / "mallet", segments="sentences", **ALL)
+    assert segments_of(tmp_path / "mallet") == {"d1": [{"the": 1, "ball": 1}, {"ball": 1}]}
+
+
+def test_many_segments_and_a_huge_one__are_one_document_each(tmp_path):
+    rows = [{"id": "many", "text": "Apple bread. " * 100_000}, {"id": "huge", "text": "apple cheese " * 100_000}]
+    ingest(put_lines(tmp_path / "x.jsonl", rows), tmp_path / "c", segments="sentences", scheduler="serial")
+    found = segments_of(tmp_path / "c")
+    assert found["many"] == [{"apple": 1, "bread": 1}] * 100_000
+    assert found["huge"] == [{"apple": 100_000, "cheese": 100_000}]
+    flatten(tmp_path / "c", tmp_path / "flat")
+    flat = Corpus(tmp_path / "flat")
+    assert flat.manifest.documents == 100_001
+    assert flat.references[0].documents().ids[99_999].as_py() == "many#100000"
+    assert flat.vocabulary.documents.tolist() == [100_001, 100_000, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"segments": "sentense"}, r"did you mean 'sentences'"),
+        ({"segments": "headings:["}, r"expected a regular expression"),
+        ({"segments": "column", "format": "text"}, r"--segments column: documents of the format text have no fields"),
+        ({"segments": "lines", "format": "uci"}, r"--segments: is of texts; documents of the format uci are counted"),
+        ({"segments": "lines", "format": "vectors"}, r"--segments: is of documents; vectors have no words"),
+    ],
+)
+def test_options_that_cannot_be__are_refused_before_anything_is_made(tmp_path, options, told):
+    put_lines(tmp_path / "x.jsonl")
+    with pytest.raises(OptionError, match=told):
+        ingest(tmp_path / "x.jsonl", tmp_path / "c", **options)
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "segments", "told"),
+    [
+        (["a"], None, r"line 1: expected a string in field 'text' \(--text\), found a list; --segments column makes"),
+        (["a"], "lines", "--segments column makes"),
+        (["a", 1], "column", r"line 1: expected a list of strings in field 'text' \(--text\), found int in it"),
+        ({"a": 1}, "column", r"expected a string in field 'text'"),
+    ],
+)
+def test_texts_of_another_kind__are_told_with_their_line(tmp_path, text, segments, told):
+    path = put_lines(tmp_path / "x.jsonl", [{"id": 1, "text": text}])
+    with pytest.raises(InputError, match=told):
+        ingest(path, tmp_path / "c", segments=segments)
+    assert not (tmp_path / "c").exists()
+
+
+def test_append__cuts_as_the_corpus_was_cut(tmp_path):
+    rows = [{**row, "text": f"{row['text'] or ''} Bread. Apple"} for row in ROWS]
+    put_lines(tmp_path / "old.jsonl", rows[:2])
+    put_lines(tmp_path / "new.jsonl", rows[1:])
+    whole = ingest(put_lines(tmp_path / "all.jsonl", rows), tmp_path / "all", segments="sentences")
+    ingest(tmp_path / "old.jsonl", tmp_path / "c", segments="sentences")
+    append(tmp_path / "c", tmp_path / "new.jsonl", skip_existing=True, grow=True)
+    assert segments_of(tmp_path / "c") == segments_of(tmp_path / "all")
+    assert whole.tokens == Corpus(tmp_path / "c").manifest.tokens
+    history = read_history(Folder(tmp_path / "c"))
+    assert (history.options.segments, history.report.segments) == ("sentences", 8)
+    assert [one.segments for one in history.appended] == [6]
+    (tmp_path / "x.ldac").write_text("1 0:1\n")
+    (tmp_path / "vocab.txt").write_text("bread\n")
+    with pytest.raises(MismatchError, match="have the further fields none; those of .* segments"):
+        append(tmp_path / "c", tmp_path / "x.ldac", format="ldac")
+    assert main(["verify", str(tmp_path / "c")]) == 0
+
+
+def test_a_record_of_an_ingest_by_anybody__must_name_a_way(made, tmp_path):
+    record = read_history(Folder(made / "c")).record()
+    assert (record["version"], record["reading"]["segments"]) == (6, "sentences")
+    record["reading"]["segments"] = 3
+    (tmp_path / "ingest.json").write_bytes(dump(record))
+    with pytest.raises(DamagedError, match="expected a way to cut texts into segments"):
+        read_history(Folder(tmp_path))
+
+
+def test_a_batch__takes_segments(tmp_path):
+    text = '[batch]\nfolder = "b"\n[ingest]\nsources = "x.jsonl"\nsegments = {}\n[fit]\nfamily = "lda"\ntopics = 2\n'
+    (tmp_path / "job.toml").write_text(text.format('"sentences"'))
+    assert read_job(tmp_path / "job.toml").reading == {"segments": "sentences"}
+    (tmp_path / "job.toml").write_text(text.format("3"))
+    with pytest.raises(InputError, match="'segments'"):
+        read_job(tmp_path / "job.toml")
+
+
+@given(st.integers(0, 99), st.floats(0.05, 0.95))
+@settings(max_examples=10)
+def test_split__of_tokens_keeps_every_segment_in_both_parts(made, tmp_path_factory, seed, fraction):
+    place = tmp_path_factory.mktemp("split")
+    whole = segments_of(made / "c")
+    try:
+        split(made / "c", place / "train", place / "held", fraction=fraction, seed=seed)
+    except InputError:  # a part without a token
+        assert not any(place.iterdir())
+        return
+    parts = [segments_of(place / name) for name in ("train", "held")]
+    for name, segments in whole.items():
+        together = [Counter(one) + Counter(other) for one, other in zip(*(part[name] for part in parts), strict=True)]
+        assert together == segments
+    for name in ("train", "held"):
+        flatten(place / name, place / f"{name}-flat")
+    flat = [Corpus(place / f"{name}-flat").manifest for name in ("train", "held")]
+    assert [row.ids_sha256 for row in flat[0].shards] == [row.ids_sha256 for row in flat[1].shards]
+
+
+def test_split__of_documents_and_of_labels_keeps_segments(made, tmp_path):
+    whole = segments_of(made / "c")
+    split(made / "c", tmp_path / "train", tmp_path / "held", folds=2, fold=0, seed=1)
+    parts = [segments_of(tmp_path / name) for name in ("train", "held")]
+    assert {**parts[0], **parts[1]} == whole
+    assert all(parts)
+    split(made / "c", tmp_path / "left", tmp_path / "dropped", drop_labels=0.5)
+    assert segments_of(tmp_path / "left") == segments_of(tmp_path / "dropped") == whole
+    for name in ("train", "held", "left", "dropped"):
+        assert main(["verify", str(tmp_path / name)]) == 0
+
+
+def test_flatten__makes_documents_of_segments(made, tmp_path, capsys):
+    assert main(["flatten", str(made / "c"), str(tmp_path / "flat")]) == 0
+    assert capsys.readouterr().out.endswith("flat: 7 documents, 11 tokens in 10 pairs, 1 shard\n")
+    whole, flat = segments_of(made / "c"), Corpus(tmp_path / "flat")
+    expected = {f"{name}#{n}": part for name, parts in whole.items() for n, part in enumerate(parts, start=1)}
+    assert bags_of(tmp_path / "flat") == expected
+    columns = columns_of(tmp_path / "flat")
+    assert columns["stars"] == [3.0] * 4 + [1.5] * 3
+    assert [[one["value"] for one in labels] for labels in columns["labels"]] == [["x"]] * 4 + [[]] * 3
+    assert "segments" not in flat.manifest.fields
+    assert flat.vocabulary.words == Corpus(made / "c").vocabulary.words
+    assert flat.vocabulary.documents.tolist() == [3, 3, 3, 1]
+    assert main(["verify", str(tmp_path / "flat")]) == 0
+    with pytest.raises(OccupiedError):
+        flatten(made / "c", tmp_path / "flat")
+    capsys.readouterr()
+    assert main(["flatten", str(made / "c"), str(tmp_path / "told"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["documents"] == 7
+
+
+def test_flatten__of_what_has_no_segments_or_is_damaged_leaves_nothing(made, tmp_path):
+    write_corpus(tmp_path / "plain", [{0: 1}], 1)
+    with pytest.raises(MismatchError, match=r"its documents have no segments; `collapsium ingest --segments`"):
+        flatten(tmp_path / "plain", tmp_path / "flat")
+    np.save(tmp_path / "x.npy", np.eye(3))
+    ingest(tmp_path / "x.npy", tmp_path / "vectors")
+    with pytest.raises(MismatchError, match="a corpus of vectors; flatten takes a corpus of documents"):
+        flatten(tmp_path / "vectors", tmp_path / "flat")
+    ingest(made / "x.jsonl", tmp_path / "c", segments="lines", shard_tokens=2)
+    last = tmp_path / "c" / Corpus(tmp_path / "c").manifest.shards[-1].file
+    last.write_bytes(last.read_bytes()[:-9])
+    with pytest.raises(DamagedError):
+        flatten(tmp_path / "c", tmp_path / "flat")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["c", "plain", "vectors", "x.npy"]

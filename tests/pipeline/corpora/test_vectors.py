@@ -1,0 +1,383 @@
+"""Vectors through all that a run is: fits, resumed ones, scores, proportions, checks; and what is refused."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from collapsium.pipeline import Model, coherence, compare, estimate, evaluate, fit, infer, resume, split, verify
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.engine.loop import topic_snapshots as glancing
+from collapsium.pipeline.estimators import CollapsedLDA
+from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.workflows.compare.grid import Asked, all_families, require_comparable
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.errors import CollapsiumError, MismatchError, NumericalError, OptionError
+from collapsium.storage.runs.run import Run
+from tests import means
+from tests.conftest import write_corpus
+from tests.storage.corpus.test_vectors import write_vectors
+
+VALUES = np.random.default_rng(5).normal(loc=[1.0, -2.0, 30.0, 0.0], size=(23, 4))
+SHARDS = 4
+
+
+@pytest.fixture(autouse=True)
+def family(monkeypatch):
+    means.known(monkeypatch)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return write_vectors(tmp_path / "c", VALUES, 24, labelled=True)
+
+
+@pytest.fixture
+def documents(tmp_path):
+    return write_corpus(tmp_path / "d", [{0: 1, 1: 2}, {1: 3}], 2)
+
+
+def fitted(corpus, out, iterations=12, **options):
+    return fit(corpus, out, family="means", iterations=iterations, **{"scheduler": "serial", **options})
+
+
+def bits(model):
+    """All of a model's arrays, as bytes."""
+    parts = [model.globals, model.rows(0), *(model.documents(number) for number in range(SHARDS))]
+    return [(name, part[name].tobytes()) for part in parts for name in sorted(part)]
+
+
+def mean_of(model):
+    return model.rows(0)["word_mean"]
+
+
+@pytest.mark.parametrize(("scheduler", "workers"), [("threads", 1), ("threads", 3), ("cluster", 2)])
+def test_fits__are_the_same_bits_wherever_they_run(corpus, tmp_path, monkeypatch, clusters, scheduler, workers):
+    assert len(Corpus(corpus).manifest.shards) == SHARDS
+    expected = fitted(corpus, tmp_path / "serial")
+    np.testing.assert_allclose(mean_of(expected), VALUES.mean(axis=0), rtol=0.02, atol=0.02)
+    if scheduler == "cluster":
+        import distributed
+
+        scheduler = clusters(workers)
+        with distributed.Client(scheduler) as client:
+            client.register_plugin(means.Known())  # for workers that come later too
+    monkeypatch.setattr(glancing, "SECONDS", 0.0)  # words are looked for where the workers are
+    found = fitted(corpus, tmp_path / "run", scheduler=scheduler, workers=workers)
+    assert bits(found) == bits(expected)
+    error = evaluate(tmp_path / "run", unseen=corpus, scheduler=scheduler, workers=workers)
+    assert error == evaluate(tmp_path / "serial", unseen=corpus, scheduler="serial")
+
+
+def test_a_fit_in_scratch_files__is_the_same_bits(corpus, tmp_path, monkeypatch):
+    import dataclasses
+
+    from collapsium.pipeline.engine import fit as fitting
+    from collapsium.pipeline.engine.resources import estimate as planning
+
+    expected = bits(fitted(corpus, tmp_path / "memory"))
+    found = planning.plan
+
+    def on_disk(*given, **options):
+        plan = found(*given, **options)
+        return dataclasses.replace(plan, scratch=1.0)
+
+    monkeypatch.setattr(fitting, "plan", on_disk)
+    (tmp_path / "scratch").mkdir()
+    assert bits(fitted(corpus, tmp_path / "disk", scratch=str(tmp_path / "scratch"))) == expected
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_resumed_run__is_the_same_bits(corpus, tmp_path):
+    expected = bits(fitted(corpus, tmp_path / "whole"))
+    seen = []
+
+    def stop(event):
+        if event["event"] == "iteration":
+            seen.append(event["iteration"])
+            if event["iteration"] == 5:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fitted(corpus, tmp_path / "run", sinks=[stop])
+    assert seen[-1] == 5
+    assert bits(resume(tmp_path / "run", scheduler="serial")) == expected
+    assert not verify(tmp_path / "run").broken
+
+
+def test_blocks_of_columns__are_the_same_numbers(corpus, tmp_path, monkeypatch):
+    expected = mean_of(fitted(corpus, tmp_path / "one"))
+    monkeypatch.setattr("collapsium.pipeline.engine.partition.BLOCK_BYTES", 16)
+    model = fitted(corpus, tmp_path / "two")
+    assert len(model.blocks) == 2
+    np.testing.assert_array_equal(np.concatenate([model.rows(n)["word_mean"] for n in range(2)]), expected)
+    assert evaluate(tmp_path / "two", unseen=corpus) == evaluate(tmp_path / "one", unseen=corpus)
+
+
+# Scores --------------------------------------------------------------------------------------------------------------
+
+
+def test_unseen_vectors__are_scored_by_what_is_left_of_them(corpus, tmp_path, capsys):
+    model = fitted(corpus, tmp_path / "run")
+    other = write_vectors(tmp_path / "other", VALUES[:7] + 0.5, 8)
+    for place, values in ((other, VALUES[:7] + 0.5), (corpus, VALUES)):
+        found = evaluate(tmp_path / "run", unseen=place)
+        assert found.reconstruction_error == pytest.approx(((values - mean_of(model)) ** 2).sum(axis=1).mean())
+        assert found.documents == len(values)
+        assert "mean over the vectors of |t - t^|^2" in found.definition
+        assert ("was fitted to these vectors" in found.definition) == (place == corpus)
+        assert not found.members
+    assert main(["evaluate", str(tmp_path / "run"), "--unseen", str(other), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert sorted(said) == ["definition", "documents", "reconstruction_error"]
+    assert main(["evaluate", str(tmp_path / "run"), "--unseen", str(other)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"error      {said['reconstruction_error']:.4f}, mean of |t - t^|^2"
+    assert lines[1] == "vectors    7"
+    assert lines[2].startswith("defined as reconstruction of unseen vectors")
+    with pytest.raises(OptionError, match="name one corpus"):
+        evaluate(tmp_path / "run")
+
+
+def test_members__errors_are_averaged_and_told(corpus, tmp_path, capsys):
+    fitted(corpus, tmp_path / "run", restarts=3)
+    found = evaluate(tmp_path / "run", unseen=corpus)
+    each = [evaluate(tmp_path / f"run/members/00{n}", unseen=corpus).reconstruction_error for n in range(3)]
+    assert [one.reconstruction_error for one in found.members] == each
+    assert len(set(each)) == 3
+    assert found.reconstruction_error == pytest.approx(np.mean(each), rel=1e-14)
+    assert "the mean of its members' errors" in found.definition
+    assert main(["evaluate", str(tmp_path / "run"), "--unseen", str(corpus)]) == 0
+    assert f"member     001: {each[1]:.4f}" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("error", [np.zeros(3), np.zeros((6, 1)), np.full(6, np.nan)])
+def test_errors_of_other_shapes_or_not_finite__are_no_score(corpus, tmp_path, monkeypatch, error):
+    fitted(corpus, tmp_path / "run")
+    monkeypatch.setattr(means, "predict", lambda *given: {"error": error})
+    with pytest.raises(NumericalError, match="expected a finite error of each vector of shard"):
+        evaluate(tmp_path / "run", unseen=corpus)
+
+
+def test_infer__writes_a_row_for_each_vector(corpus, tmp_path):
+    fitted(corpus, tmp_path / "run")
+    other = write_vectors(tmp_path / "other", VALUES[:7], 8)
+    for place, count in ((corpus, 23), (other, 7)):
+        assert infer(tmp_path / "run", place, tmp_path / f"{count}.parquet").rows == count
+        table = pq.read_table(tmp_path / f"{count}.parquet")
+        assert table.column("id").to_pylist() == [f"v{n}" for n in range(count)]
+        assert table.column("proportions").to_pylist() == [[1.0]] * count
+
+
+def test_verify__finds_what_is_broken(corpus, tmp_path, monkeypatch):
+    fitted(corpus, tmp_path / "run")
+    assert not verify(tmp_path / "run").broken
+    monkeypatch.setattr(means, "predict", lambda *given: {"error": np.full(6, -1.0)})
+    assert any("expected an error of 0 or more" in fault for fault in verify(tmp_path / "run").broken)
+
+
+def test_estimate__counts_eight_bytes_a_value(tmp_path):
+    corpus = write_vectors(tmp_path / "c", np.zeros((5000, 100)), 100_000)
+    found = estimate(corpus, family="means", scheduler="serial")
+    assert found.memory["documents"] == pytest.approx(8 * 500_000, rel=0.02)
+    assert not found.on_disk
+
+
+# What is held out ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["vectors", "documents"])
+def test_folds__part_the_documents_whatever_the_shards(tmp_path, kind):
+    if kind == "vectors":
+        corpora = [write_vectors(tmp_path / str(size), VALUES, size, labelled=True) for size in (8, 1000)]
+    else:
+        rows = [{n % 5: n % 3 + 1} if n % 7 else {} for n in range(40)]
+        corpora = [write_corpus(tmp_path / str(size), rows, 5, shard_tokens=size) for size in (8, 1000)]
+    held = []
+    for corpus in corpora:
+        seen = []
+        for fold in range(3):
+            train, unseen = f"{corpus}-train-{fold}", f"{corpus}-unseen-{fold}"
+            split(corpus, train, unseen, folds=3, fold=fold, seed=2)
+            parts = [ids_of(train), ids_of(unseen)]
+            assert sorted(parts[0] + parts[1], key=ids_of(corpus).index) == ids_of(corpus)
+            assert not set(parts[0]) & set(parts[1])
+            for part in (train, unseen):
+                assert Corpus(part).manifest.vocabulary.words_sha256 == Corpus(corpus).manifest.vocabulary.words_sha256
+                assert not verify(part).broken
+            seen.append(parts[1])
+        assert sorted(name for part in seen for name in part) == sorted(ids_of(corpus))
+        held.append(seen)
+    assert held[0] == held[1]
+    split(corpora[0], tmp_path / "a", tmp_path / "b", documents=True, fraction=1 / 3, seed=2)
+    assert ids_of(tmp_path / "b") == held[0][0]  # a share is the first fold of its size
+
+
+def ids_of(corpus):
+    return [name for one in Corpus(corpus).references for name in one.documents().ids.to_pylist()]
+
+
+def test_split__keeps_values_and_labels_with_their_ids(tmp_path, corpus):
+    split(corpus, tmp_path / "train", tmp_path / "unseen", documents=True, fraction=0.4)
+    whole = rows_of(corpus)
+    assert {**rows_of(tmp_path / "train"), **rows_of(tmp_path / "unseen")} == whole
+    assert max(one.record.documents for one in Corpus(tmp_path / "train").references) == 6  # as the whole's
+
+
+def rows_of(corpus):
+    found = {}
+    for reference in Corpus(corpus).references:
+        part = reference.vectors()
+        labels = part.extras["labels"].to_pylist()
+        found.update(
+            {
+                name: (row.tobytes(), str(label))
+                for name, row, label in zip(part.ids.to_pylist(), part.values, labels, strict=True)
+            }
+        )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "vectors have no tokens to split; hold out whole vectors"),
+        ({"documents": True, "fraction": 1.0}, "--fraction"),
+        ({"documents": True, "fraction": 1e-9}, "the corpus is empty"),
+        ({"folds": 1, "fold": 0}, "--folds: expected 2 or more, found 1"),
+        ({"folds": 3, "fold": 3}, "--fold: expected a number from 0 to 2, found 3"),
+        ({"folds": 3, "fold": -1}, "--fold: expected a number from 0 to 2, found -1"),
+        ({"folds": 3}, "--folds and --fold belong together"),
+        ({"fold": 3}, "--folds and --fold belong together"),
+        ({"folds": 3, "fold": 1, "fraction": 0.5}, "--fraction 0.5: with --folds 3"),
+    ],
+)
+def test_splits_that_cannot_be__leave_nothing(corpus, tmp_path, options, message):
+    with pytest.raises(CollapsiumError, match=message):
+        split(corpus, tmp_path / "a", tmp_path / "b", **options)
+    assert [one.name for one in tmp_path.iterdir()] == ["c"]
+
+
+def test_the_command__splits_whole_documents(corpus, documents, tmp_path, capsys):
+    words = [str(corpus), str(tmp_path / "a"), str(tmp_path / "b"), "--folds", "2", "--fold", "1"]
+    assert main(["split", *words]) == 0
+    counts = [len(ids_of(tmp_path / name)) for name in "ab"]
+    assert sum(counts) == 23
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path / name}: {count} vectors" for name, count in zip("ab", counts, strict=True)
+    ]
+    words = [
+        str(documents),
+        str(tmp_path / "p"),
+        str(tmp_path / "q"),
+        "--documents",
+        "--fraction",
+        "0.5",
+        "--seed",
+        "4",
+    ]
+    assert main(["split", *words]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith("tokens in 1 documents")
+
+
+# Refusals ------------------------------------------------------------------------------------------------------------
+
+
+def refused(message, tmp_path, call):
+    """A call is refused in one line and leaves nothing."""
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(CollapsiumError, match=message) as raised:
+        call()
+    assert "\n" not in str(raised.value)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_corpora_of_the_other_kind__are_refused(corpus, documents, tmp_path):
+    vectors, texts = str(corpus), str(documents)
+    takes_documents = r"a corpus of vectors; family 'lda' takes a corpus of documents"
+    takes_vectors = r"a corpus of documents; family 'means' takes a corpus of vectors"
+    out = tmp_path / "out"
+
+    def all_refused(path, name, options, message):
+        refused(message, tmp_path, lambda: fit(path, out, family=name, scheduler="serial", **options))
+        refused(message, tmp_path, lambda: estimate(path, family=name, **options))
+        refused(message, tmp_path, lambda: compare(path, out, families=[name], topics=[2]))
+
+    all_refused(vectors, "lda", {"topics": 2}, takes_documents)
+    all_refused(texts, "means", {}, takes_vectors)
+    fit(texts, tmp_path / "lda", family="lda", topics=2, iterations=1, scheduler="serial")
+    fitted(vectors, tmp_path / "means", 1)
+
+    def unseen_refused(run, path, message):
+        refused(message, tmp_path, lambda: evaluate(run, unseen=path))
+        refused(message, tmp_path, lambda: infer(run, path, out))
+
+    unseen_refused(tmp_path / "lda", vectors, takes_documents)
+    unseen_refused(tmp_path / "means", texts, takes_vectors)
+    refused(takes_vectors, tmp_path, lambda: evaluate(tmp_path / "means", heldout=texts))
+    refused("coherence takes a corpus of documents", tmp_path, lambda: coherence(tmp_path / "lda", vectors))
+
+
+def test_estimators__take_documents(corpus):
+    estimator = CollapsedLDA(n_components=2, max_iter=1).fit(np.ones((3, 4), dtype=int))
+    for call in (estimator.transform, estimator.score, estimator.fit):
+        with pytest.raises(
+            MismatchError, match="a corpus of vectors; an estimator of topics takes a corpus of documents"
+        ):
+            call(str(corpus))
+
+
+def test_the_commands__refuse_in_one_line(corpus, tmp_path, capsys):
+    out = str(tmp_path / "out")
+    assert main(["fit", str(corpus), out, "--family", "lda", "--topics", "2", "--quiet"]) == 1
+    assert capsys.readouterr().err == (
+        f"collapsium: error: {corpus}: a corpus of vectors; family 'lda' takes a corpus of documents\n"
+    )
+    assert [one.name for one in tmp_path.iterdir()] == ["c"]
+
+
+def test_vectors__are_never_held_out_by_tokens(corpus, documents, tmp_path):
+    message = "--heldout .*: vectors have no tokens to hold out.*evaluate RUN --unseen"
+    refused(message, tmp_path, lambda: fitted(corpus, tmp_path / "out", heldout=corpus))
+    refused(message, tmp_path, lambda: fit(documents, tmp_path / "out", family="lda", topics=2, heldout=corpus))
+    refused(message, tmp_path, lambda: compare(documents, tmp_path / "out", families=["lda"], heldout=corpus))
+    fitted(corpus, tmp_path / "run", 1)
+    refused(message, tmp_path, lambda: evaluate(tmp_path / "run", heldout=corpus))
+    message = "families are compared by held-out tokens"
+    refused(message, tmp_path, lambda: compare(corpus, tmp_path / "out", families=["means"]))
+
+
+def test_warm_starts__are_of_topics_over_words(corpus, documents, tmp_path):
+    out, lda = tmp_path / "out", {"family": "lda", "topics": 2, "iterations": 1, "scheduler": "serial"}
+    fitted(corpus, tmp_path / "run", 1)
+    fit(documents, tmp_path / "lda", **lda)
+    message = "family 'means' has no topics over words to begin from"
+    refused(message, tmp_path, lambda: fitted(corpus, out, warm=tmp_path / "run"))
+    refused(message, tmp_path, lambda: fit(documents, out, warm=tmp_path / "run", **lda))
+    message = "--warm: begins from topics over words, and vectors have none"
+    refused(message, tmp_path, lambda: fitted(corpus, out, warm=tmp_path / "lda"))
+
+
+def test_other_columns__are_another_vocabulary(corpus, tmp_path):
+    fitted(corpus, tmp_path / "run", 1)
+    other = write_vectors(tmp_path / "other", VALUES[:, :3])
+    with pytest.raises(MismatchError, match="its vocabulary"):
+        evaluate(tmp_path / "run", unseen=other)
+
+
+def test_comparisons__are_of_families_of_documents_unless_others_are_named(corpus, documents):
+    assert "means" not in all_families()
+    assert all(load_family(name).CORPUS == "documents" for name in all_families())
+    with pytest.raises(MismatchError, match="family 'means' takes a corpus of vectors"):
+        require_comparable(Corpus(documents), Asked(("lda",), start_from="means", fraction=0.1))
+
+
+def test_events__tell_of_no_score(corpus, tmp_path):
+    model = fitted(corpus, tmp_path / "run", 3)
+    told = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
+    assert [event["iteration"] for event in told] == [1, 2, 3]
+    assert not any("score" in event for event in told)
+    assert all(np.isfinite(event["objective"]) for event in told)
+    assert model.record.family == "means"
+    assert isinstance(model, Model)

@@ -1,0 +1,101 @@
+"""Fits that end, or could end, because hardly anything changes."""
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import fit, resume
+from collapsium.pipeline.engine.loop.convergence import CHANGE, SCORE, Windows
+from collapsium.storage.errors import OptionError
+from collapsium.storage.runs.run import Run
+from tests.conftest import planted_rows, write_corpus
+
+
+def windows_of(values, name=SCORE):
+    windows, flat = Windows(), []
+    for iteration, value in enumerate(values, start=1):
+        windows = Windows(windows.record())  # as after a resume
+        windows.add(iteration, {name: value})
+        windows.add(iteration, {name: value})
+        if windows.flat(name, iteration):
+            flat.append(iteration)
+    return flat
+
+
+def test_windows__are_flat_where_means_stay_and_not_where_they_move():
+    t = np.arange(1, 401)
+    assert windows_of(np.full(100, -7.0)) == [60, 80, 100]
+    assert windows_of(-7.0 + 0.001 * t) == []
+    noise = np.random.default_rng(0).normal(0.0, 0.05, 400)
+    assert windows_of(-7.0 + 0.01 * t + noise) == []
+    assert windows_of(-7.0 - 2.0 * np.exp(-t / 20.0))[0] > 160
+    assert windows_of(0.1 / t, CHANGE) == []
+    assert windows_of([None] * 200) == []
+
+
+def one_label(tmp_path, several=False):
+    rows = planted_rows(4, documents=30)
+    labels = [[("kind", f"k{number % 3}")] for number in range(30)]
+    if several:
+        labels[3].append(("kind", "k1"))
+    return write_corpus(tmp_path / "labelled", rows, 30, labels=labels)
+
+
+def test_one_label_a_document__leaves_nothing_to_sample(tmp_path):
+    corpus = one_label(tmp_path)
+    fit(corpus, tmp_path / "run", family="labeled-lda", scheduler="serial")
+    end = Run(tmp_path / "run").events()[-1]
+    assert (end["event"], end["reason"], end["iteration"]) == ("end", "converged", 1)
+    assert resume(tmp_path / "run", scheduler="serial").record.iterations == 1
+    model = fit(corpus, tmp_path / "more", family="partially-labeled-lda", iterations=3, scheduler="serial")
+    assert model.record.iterations == 3
+
+
+def test_several_labels__are_sampled_to_the_last_iteration(tmp_path):
+    corpus = one_label(tmp_path, several=True)
+    model = fit(corpus, tmp_path / "run", family="labeled-lda", iterations=4, scheduler="serial")
+    assert model.record.iterations == 4
+
+
+def told(run):
+    return [event for event in Run(run).events() if event["event"] == "notice"]
+
+
+def test_a_flat_score__is_told_once_also_after_a_resume(small, tmp_path):
+    given = {"family": "lda", "topics": 2, "iterations": 140, "heldout": small[1], "scheduler": "serial"}
+    fit(small[0], tmp_path / "whole", **given)
+    (notice,) = told(tmp_path / "whole")
+    assert "--tolerance auto" in notice["text"]
+
+    def stop(event):
+        if event["event"] == "iteration" and event["iteration"] == notice["iteration"] + 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "run", sinks=[stop], **given)
+    resume(tmp_path / "run", scheduler="serial")
+    assert [event["text"] for event in told(tmp_path / "run")] == [notice["text"]]
+    assert told(tmp_path / "run")[0]["iteration"] == notice["iteration"]
+
+
+@pytest.mark.parametrize("more", [{}, {"stop_on": "score"}])
+def test_a_tolerance_by_rule__ends_alike_wherever_it_runs_and_after_a_resume(small, tmp_path, more):
+    given = {"family": "lda", "topics": 2, "iterations": 400, "heldout": small[1], "tolerance": "auto", **more}
+    whole = fit(small[0], tmp_path / "whole", scheduler="serial", **given)
+    assert 60 <= whole.record.iterations < 400
+    assert Run(tmp_path / "whole").events()[-1]["reason"] == "tolerance"
+    assert told(tmp_path / "whole") == []
+
+    def stop(event):
+        if event["event"] == "iteration" and event["iteration"] == 37:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "run", scheduler="threads", workers=2, sinks=[stop], **given)
+    again = resume(tmp_path / "run", scheduler="threads", workers=2)
+    assert again.record.iterations == whole.record.iterations
+    np.testing.assert_array_equal(again.rows(0)["word_topic"], whole.rows(0)["word_topic"])
+
+
+def test_other_words_for_a_tolerance__are_refused(small, tmp_path):
+    with pytest.raises(OptionError, match="or auto"):
+        fit(small[0], tmp_path / "run", family="lda", topics=2, tolerance="often")

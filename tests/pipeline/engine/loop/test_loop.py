@@ -1,0 +1,76 @@
+"""The order in which deltas are added: fixed by the number of shards, with few of them waiting at a time."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline.engine.loop.iteration import _Sums
+from collapsium.pipeline.engine.partition import GROUP
+from collapsium.workers import tasks
+
+
+class Writing:
+    """Writes down what would be added, instead of adding it: a sum is a tuple."""
+
+    def __init__(self):
+        self.added = 0
+
+    def submit(self, function, given_deltas, home=None):
+        assert function is tasks.add
+        assert len(given_deltas) == 2
+        self.added += 1
+        return tuple(given_deltas)
+
+
+def leaves(tree):
+    return [leaf for part in tree for leaf in leaves(part)] if isinstance(tree, tuple) else [tree]
+
+
+def height(tree):
+    return 1 + max(map(height, tree)) if isinstance(tree, tuple) else 0
+
+
+def summed(count, each=lambda sums: None):
+    sums = _Sums(Writing())
+    for number in range(count):
+        sums.add(number, 0)
+        each(sums)
+    return sums
+
+
+@given(st.integers(0, 300))
+def test_sums__hold_each_delta_once_from_left_to_right(count):
+    assert [leaf for tree in summed(count).deltas for leaf in leaves(tree)] == list(range(count))
+
+
+@given(st.integers(1, 300))
+def test_sums__leave_few_to_wait(count):
+    """A group's sum, and one for each height of the tree; and no delta is added more often than the tree is high."""
+    most = []
+    sums = summed(count, lambda sums: most.append(len(sums.deltas)))
+    groups = max(count // GROUP, 1)
+    assert max(most) <= 2 + math.floor(math.log2(groups))
+    assert max(map(height, sums.deltas)) <= GROUP - 1 + math.ceil(math.log2(groups))
+    assert sums._executor.added == count - len(sums.deltas)  # as few additions as any order takes
+
+
+@given(st.integers(1, 60), st.integers(0, 200))
+def test_sums__of_the_first_deltas_do_not_depend_on_how_many_follow(groups, more):
+    """What was added when only some shards had been swept stays as it is: no sum waits for the number of shards."""
+    before = summed(groups * GROUP).deltas
+    after = summed(groups * GROUP + more).deltas
+
+    def parts(tree):
+        return {tree}.union(*(parts(part) for part in tree)) if isinstance(tree, tuple) else {tree}
+
+    assert set(before) <= set().union(*(parts(tree) for tree in after))
+
+
+@pytest.mark.parametrize(
+    ("groups", "heights"), [(1, [0]), (2, [1]), (3, [1, 0]), (4, [2]), (5, [2, 0]), (6, [2, 1]), (7, [2, 1, 0])]
+)
+def test_sums__of_groups_are_added_two_by_two(groups, heights):
+    found = summed(groups * GROUP).deltas
+    assert [height(tree) for tree in found] == [GROUP - 1 + one for one in heights]

@@ -1,0 +1,81 @@
+"""What several fits at once do about lost work, and about an interrupt."""
+
+import threading
+import time
+
+import pytest
+
+from collapsium.pipeline import Corpus
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.setup.loading import Loaded
+from collapsium.pipeline.engine.setup.request import Request
+from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.families.base import make_config
+from collapsium.storage.errors import ClusterError
+
+
+def test_shards_that_are_lost__are_read_again_by_the_first_of_those_that_miss_them(small):
+    request = Request(Corpus(small[0]), None, "lda", make_config("lda", {"topics": 2}), Limits(), 0)
+    loaded = Loaded(request, [], SerialExecutor(), None)
+    one, other = loaded.problem(1)[0], loaded.problem(2)[0]
+    assert one.shards == other.shards
+    first = list(one.shards)
+    one.reload()
+    assert all(after is not before for after, before in zip(one.shards, first, strict=True))
+    assert all(kept is before for kept, before in zip(other.shards, first, strict=True))
+    other.reload()
+    assert all(mine is theirs for mine, theirs in zip(other.shards, one.shards, strict=True))
+    other.reload()  # what it has been given is lost too
+    assert not any(mine is theirs for mine, theirs in zip(other.shards, one.shards, strict=True))
+
+
+@pytest.mark.xdist_group("clusters")
+def test_a_loss_that_one_thread_meets__is_met_by_all_and_made_good_once(clusters):
+    executor = open_executor(clusters(2))
+    waiting, met = threading.Event(), []
+
+    def wait():
+        executor.collect([executor.submit(int)])
+        slow = executor.submit(time.sleep, 30)
+        waiting.set()
+        try:
+            executor.collect([slow])
+        except ClusterError as error:
+            executor.recover(error)
+            met.append(str(error))
+        met.append(executor.collect([executor.submit(int)]))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert waiting.wait(60)
+    executor.recover(ClusterError("on purpose"))
+    assert executor.collect([executor.submit(int)]) == [0]
+    thread.join(timeout=60)
+    assert met == ["work was lost, as another thread has found", [0]]
+    executor.recover(ClusterError("again"))
+    assert executor.collect([executor.submit(int)]) == [0]
+    executor.close()
+
+
+def test_threads_that_wait__are_interrupted_once():
+    executor = open_executor("threads", 1)
+    gate, met = threading.Event(), []
+
+    def wait():
+        blocked = executor.submit(gate.wait)
+        try:
+            executor.collect([blocked])
+        except KeyboardInterrupt:
+            met.append("interrupted")
+        gate.set()
+        met.append(executor.collect([blocked])[0])
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    executor.halt()
+    thread.join(timeout=60)
+    assert met == ["interrupted", True]
+    assert executor.collect([executor.submit(int)]) == [0]  # who asks for it is not
+    executor.close()
+    SerialExecutor().halt()

@@ -1,0 +1,105 @@
+"""A scheduler that does not answer is waited for as long as was said, not longer."""
+
+import socket
+import threading
+import time
+from collections import deque
+from types import SimpleNamespace
+
+import pytest
+
+from collapsium.pipeline.executors import dask as cluster
+from collapsium.pipeline.executors import dask_cluster as clusters
+from collapsium.pipeline.executors import liveness as watching
+from collapsium.pipeline.executors.liveness import Watch, WorkerSign
+from collapsium.pipeline.executors.scheduler_memory import ForgottenClients, forget_later
+from collapsium.storage.errors import ClusterError
+
+
+def test_a_scheduler_that_takes_connections_and_says_nothing__is_given_up():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        before = time.monotonic()
+        with pytest.raises(ClusterError, match=f"{address}: the scheduler cannot be reached .no answer within 0.3 s"):
+            clusters.reach_cluster(address, 1, watch=Watch(0.3, print))
+    assert time.monotonic() - before < 10
+
+
+def test_waiting_in_vain__counts_when_a_cluster_is_looked_for_again(monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr(watching.time, "monotonic", lambda: clock[0])
+    watch = Watch(300.0, lambda text: None)
+    assert watch.deadline() == 1300.0  # it was lost at once
+    watch.begin()
+    watch.look(1, {})
+    clock[0] += 301.0
+    with pytest.raises(ClusterError, match="nothing has moved for 301 s"):
+        watch.look(1, {})
+    assert watch.deadline() == 1301.0 + watching.MIN_RECOVERY
+    assert watch.deadline() == 1601.0  # the next loss is another one
+    watch.begin()
+    with pytest.raises(ClusterError, match="all workers were lost"):
+        for _ in range(2):
+            watch.look(2, {"a": WorkerSign(0.0, 0.0, False, ())}, stranded=1)
+    assert watch.deadline() == 1601.0
+
+
+def test_a_call_that_never_returns__is_waited_for_no_longer_than_was_said():
+    never = threading.Event()
+    with pytest.raises(TimeoutError, match="no answer within 0.01 s"):
+        cluster.within(0.01, never.wait)
+    never.set()
+    assert cluster.within(5.0, lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        cluster.within(5.0, lambda: 1 // 0)
+
+
+def test_a_client_that_does_not_close__holds_nobody():
+    never = threading.Event()
+    cluster.close_client(SimpleNamespace(close=lambda timeout: never.wait()), 0.01)
+    never.set()
+
+
+def test_a_worker_that_is_silent_while_all_do_something__is_an_error(monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr(watching.time, "monotonic", lambda: clock[0])
+    watch = Watch(30.0, lambda text: None)
+    watch.begin()
+    watch.answered({"a": WorkerSign(29.0, 0.0, False, ())})
+    clock[0] += 29.0
+    watch.silent("no answer")
+    with pytest.raises(ClusterError, match="worker a has shown no sign of life for 31 s"):
+        watch.answered({"a": WorkerSign(31.0, 0.0, False, ())})
+    clock[0] += 31.0
+    with pytest.raises(ClusterError, match="the scheduler has not answered for 31 s"):
+        watch.silent("no answer")
+
+
+def test_a_scheduler__forgets_drivers_that_have_gone_and_nobody_else():
+    later = []
+    shared = [(0.0, {"of": "driver"}), (1.0, {"of": "guest"})]
+    topics = {
+        "all": SimpleNamespace(events=deque(shared)),
+        "scheduler": SimpleNamespace(events=deque(shared)),
+        "driver": SimpleNamespace(events=deque(shared[:1])),
+        "guest": SimpleNamespace(events=deque(shared[1:])),
+    }
+    plugins = {}
+    scheduler = SimpleNamespace(
+        plugins=plugins,
+        add_plugin=lambda plugin: plugins.update({plugin.name: plugin}),
+        _broker=SimpleNamespace(_topics=topics),
+        loop=SimpleNamespace(call_later=lambda seconds, *call: later.append(call)),
+    )
+    forget_later("driver", scheduler)
+    forget_later("driver", scheduler)
+    (plugin,) = plugins.values()
+    assert isinstance(plugin, ForgottenClients)
+    for client in ("guest", "driver"):
+        plugin.remove_client(scheduler, client)
+    topics["driver"] = SimpleNamespace(events=deque())  # what Dask logs of its end
+    for forget, *rest in later:
+        forget(*rest)
+    assert set(topics) == {"all", "scheduler", "guest"}
+    assert list(topics["all"].events) == list(topics["scheduler"].events) == shared[1:]
+    assert not plugin.clients

@@ -1,0 +1,142 @@
+"""Glances at the topics while a fit goes on: sizes, what moved, and words, for all families."""
+
+import contextlib
+import itertools
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Model, fit, resume, topics
+from collapsium.pipeline.engine.loop import topic_snapshots as glancing
+from collapsium.pipeline.engine.loop.loop import sweep_times
+from collapsium.pipeline.families.base import family_names, load_family
+from collapsium.pipeline.monitoring.follow import so_far
+from collapsium.pipeline.monitoring.run_status import Picture
+from collapsium.storage.runs.run import Run
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.families.base import is_labelled
+from tests.networks import needed
+from tests.pipeline.families.hca.test_hca import corpus_of, drawn
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Words are looked for in each iteration, a few cells of a block at a time."""
+    for name in ("SECONDS", "COST", "SHARE"):
+        monkeypatch.setattr(glancing, name, 0.0)
+    monkeypatch.setattr(glancing, "PIECE", 40)
+
+
+@pytest.mark.parametrize("family", family_names())
+def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_path, often, family):
+    vectors = load_family(family).CORPUS == "vectors"
+    documents = labelled_small if is_labelled(family) else small
+    corpus = corpus_of(tmp_path, drawn(3)) if vectors else documents[0]
+    options = needed(load_family(family).Config.model_fields)
+    fit(corpus, tmp_path / "run", family=family, iterations=3, scheduler="serial", **options)
+    told = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
+    found = {topic.id: topic for topic in topics(tmp_path / "run", words=glancing.WORDS)}
+    last = told[-1]
+    held = [topic.share if topic.below is None else topic.below for topic in found.values()]
+    assert last["active"] == sum(one >= glancing.HELD for one in held)
+    shares = sorted((topic.share for topic in found.values()), reverse=True)
+    sizes = [share for _, share in last["sizes"]]
+    np.testing.assert_allclose(sizes, shares[: len(sizes)], atol=1e-5)
+    assert len(sizes) == min(glancing.SIZES, sum(round(share, 5) > 0.0 for share in shares))
+    for number, share in last["sizes"]:
+        assert found[number].share == pytest.approx(share, abs=1e-5)
+        assert last["top_words"][str(number)] == found[number].names
+    before = dict(map(tuple, told[-2]["sizes"]))
+    for number, change in last["moved"]:
+        if number in before and number in found:
+            assert found[number].share - before[number] == pytest.approx(change, abs=2.1e-5)
+    assert last["tokens_a_second"] > 0.0
+    assert last["sweeps"]["shards"] == (3 if vectors else 5)
+
+
+@pytest.mark.parametrize("took", [0.001, 1.0])
+@pytest.mark.parametrize("second", [0.0, 1.0, 40.0])
+def test_words__are_never_older_than_a_tenth_of_the_iterations(small, tmp_path, monkeypatch, took, second):
+    """However long an iteration lasts, and whatever it takes to look for words."""
+    clock, counter = [100.0], itertools.count(0.0, took)
+
+    class Time:
+        monotonic = staticmethod(lambda: clock[0])
+        perf_counter = staticmethod(lambda: next(counter))
+
+    monkeypatch.setattr(glancing, "time", Time)
+
+    def later(event):
+        clock[0] += second
+
+    options = {"family": "lda", "topics": 3, "iterations": 30, "scheduler": "serial"}
+    fit(small[0], tmp_path / "run", sinks=[later], **options)
+    events = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
+    told = [event["iteration"] for event in events if "top_words" in event]
+    assert (told[0], told[-1]) == (1, 30)
+    assert max(after - before for before, after in itertools.pairwise(told)) <= (1 if second == 40.0 else 3)
+    if second == 0.0:
+        assert len(told) == 11  # nor more often than that
+
+
+@pytest.mark.parametrize(
+    ("options", "stop"),
+    [
+        ({"tolerance": 0.5}, None),
+        ({}, 8),
+        ({"restarts": 2, "tolerance": 0.5}, None),
+        ({"schedule": "stochastic"}, None),
+    ],
+)
+def test_words__of_a_run_that_has_ended_are_those_of_its_end(small, tmp_path, options, stop):
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == stop:
+            raise KeyboardInterrupt
+
+    run = tmp_path / "run"
+    with contextlib.suppress(KeyboardInterrupt):
+        fit(small[0], run, family="lda", topics=3, iterations=100, scheduler="serial", sinks=[sink], **options)
+    picture, found = Picture(), so_far(run)[0]
+    for event in found:
+        picture.add(event)
+    course = picture.course
+    place = run / "members/001" if "restarts" in options else run
+    assert course.ended
+    assert course.words_at == course.iteration == Model(place).record.iterations
+    for topic in topics(place, words=glancing.WORDS):
+        assert course.words[str(topic.id)] == topic.names
+
+
+@pytest.mark.parametrize("restarts", [0, 2])
+def test_words__of_a_run_that_goes_on_are_as_fresh_as_of_one_that_was_not_stopped(small, tmp_path, restarts):
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == 14:
+            raise KeyboardInterrupt
+
+    run = tmp_path / "run"
+    options = {"family": "lda", "topics": 3, "iterations": 30, "scheduler": "serial", "restarts": restarts}
+    with contextlib.suppress(KeyboardInterrupt):
+        fit(small[0], run, sinks=[sink], **options)
+    assert so_far(run)[1].startswith("ended (")
+    resume(run, scheduler="serial")
+    picture, iterations = Picture(), 0
+    for event in so_far(run)[0]:
+        picture.add(event)
+        course = picture.course
+        iterations += event["event"] == "iteration"
+        assert 0 <= course.iteration - course.words_at <= 3
+    assert iterations >= 30 * max(restarts, 1)
+    assert [one.words_at for one in picture.courses.values()] == [30] * max(restarts, 1)
+    for topic in topics(run / "members/000" if restarts else run, words=glancing.WORDS):
+        assert picture.courses[0 if restarts else None].words[str(topic.id)] == topic.names
+
+
+def test_sweep_times__tell_quartiles_and_the_slowest():
+    told = Delta(seconds={"kernel": 9.0, **{f"shard {number}": float(number) for number in range(5)}})
+    assert sweep_times(told) == {
+        "shards": 5,
+        "total": 10.0,
+        "quartiles": [0.0, 1.0, 2.0, 3.0, 4.0],
+        "slowest": [[4, 4.0], [3, 3.0], [2, 2.0]],
+    }
+    assert sweep_times(Delta()) == {}

@@ -1,0 +1,330 @@
+"""Taking up a run: what may change, what may not, and what is damaged."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Model, fit, resume, topics, verify
+from collapsium.storage.errors import (
+    AbsentError,
+    ClusterError,
+    CollapsiumError,
+    DamagedError,
+    LockedError,
+    MismatchError,
+    OptionError,
+)
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.runs.checkpoint import Checkpoints
+from collapsium.storage.runs.run import Run
+from tests.conformance import TIMES, bits
+from tests.conftest import planted_rows, write_corpus
+
+OPTIONS = {"family": "hdp", "topics": 4, "iterations": 8}
+
+
+class StoppedError(Exception):
+    """Ends a fit on purpose."""
+
+
+def stop_at(iteration, kind=KeyboardInterrupt):
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == iteration:
+            raise kind("on purpose")
+
+    return sink
+
+
+def events_of(run):
+    told = [event for event in Run(run).events() if event["event"] != "back"]
+    return [{name: value for name, value in event.items() if name not in TIMES} for event in told]
+
+
+def stopped(small, place, iteration=5, **options):
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], place, heldout=small[1], sinks=[stop_at(iteration)], **{**OPTIONS, **options})
+    return place
+
+
+@pytest.fixture(scope="module")
+def whole(small, tmp_path_factory):
+    place = tmp_path_factory.mktemp("whole") / "run"
+    fit(small[0], place, heldout=small[1], **OPTIONS)
+    return place
+
+
+def same(run, whole):
+    assert bits(Model(run), 5) == bits(Model(whole), 5)
+    assert events_of(run) == events_of(whole)
+
+
+@pytest.mark.parametrize("iteration", [1, 3, 7])
+@pytest.mark.parametrize("every", [None, 2])
+def test_a_stopped_run__goes_on_to_the_same_bits_and_events(small, tmp_path, whole, iteration, every):
+    run = stopped(small, tmp_path / "run", iteration, checkpoint_every=every)
+    assert Run(run).checkpoints.latest() == iteration
+    assert len(topics(run)) == 4  # read from the checkpoint
+    assert not (run / "model").exists()
+    resume(run)
+    same(run, whole)
+
+
+def test_a_run__may_be_stopped_again_and_again(small, tmp_path, whole):
+    run = stopped(small, tmp_path / "run", 2)
+    for iteration in (3, 5, 6):
+        with pytest.raises(KeyboardInterrupt):
+            resume(
+                run,
+                sinks=[stop_at(iteration)],
+                workers=iteration % 3 + 1,
+                scheduler=("threads", "serial")[iteration % 2],
+            )
+    resume(run)
+    same(run, whole)
+    lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    assert sum(line["event"] == "cluster" for line in lines) == 5
+
+
+def test_a_run_without_a_checkpoint__starts_again_from_its_record(small, tmp_path, whole):
+    run = stopped(small, tmp_path / "run", 2)
+    shutil.rmtree(run / "checkpoints")
+    with (run / "events.jsonl").open("ab") as file:
+        file.write(b'{"event": "iterat')  # it was killed while it wrote
+    resume(run)
+    same(run, whole)
+
+
+@pytest.mark.parametrize("damage", ["byte", "cut", "emptied", "removed", "tail"])
+@pytest.mark.parametrize("copied", [True, False])
+def test_damaged_events__stop_no_resume_and_are_restored(small, tmp_path, whole, damage, copied):
+    run = stopped(small, tmp_path / "run", 5)
+    path, latest = run / "events.jsonl", Checkpoints(Folder(run) / "checkpoints").latest()
+    data = path.read_bytes()
+    place = len(data) // 2
+    damaged = {
+        "byte": data[:place] + b"\xff" + data[place + 1 :],
+        "cut": data[:place],
+        "emptied": b"",
+        "tail": data + b"\0\n",
+    }
+    path.unlink() if damage == "removed" else path.write_bytes(damaged[damage])
+    for copy in (run / "checkpoints").glob("*/events.jsonl"):
+        copied or copy.unlink()
+    notices = []
+    resume(run, sinks=[lambda event: notices.append(event["text"]) if event["event"] == "notice" else None])
+    assert bits(Model(run), 5) == bits(Model(whole), 5)
+    assert not any("remove" in text for text in notices)
+    if copied or damage == "tail":
+        assert events_of(run) == events_of(whole)
+    else:
+        told = [event["iteration"] for event in Run(run).events() if event["event"] == "iteration"]
+        assert told[-1] == OPTIONS["iterations"]
+        assert set(range(latest + 1, OPTIONS["iterations"] + 1)) <= set(told)
+    assert any("events.jsonl" in text for text in notices) or damage == "tail"
+    assert not verify(run).broken or not copied
+
+
+def test_a_damaged_model__is_made_again_from_the_checkpoint(small, tmp_path, whole):
+    shutil.copytree(whole, tmp_path / "run")
+    record = tmp_path / "run" / "model" / "model.json"
+    record.write_bytes(record.read_bytes()[:100])
+    resume(tmp_path / "run")
+    same(tmp_path / "run", whole)
+    assert not verify(tmp_path / "run").broken
+
+
+def test_an_interrupt_before_the_first_iteration__leaves_a_run_that_can_be_resumed(small, tmp_path, whole):
+    def sink(event):
+        if event["event"] == "started":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "run", heldout=small[1], sinks=[sink], **OPTIONS)
+    resume(tmp_path / "run")
+    same(tmp_path / "run", whole)
+
+
+def test_more_iterations__go_on_from_the_end(small, tmp_path, whole):
+    fit(small[0], tmp_path / "run", heldout=small[1], **{**OPTIONS, "iterations": 5})
+    first = Model(tmp_path / "run").rows(0)["word_topic"]
+    resume(tmp_path / "run", iterations=8)
+    assert bits(Model(tmp_path / "run"), 5) == bits(Model(whole), 5)
+    assert not np.array_equal(first, Model(tmp_path / "run").rows(0)["word_topic"])
+    assert Run(tmp_path / "run").record()["limits"]["iterations"] == 8
+    before = (tmp_path / "run/events.jsonl").read_bytes()
+    resume(tmp_path / "run")  # nothing is left to do
+    assert (tmp_path / "run/events.jsonl").read_bytes() == before
+    with pytest.raises(OptionError, match="the run has made 8 already"):
+        resume(tmp_path / "run", iterations=3)
+
+
+def test_a_run_that_came_under_its_tolerance__is_at_its_end(small, tmp_path):
+    options = {**OPTIONS, "iterations": 100, "tolerance": 0.2}
+    fit(small[0], tmp_path / "run", **options)
+    reached = Model(tmp_path / "run").record.iterations
+    assert reached < 100
+    resume(tmp_path / "run")
+    assert Model(tmp_path / "run").record.iterations == reached
+    resume(tmp_path / "run", tolerance=0.0, iterations=reached + 2)
+    assert Model(tmp_path / "run").record.iterations == reached + 2
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"seed": 4}, "--seed 4: the run has seed = 0"),
+        ({"topics": 9}, "--topics 9: the run has topics = 4"),
+        ({"learn": []}, "the run has learn = "),
+        ({"family": "lda"}, "--family lda: the run has family = hdp"),
+        ({"local_sweeps": 2}, "--local-sweeps 2: the run has local_sweeps = 1"),
+        ({"schedule": "stochastic"}, "--schedule stochastic: the run has schedule = batch"),
+        ({"surprise": 1}, "unknown option 'surprise'"),
+    ],
+)
+def test_what_would_change_the_model__is_refused_by_name(small, tmp_path, options, text):
+    run = stopped(small, tmp_path / "run", 2)
+    with pytest.raises(OptionError) as raised:
+        resume(run, **options)
+    assert text in str(raised.value)
+    resume(run, seed=0, topics=4, iterations=3, score_every=2)  # the same again, and what only says when it ends
+
+
+def test_a_moved_corpus__is_taken_if_it_is_the_same(small, tmp_path, whole):
+    train = Path(shutil.copytree(small[0], tmp_path / "train"))
+    heldout = Path(shutil.copytree(small[1], tmp_path / "heldout"))
+    run = stopped((train, heldout), tmp_path / "run", 3)
+    train.rename(tmp_path / "moved")
+    with pytest.raises(AbsentError, match="if it was moved, say where with CORPUS"):
+        resume(run)
+    other = write_corpus(tmp_path / "other", planted_rows(9), 30, shard_tokens=500)
+    with pytest.raises(MismatchError, match="it is not the corpus of the run"):
+        resume(run, corpus=other)
+    with pytest.raises(MismatchError, match="it is not the held-out corpus of the run"):
+        resume(run, corpus=tmp_path / "moved", heldout=other)
+    resume(run, corpus=tmp_path / "moved", heldout=heldout)
+    same(run, whole)
+
+
+def test_a_run_that_somebody_works_on__is_locked(small, tmp_path):
+    found = []
+
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == 2:
+            with pytest.raises(LockedError, match="works on it") as raised:
+                resume(tmp_path / "run")
+            found.append(str(raised.value))
+
+    fit(small[0], tmp_path / "run", sinks=[sink], **OPTIONS)
+    assert found
+    assert not (tmp_path / "run/lock").exists()
+
+
+def test_a_run_that_another_has_taken_over__ends_and_keeps_nothing_more(small, tmp_path):
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == 3:
+            (tmp_path / "run/lock/00000009.json").write_bytes(next((tmp_path / "run/lock").iterdir()).read_bytes())
+
+    with pytest.raises(LockedError, match="the lock was lost"):
+        fit(small[0], tmp_path / "run", sinks=[sink], checkpoint_every=2, **OPTIONS)
+    assert Run(tmp_path / "run").checkpoints.latest() == 2
+
+
+@pytest.mark.parametrize("error", [StoppedError, ClusterError])
+def test_an_error__is_told_and_the_run_goes_on_afterwards(small, tmp_path, whole, error):
+    with pytest.raises(error):
+        fit(
+            small[0], tmp_path / "run", heldout=small[1], sinks=[stop_at(5, error)], checkpoint_every=3, **OPTIONS
+        )  # fmt: skip
+    assert Run(tmp_path / "run").events()[-1]["reason"] == "error"
+    # What a cluster that failed held is not asked for.
+    assert Run(tmp_path / "run").checkpoints.latest() == (5 if error is StoppedError else 3)
+    resume(tmp_path / "run")
+    same(tmp_path / "run", whole)
+
+
+# Damage --------------------------------------------------------------------------------------------------------------
+
+
+def damages(run):
+    """All files of a run with something done to each: removed, cut short, a bit flipped."""
+    for path in sorted(path for path in run.rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        name = path.relative_to(run)
+        yield name, path, None
+        if data:
+            yield name, path, data[: len(data) // 2]
+            flipped = bytearray(data)
+            flipped[len(data) // 2] ^= 1 << (len(data) % 8)
+            yield name, path, bytes(flipped)
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_a_damaged_file__is_named_or_gone_round(tmp_path, kept):
+    """With one checkpoint, or with an older one to go back to."""
+    corpus = write_corpus(tmp_path / "c", planted_rows(1, documents=6), 30, shard_tokens=100)
+    options = {"family": "lda", "topics": 2, "iterations": 4}
+    expected = bits(fit(corpus, tmp_path / "whole", **options), 2)
+    run = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        fit(corpus, run, sinks=[stop_at(3)], checkpoint_every=2 if kept == 2 else 3, **options)
+    assert len(Run(run).checkpoints.candidates()[0]) == kept
+    outcomes = {"went on": 0, "said so": 0}
+    shutil.copytree(run, tmp_path / "kept")
+    for name, path, data in list(damages(run))[:: 2 if kept == 1 else 4]:  # removed, cut short and changed in turn
+        shutil.rmtree(run)
+        shutil.copytree(tmp_path / "kept", run)
+        path.unlink() if data is None else path.write_bytes(data)
+        notices = []
+        try:
+            found = bits(resume(run, scheduler="serial", sinks=[notices.append]), 2)
+            assert found == expected, name
+            said = [event["text"] for event in notices if event["event"] == "notice"]
+            unread = name.name in ("journal.jsonl", "events.jsonl") or "00000002" in name.parts  # the older one
+            assert unread or any(name.name in text for text in said), name
+            outcomes["went on"] += 1
+        except CollapsiumError as error:
+            said, outcomes["said so"] = str(error), outcomes["said so"] + 1
+            if name.name not in said or (kept == 2 and name.name != "run.json"):
+                pytest.fail(f"{name}: {said}")
+    assert outcomes["went on"] > 20 or kept == 1
+    assert outcomes["said so"] > 2 or kept == 2
+
+
+def test_every_cut_and_flip_of_a_checkpoint__is_found(tmp_path):
+    """At every byte of its small files, and at a dense sample of the larger ones."""
+    corpus = write_corpus(tmp_path / "c", planted_rows(1, documents=6), 30)
+    run = Run(tmp_path / "run")
+    fit(corpus, tmp_path / "run", family="lda", topics=2, iterations=1)
+    place = run.checkpoints.at(1)
+    parts = place.record().parts
+    assert not any(place.check(part, digest) for part, digest in parts.items())
+    tried = 0
+    for path in sorted(Path(place.folder.path).rglob("*")):
+        if path.is_dir() or path.name == "events.jsonl":  # history, which a run goes on without
+            continue
+        data = path.read_bytes()
+        for at in range(0, len(data), max(len(data) // 60, 1)):
+            flipped = bytearray(data)
+            flipped[at] ^= 1 << (at % 8)
+            for broken in (data[:at], bytes(flipped)):
+                path.write_bytes(broken)
+                tried += 1
+                assert found_out(place, parts, path), (path, at)
+        path.write_bytes(data)
+    assert tried > 3000
+    assert not any(place.check(part, digest) for part, digest in parts.items())
+
+
+def found_out(place, parts, path):
+    """Whether a damage is found; a record that says the same in other white space is none."""
+    if path.name != "checkpoint.json":
+        part = str(path.relative_to(place.folder.path))
+        name = next(name for name in parts if part.startswith(f"{name}/"))
+        return any(path.name in text for text in place.check(name, parts[name]))
+    try:
+        return place.record().parts == parts
+    except DamagedError as error:
+        return path.name in str(error)

@@ -1,0 +1,122 @@
+"""A full disk, in every step: a clear error, and what stood before still verifies."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from collapsium.pipeline import Model, fit, resume, simulate, verify
+from collapsium.pipeline.cli.main import main
+from collapsium.storage.errors import StoreError
+from collapsium.storage.runs.run import Run
+from tests.conformance import bits
+
+OPTIONS = {"family": "lda", "topics": 12, "iterations": 8}
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of three megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", place], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"may not mount a file system ({mounted.stderr.strip()})")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    place = tmp_path_factory.mktemp("full") / "corpus"
+    simulate(place, family="lda", documents=400, words=300, tokens=60, topics=5, shard_tokens=6000)
+    return place
+
+
+def command(*words, **environment):
+    words = [sys.executable, "-m", "collapsium.pipeline", *map(str, words)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+
+
+def fill(disk, left):
+    """Leave so many bytes of it."""
+    (disk / "filler").unlink(missing_ok=True)
+    with (disk / "filler").open("wb") as file:
+        file.write(b"x" * (shutil.disk_usage(disk).free - left))
+
+
+def require_clear(done):
+    assert done.returncode == 1, done.stderr
+    assert "no space is left on the disk" in done.stderr.splitlines()[-1], done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("left", [0, 20_000, 60_000])
+def test_ingest__leaves_nothing(disk, tmp_path, left):
+    lines = [f'{{"id": {n}, "text": "{" ".join(f"word{(n * k) % 997}" for k in range(60))}"}}' for n in range(2000)]
+    (tmp_path / "texts.jsonl").write_text("\n".join(lines).replace("word", "w"))
+    fill(disk, left)
+    done = command("ingest", tmp_path / "texts.jsonl", disk / "corpus", "--stop-words", "none", "--shard-tokens", 9000)
+    require_clear(done)
+    assert [path.name for path in disk.iterdir()] == ["filler"]
+
+
+@pytest.mark.parametrize(("iteration", "left"), [(0, 2000), (2, 0), (2, 30_000), (4, 3000), (8, 0)])
+def test_fit__keeps_what_stood_and_goes_on_later(disk, tmp_path, corpus, iteration, left):
+    """The disk becomes full in the middle: before the first checkpoint, in the middle of one, and at the end."""
+    expected = bits(fit(corpus, tmp_path / "calm", **OPTIONS), 4)
+
+    def sink(event):
+        if event["event"] in ("iteration", "started") and event["iteration"] == iteration:
+            fill(disk, left)
+
+    with pytest.raises(StoreError, match="no space is left on the disk"):
+        fit(corpus, disk / "run", sinks=[sink], checkpoint_every=2, **OPTIONS)
+    assert verify(disk / "run").broken == []
+    assert (Run(disk / "run").checkpoints.latest() or 0) >= min(iteration, 2)
+    (disk / "filler").unlink()
+    resume(disk / "run")
+    assert bits(Model(disk / "run"), 4) == expected
+    assert verify(disk / "run").broken == []
+
+
+def test_fit__says_how_to_go_on(disk, tmp_path, corpus, capsys, monkeypatch):
+    run = Run.tell
+
+    def telling(self, event):
+        run(self, event)
+        if event["event"] == "iteration" and event["iteration"] == 3:
+            fill(disk, 0)
+
+    monkeypatch.setattr(Run, "tell", telling)
+    words = ["fit", corpus, disk / "run", "--family", "lda", "--topics", 5, "--checkpoint-every", 2]
+    assert main([str(word) for word in words]) == 1
+    err = capsys.readouterr().err
+    assert "no space is left on the disk" in err.splitlines()[-1]
+    assert f"iteration 2 is kept; go on with `collapsium fit --resume {disk / 'run'}`" in err
+
+
+def test_local_states_on_a_full_scratch_disk__are_a_clear_error(disk, tmp_path, corpus, monkeypatch):
+    fill(disk, 10_000)
+    monkeypatch.setattr("collapsium.pipeline.engine.resources.estimate.Plan.on_disk", True)
+    with pytest.raises(StoreError, match="no space is left"):
+        fit(corpus, tmp_path / "run", scratch=str(disk), **OPTIONS)
+    assert sorted(path.name for path in disk.iterdir()) == ["filler"]
+
+
+def test_infer__leaves_nothing(disk, tmp_path, corpus):
+    fit(corpus, tmp_path / "run", **OPTIONS)
+    fill(disk, 4096)
+    done = command("infer", tmp_path / "run", corpus, disk / "proportions.parquet")
+    require_clear(done)
+    assert [path.name for path in disk.iterdir()] == ["filler"]
+    fill(disk, 12_000)
+    done = command("infer", tmp_path / "run", corpus, tmp_path / "out.parquet", TMPDIR=str(disk))
+    require_clear(done)
+    assert not (tmp_path / "out.parquet").exists()
+    assert verify(tmp_path / "run").broken == []
+    assert verify(corpus).broken == []
+    assert [path.name for path in Path(disk).iterdir()] == ["filler"]

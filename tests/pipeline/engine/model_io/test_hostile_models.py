@@ -1,0 +1,159 @@
+"""Runs from strangers: arrays that anyone may have changed, with digests that fit, end in one line."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import evaluate, fit, infer, resume, verify
+from collapsium.pipeline.families.model import Model
+from collapsium.storage.errors import DamagedError
+from collapsium.storage.io.arrays import read_arrays
+from collapsium.storage.io.folder import Folder
+from tests.chaos.hostile_models import (
+    MUTATIONS,
+    check,
+    corpora,
+    corpora_of,
+    fitted,
+    groups,
+    mutated,
+    refused,
+    rewrite,
+    shards_of,
+)
+
+FAMILIES = {
+    "lda": {"topics": 3},
+    "gibbs-lda": {"topics": 3},
+    "author-topic": {"topics": 3},
+    "gibbs-ncrp": {},
+    "hdsp": {"topics": 3},
+    "segmented-lda": {"topics": 3},
+}
+SIZES_OF_THEIR_OWN = ("label_table",)  # whose size nothing else has, so that it may be any while what it holds is sound
+WRONG = (
+    "missing",
+    "empty",
+    "halved",
+    "doubled",
+    "flat",
+    "other type",
+)  # whatever the array, it is not the family's then
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    corpora(folder)
+    for family, options in FAMILIES.items():
+        fitted(family, options, folder, folder / family)
+    return folder
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_arrays_of_other_types_or_shapes__are_refused(place, family):
+    generator, shards, tried = np.random.default_rng(1), shards_of(family, place), 0
+    for folder, name, part in groups(place / family):
+        arrays = read_arrays(Folder(folder / part))
+        check(folder, name, part, arrays, shards)
+        for array in (
+            sorted(set(arrays) - set(SIZES_OF_THEIR_OWN))
+            if part in ("globals", "rows/00000", "documents/00000", "locals/00000")
+            else ()
+        ):
+            for kind in WRONG:
+                changed = mutated(arrays, array, kind, generator)
+                if array in changed and changed[array].shape == arrays[array].shape and kind != "other type":
+                    continue
+                assert refused(folder, name, part, changed, shards), f"{part}/{array} {kind}"
+                tried += 1
+    assert tried > 80
+
+
+def entry(name, at, value):
+    """Change one entry of an array."""
+
+    def change(arrays):
+        values = np.array(arrays[name])
+        values[at] = value
+        return {**arrays, name: values}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("family", "part", "change", "text"),
+    [
+        ("lda", "documents/00000", entry("document_lists", 1, 1 << 40), "document_lists: expected offsets that never fall"),
+        ("lda", "documents/00000", entry("document_topics", 0, 65535), "document_topics: expected numbers from 0 to 2, found 65535"),
+        ("gibbs-ncrp", "documents/00000", entry("document_path", (0, 1), 10**6), "document_path: expected numbers from -1"),
+        ("hdsp", "documents/00000", entry("document_label", 0, 99), "document_label: expected numbers from 0 to"),
+        ("segmented-lda", "documents/00000", entry("document_edge_parent", 0, 7), "expected parents"),
+        ("author-topic", "documents/00000", entry("document_labels", -1, 0), "document_labels: expected offsets that never fall"),
+        ("gibbs-ncrp", "globals", entry("node_parent", 0, 0), "expected the root in the first column of 'node_parent'"),
+        ("hdsp", "globals", entry("label_table", 0, 0), "expected a table of labels in 'label_table'"),
+        ("lda", "globals", entry("alpha", 0, np.nan), "alpha: expected finite numbers"),
+    ],
+)  # fmt: skip
+def test_a_model_whose_arrays_point_elsewhere__is_refused(place, tmp_path, family, part, change, text):
+    run = tmp_path / "run"
+    shutil.copytree(place / family, run)
+    rewrite(run / "model", "model.json", part, change)
+    assert any(text in fault for fault in verify(run / "model").broken)
+    with pytest.raises(DamagedError, match=text.replace("(", r"\(")):
+        infer(run / "model", corpora_of(family, place)[0], tmp_path / "out.parquet", scheduler="serial")
+    if part == "globals":
+        with pytest.raises(DamagedError, match=text):
+            evaluate(run / "model", unseen=place / "new", scheduler="serial")
+
+
+@pytest.mark.parametrize(
+    ("family", "part", "change", "text"),
+    [
+        ("lda", "locals/00000", entry("pair_shares", 0, 65535), "pair_shares: expected numbers from 0 to 32768, found 65535"),
+        ("lda", "locals/00000", lambda arrays: {**arrays, "pair_shares": arrays["pair_shares"][:-1]}, "numbers in 'pair_shares'"),
+        ("gibbs-lda", "locals/00000", entry("token_topic", 0, 65535), "token_topic: expected numbers from 0 to 2, found 65535"),
+        ("gibbs-lda", "rows/00000", lambda arrays: {"word_topic": np.zeros_like(arrays["word_topic"])}, "tokens that the rows"),
+        ("author-topic", "locals/00000", entry("token_author", 0, 60000), "expected authors of the document"),
+        ("gibbs-ncrp", "globals", lambda arrays: {**arrays, "node_documents": arrays["node_documents"] * 0}, "'node_documents'"),
+        ("segmented-lda", "locals/00000", entry("document_levels", 0, 1), "expected 2 in 'document_levels', found 1"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_whose_arrays_do_not_fit__is_not_gone_on_from(place, tmp_path, family, part, change, text):
+    run = tmp_path / "run"
+    shutil.copytree(place / family, run)
+    shutil.rmtree(run / "model")
+    for folder in sorted((run / "checkpoints").glob("0*")):
+        rewrite(folder, "checkpoint.json", part, change)
+    with pytest.raises(DamagedError, match=text):
+        resume(run, iterations=4, scheduler="serial")
+    assert not (run / "model").exists()
+
+
+def test_a_fit_begins_from_no_local_state__that_is_not_of_its_shard(place, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(place / "gibbs-lda", run)
+    last = max((run / "checkpoints").glob("0*"))
+    rewrite(last, "checkpoint.json", "locals/00000", entry("token_topic", 0, 3))
+    with pytest.raises(DamagedError, match="token_topic: expected numbers from 0 to 2, found 3"):
+        fit(
+            place / "train", tmp_path / "warm", family="gibbs-lda", topics=3, iterations=1, warm=run, scheduler="serial"
+        )
+
+
+def test_a_model_of_other_sizes_than_its_record_says__is_refused(place, tmp_path):
+    shutil.copytree(place / "lda/model", tmp_path / "model")
+    record = json.loads((tmp_path / "model/model.json").read_text())
+    assert record["options"]["topics"] == 3
+    rewrite(tmp_path / "model", "model.json", "globals", lambda arrays: {**arrays, "vocabulary": np.array(13.0)})
+    with pytest.raises(DamagedError, match="vocabulary: expected 12 words, found 13"):
+        Model(tmp_path / "model").globals  # noqa: B018
+
+
+def test_every_mutation__is_one():
+    values = np.arange(6).reshape(2, 3)
+    for kind in MUTATIONS:
+        mutated({"a": values}, "a", kind, np.random.default_rng(1))
+    assert np.array_equal(values, np.arange(6).reshape(2, 3))

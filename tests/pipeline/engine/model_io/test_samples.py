@@ -1,0 +1,109 @@
+"""Samples of one fit, which are models whose predictions are averaged."""
+
+import shutil
+
+import pytest
+
+from collapsium.pipeline import Model, evaluate, fit, infer, info, resume, topics, verify
+from collapsium.storage.errors import DamagedError, OptionError
+from collapsium.storage.runs.members import leaves
+from tests.conformance import SUMMARY, bits
+from tests.pipeline.engine.model_io.test_checkpoints import stop_at
+from tests.pipeline.engine.test_ensembles import mean_prediction
+
+OPTIONS = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 6}
+SHARDS = 5
+SAMPLED = {**OPTIONS, "iterations": 8, "samples": 3, "sample_every": 2}
+
+
+@pytest.fixture(scope="module", params=["batch", "stochastic"])
+def sampled(request, small, tmp_path_factory):
+    """A run with three samples, and the options of its schedule."""
+    place = tmp_path_factory.mktemp(request.param) / "run"
+    schedule = {"schedule": request.param, "batch_shards": 1, "passes": 2}
+    fit(small[0], place, heldout=small[1], **SAMPLED, **schedule)
+    return place, schedule
+
+
+def arrays(model):
+    """The bits of a model, but for a summary of its documents, which samples have none of."""
+    return [(name, value) for name, value in bits(model, SHARDS) if name != SUMMARY]
+
+
+def test_samples__are_the_states_of_their_iterations(small, sampled, tmp_path):
+    run, schedule = sampled
+    given = {**OPTIONS, **schedule}
+    for number, iterations in enumerate((4, 6, 8)):
+        fit(small[0], tmp_path / str(iterations), **{**given, "iterations": iterations})
+        found = Model(run / f"members/{number:03d}")
+        assert found.record.iterations == iterations
+        assert arrays(found) == arrays(Model(tmp_path / str(iterations)))
+    assert arrays(Model(run)) == arrays(Model(run / "members/002"))
+    score = evaluate(run, heldout=small[1]).score
+    assert score == pytest.approx(mean_prediction([tmp_path / str(n) for n in (4, 6, 8)], small[1]), rel=1e-12)
+    assert verify(run).broken == []
+    assert info(run)["samples"] == [4, 6, 8]
+    assert all(0.0 <= topic.stability <= 1.0 for topic in topics(run) if topic.stability is not None)
+    infer(run, small[0], tmp_path / "first", member=0)
+    assert [name for name, _ in leaves(run)] == ["000", "001", "002"]
+
+
+@pytest.mark.parametrize("iteration", [1, 4, 5, 6, 7])
+@pytest.mark.parametrize("every", [None, 3])
+def test_a_stopped_run__ends_with_the_same_samples(small, sampled, tmp_path, iteration, every):
+    run, schedule = sampled
+    given = {"heldout": small[1], "checkpoint_every": every, **SAMPLED, **schedule}
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "run", sinks=[stop_at(iteration)], **given)
+    assert verify(tmp_path / "run").broken == []
+    if iteration == 7:  # back to what was kept before: samples after it are made again
+        shutil.rmtree(tmp_path / "run/checkpoints/00000007")
+        (tmp_path / "run/checkpoints/latest.json").unlink()
+        if every is None:
+            shutil.rmtree(tmp_path / "run/checkpoints")
+    (tmp_path / "run/members").mkdir(exist_ok=True)
+    (tmp_path / "run/members/.001.abcdef.part").mkdir()  # a process died as it wrote
+    resume(tmp_path / "run")
+    for name in ("members/000", "members/001", "members/002", "model"):
+        assert bits(Model(tmp_path / "run" / name), SHARDS) == bits(Model(run / name), SHARDS)
+    assert sorted(path.name for path in (tmp_path / "run/members").iterdir()) == ["000", "001", "002"]
+    assert verify(tmp_path / "run").broken == []
+
+
+def test_samples__count_from_the_end_which_stays(small, sampled, tmp_path):
+    run, _ = sampled
+    resume(run, iterations=8, samples=3)  # the same again
+    for more, text in (
+        ({"iterations": 10}, "keeps samples after 4, 6, 8"),
+        ({"samples": 2}, "--samples 2: the run has samples = 3"),
+        ({"sample_every": 1}, "--sample-every 1: the run has sample_every = 2"),
+    ):
+        with pytest.raises(OptionError, match=text):
+            resume(run, **more)
+    for more, text in (
+        ({"samples": 5}, "takes more than 8 iterations, found 8"),
+        ({"sample_every": 0}, "3 requires `sample_every`"),
+        ({"tolerance": 0.1}, "does not go with `tolerance`"),
+        ({"samples": -1}, "samples: expected"),
+    ):
+        with pytest.raises(OptionError, match=text):
+            fit(small[0], tmp_path / "other", **{**SAMPLED, **more})
+
+
+def test_a_sample_that_is_gone__is_missed(small, sampled, tmp_path):
+    run = shutil.copytree(sampled[0], tmp_path / "run")
+    shutil.rmtree(run / "members/001")
+    assert any("members/001/model.json: the file is missing" in text for text in verify(run).broken)
+    assert evaluate(run, heldout=small[1]).members == ()  # its model alone
+    with pytest.raises(DamagedError, match="the sample of iteration 6 is missing"):
+        resume(run)
+
+
+def test_restarts_with_samples__are_all_averaged(small, tmp_path):
+    fit(small[0], tmp_path / "run", heldout=small[1], restarts=2, **SAMPLED)
+    places = [tmp_path / f"run/members/00{m}/members/00{s}" for m in range(2) for s in range(3)]
+    found = evaluate(tmp_path / "run", heldout=small[1])
+    assert [one.member for one in found.members] == [f"00{m}/00{s}" for m in range(2) for s in range(3)]
+    assert found.score == pytest.approx(mean_prediction(places, small[1]), rel=1e-12)
+    assert verify(tmp_path / "run").broken == []
+    assert any(topic.stability is not None for topic in topics(tmp_path / "run"))

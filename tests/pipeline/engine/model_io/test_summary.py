@@ -1,0 +1,64 @@
+"""Summaries of documents: what stands in the way of one, and what is refused when it is read."""
+
+import json
+import shutil
+
+import pytest
+
+from collapsium.pipeline import Corpus, Model, fit, verify
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.engine.model_io.summary import summary_of
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.storage.errors import AbsentError, DamagedError, MismatchError
+from collapsium.storage.io.records import dump
+from collapsium.storage.runs.summary import RECORD, read_summary
+
+
+@pytest.fixture(scope="module")
+def run(small, tmp_path_factory):
+    place = tmp_path_factory.mktemp("summary") / "run"
+    fit(small[0], place, family="lda", topics=3, iterations=2, scheduler="serial")
+    return place
+
+
+def test_summary__is_made_again_from_the_corpus_alike(small, run):
+    model = Model(run)
+    executor = open_executor("threads", 2)
+    again = summary_of(model, Corpus(small[0]), executor)
+    executor.close()
+    assert again == read_summary(model.folder, model.record)
+    with pytest.raises(MismatchError, match="not the corpus that the model was fitted to"):
+        summary_of(model, Corpus(small[1]), open_executor("serial"))
+
+
+def test_summary__of_another_model_or_damaged_is_refused(run, tmp_path, capsys):
+    shutil.copytree(run, tmp_path / "run")
+    path = tmp_path / "run/model" / RECORD
+    record = json.loads(path.read_text())
+    del record["sha256"]
+    model = Model(tmp_path / "run")
+    for change in ({"model": "0" * 64}, {"examples": []}, {"documents": -1}):
+        path.write_bytes(dump({**record, **change}))
+        with pytest.raises(DamagedError):
+            read_summary(model.folder, model.record)
+    assert main(["verify", str(tmp_path / "run")]) == 1
+    assert RECORD in capsys.readouterr().err
+    path.unlink()
+    assert read_summary(model.folder, model.record) is None
+    assert main(["verify", str(tmp_path / "run")]) == 1
+    assert f"{RECORD}: the file is missing" in capsys.readouterr().err
+
+
+def test_a_fit__whose_summary_cannot_be_made_keeps_its_model(small, tmp_path, monkeypatch):
+    def gone(*args):
+        raise AbsentError("the corpus is gone")
+
+    monkeypatch.setattr("collapsium.pipeline.engine.model_io.save.summary_of", gone)
+    told = []
+    model = fit(
+        small[0], tmp_path / "run", family="lda", topics=3, iterations=1, scheduler="serial", sinks=[told.append]
+    )
+    assert read_summary(model.folder, model.record) is None
+    assert any("no summary of its documents: the corpus is gone" in one.get("text", "") for one in told)
+    assert told[-1]["event"] == "end"
+    assert not verify(tmp_path / "run").broken

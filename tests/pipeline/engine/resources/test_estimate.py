@@ -1,0 +1,434 @@
+"""What a fit will take: sizes in words, blocks of the vocabulary, and plans that a machine can or cannot hold."""
+
+import json
+import math
+import tempfile
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import fit
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.partition import BLOCK_BYTES, cuts
+from collapsium.pipeline.engine.resources.estimate import INTERPRETER, Plan, estimate, parse_size, plan, size
+from collapsium.pipeline.engine.resources.place import Place, free_memory, place_of
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.pipeline.families.base import Footprint, Summary, load_family, make_config
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.manifest import Manifest, ShardRecord, VocabularyRecord
+from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError
+from collapsium.workers import tasks
+from tests.conformance import problem_of
+
+PLENTY = 1e18  # bytes that no plan of these tests reaches
+DIGEST = "0" * 64
+
+
+# Sizes ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("1", 1),
+        (12, 12),
+        ("750MB", 750_000_000),
+        ("750 mb", 750_000_000),
+        (" 1.5GB ", 1_500_000_000),
+        ("1.5g", 1_500_000_000),
+        ("2GiB", 2 * 2**30),
+        ("2 gi", 2 * 2**30),
+        ("3KIB", 3072),
+        ("3k", 3000),
+        ("7B", 7),
+        ("1e3", 1000),
+        (".5TB", 500_000_000_000),
+        ("1TiB", 2**40),
+        ("1MiB", 2**20),
+    ],
+)
+def test_parse_size__reads_numbers_with_units(text, count):
+    found = parse_size(text)
+    assert found == count
+    assert type(found) is int
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "B", "MB", "GiB", "much", "12 apples", "1,5GB", "1.5.GB", "5PB", "5BB", "5BMB", "MB5", "0x10", "GB 3"],
+)  # fmt: skip
+def test_parse_size__refuses_what_is_no_size(text):
+    with pytest.raises(OptionError) as raised:
+        parse_size(text)
+    assert str(raised.value) == f"--memory: expected a size such as 750MB or 1.5GB, found {text!r}"
+
+
+@pytest.mark.parametrize("text", [0, -1, "0", "-5MB", "0GB", "nan", "inf", "-inf", "1e400", "nanMB"])
+def test_parse_size__refuses_what_is_not_above_zero_and_finite(text):
+    with pytest.raises(OptionError, match="--disk: expected a size above zero"):
+        parse_size(text, "--disk")
+
+
+@given(st.integers(1, 10**17))
+def test_size__is_written_short_and_read_back_as_about_the_same(count):
+    written = size(count)
+    assert len(written) <= 9
+    # A decimal below 100 of a unit, whole numbers above.
+    assert parse_size(written) == pytest.approx(count, rel=0.05)
+    assert parse_size(written) == pytest.approx(count, rel=0.0051) or float(written.split()[0]) < 10
+
+
+@given(st.floats(0, 1e17), st.floats(0, 1e17))
+def test_size__keeps_the_order(one, other):
+    low, high = sorted((one, other))
+    assume(size(low) != "0 B")
+    assert parse_size(size(low)) <= parse_size(size(high))
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1, "1 B"),
+        (999, "999 B"),
+        (1000, "1.0 KB"),
+        (99_400, "99.4 KB"),
+        (99_600, "100 KB"),
+        (999_400, "999 KB"),
+        (999_600, "1.0 MB"),
+        (2.5e13, "25.0 TB"),
+        (2.5e16, "25000 TB"),
+    ],
+)
+def test_size__takes_the_unit_that_reads_best(count, text):
+    assert size(count) == text
+
+
+# Blocks --------------------------------------------------------------------------------------------------------------
+
+
+def footprint(shown):
+    return Footprint(kept=2 * shown, shown=shown, swept=shown, delta=shown, pair=1, document=1, portion=1)
+
+
+@given(st.integers(1, 3_000_000), st.floats(1, 1.6e6))
+def test_cuts__cover_the_vocabulary_once_in_blocks_of_bounded_size(words, shown):
+    """For rows of up to 65535 topics with variances: the most that 16 bits can number."""
+    assume(words * shown < 1e12)
+    found = cuts(words, footprint(shown))
+    assert (found[0], found[-1]) == (0, words)
+    sizes = np.diff(found)
+    assert sizes.min() >= 1  # no block is empty, and each word is in one
+    assert sizes.sum() == words
+    assert sizes.max() - sizes.min() <= 1
+    assert (sizes.max() - 1) * shown <= BLOCK_BYTES
+    # No more blocks than that takes.
+    assert len(sizes) == 1 or words * shown / (len(sizes) - 1) > BLOCK_BYTES * (1 - 1e-9)
+
+
+def test_cuts__leave_a_small_vocabulary_whole():
+    assert cuts(7000, footprint(8000)) == (0, 7000)
+    assert cuts(1, footprint(1e6)) == (0, 1)
+    assert cuts(16_001, footprint(4000)) == (0, 8000, 16_001)
+
+
+# Plans ---------------------------------------------------------------------------------------------------------------
+
+
+def corpus_of(pairs, documents=1000, words=500, of_shard=400):
+    """What a plan looks at of a corpus: shards of so many pairs, in the first of which some of the words occur."""
+    each = -(-documents // len(pairs))
+    rows = [
+        ShardRecord(file=f"{n}", documents=each, pairs=count, tokens=2 * count, sha256=DIGEST, ids_sha256=DIGEST)
+        for n, count in enumerate(pairs)
+    ]
+    manifest = Manifest(
+        documents=each * len(pairs),
+        pairs=sum(pairs),
+        tokens=2 * sum(pairs),
+        vocabulary=VocabularyRecord(file="v", words=words, sha256=DIGEST, words_sha256=DIGEST),
+        shards=tuple(rows),
+    )
+    lengths = np.diff(np.linspace(0, pairs[0], each + 1).astype(np.int64))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    shard = SimpleNamespace(words=np.arange(min(of_shard, words)), offsets=offsets)
+    return SimpleNamespace(
+        manifest=manifest, references=[SimpleNamespace(record=row, load=lambda: shard) for row in rows]
+    )
+
+
+def place(scheduler="threads", processes=1, threads=2, memory=PLENTY):
+    return Place(scheduler, processes, threads, memory, tempfile.gettempdir())
+
+
+def planned(corpus, topics, where=None, family="lda", **options):
+    return plan(corpus, family, make_config(family, {"topics": topics, **options}), where or place())
+
+
+PLACES = st.builds(
+    lambda scheduler, processes, threads: place(
+        scheduler, 1 if scheduler in ("threads", "serial") else processes, threads if scheduler != "serial" else 1
+    ),
+    st.sampled_from(["threads", "serial", "local", "tcp://there:8786"]),
+    st.integers(1, 9),
+    st.integers(1, 4),
+)
+SHARDS = st.lists(st.integers(1, 10**7), min_size=1, max_size=20)  # pairs of each
+OPTIONS = st.sampled_from([{}, {"responsibilities": "dense"}, {"order": 2}, {"momentum": 0.0}, {"most_active": 9}])
+
+
+def sizes(found):
+    return {"needed": found.needed, "driver": found.driver, "run": found.run, "moved": found.moved, **found.memory}
+
+
+@given(SHARDS, PLACES, OPTIONS, st.integers(1, 5000), st.integers(1, 5000), st.sampled_from(["lda", "hdp"]))
+def test_plan__grows_with_topics(pairs, where, options, one, other, family):
+    """Up to 128 topics, of which documents may list all, and above, where they list fewer."""
+    low, high = sorted((one, other))
+    assume((low <= 128) == (high <= 128))
+    corpus = corpus_of(pairs)
+    less, more = (planned(corpus, topics, where, family, **options) for topics in (low, high))
+    for name, value in sizes(less).items():
+        assert value <= sizes(more)[name] * (1 + 1e-12), name
+    assert low == high or less.needed < more.needed
+
+
+@given(SHARDS, PLACES, OPTIONS, st.integers(1, 2000), st.data())
+def test_plan__grows_with_pairs(pairs, where, options, topics, data):
+    which = data.draw(st.integers(0, len(pairs) - 1))
+    longer = [count + (10**6 if n == which else 0) for n, count in enumerate(pairs)]
+    # As many words in the largest shard: else fewer would be guessed where only other shards grow.
+    less, more = (planned(corpus_of(one, of_shard=500), topics, where, **options) for one in (pairs, longer))
+    for name, value in sizes(less).items():
+        assert value <= sizes(more)[name] * (1 + 1e-12), name
+    assert less.needed < more.needed
+    assert less.run < more.run
+
+
+@given(SHARDS, PLACES, OPTIONS, st.integers(1, 2000))
+def test_plan__says_what_everything_takes(pairs, where, options, topics):
+    found = planned(corpus_of(pairs), topics, where, **options)
+    assert found.place == where
+    assert all(math.isfinite(value) and value >= 0 for value in sizes(found).values())
+    assert found.needed == sum(found.memory.values())
+    assert (found.scratch, found.on_disk, found.problem()) == (0, False, "")
+    found.require()
+    assert (found.moved > 0) == (where.processes > 1)  # what does not leave a process does not move
+    assert (found.driver > 0) == (where.scheduler not in ("threads", "serial"))
+    assert (found.free is None) == (where.scheduler == "tcp://there:8786")
+    table = found.table()
+    for name, value in found.memory.items():
+        assert any(
+            line.startswith(f"  {name}  ") and line.endswith(f" {size(value)}") for line in table.splitlines()
+        ), name
+    for value in (found.needed, found.run, found.moved, where.memory, found.needed * where.processes + found.driver):
+        assert size(value) in table
+    assert f"{where.scheduler}: {where.processes} worker process(es) of {where.threads} thread(s)" in table
+    record = json.loads(json.dumps(found.record()))
+    assert (record["needed"], record["fits"], record["problem"]) == (found.needed, True, "")
+    assert record["place"]["memory"] == where.memory
+
+
+@given(SHARDS, PLACES, st.integers(1, 2000), st.floats(1e8, 1e10), st.floats(1.0, 10.0))
+def test_plan__puts_local_states_on_disk_only_where_memory_is_short(pairs, where, topics, memory, more):
+    corpus = corpus_of(pairs)
+    whole = planned(corpus, topics, where)
+    short = planned(corpus, topics, replace(where, memory=memory))
+    roomy = planned(corpus, topics, replace(where, memory=memory * more))
+    assert short.on_disk == (whole.needed > memory)
+    if not short.on_disk:
+        assert short.memory == whole.memory
+    if short.needed <= memory:
+        assert roomy.needed <= memory * more  # what fits into less fits into more
+    else:
+        assert "of memory" in short.problem()
+    assert (short.run, short.moved, short.driver) == (whole.run, whole.moved, whole.driver)
+
+
+def test_plan__takes_less_memory_where_local_states_lie_on_disk():
+    corpus = corpus_of([10**7] * 20, documents=10**6)
+    whole = planned(corpus, 100)
+    short = planned(corpus, 100, place(memory=whole.needed / 2))
+    assert short.on_disk
+    assert short.needed < whole.needed / 2
+    # Lists of 100 topics, of 2 bytes a pair; before a sweep and after it.
+    assert short.scratch > 2 * 2 * 100 * 2 * 10**8
+
+
+def test_require__refuses_with_a_table_of_what_is_needed_and_the_limit():
+    found = planned(corpus_of([10**6] * 4), 1000, place(memory=100e6))
+    with pytest.raises(CapacityError) as raised:
+        found.require()
+    assert isinstance(raised.value, CollapsiumError)
+    assert isinstance(raised.value, MemoryError)
+    first, _, table = str(raised.value).partition("\n")
+    assert table == found.table()
+    assert first == f"this fit does not fit: {found.problem()}"
+    assert f"needs {size(found.needed)} of memory and may hold 100 MB" in first
+    assert "--memory" in first
+    assert "in all, of 100 MB" in table
+    for name in found.memory:
+        assert f"  {name} " in table
+    assert found.record()["fits"] is False
+    assert found.record()["problem"] == found.problem()
+
+
+def test_require__refuses_scratch_files_for_which_no_disk_is_free(monkeypatch, tmp_path):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=10**6))
+    corpus = corpus_of([10**7] * 20, documents=10**6)
+    where = replace(place(memory=planned(corpus, 100).needed / 2), scratch=str(tmp_path / "not" / "there"))
+    found = planned(corpus, 100, where)
+    with pytest.raises(
+        CapacityError, match=r"local states need .* of disk, and 1.0 MB are free in .*not/there.*--scratch"
+    ):
+        found.require()
+    assert not (tmp_path / "not").exists()  # asking makes nothing
+    # Of another machine's disks nothing is known.
+    planned(corpus, 100, replace(where, scheduler="tcp://there:8786")).require()
+
+
+def test_require__refuses_a_run_for_which_no_disk_is_free(monkeypatch, tmp_path):
+    run_place, free = tmp_path / "full" / "run", {"full": 10**6}
+    (tmp_path / "full").mkdir()
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=free.get(folder.name, 10**15)))
+    corpus = corpus_of([10**6] * 4)
+    found = planned(corpus, 100, replace(place(), run=str(run_place)))
+    assert found.run_free == 10**6
+    with pytest.raises(
+        CapacityError, match=r"the run needs .* of disk .* 1.0 MB are free in .*full/run; write it elsewhere"
+    ):
+        found.require()
+    free.clear()
+    planned(corpus, 100, replace(place(), run=str(run_place))).require()
+    assert not run_place.exists()
+
+
+def test_plan__without_needs_fits_anywhere():
+    Plan(place(memory=0.0)).require()
+    assert Plan(place()).needed == 0
+
+
+# What families say of themselves --------------------------------------------------------------------------------------
+
+
+HELD = [
+    (family, {"topics": topics, **options})
+    for family in ("lda", "hdp")
+    for topics in (3, 40)
+    for options in ({}, {"responsibilities": "dense"}, {"order": 2}, {"momentum": 0.0}, {"learn": ["beta"]})
+] + [("vb-lda", {"topics": topics}) for topics in (3, 40)]
+
+
+class Recording(SerialExecutor):
+    """Remembers what sweeps changed: nobody else does."""
+
+    def __init__(self):
+        self.deltas = []
+
+    def submit(self, function, *args, home=None):
+        future = super().submit(function, *args)
+        if function in (tasks.start, tasks.sweep):
+            self.deltas.append(future.value.delta)
+        return future
+
+
+@pytest.mark.parametrize(("family", "options"), HELD, ids=lambda value: str(value))
+def test_footprint__is_what_a_fit_holds(small, family, options):
+    """Bytes of rows and deltas by words, and of local states by pairs and documents: plans are made of these."""
+    corpus = Corpus(small[0])
+    manifest = corpus.manifest
+    summary = Summary(manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
+    said = load_family(family).footprint(summary, make_config(family, options))
+    problem, executor, globals_ = problem_of(small[0], family, options, executor=Recording())
+    few = 16  # bytes a word, a shard: what does not grow with topics is left out in places
+    for state, _ in run(problem, executor, globals_, Limits(iterations=8)):
+        rows = state.blocks[0].value.rows
+        kept = sum(values.nbytes for values in rows.values())
+        shown = sum(values.nbytes for name, values in rows.items() if not name.startswith("block_"))
+        assert 0 <= kept - said.kept * summary.words <= few * summary.words
+        assert 0 <= shown - said.shown * summary.words <= few * summary.words
+        local = sum(values.nbytes for swept in state.swept for values in swept.value.local.values())
+        most = said.pair * summary.pairs + said.document * summary.documents
+        assert local <= most + few * len(state.swept)
+    assert len(executor.deltas) == 9 * len(problem.shards)
+    for delta in executor.deltas:
+        by_word = sum(part.values.nbytes for part in delta.with_dim("word").parts.values())
+        assert 0 <= by_word - said.delta * delta.ids["word"].size <= few * delta.ids["word"].size
+    if "pair_topic" in state.swept[0].value.local:
+        assert local == most
+
+
+# Where it runs -------------------------------------------------------------------------------------------------------
+
+
+def test_place_of__knows_this_machine():
+    threads = place_of("threads", 3)
+    assert (threads.processes, threads.threads) == (1, 3)
+    serial = place_of("serial", 3)
+    assert (serial.processes, serial.threads) == (1, 1)
+    local = place_of("local", 3)
+    assert (local.processes, local.threads) == (3, 1)
+    assert free_memory() > 0
+    assert local.memory == pytest.approx(threads.memory / 3, rel=0.2)  # worker processes share the machine
+    assert threads.scratch == tempfile.gettempdir()
+    for scheduler in ("threads", "serial", "local", "tcp://there:8786"):
+        found = place_of(scheduler, 2, "1.5GB", "/elsewhere")
+        assert (found.scheduler, found.memory, found.scratch) == (scheduler, 1.5e9, "/elsewhere")
+    with pytest.raises(OptionError, match="--memory"):
+        place_of("threads", 2, "lots")
+
+
+def test_estimate__plans_for_a_corpus_on_disk(small):
+    found = estimate(small[0], family="hdp", topics=7, scheduler="local", workers=3, memory="2GB")
+    assert (found.place.processes, found.place.memory) == (3, 2e9)
+    assert found.needed > found.memory["interpreter, libraries and kernels"] > 0
+    assert found.moved > 0
+    with pytest.raises(OptionError, match="`topics` is required"):
+        estimate(small[0], family="lda")
+    with pytest.raises(OptionError, match="topisc"):
+        estimate(small[0], family="lda", topics=3, topisc=3)
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "serial", "local"])
+def test_fit__refuses_before_anything_runs(small, tmp_path, scheduler):
+    told = []
+    with pytest.raises(CapacityError) as raised:
+        fit(small[0], tmp_path / "run", family="lda", topics=3, memory=10_000_000, scheduler=scheduler,
+            scratch=str(tmp_path / "scratch"), workers=2, sinks=[told.append])  # fmt: skip
+    table = estimate(small[0], family="lda", topics=3, memory=10_000_000, scheduler=scheduler, workers=2).table()
+    assert str(raised.value).partition("\n")[2] == table
+    assert told == []  # no cluster was started
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(small, tmp_path, monkeypatch):
+    """To the same bits; but for these constants a small corpus would take more that way."""
+    monkeypatch.setattr("collapsium.pipeline.engine.resources.estimate.INTERPRETER", dict.fromkeys(INTERPRETER, 0.0))
+    monkeypatch.setattr("collapsium.workers.arrays.buffer_pool.IDLE", 0)
+    monkeypatch.setattr("collapsium.workers.families.cvb.document_lists.PORTION", 500)
+    options = {"family": "lda", "topics": 5, "iterations": 3}
+    whole = estimate(small[0], family="lda", topics=5)
+    monkeypatch.setattr("collapsium.pipeline.families.cvb.common.PORTION", 1)
+    short = estimate(small[0], family="lda", topics=5, memory=int(whole.needed) - 1)
+    assert short.on_disk
+    assert short.needed < whole.needed
+    models, seen = [], []
+    (tmp_path / "scratch of little" / ".collapsium-scratch.0123abcd.part").mkdir(parents=True)  # of a driver that died
+    for name, memory in (("plenty", "1GB"), ("little", int(whole.needed) - 1)):
+        scratch = tmp_path / f"scratch of {name}"
+
+        def look(event, scratch=scratch):
+            seen.append((event["event"], scratch.name, any(scratch.glob("*/shelf-*"))))
+
+        models.append(
+            fit(small[0], tmp_path / name, memory=memory, scratch=str(scratch), sinks=[look], workers=2, **options)
+        )
+    assert ("iteration", "scratch of little", True) in seen
+    assert not any(there for _, name, there in seen if name == "scratch of plenty")
+    assert [*(tmp_path / "scratch of little").iterdir()] == []
+    np.testing.assert_array_equal(*(model.rows(0)["word_topic"] for model in models))

@@ -1,0 +1,199 @@
+"""Scores of tokens or documents that a model was fitted to are refused, and no others."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import compare, compare_unseen, evaluate, fit, flatten, split
+from collapsium.pipeline.engine.leakage import is_contained, shared_documents, shared_tokens
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.lineage import LINEAGE, Lineage, Step, lineage_of
+from collapsium.storage.errors import DamagedError, MismatchError
+from tests.conftest import planted_labels, planted_rows, write_corpus
+
+SMALL = {"family": "lda", "topics": 2, "iterations": 1, "scheduler": "serial"}
+OTHER = "0" * 64
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A whole corpus, splits of it of several kinds, and a fit to the training tokens of one."""
+    place = tmp_path_factory.mktemp("leakage")
+    write_corpus(place / "whole", planted_rows(1), 30, shard_tokens=900)
+    split(place / "whole", place / "train", place / "held", fraction=0.2)
+    split(place / "whole", place / "train-1", place / "held-1", fraction=0.2, seed=1)
+    split(place / "whole", place / "known", place / "new", documents=True, fraction=0.3)
+    fit(place / "train", place / "run", **SMALL)
+    fit(place / "known", place / "known-run", **SMALL)
+    return place
+
+
+def copied(corpus, out, *, bare=False):
+    shutil.copytree(corpus, out)
+    if bare:
+        (Path(out) / LINEAGE).unlink()
+    return out
+
+
+@pytest.mark.parametrize("corpus", ["train", "whole", "held-1", "train-1"])
+def test_tokens_that_were_fitted__are_not_scored_as_held_out(place, tmp_path, corpus):
+    heldout = copied(place / corpus, tmp_path / "copy")
+    with pytest.raises(MismatchError, match="collapsium split WHOLE TRAIN HELDOUT"):
+        evaluate(place / "run", heldout=heldout)
+    with pytest.raises(MismatchError, match="tokens that were fitted"):
+        fit(place / "train", tmp_path / "run", heldout=heldout, **SMALL)
+    with pytest.raises(MismatchError, match="tokens that were fitted"):
+        compare(place / "train", tmp_path / "out", heldout=heldout, families=("lda",))
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_held_out_tokens__are_scored_after_all_is_moved_and_flattened(place, tmp_path):
+    moved = {name: copied(place / name, tmp_path / name) for name in ("run", "held")}
+    assert evaluate(moved["run"], heldout=moved["held"]) == evaluate(place / "run", heldout=place / "held")
+
+
+def test_the_whole__is_no_training_corpus_of_its_held_out_part(place, tmp_path):
+    with pytest.raises(MismatchError, match="was split from the training corpus"):
+        fit(place / "whole", tmp_path / "run", heldout=place / "held", **SMALL)
+    fit(place / "train-1", tmp_path / "other", **SMALL)
+    with pytest.raises(MismatchError, match="different seeds"):
+        fit(place / "train", tmp_path / "run", heldout=place / "held", warm=tmp_path / "other", **SMALL)
+
+
+@pytest.mark.parametrize(("train", "heldout"), [("train", "whole"), ("whole", "held")])
+def test_without_a_lineage__counts_show_that_tokens_are_shared(place, tmp_path, train, heldout):
+    bare = [copied(place / name, tmp_path / name, bare=(place / name / LINEAGE).exists()) for name in (train, heldout)]
+    with pytest.raises(MismatchError, match="counts of the one lie within"):
+        fit(bare[0], tmp_path / "run", heldout=bare[1], **SMALL)
+    assert not (tmp_path / "run").exists()
+    fit(bare[0], tmp_path / "run", **SMALL)
+    with pytest.raises(MismatchError, match="counts of the one lie within"):
+        evaluate(tmp_path / "run", heldout=bare[1])
+    proper = copied(place / "held", tmp_path / "proper", bare=True)
+    if train == "train":
+        assert evaluate(tmp_path / "run", heldout=proper).tokens == Corpus(proper).manifest.tokens
+
+
+def test_documents_that_were_fitted__are_not_unseen(place, tmp_path):
+    for corpus in ("train", "whole", "train-1", "held"):
+        for name in ("unseen", "in_document"):
+            with pytest.raises(MismatchError, match="documents that were fitted"):
+                evaluate(place / "run", **{name: place / corpus})
+    with pytest.raises(MismatchError, match="scored with --heldout"):
+        evaluate(place / "run", unseen=place / "held")
+    split(place / "new", tmp_path / "observed", tmp_path / "scored", fraction=0.5)
+    split(place / "new", tmp_path / "observed-1", tmp_path / "scored-1", fraction=0.5, seed=1)
+    for unseen, heldout in (("observed", "observed"), ("observed", "scored-1")):
+        with pytest.raises(MismatchError, match="tokens that were fitted"):
+            evaluate(place / "known-run", unseen=tmp_path / unseen, heldout=tmp_path / heldout)
+    found = evaluate(place / "known-run", unseen=tmp_path / "observed", heldout=tmp_path / "scored")
+    assert found.tokens == Corpus(tmp_path / "scored").manifest.tokens
+    assert evaluate(place / "known-run", unseen=place / "new").documents == Corpus(place / "new").manifest.documents
+
+
+def test_without_a_lineage__documents_that_were_fitted_are_recognised_by_their_ids_and_words(place, tmp_path):
+    write_corpus(tmp_path / "again", planted_rows(1), 30, shard_tokens=300)
+    write_corpus(tmp_path / "others", planted_rows(4), 30)
+    split(tmp_path / "again", tmp_path / "known", tmp_path / "new", documents=True, fraction=0.3)
+    for name in ("again", "known"):
+        for part in ("unseen", "in_document"):
+            with pytest.raises(MismatchError, match="with the same ids and words"):
+                evaluate(place / "known-run", **{part: tmp_path / name})
+    for name in ("new", "others"):
+        assert np.isfinite(evaluate(place / "known-run", unseen=tmp_path / name).score)
+    shutil.move(place / "known", tmp_path / "moved")
+    try:
+        assert np.isfinite(evaluate(place / "known-run", unseen=tmp_path / "known").score)
+    finally:
+        shutil.move(tmp_path / "moved", place / "known")
+
+
+def test_documents_with_other_labels__are_others_to_families_that_take_labels(tmp_path):
+    rows, labels = planted_rows(2), planted_labels(np.random.default_rng(0).dirichlet(np.ones(3), 60))
+    write_corpus(tmp_path / "train", rows, 30, labels=labels)
+    write_corpus(tmp_path / "same", rows, 30, labels=labels, shard_tokens=300)
+    write_corpus(tmp_path / "other", rows, 30, labels=[*labels[1:], labels[0]], shard_tokens=300)
+    fit(tmp_path / "train", tmp_path / "run", family="labeled-lda", iterations=2, scheduler="serial")
+    assert evaluate(tmp_path / "run", unseen=tmp_path / "other", field=["kind"]).fields
+    with pytest.raises(MismatchError, match="with the same ids and words"):
+        evaluate(tmp_path / "run", unseen=tmp_path / "same", field=["kind"])
+    with pytest.raises(MismatchError, match="with the same ids and words"):
+        compare_unseen(tmp_path / "train", tmp_path / "out", unseen=tmp_path / "same", families=("labeled-lda",))
+    assert not (tmp_path / "out").exists()
+
+
+def test_folds__of_one_seed_are_unseen_to_one_another_alone(place, tmp_path):
+    parts = {}
+    for fold in range(3):
+        names = [tmp_path / f"{part}{fold}" for part in ("train", "test")]
+        split(place / "whole", *names, folds=3, fold=fold)
+        parts[fold] = [lineage_of(Corpus(name)) for name in names]
+    for one in range(3):
+        for other in range(3):
+            assert shared_documents(parts[one][0], parts[other][1], "it").disjoint == (one == other)
+            assert shared_documents(parts[one][1], parts[other][1], "it").disjoint == (one != other)
+
+
+def test_labels__that_were_held_out_are_predicted_of_known_documents_and_that_is_told(tmp_path):
+    rows, labels = planted_rows(2), planted_labels(np.random.default_rng(0).dirichlet(np.ones(3), 60))
+    write_corpus(tmp_path / "whole", rows, 30, labels=labels)
+    split(tmp_path / "whole", tmp_path / "some", tmp_path / "others", drop_labels=0.3)
+    fit(tmp_path / "some", tmp_path / "run", family="labeled-lda", iterations=2, scheduler="serial")
+    found = evaluate(tmp_path / "run", unseen=tmp_path / "others", field=["kind"])
+    assert "with other labels" in found.definition
+    with pytest.raises(MismatchError, match="documents that were fitted"):
+        evaluate(tmp_path / "run", unseen=tmp_path / "whole")
+
+
+def test_segments__of_two_parts_are_as_far_apart_as_the_parts(tmp_path):
+    rows = [[row, dict(row)] for row in planted_rows(3)]
+    write_corpus(tmp_path / "whole", rows, 30, segmented=True)
+    split(tmp_path / "whole", tmp_path / "train", tmp_path / "held", fraction=0.3)
+    for name in ("whole", "train", "held"):
+        flatten(tmp_path / name, tmp_path / f"{name}-flat")
+    fit(tmp_path / "train-flat", tmp_path / "run", heldout=tmp_path / "held-flat", **SMALL)
+    with pytest.raises(MismatchError, match="tokens that were fitted"):
+        evaluate(tmp_path / "run", heldout=tmp_path / "whole-flat")
+
+
+def test_a_damaged_lineage__is_an_error(place, tmp_path):
+    copy = copied(place / "held", tmp_path / "copy")
+    (copy / LINEAGE).write_bytes((copy / LINEAGE).read_bytes().replace(b'"tokens"', b'"labels"'))
+    with pytest.raises(DamagedError, match=LINEAGE):
+        evaluate(place / "run", heldout=copy)
+
+
+@given(st.integers(0, 9), st.floats(0.1, 0.6), st.floats(0.5, 2.0))
+def test_counts__of_parts_at_random_are_never_taken_for_shared_ones(seed, fraction, mean):
+    generator = np.random.default_rng(seed)
+    whole = generator.poisson(mean, size=4000)
+    held = generator.binomial(whole, fraction)
+
+    def table(first, second):
+        found = np.zeros((64, 64), dtype=np.int64)
+        np.add.at(found, (first, second), 1)
+        return found
+
+    assert not is_contained(table(whole - held, held))
+    assert not is_contained(table((whole + 1) // 2, whole // 2))
+    few = np.floor(whole * fraction).astype(int)
+    assert not is_contained(table(whole - few, few)) or not (few != whole - few).any()
+    assert is_contained(table(whole, whole))
+    assert is_contained(table(whole - held, whole))
+    assert is_contained(table(whole, held))
+
+
+@given(st.integers(0, 3), st.integers(0, 3), st.floats(0.1, 0.4), st.floats(0.1, 0.4))
+def test_tokens__of_one_seed_and_two_fractions_are_apart_where_the_intervals_are(one, other, low, high):
+    def part(seed, fraction, heldout):
+        step = Step(corpus=OTHER, kind="tokens", seed=seed, high=fraction, heldout=heldout)
+        return Lineage(corpus=f"{seed}{heldout:d}".rjust(64, "1"), steps=(step,))
+
+    held_in_both = one == other and high <= low
+    assert shared_tokens(part(one, low, False), part(other, high, True), "it").disjoint == held_in_both
+    assert shared_tokens(part(one, low, True), part(other, high, True), "it").shared is not None

@@ -1,0 +1,163 @@
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import fit
+from collapsium.pipeline.engine.loop.stochastic import minibatches
+from collapsium.pipeline.engine.setup.limits import Limits, parse_setting, read_config
+from collapsium.pipeline.families.base import make_config
+from collapsium.storage.errors import AbsentError, InputError, OptionError
+from collapsium.workers.arrays.random_streams import Stream
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "message"),
+    [
+        ("lda", {}, "`topics` is required: number of topics K"),
+        ("lda", {"topics": 0}, "topics: expected a value greater than or equal to 1, found 0"),
+        ("hdp", {"topics": -3}, "topics"),
+        ("hdp", {"topics": 2.5}, "topics"),
+        ("lda", {"topics": 2, "alpha": 0}, "alpha: expected a value greater than 0, found 0"),
+        ("lda", {"topics": 2, "alpha": float("inf")}, "alpha"),
+        ("lda", {"topics": 2, "order": 1}, "order: expected 0 or 2, found 1"),
+        (
+            "lda",
+            {"topics": 2, "responsibilities": "some"},
+            "responsibilities: expected 'active' or 'dense', found 'some'",
+        ),
+        ("lda", {"topics": 2, "momentum": 1}, "momentum: expected a value less than 1, found 1"),
+        ("lda", {"topics": 2, "flatten": 0}, "flatten: expected a value greater than 0, found 0"),
+        ("lda", {"topics": 2, "most_active": 0}, "most_active: expected a value greater than or equal to 1, found 0"),
+        ("lda", {"topics": 65536}, "topics: expected a value less than or equal to 65535, found 65536"),
+        ("lda", {"topics": True}, "topics: expected a valid integer, found True"),
+        ("lda", {"topics": 2, "alpha": "0.1"}, "alpha: expected a valid number, found '0.1'"),
+        ("lda", {"topics": 2, "alpa": 1}, "unknown option 'alpa' of family 'lda' (did you mean 'alpha'?)"),
+        ("lda", {"topics": 2, "learn": ["alpha", "asymmetric-alpha"]}, "name either alpha or asymmetric-alpha"),
+        ("hdp", {"learn": ["delta"]}, "learn"),
+        ("lad", {"topics": 2}, "unknown family 'lad' (did you mean 'lda'?)"),
+    ],
+)
+def test_options__are_checked(family, options, message):
+    with pytest.raises(OptionError) as raised:
+        make_config(family, options)
+    assert message in str(raised.value)
+
+
+def test_options__take_lists_and_single_names_for_tuples():
+    for learn in ("alpha", ["alpha"], ("alpha",)):
+        assert make_config("lda", {"topics": 2, "learn": learn}).learn == ("alpha",)
+    assert make_config("lda", {"topics": 2, "alpha": 1}).alpha == 1.0
+
+
+def test_options__have_the_documented_defaults():
+    lda, hdp = make_config("lda", {"topics": 7}), make_config("hdp", {})
+    assert (lda.alpha, lda.beta, lda.order, lda.learn) == (0.1, 100.0, 0, ())
+    assert (lda.responsibilities, lda.most_active, lda.momentum, lda.flatten) == (None, None, 0.8, 1.0)
+    assert [make_config("lda", {"topics": 7, "order": order}).active for order in (0, 2)] == [True, False]
+    assert (hdp.alpha_shape, hdp.alpha_rate, hdp.gamma_shape, hdp.gamma_rate, hdp.beta) == (4, 4, 7, 7, 100)
+    assert hdp.learn == ("alpha", "gamma", "pi")
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"iterations": 0},
+        {"iterations": 1.5},
+        {"tolerance": -1},
+        {"tolerance": float("nan")},
+        {"stop_on": "x"},
+        {"score_every": 0},
+        {"local_sweeps": 0},
+        {"local_sweeps": None},
+        {"local_sweeps": True},
+        {"schedule": "online"},
+        {"passes": 0},
+        {"passes": 2.0},
+        {"batch_shards": -1},
+        {"iterations": 10**20},
+        {"samples": 10**20},
+    ],
+)
+def test_limits__are_checked(limits):
+    with pytest.raises(OptionError, match=f"^{next(iter(limits))}: expected .*, found"):
+        Limits(**limits)
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 4), st.one_of(st.none(), st.integers(1, 60)))
+def test_limits__plan_as_many_minibatches_as_there_are(shards, size, passes, iterations):
+    limits = Limits(schedule="stochastic", batch_shards=size, passes=passes, iterations=iterations)
+    problem = SimpleNamespace(shards=range(shards), stream=Stream(3))
+    each = [minibatches(problem, size, number) for number in range(passes)]
+    for found in each:  # a pass goes over every shard once
+        assert sorted(shard for batch in found for shard in batch) == list(range(shards))
+        assert all(0 < len(batch) <= size for batch in found)
+    assert len(each[0][0]) == 1
+    count = sum(map(len, each))
+    assert limits.planned(shards) == (count if iterations is None else min(count, iterations))
+
+
+def test_limits__of_the_batch_schedule_do_not_depend_on_shards():
+    assert {Limits().planned(shards) for shards in (1, 5, 100)} == {200}
+    assert Limits(iterations=7).planned(100) == 7
+    assert Limits(iterations=7, local_sweeps=3, passes=9).planned(100) == 7
+
+
+@pytest.mark.parametrize("options", [{"order": 2}, {"learn": ["beta"]}])
+def test_stochastic_schedule__refuses_what_it_cannot_serve(small, tmp_path, options):
+    with pytest.raises(OptionError, match="--schedule stochastic: takes order 0"):
+        fit(small[0], tmp_path / "run", family="lda", topics=3, schedule="stochastic", scheduler="serial", **options)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("alpha=0.1", ("alpha", 0.1)),
+        ('learn=["alpha"]', ("learn", ["alpha"])),
+        ("alpha-shape=3", ("alpha_shape", 3)),
+        ("scaling=labels", ("scaling", "labels")),
+        ("learn=alpha,beta", ("learn", "alpha,beta")),
+        ('name="x=y"', ("name", "x=y")),
+        ("flag=true", ("flag", True)),
+    ],
+)
+def test_settings__are_toml_values(text, expected):
+    assert parse_setting(text) == expected
+
+
+def test_settings__need_a_name():
+    for text in ("alpha", "=3", ""):
+        with pytest.raises(OptionError, match="expected name=VALUE"):
+            parse_setting(text)
+
+
+def test_config_file__is_read_and_checked(tmp_path):
+    path = tmp_path / "f.toml"
+    path.write_text('family = "hdp"\ntopics = 9\nscore-every = 5\n')
+    assert read_config(str(path), None) == {"family": "hdp", "topics": 9, "score_every": 5}
+    for text, where in (
+        ('family = "hdp"\ntopisc = 9\n', r"field 'topisc': unknown option of family 'hdp' \(did you mean 'topics'"),
+        ("topics = 9\n", "field 'family'"),
+        ("topics = \n", "expected TOML"),
+        ('family = "hpd"\n', "f.toml: 'family': unknown family 'hpd' .did you mean 'hdp'"),
+        ('family = "hdp"\nworkers = "a"\n', "f.toml: field 'workers': expected a whole number, found 'a'"),
+        ('family = "hdp"\npasses = "a"\n', "field 'passes': expected a whole number, found 'a'"),
+        ('family = "hdp"\nlocal-sweeps = 1.5\n', r"field 'local-sweeps': expected a whole number, found 1\.5"),
+        ('family = "hdp"\nmemory = 1.5\n', r"field 'memory': expected a string or a whole number, found 1\.5"),
+        ('family = "hdp"\nscheduler = 3\n', "field 'scheduler': expected a string, found 3"),
+        ('family = "hdp"\nseed = true\n', "field 'seed': expected a whole number, found True"),
+    ):
+        path.write_text(text)
+        with pytest.raises((InputError, OptionError), match=where):
+            read_config(str(path), None)
+    with pytest.raises(AbsentError):
+        read_config(str(tmp_path / "none.toml"), "lda")
+
+
+@pytest.mark.parametrize("said", ["alpha,beta", ["alpha", "beta"], ("alpha", "beta")])
+def test_names__are_lists_or_have_commas_between(said):
+    assert make_config("lda", {"topics": 2, "learn": said}).learn == ("alpha", "beta")
+    with pytest.raises(OptionError, match="learn: "):
+        make_config("lda", {"topics": 2, "learn": "alpha,gamma"})

@@ -1,0 +1,252 @@
+"""Fits that begin from another run."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Corpus, Model, fit, resume, split, topics, verify
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_references
+from collapsium.storage.errors import AbsentError, MismatchError, OptionError
+from collapsium.storage.runs.run import Run
+from collapsium.workers.families.cvb.document_lists import room_for
+from collapsium.workers.families.cvb.parameters import counted
+from tests.conformance import Conformance, bits, document_counts, problem_of, scores_of, state_bits
+from tests.conftest import planted_rows, write_corpus
+from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
+
+WAYS = [
+    ("lda", {"topics": 3, "beta": 3.0}),
+    ("lda", {"topics": 5, "beta": 3.0, "responsibilities": "dense"}),
+    ("lda", {"topics": 3, "beta": 3.0, "order": 2}),
+    ("lda", {"topics": 4, "beta": 3.0, "order": 2, "responsibilities": "active"}),
+    ("lda", {"topics": 140, "beta": 3.0, "alpha": 0.01}),
+    ("lda", {"topics": 3, "beta": 3.0, "most_active": 2, "learn": ("asymmetric-alpha", "beta")}),
+    ("hdp", {"topics": 6, "beta": 3.0}),
+    ("hdp", {"topics": 6, "beta": 3.0, "responsibilities": "dense"}),
+]
+NAMES = ["-".join([family, *(f"{key}={value}" for key, value in options.items())]) for family, options in WAYS]
+SOURCES = {
+    "lda": {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 60},
+    "hdp": {"family": "hdp", "topics": 3, "beta": 3.0, "iterations": 60},
+}
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """A corpus whose topics are found, in shards, and tokens of the same documents."""
+    place = tmp_path_factory.mktemp("planted")
+    rows = planted_rows(5, documents=200, words=30, topics=3, tokens=60)
+    halves = [
+        {word: (count + part) // 2 for word, count in row.items() if (count + part) // 2}
+        for row in rows
+        for part in (0, 1)
+    ]
+    train = write_corpus(place / "train", halves[1::2], 30, shard_tokens=1500)
+    heldout = write_corpus(place / "heldout", halves[::2], 30, shard_tokens=4000)
+    return str(train), str(heldout)
+
+
+@pytest.fixture(scope="module")
+def sources(planted, tmp_path_factory):
+    """A run of each family."""
+    place = tmp_path_factory.mktemp("sources")
+    for name, options in SOURCES.items():
+        fit(planted[0], place / name, heldout=planted[1], scheduler="serial", **options)
+    return {name: place / name for name in SOURCES}
+
+
+@pytest.mark.parametrize("source", ["lda", "hdp"])
+@pytest.mark.parametrize(("family", "options"), WAYS, ids=NAMES)
+def test_a_warm_start__begins_where_the_source_ended(planted, sources, tmp_path, source, family, options):
+    given = {"family": family, "heldout": planted[1], "scheduler": "serial", "iterations": 30, **options}
+    fit(planted[0], tmp_path / "warm", warm=sources[source], seed=9, **given)
+    fit(planted[0], tmp_path / "cold", seed=9, **{**given, "iterations": 1})
+    ended, warm = scores_of(sources[source])[-1], scores_of(tmp_path / "warm")
+    slack = 0.15 if options.get("order") == 2 else 0.05  # the second order spreads documents over more topics
+    assert warm[0] > ended - slack
+    assert min(warm) > warm[0] - 0.03  # nothing of it is lost on the way
+    assert warm[0] > scores_of(tmp_path / "cold")[0] + 0.1
+    assert verify(tmp_path / "warm").broken == []
+
+
+@pytest.mark.parametrize(("family", "options"), WAYS, ids=NAMES)
+def test_counts_of_a_warm_start__equal_a_recount(planted, sources, family, options):
+    problem, executor, globals_ = problem_of(planted[0], family, options)
+    known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), options["topics"])
+    assert [one.number for one in known] == list(range(len(known)))
+    for state, _ in run(replace(problem, warm=known), executor, globals_, Limits(iterations=3)):
+        rows = state.blocks[0].value.rows
+        held = rows["word_topic"] if "word_topic" in rows else counted(rows)
+        total, background = np.zeros(held.shape), np.zeros(len(held))
+        for shard, swept in zip(problem.shards, state.swept, strict=True):
+            by_word, rest, documents = Conformance().recount(shard.value, swept.value.local)
+            total[np.ix_(shard.value.words, np.arange(by_word.shape[1]))] += by_word
+            background[shard.value.words] += rest
+            kept = document_counts(swept.value.local, held.shape[1])[:, : documents.shape[1]]
+            np.testing.assert_allclose(kept, documents, rtol=1e-5, atol=1e-5)
+            if "document_lists" in swept.value.local:
+                sizes = np.diff(swept.value.local["document_lists"])
+                most = np.minimum(
+                    room_for(np.diff(shard.value.offsets), options["topics"], options.get("most_active", 0)),
+                    options["topics"],
+                )
+                assert (sizes <= most).all()
+                assert (sizes[shard.value.lengths > 0] > 0).all()
+        np.testing.assert_allclose(held, total, rtol=1e-5, atol=1e-5)
+        if "word_rest" in rows:
+            np.testing.assert_allclose(rows["word_rest"], background, rtol=1e-6, atol=1e-9)
+        assert state.globals["topic_moments"][0].sum() == pytest.approx(Corpus(planted[0]).manifest.tokens)
+
+
+@pytest.mark.parametrize("kind", ["active", "dense"])
+def test_topics_beyond_the_source__begin_empty(planted, sources, kind):
+    problem, executor, globals_ = problem_of(planted[0], "lda", {"topics": 8, "responsibilities": kind})
+    known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), 8)
+    state, _ = next(run(replace(problem, warm=known), executor, globals_, Limits(iterations=1)))
+    rows = state.blocks[0].value.rows
+    held = rows["word_topic"] if kind == "dense" else counted(rows)
+    assert (held[:, :3].sum(axis=0) > 100.0).all()
+    assert (held[:, 3:] == 0.0).all()
+
+
+@pytest.mark.parametrize("family", ["lda", "hdp", "vb-lda", "gibbs-lda"])
+def test_of_more_topics__the_largest_are_taken(planted, sources, tmp_path, family):
+    said = []
+    given = {"family": family, "topics": 2, "beta": 3.0, "iterations": 1, "warm": sources["hdp"]}
+    model = fit(planted[0], tmp_path / "run", sinks=[said.append], **given)
+    assert model.rows(0)["word_topic"].sum() == pytest.approx(Corpus(planted[0]).manifest.tokens, rel=1e-4)
+    source = topics(sources["hdp"])
+    (text,) = [event["text"] for event in said if event["event"] == "notice"]
+    share = sum(topic.share for topic in source[:2])
+    assert f"the 2 largest of 3 topics of {sources['hdp']}/model ({share:.1%} of its tokens)" in text
+    (known,) = {one.topics for one in warm_references(WarmSource.of(sources["hdp"]), Corpus(planted[0]), 2)}
+    assert sorted(known) == sorted(topic.id for topic in source[:2])
+
+
+def test_the_hdp__holds_nothing_where_topics_have_parted(planted, sources, tmp_path):
+    given = {"family": "hdp", "topics": 5, "iterations": 2}
+    warm = fit(planted[0], tmp_path / "warm", warm=sources["hdp"], **given)
+    cold = fit(planted[0], tmp_path / "cold", **given)
+    assert warm.globals["alpha"] != 1.0
+    assert cold.globals["alpha"] == 1.0
+    assert fit(planted[0], tmp_path / "held", warm=sources["hdp"], hold=5, **given).globals["alpha"] == 1.0
+
+
+# Wherever it runs, and taken up again ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", [("threads", 1), ("threads", 3), ("processes", 2)], ids=str)
+@pytest.mark.parametrize("known", ["seen", "unseen"])
+@pytest.mark.xdist_group("clusters")
+def test_bits_of_a_warm_start__do_not_depend_on_the_executor(planted, sources, tmp_path, where, known, clusters):
+    kind, workers = where
+    corpus = planted[0] if known == "seen" else planted[1]  # of which the source has not those shards
+    given = {"family": "hdp", "topics": 4, "iterations": 3, "warm": sources["lda"], "beta": 3.0}
+    whole = fit(corpus, tmp_path / "serial", scheduler="serial", **given)
+    scheduler = clusters(workers) if kind == "processes" else kind
+    found = fit(
+        corpus, tmp_path / "run", scheduler=scheduler, workers=None if kind == "processes" else workers, **given
+    )
+    shards = len(whole.record.shards)
+    assert bits(found, shards) == bits(whole, shards)
+
+
+def test_a_warm_start_on_disk__has_the_same_bits(planted, sources, tmp_path):
+    found = []
+    for scratch in (None, str(tmp_path / "scratch")):
+        problem, executor, globals_ = problem_of(planted[0], "lda", {"topics": 4}, scratch=scratch)
+        known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), 4)
+        states = list(run(replace(problem, warm=known), executor, globals_, Limits(iterations=3)))
+        found.append(state_bits(states[-1][0]))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("iteration", [0, 2])
+def test_a_stopped_warm_fit__goes_on_to_the_same_bits_and_events(planted, sources, tmp_path, iteration):
+    given = {"family": "hdp", "topics": 4, "iterations": 4, "heldout": planted[1]}
+    source = shutil.copytree(sources["lda"], tmp_path / "source")
+    whole = fit(planted[0], tmp_path / "whole", warm=source, **given)
+
+    def sink(event):
+        if event["event"] == ("iteration" if iteration else "started") and event["iteration"] == iteration:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(planted[0], tmp_path / "run", warm=source, sinks=[sink], **given)
+    source.rename(tmp_path / "moved")
+    if not iteration:  # there is no checkpoint: it must begin again
+        with pytest.raises(AbsentError, match="the run begins from it"):
+            resume(tmp_path / "run")
+        with pytest.raises(MismatchError, match="it is not the model that the run begins from"):
+            resume(tmp_path / "run", warm=sources["hdp"])
+        found = resume(tmp_path / "run", warm=tmp_path / "moved")
+    else:
+        found = resume(tmp_path / "run")
+    assert bits(found, 3) == bits(whole, 3)
+    assert events_of(tmp_path / "run") == events_of(tmp_path / "whole")
+    assert verify(tmp_path / "run").broken == []
+
+
+def test_another_source__makes_another_fingerprint(planted, sources, tmp_path):
+    given = {"family": "lda", "topics": 3, "iterations": 2, "warm": sources["lda"]}
+    fit(planted[0], tmp_path / "run", **given)
+    record = json.loads((tmp_path / "run/run.json").read_text())
+    assert record["warm"]["url"] == str(sources["lda"] / "model")
+    assert record["warm"]["digest"] == json.loads((sources["lda"] / "model/model.json").read_text())["sha256"]
+    run_ = Run(tmp_path / "run")
+    run_.rewrite({**run_.record(), "warm": WarmSource.of(sources["hdp"]).record()})
+    with pytest.raises(MismatchError, match="not of the model that run.json describes"):
+        resume(tmp_path / "run", iterations=3)
+
+
+# What there is to begin from -------------------------------------------------------------------------------------------
+
+
+def test_unseen_documents__begin_from_proportions_that_are_fitted_to_them(planted, sources, tmp_path):
+    split(planted[1], tmp_path / "train", tmp_path / "held", fraction=0.3)
+    given = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 1, "heldout": tmp_path / "held"}
+    assert all(one.number is None for one in warm_references(WarmSource.of(sources["lda"]), Corpus(planted[1]), 3))
+    fit(tmp_path / "train", tmp_path / "warm", warm=sources["lda"], **given)
+    fit(tmp_path / "train", tmp_path / "cold", **given)
+    assert scores_of(tmp_path / "warm")[0] > scores_of(tmp_path / "cold")[0] + 0.1
+
+
+@pytest.mark.parametrize("schedule", ["batch", "stochastic"])
+def test_a_run_that_was_stopped__is_begun_from_its_checkpoint(planted, tmp_path, schedule):
+    given = {"family": "lda", "topics": 3, "beta": 3.0, "schedule": schedule, "batch_shards": 1}
+    with pytest.raises(KeyboardInterrupt):
+        fit(planted[0], tmp_path / "source", sinks=[stop_at(3)], iterations=4, **given)
+    known = warm_references(WarmSource.of(tmp_path / "source"), Corpus(planted[0]), 3)
+    assert all((one.number is None) == (schedule == "stochastic") for one in known)
+    model = fit(planted[0], tmp_path / "run", warm=tmp_path / "source", family="lda", topics=3, iterations=2)
+    assert model.record.iterations == 2
+
+
+def test_one_word_and_empty_documents__begin_too(tmp_path):
+    corpus = write_corpus(tmp_path / "one", [{}, {0: 2}, {}], 1)
+    for family in ("lda", "hdp"):
+        fit(corpus, tmp_path / family, family=family, topics=1, iterations=1)
+        model = fit(corpus, tmp_path / f"{family}-warm", family="lda", topics=2, iterations=2, warm=tmp_path / family)
+        assert model.rows(0)["word_topic"].sum() == pytest.approx(2.0, rel=1e-4)
+
+
+def test_what_does_not_fit__is_refused_before_anything_runs(planted, sources, tmp_path):
+    other = write_corpus(tmp_path / "other", [{0: 3}], 29)
+    given = {"family": "lda", "topics": 3, "iterations": 2, "warm": sources["lda"]}
+    for corpus, more, kind, text in (
+        (planted[0], {"schedule": "stochastic"}, OptionError, "--warm: the stochastic schedule"),
+        (other, {}, MismatchError, "its vocabulary"),
+        (planted[0], {"warm": tmp_path / "nothing"}, AbsentError, "no such run"),
+    ):
+        with pytest.raises(kind, match=text):
+            fit(corpus, tmp_path / "run", **{**given, **more})
+        assert not (tmp_path / "run").exists()
+    fit(planted[0], tmp_path / "cold", family="lda", topics=3, iterations=1)
+    with pytest.raises(MismatchError, match="does not begin from another"):
+        resume(tmp_path / "cold", warm=sources["lda"], iterations=2)
+    assert Model(tmp_path / "cold").record.iterations == 1

@@ -1,0 +1,201 @@
+"""Fits that go on from the local states of another run, as far as its shards are still there."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Corpus, Model, fit, resume, verify
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_start
+from collapsium.pipeline.families.base import load_family, make_config
+from collapsium.storage.corpus.writer import CorpusWriter
+from collapsium.storage.errors import AbsentError, MismatchError
+from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.runs.checkpoint import Checkpoints
+from collapsium.storage.runs.run import Run
+from collapsium.workers.families.cvb.parameters import counted
+from tests.conformance import Conformance, bits, problem_of, scores_of
+from tests.conftest import planted_rows
+from tests.strategies import documents_of
+
+WORDS, MORE = 30, 4
+FAMILIES = {
+    "lda": {"topics": 4, "beta": 3.0, "learn": ("asymmetric-alpha",)},
+    "lda-dense": {"topics": 4, "beta": 3.0, "responsibilities": "dense"},
+    "lda-second": {"topics": 4, "beta": 3.0, "order": 2, "responsibilities": "active"},
+    "hdp": {"topics": 6, "beta": 3.0},
+    "gibbs-lda": {"topics": 4, "beta": 3.0, "learn": ("alpha",)},
+    "gibbs-hdp": {"start_topics": 4, "beta": 3.0},
+}
+ALSO = {"vb-lda": {"topics": 4, "beta": 3.0, "learn": ("alpha",)}}
+PAIR = {"token": "token_topic", "active": "pair_shares", "dense": "pair_topic"}
+
+
+def write_shards(path, shards, words):
+    """A corpus of the documents of each shard."""
+    with created(Folder(str(path))) as folder:
+        writer, first = CorpusWriter(folder, words), 0
+        for rows in shards:
+            writer.add_shard(documents_of(rows, [f"d{first + n}" for n in range(len(rows))]))
+            first += len(rows)
+        writer.finish([f"w{n}" for n in range(words)])
+    return str(path)
+
+
+def halves(rows, part):
+    """About half of each document's tokens."""
+    found = [{word: (count + part) // 2 for word, count in row.items()} for row in rows]
+    return [{word: count for word, count in row.items() if count} for row in found]
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory):
+    """Training and held-out corpora of two days: the second has one shard more, a third one words too."""
+    place = tmp_path_factory.mktemp("days")
+    rows = planted_rows(5, documents=200, words=WORDS, topics=3, tokens=60)
+    cut = [rows[:50], rows[50:100], rows[100:150], rows[150:]]
+    grown = [*cut[:3], [{**row, WORDS + n % MORE: 2} for n, row in enumerate(cut[3])]]
+    found = {}
+    for name, shards, words in (("one", cut[:3], WORDS), ("two", cut, WORDS), ("grown", grown, WORDS + MORE)):
+        found[name] = [
+            write_shards(place / f"{name}{part}", [halves(one, part) for one in shards], words) for part in (1, 0)
+        ]
+    return found
+
+
+@pytest.fixture(scope="module")
+def firsts(days, tmp_path_factory):
+    """A run of the first day by each family."""
+    place = tmp_path_factory.mktemp("firsts")
+    for name, options in {**FAMILIES, **ALSO}.items():
+        family = name if name in ALSO or name.startswith("gibbs") else name.split("-")[0]
+        fit(days["one"][0], place / name, family=family, heldout=days["one"][1], iterations=60, **options)
+    return place
+
+
+def family_of(name):
+    return name if name.startswith(("gibbs", "vb")) else name.split("-")[0]
+
+
+def begun(corpus, source, name, options=None):
+    """The state before the first sweep, with its problem."""
+    family = family_of(name)
+    options = {**FAMILIES, **ALSO}[name] if options is None else options
+    problem, executor, globals_ = problem_of(corpus, family, options)
+    warm = warm_start(WarmSource.of(source), Corpus(corpus), options.get("topics"))
+    globals_, known = warm.begin(family, make_config(family, options), globals_)
+    problem = type(problem)(**{**problem.__dict__, "warm": known})
+    return problem, next(run(problem, executor, globals_, Limits(iterations=1)))[0], known
+
+
+def kept_array(local):
+    return next(local[name] for name in PAIR.values() if name in local)
+
+
+@pytest.mark.parametrize(("name", "day"), list(zip(FAMILIES, ["two", "grown"] * 3, strict=True)))
+def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, day):
+    problem, state, known = begun(days[day][0], firsts / name, name)
+    checkpoint = Run(firsts / name).checkpoints.at(60)
+    parts = checkpoint.record().parts
+    assert [one.kept is not None for one in known] == [True, True, True, False]
+    for number in range(3):
+        before = checkpoint.read(f"locals/{number:05d}", parts[f"locals/{number:05d}"])
+        np.testing.assert_array_equal(kept_array(state.swept[number].value.local), kept_array(before))
+    rows = state.blocks[0].value.rows
+    held = rows["word_topic"] if "word_topic" in rows else counted(rows)
+    total = np.zeros(held.shape)
+    for shard, swept in zip(problem.shards, state.swept, strict=True):
+        if "token_topic" in swept.value.local:
+            by_word = np.zeros((shard.value.words.size, held.shape[1]))
+            at = np.repeat(shard.value.position, shard.value.counts), swept.value.local["token_topic"]
+            np.add.at(by_word, at, 1)
+        else:
+            by_word, _, _ = Conformance().recount(shard.value, swept.value.local)
+        total[np.ix_(shard.value.words, np.arange(by_word.shape[1]))] += by_word
+    np.testing.assert_allclose(held, total, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "day"),
+    [("lda", "grown"), ("hdp", "two"), ("vb-lda", "grown"), ("gibbs-lda", "two"), ("gibbs-hdp", "grown")],
+)
+def test_the_second_day__needs_fewer_than_half_of_the_iterations(days, firsts, tmp_path, name, day):
+    train, heldout = days[day]
+    options, sampler = {**FAMILIES, **ALSO}[name], name.startswith("gibbs")
+    given = {"family": family_of(name), "heldout": heldout, "iterations": 60, **options}
+    fit(train, tmp_path / "cold", **given)
+    cold = scores_of(tmp_path / "cold")
+    fit(train, tmp_path / "warm", warm=firsts / name, **{**given, "iterations": 12})
+    warm = scores_of(tmp_path / "warm")
+    assert warm[-1] > cold[-1] - (0.15 if sampler else 0.05)
+    assert warm[-1] > cold[0]
+    assert verify(tmp_path / "warm").broken == []
+
+
+@pytest.mark.parametrize("name", ["lda", "hdp", "gibbs-lda", "vb-lda"])
+def test_what_was_learned__goes_on_from_where_it_was(days, firsts, name):
+    known = Model(firsts / name).globals["alpha"]
+    _, state, _ = begun(days["two"][0], firsts / name, name)
+    np.testing.assert_array_equal(state.globals["alpha"], known)
+    fixed = {**{**FAMILIES, **ALSO}[name], "learn": ()}
+    _, state, _ = begun(days["two"][0], firsts / name, name, fixed)
+    assert not np.array_equal(state.globals["alpha"], known)
+
+
+def test_other_options_or_families__begin_from_proportions_alone(days, firsts):
+    for name, source, options in (
+        ("lda", "lda", {"topics": 5}),
+        ("lda", "lda-dense", {"topics": 4}),
+        ("hdp", "lda", {"topics": 4}),
+        ("gibbs-lda", "gibbs-lda", {"topics": 3}),
+        ("vb-lda", "vb-lda", {"topics": 7}),
+        ("hdp", "hdp", {"topics": 6, "moves": True, "beta": 3.0}),
+    ):
+        problem, state, known = begun(days["two"][0], firsts / source, name, options)
+        assert all(one.kept is None and one.columns == 0 for one in known)
+        assert len(state.swept) == len(problem.shards) == 4
+
+
+def test_a_run_whose_checkpoints_are_gone__is_begun_from_its_model(days, firsts, tmp_path):
+    source = shutil.copytree(firsts / "lda", tmp_path / "source")
+    named = WarmSource.of(source)
+    assert named.locals == WarmSource.of(firsts / "lda").locals
+    Checkpoints(Folder(str(source / "checkpoints"))).at(60).folder.remove()
+    assert WarmSource.of(source).locals == ""
+    _, _, known = begun(days["two"][0], source, "lda")
+    assert all(one.kept is None and one.columns == 4 for one in known)
+    with pytest.raises(AbsentError, match="the local states that the run begins from are gone"):
+        warm_start(named, Corpus(days["two"][0]), 4)
+
+
+def test_a_vocabulary__may_grow_at_its_end_alone(days, firsts, tmp_path):
+    corpus = Corpus(days["grown"][0])
+    assert corpus.begins_with(Corpus(days["one"][0]).manifest.vocabulary)
+    assert not Corpus(days["one"][0]).begins_with(corpus.manifest.vocabulary)
+    with pytest.raises(MismatchError, match="its vocabulary"):
+        warm_start(WarmSource.of(firsts / "lda"), Corpus(write_shards(tmp_path / "few", [[{0: 3}]], WORDS - 1)), 4)
+
+
+def test_a_stopped_fit__goes_on_to_the_same_bits(days, firsts, tmp_path):
+    given = {"family": "hdp", "iterations": 4, "warm": firsts / "hdp", **FAMILIES["hdp"]}
+    whole = fit(days["two"][0], tmp_path / "whole", **given)
+    record = json.loads((tmp_path / "whole/run.json").read_text())
+    assert record["warm"]["locals"] == WarmSource.of(firsts / "hdp").locals
+
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(days["two"][0], tmp_path / "run", sinks=[sink], **given)
+    assert bits(resume(tmp_path / "run"), 4) == bits(whole, 4)
+
+
+def test_families_that_carry__name_what_they_take():
+    for family in ("lda", "hdp", "vb-lda", "gibbs-lda", "gibbs-hdp"):
+        assert callable(load_family(family).carry)
+    for family in ("ncrp", "gibbs-ncrp", "hca"):
+        assert not hasattr(load_family(family), "carry")

@@ -1,0 +1,475 @@
+"""Restarts side by side and kept samples: fitted, stopped, taken up again, scored and compared."""
+
+import io
+import json
+import math
+import shutil
+import signal
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from collapsium.pipeline import Model, estimate, evaluate, fit, infer, info, resume, topics, verify
+from collapsium.pipeline.analysis.stability import distances, stability
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.monitoring.console import RunView
+from collapsium.storage.errors import AbsentError, MismatchError, OptionError
+from collapsium.storage.runs.members import member_seed
+from collapsium.storage.runs.run import Run
+from tests.conformance import bits, scores_of
+from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
+
+OPTIONS = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 6}
+SHARDS = 5
+
+
+@pytest.fixture(scope="module")
+def single(small, tmp_path_factory):
+    """The fits that the members of an ensemble of three must equal."""
+    place = tmp_path_factory.mktemp("single")
+    for number in range(3):
+        seed = member_seed(4, number)
+        fit(small[0], place / str(number), heldout=small[1], seed=seed, scheduler="serial", **OPTIONS)
+    return place
+
+
+@pytest.fixture(scope="module")
+def ensemble(small, tmp_path_factory):
+    """An ensemble of three at its end."""
+    place = tmp_path_factory.mktemp("ensemble") / "run"
+    fit(small[0], place, heldout=small[1], seed=4, restarts=3, workers=8, **OPTIONS)
+    return place
+
+
+def without_member(events):
+    """The events of a member as those of a fit by itself, from the first iteration on."""
+    told = [{name: value for name, value in event.items() if name != "member"} for event in events]
+    return [event for event in told if event["event"] in ("started", "iteration", "end")]
+
+
+def same(run, single, members=(0, 1, 2)):
+    for number in members:
+        member = run / f"members/{number:03d}"
+        assert bits(Model(member), SHARDS) == bits(Model(single / str(number)), SHARDS)
+        assert without_member(events_of(member)) == without_member(events_of(single / str(number)))
+        assert all(event["member"] == number for event in Run(member).events())
+
+
+# Restarts --------------------------------------------------------------------------------------------------------------
+
+
+def test_seeds__are_the_ensembles_own_and_others():
+    assert member_seed(7, 0) == 7
+    seeds = {member_seed(seed, number) for seed in range(5) for number in range(1, 50)}
+    assert len(seeds) == 5 * 49
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+@pytest.mark.parametrize(
+    "where", [("serial", 1), ("threads", 1), ("threads", 3), ("threads", 8), ("processes", 3)], ids=str
+)
+@pytest.mark.xdist_group("clusters")
+def test_members__equal_fits_with_their_seeds(small, single, tmp_path, where, clusters):
+    """Wherever they run, and however many of them side by side."""
+    kind, workers = where
+    scheduler = clusters(workers) if kind == "processes" else kind
+    given = {"heldout": small[1], "seed": 4, "restarts": 3, **OPTIONS}
+    fit(small[0], tmp_path / "run", scheduler=scheduler, workers=workers if kind == "threads" else None, **given)
+    same(tmp_path / "run", single)
+    told = Run(tmp_path / "run").events()
+    assert [event["event"] for event in told] == ["cluster", "compile", "start", *["member"] * 3, "end"]
+    side_by_side = {1: 1, 3: 2, 8: 3}[workers] if kind != "processes" else 2
+    assert told[2]["planned"]["members"] == (1 if kind == "serial" else side_by_side)
+    ended = sorted((event["member"], event["score"]) for event in told if event["event"] == "member")
+    assert ended == [(number, scores_of(single / str(number))[-1]) for number in range(3)]
+    assert verify(tmp_path / "run").broken == []
+    assert not (tmp_path / "run/lock").exists()
+    assert not (tmp_path / "run/members/000/lock").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 8])
+@pytest.mark.parametrize(("member", "iteration"), [(0, 3), (2, 1), (2, 5)])
+def test_a_stopped_ensemble__goes_on_to_the_same_bits_and_events(small, single, tmp_path, workers, member, iteration):
+    def sink(event):
+        if event["event"] == "iteration" and (event["member"], event["iteration"]) == (member, iteration):
+            raise KeyboardInterrupt
+
+    given = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": workers, "sinks": [sink], **OPTIONS}
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "run", **given)
+    end = Run(tmp_path / "run").events()[-1]
+    assert (end["event"], end["reason"], end["members"]) == ("end", "interrupt", 3)
+    assert end["ended"] < 3
+    assert Run(tmp_path / f"run/members/{member:03d}").checkpoints.latest() == iteration
+    assert verify(tmp_path / "run").broken == []
+    resume(tmp_path / "run", scheduler="serial")
+    same(tmp_path / "run", single)
+    told = [event["event"] for event in Run(tmp_path / "run").events()]
+    assert told == ["cluster", "compile", "start", *["member"] * 3, "end"]
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("events.jsonl")}
+    resume(tmp_path / "run")  # nothing is left to do
+    assert all(path.read_bytes() == data for path, data in before.items())
+
+
+def test_an_error_in_a_member__ends_all_with_what_they_have(small, single, tmp_path):
+    def sink(event):
+        if event["event"] == "iteration" and (event["member"], event["iteration"]) == (1, 4):
+            raise StoppedError("on purpose")
+
+    given = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": 8, "sinks": [sink], **OPTIONS}
+    with pytest.raises(StoppedError, match="on purpose"):
+        fit(small[0], tmp_path / "run", **given)
+    assert Run(tmp_path / "run").events()[-1]["reason"] == "error"
+    assert Run(tmp_path / "run/members/001").events()[-1]["reason"] == "error"
+    assert Run(tmp_path / "run/members/001").checkpoints.latest() == 4
+    resume(tmp_path / "run")
+    same(tmp_path / "run", single)
+
+
+def test_an_error_before_the_first_iteration__leaves_nothing(small, tmp_path):
+    def sink(event):
+        if event["event"] == "started":
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        fit(small[0], tmp_path / "run", restarts=2, sinks=[sink], **OPTIONS)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_member_that_was_only_begun__is_begun_again(small, single, ensemble, tmp_path):
+    """Killed before its record was written, before its first checkpoint, or before its end was told."""
+    run = shutil.copytree(ensemble, tmp_path / "run")
+    shutil.rmtree(run / "members/000")
+    (run / "members/000").mkdir()
+    shutil.rmtree(run / "members/001/checkpoints")
+    shutil.rmtree(run / "members/001/model")
+    told = Run(run).events()
+    Run(run).retell([event for event in told if event["event"] not in ("member", "end")])
+    resume(run)
+    same(run, single)
+    assert [event["event"] for event in Run(run).events()] == [event["event"] for event in told]
+
+
+def test_more_iterations__go_on_in_all_members(small, single, ensemble, tmp_path):
+    run = shutil.copytree(ensemble, tmp_path / "run")
+    resume(run, iterations=8, workers=8)
+    fit(small[0], tmp_path / "one", heldout=small[1], seed=member_seed(4, 1), **{**OPTIONS, "iterations": 8})
+    assert bits(Model(run / "members/001"), SHARDS) == bits(Model(tmp_path / "one"), SHARDS)
+    with pytest.raises(OptionError, match="the run has made 8 already"):
+        resume(run, iterations=7)
+    for name, value in (("restarts", 4), ("keep", "best"), ("seed", 5)):
+        with pytest.raises(OptionError, match=f"--{name} {value}: the run has {name} = "):
+            resume(run, **{name: value})
+
+
+def test_a_member__may_be_resumed_by_itself(small, ensemble, tmp_path):
+    run = shutil.copytree(ensemble, tmp_path / "run")
+    assert resume(run / "members/002", iterations=7).record.iterations == 7
+
+
+def test_the_best_member__is_kept_alone(small, single, tmp_path):
+    given = {"heldout": small[1], "seed": 4, "restarts": 3, "keep": "best", **OPTIONS}
+    fit(small[0], tmp_path / "run", **given)
+    scores = [scores_of(single / str(number))[-1] for number in range(3)]
+    best = int(np.argmax(scores))
+    assert [path.name for path in (tmp_path / "run/members").iterdir()] == [f"{best:03d}"]
+    same(tmp_path / "run", single, [best])
+    end = Run(tmp_path / "run").events()[-1]
+    assert (end["kept"], end["chosen_by"], end["ended"]) == (best, "score", 3)
+    assert evaluate(tmp_path / "run", heldout=small[1]).score == pytest.approx(scores[best], rel=1e-9)
+    assert all(topic.stability is None for topic in topics(tmp_path / "run"))
+    assert verify(tmp_path / "run").broken == []
+    assert info(tmp_path / "run")["kept"] == best
+    resume(tmp_path / "run")  # nothing is left to do
+    with pytest.raises(OptionError, match=f"only its best member is left.*members/{best:03d}"):
+        resume(tmp_path / "run", iterations=9)
+    with pytest.raises(OptionError, match="name how many with --restarts"):
+        fit(small[0], tmp_path / "other", **{**given, "restarts": 0})
+
+
+def test_the_best_member__has_the_best_objective_where_nothing_is_held_out(small, tmp_path):
+    given = {"family": "vb-lda", "topics": 4, "iterations": 6, "seed": 4, "restarts": 3}
+    fit(small[0], tmp_path / "all", **given)
+    ends = [Run(tmp_path / f"all/members/{number:03d}").events() for number in range(3)]
+    values = [[event for event in events if event["event"] == "iteration"][-1]["objective"] for events in ends]
+    fit(small[0], tmp_path / "run", keep="best", **given)
+    end = Run(tmp_path / "run").events()[-1]
+    assert (end["kept"], end["chosen_by"]) == (int(np.argmax(values)), "objective")
+    assert [path.name for path in (tmp_path / "run/members").iterdir()] == [f"{end['kept']:03d}"]
+    given = {"family": "lda", "topics": 4, "iterations": 2, "restarts": 2, "keep": "best"}
+    with pytest.raises(OptionError, match="no objective under these options"):  # of order 0
+        fit(small[0], tmp_path / "none", **given)
+    assert len(list((tmp_path / "none/members").iterdir())) == 2
+
+
+def test_what_makes_no_ensemble__is_refused(small, tmp_path):
+    for more, text in (
+        ({"restarts": -1}, "--restarts: expected"),
+        ({"restarts": True}, "--restarts"),
+        ({"keep": "some"}, "--keep: expected"),
+    ):
+        with pytest.raises(OptionError, match=text):
+            fit(small[0], tmp_path / "run", **OPTIONS, **more)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_ensemble_of_warm_starts__is_of_samplers_alone(small, ensemble, tmp_path):
+    """The members differ in their seeds alone; a warm start of LDA draws no number."""
+    given = {**OPTIONS, "iterations": 2, "restarts": 2, "warm": ensemble}
+    with pytest.raises(
+        OptionError, match="--restarts 2: fits of 'lda' that begin from one run .* would all be the same"
+    ):
+        fit(small[0], tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
+    fit(small[0], tmp_path / "run", **{**given, "family": "gibbs-lda"})  # from its first member
+    record = Run(tmp_path / "run/members/001").record()
+    assert record["warm"]["url"] == str(ensemble / "members/000/model")
+    found = [bits(Model(tmp_path / f"run/members/00{number}"), SHARDS) for number in range(2)]
+    assert found[0] != found[1]
+
+
+def test_a_warm_start_from_as_many_members__begins_each_from_its_own(small, ensemble, tmp_path):
+    """Member k is the fit with its seed that begins from member k, whether the ensemble was stopped or not."""
+    given = {**OPTIONS, "iterations": 3, "seed": 5, "scheduler": "serial"}
+    fit(small[0], tmp_path / "run", **given, restarts=3, warm=ensemble)
+    for number in range(3):
+        alone = {**given, "seed": member_seed(5, number), "warm": ensemble / f"members/{number:03d}"}
+        fit(small[0], tmp_path / f"{number}", **alone)
+        found = Run(tmp_path / f"run/members/{number:03d}")
+        assert bits(Model(found.folder.url), SHARDS) == bits(Model(tmp_path / f"{number}"), SHARDS)
+        assert found.record()["warm"]["url"] == str(ensemble / f"members/{number:03d}/model")
+
+    def sink(event):
+        if event.get("member") == 1 and event["event"] == "iteration":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "stopped", **given, restarts=3, warm=ensemble, sinks=[sink])
+    with pytest.raises(MismatchError, match="not the model that the run begins from"):
+        resume(tmp_path / "stopped", warm=ensemble / "members/001", scheduler="serial")
+    resume(tmp_path / "stopped", warm=ensemble, scheduler="serial")
+    for number in range(3):
+        member = f"members/{number:03d}"
+        assert bits(Model(tmp_path / "stopped" / member), SHARDS) == bits(Model(tmp_path / "run" / member), SHARDS)
+
+
+def test_members_side_by_side__are_as_many_as_keep_workers_busy_and_memory_holds(small):
+    given = {"family": "lda", "topics": 500, "workers": 8}
+    alone, several = estimate(small[0], **given), estimate(small[0], restarts=10, **given)
+    assert (alone.members, several.members) == (1, 4)  # 16 sweeps for 8 workers, 5 shards each
+    assert several.memory["local states"] == 4 * alone.memory["local states"]
+    assert several.run == 10 * alone.run
+    assert "4 members side by side" in several.table()
+    less = estimate(small[0], restarts=10, memory=int((alone.needed + several.needed) / 2), **given)
+    assert 1 <= less.members < 4
+    assert less.needed <= less.place.memory
+    assert estimate(small[0], restarts=10, family="lda", topics=3, scheduler="serial").members == 1
+
+
+# What an ensemble predicts ---------------------------------------------------------------------------------------------
+
+
+def mean_prediction(places, heldout, seed=0):
+    """The score of the mean of models' probabilities, all at once."""
+    from collapsium.pipeline.engine.setup.heldout import align
+    from collapsium.storage.corpus.corpus import Corpus
+    from collapsium.workers import tasks
+    from collapsium.workers.arrays.delta import Delta
+    from collapsium.workers.families.base import load_sweeps
+
+    models = [Model(place) for place in places]
+    total = tokens = 0.0
+    for reference in align(models[0].record.shards, Corpus(heldout), "x"):
+        held, chances = reference.load(), []
+        for model in models:
+            blocks = [tasks.Block(0, 30, model.rows(0), Delta())]
+            given = model.documents(reference.number), tasks.gather(blocks, held.words, whole=True), model.globals
+            chances.append(load_sweeps(model.record.family).predict(held, *given)["probability"])
+        total += (held.counts * np.log(np.mean(chances, axis=0))).sum()
+        tokens += held.counts.sum()
+    return total / tokens
+
+
+@pytest.mark.parametrize("scheduler", ["serial", "threads"])
+def test_evaluate__scores_the_mean_of_the_predictions(small, single, ensemble, scheduler):
+    found = evaluate(ensemble, heldout=small[1], scheduler=scheduler)
+    assert found.score == pytest.approx(mean_prediction([single / str(n) for n in range(3)], small[1]), rel=1e-12)
+    assert [one.member for one in found.members] == ["000", "001", "002"]
+    assert [one.score for one in found.members] == pytest.approx([scores_of(single / str(n))[-1] for n in range(3)])
+    assert found.score >= min(one.score for one in found.members)
+    assert found.score > np.mean([one.score for one in found.members])  # Jensen
+    unseen = evaluate(ensemble, unseen=small[1], scheduler=scheduler, seed=3)
+    alone = [evaluate(single / str(n), unseen=small[1], scheduler="serial", seed=3).score for n in range(3)]
+    assert [one.score for one in unseen.members] == pytest.approx(alone, rel=1e-12)
+    assert unseen.score > np.mean(alone)
+
+
+@pytest.mark.xdist_group("clusters")
+def test_evaluate__has_the_same_bits_everywhere(small, ensemble, clusters):
+    for given in ({"heldout": small[1]}, {"unseen": small[1]}):
+        whole = evaluate(ensemble, scheduler="serial", **given)
+        assert evaluate(ensemble, workers=3, **given) == whole
+        assert evaluate(ensemble, scheduler=clusters(2), **given) == whole
+
+
+def test_a_run_by_itself__is_scored_as_before(small, single):
+    found = evaluate(single / "0", heldout=small[1])
+    assert found.members == ()
+    assert found.score == scores_of(single / "0")[-1]
+
+
+def test_an_ensemble_that_is_not_at_its_end__says_so(small, ensemble, tmp_path):
+    run = shutil.copytree(ensemble, tmp_path / "run")
+    shutil.rmtree(run / "members/001/model")
+    for ask in (lambda: evaluate(run, heldout=small[1]), lambda: topics(run)):
+        with pytest.raises(AbsentError, match="2 of 3 members are at their end.*members/001"):
+            ask()
+    assert evaluate(run / "members/000", heldout=small[1]).score == scores_of(run / "members/000")[-1]
+
+
+def test_infer__gives_one_members_proportions(small, single, ensemble, tmp_path):
+    infer(ensemble, small[0], tmp_path / "first")
+    infer(ensemble, small[0], tmp_path / "last", member=2)
+    for name, number in (("first", 0), ("last", 2)):
+        infer(single / str(number), small[0], tmp_path / f"{name}-single")
+        assert pq.read_table(tmp_path / name).equals(pq.read_table(tmp_path / f"{name}-single"))
+    with pytest.raises(OptionError, match="--member 3: .* has 0, 1, 2"):
+        infer(ensemble, small[0], tmp_path / "none", member=3)
+
+
+# Stability -------------------------------------------------------------------------------------------------------------
+
+
+def test_topics__are_as_stable_as_their_partners_are_near(ensemble, single):
+    models = [Model(single / str(number)) for number in range(3)]
+    phi = []
+    for model in models:
+        smoothed = np.maximum(model.rows(0)["word_topic"].astype(float), 0.0) + 3.0 / 30
+        phi.append(smoothed / (3.0 + model.globals["topic_moments"][0]))
+    apart = [np.sqrt(0.5 * ((np.sqrt(phi[0])[:, :, None] - np.sqrt(one)[:, None, :]) ** 2).sum(axis=0)) for one in phi]
+    for other in (1, 2):
+        np.testing.assert_allclose(distances(models[0], models[other]), apart[other], atol=1e-3)
+    import itertools
+
+    best = [
+        min(itertools.permutations(range(3)), key=lambda p: sum(apart[m][k, p[k]] for k in range(3))) for m in (1, 2)
+    ]
+    listed = topics(ensemble)
+    for topic in listed:
+        expected = 1.0 - np.mean([apart[m][topic.id, best[m - 1][topic.id]] for m in (1, 2)])
+        assert topic.stability == pytest.approx(expected, abs=1e-3)
+    assert [topic.words for topic in listed] == [topic.words for topic in topics(single / "0")]
+    assert all(topic.stability is None for topic in topics(ensemble / "members/001"))
+
+
+def test_topics__of_a_model_and_itself_are_wholly_stable(single):
+    model = Model(single / "0")
+    assert stability(model, [model, model]) == pytest.approx(dict.fromkeys(range(3), 1.0), abs=1e-3)
+    assert stability(model, []) == {}
+
+
+def test_topics_without_tokens__are_left_out(small, tmp_path):
+    """One of ten topics cannot have a partner if the other fit has fewer with tokens."""
+    from collapsium.pipeline.analysis.stability import occupied
+
+    run = tmp_path / "run"
+    fit(small[0], run, family="hdp", topics=40, iterations=60, restarts=2, beta=3.0, hold=0)
+    reference = Model(run / "members/000")
+    ids = occupied(reference)
+    tokens = reference.globals["topic_moments"][0]
+    assert set(ids) == set(np.flatnonzero(tokens >= 0.5))
+    assert 0 < ids.size < 40
+    listed = topics(run)
+    assert {topic.id for topic in listed if topic.stability is not None} == set(ids.tolist())
+    assert all(math.isfinite(topic.stability) for topic in listed if topic.stability is not None)
+
+
+def test_a_damaged_member__is_found(ensemble, tmp_path):
+    run = shutil.copytree(ensemble, tmp_path / "run")
+    Run(run / "members/002").rewrite({**Run(run / "members/002").record(), "seed": 1})
+    (run / "members/000/run.json").write_bytes(b"{")
+    chunk = next(
+        path for path in (run / "members/001/model/rows").rglob("*") if path.is_file() and path.name != "digests.json"
+    )
+    chunk.write_bytes(b"x" + chunk.read_bytes()[1:])
+    broken = verify(run).broken
+    assert any("it is not member 2 of the ensemble" in text for text in broken)
+    assert any("members/001/model/rows" in text for text in broken)
+    assert any("members/000/run.json" in text for text in broken)
+
+
+# As a person sees it ---------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress__names_members(small, tmp_path):
+    plain, drawn = io.StringIO(), Terminal()
+    views = [RunView(plain), RunView(drawn)]
+    fit(small[0], tmp_path / "run", restarts=3, heldout=small[1], sinks=views, **OPTIONS)
+    lines = [line.partition(" ")[2] for line in plain.getvalue().splitlines()]  # behind the time
+    assert sum(line.startswith("member ") and "6 iterations" in line for line in lines) == 3
+    assert any("(3 of 3 members done)" in line for line in lines)
+    assert lines[-1] == "3 of 3 members at their end (iterations)"
+    assert "\x1b" not in plain.getvalue()
+    assert "18/18" in drawn.getvalue()  # iterations of all
+    assert "3 of 3 members done" in drawn.getvalue()
+
+
+def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+
+    def command(*words):
+        code = main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        return out, err
+
+    given = ["--family", "lda", "--topics", 3, "--iterations", 3, "--heldout", small[1], "--quiet"]
+    told = json.loads(command("fit", small[0], "run", *given, "--restarts", 2, "--json")[0])
+    assert [one["member"] for one in told["members"]] == [0, 1]
+    assert [one["seed"] for one in told["members"]] == [0, member_seed(0, 1)]
+    scored = json.loads(command("evaluate", "run", "--heldout", small[1], "--json")[0])
+    assert [one["score"] for one in scored["members"]] == pytest.approx([one["score"] for one in told["members"]])
+    assert "members" not in json.loads(command("evaluate", "run/members/000", "--heldout", small[1], "--json")[0])
+    assert "member     001: " in command("evaluate", "run", "--unseen", small[1])[0]
+    listed = json.loads(command("topics", "run", "--json")[0])
+    assert all(0.0 <= topic["stability"] <= 1.0 for topic in listed)
+    assert all("stability" not in topic for topic in json.loads(command("topics", "run/members/001", "--json")[0]))
+    columns = command("topics", "run")[0].splitlines()[0].split()
+    assert float(columns[2]) == pytest.approx(listed[0]["stability"], abs=1e-3)
+    assert "by run/members/000, the ensemble's first member" in command("infer", "run", small[0], "out")[0]
+    assert json.loads(command("info", "run", "--json")[0])["restarts"] == 2
+    assert "2 members in" in command("fit", "--resume", "run", "--iterations", 4, "--quiet")[0]
+    assert "the run is at its end" in command("fit", "--resume", "run", "--quiet")[0]
+    out = command("fit", small[0], "best", *given, "--restarts", 2, "--keep", "best")[0]
+    assert "its held-out score chose it" in out
+    assert len(list((tmp_path / "best/members").iterdir())) == 1
+    out = command("fit", small[0], "warm", *given, "--warm", "best")[0]
+    assert "3 iterations" in out
+    (tmp_path / "fit.toml").write_text('family = "lda"\ntopics = 3\niterations = 4\nsamples = 2\nsample-every = 1\n')
+    command("fit", small[0], "sampled", "--config", "fit.toml", "--quiet")
+    assert len(json.loads(command("evaluate", "sampled", "--heldout", small[1], "--json")[0])["members"]) == 2
+    assert (
+        "members side by side"
+        in command("estimate", small[0], "--config", "fit.toml", "--restarts", 9, "--workers", 8)[0]
+    )
+
+
+def test_a_stopped_ensemble__says_how_to_go_on(capsys, small, tmp_path, monkeypatch):
+    def interrupted(self, event):
+        if event["event"] == "iteration" and event["iteration"] == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(RunView, "__call__", interrupted)
+    words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--restarts", 2, "--iterations", 4]
+    assert main([str(word) for word in words]) == 130
+    err = capsys.readouterr()[1]
+    assert "0 of 2 members have come to their end" in err
+    assert f"collapsium fit --resume {tmp_path}/run" in err

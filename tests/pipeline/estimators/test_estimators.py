@@ -1,0 +1,314 @@
+"""The estimators in scikit-learn's company; a family that is not there is skipped."""
+
+import doctest
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+from collapsium.pipeline import Model, evaluate, infer
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.estimators import CollapsedHDP, CollapsedLDA
+from collapsium.pipeline.estimators import estimators as families
+from collapsium.pipeline.families.base import load_family
+from collapsium.storage.errors import MissingError, OccupiedError
+from tests.conftest import planted_rows
+from tests.estimating import ALL, COLLAPSED, THERE, bits, matrix_of, model_bits, small_of
+
+# Without being told to round, the estimators refuse counts that are not whole, which these checks feed them.
+FRACTIONAL = dict.fromkeys(
+    [
+        "check_fit_score_takes_y",
+        "check_estimators_overwrite_params",
+        "check_dont_overwrite_parameters",
+        "check_estimators_fit_returns_self",
+        "check_readonly_memmap_input",
+        "check_n_features_in_after_fitting",
+        "check_estimators_dtypes",
+        "check_dtype_object",
+        "check_pipeline_consistency",
+        "check_estimators_nan_inf",
+        "check_estimator_sparse_tag",
+        "check_estimator_sparse_array",
+        "check_estimator_sparse_matrix",
+        "check_estimators_pickle",
+        "check_f_contiguous_array_estimator",
+        "check_transformer_data_not_an_array",
+        "check_transformer_general",
+        "check_transformer_preserve_dtypes",
+        "check_transformer_n_iter",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_fit2d_1sample",
+        "check_fit2d_1feature",
+        "check_dict_unchanged",
+        "check_fit_idempotent",
+        "check_fit_check_is_fitted",
+        "check_n_features_in",
+        "check_fit2d_predict1d",
+    ],
+    "the check fits to fractions, and a count of words is a whole number",
+)
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Sixty documents, some empty, of 30 words."""
+    return matrix_of(planted_rows(1))
+
+
+# What scikit-learn asks for.
+
+
+def checks(estimators):
+    """All of scikit-learn's checks of the first; of the others, which share all but options, a third each, in turn."""
+    for number, estimator in enumerate(estimators):
+        for place, case in enumerate(estimator_checks_generator(estimator)):
+            if not number or place % 3 == number % 3:
+                yield case
+
+
+def named(value):
+    return getattr(getattr(value, "func", value), "__name__", type(value).__name__)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "check"), list(checks([one(2, max_iter=3, fractional="round") for one in THERE])), ids=named
+)
+def test_estimator__rounding__passes_the_checks(estimator, check):
+    assert check(estimator) is None  # it raises where something is wrong
+
+
+@parametrize_with_checks(
+    [one(2, max_iter=3) for one in THERE[:1]], expected_failed_checks=lambda _: FRACTIONAL, xfail_strict=True
+)
+def test_estimator__as_it_is__passes_the_checks_with_whole_numbers(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_estimator__has_the_options_of_its_family(cls, counts):
+    if cls not in THERE:
+        pytest.skip(f"there is no family '{cls.FAMILY}'")
+    config, estimator = load_family(cls.FAMILY).Config, small_of(cls)
+    assert {cls.TOPICS, *cls.OPTIONS} <= set(config.model_fields)
+    for name in cls.OPTIONS:
+        assert getattr(estimator, name) == config.model_fields[name].default
+    theta = estimator.fit_transform(counts)
+    assert theta.shape == (60, estimator.components_.shape[0])
+    np.testing.assert_allclose(theta.sum(axis=1), 1)
+    assert (theta >= 0).all()
+    assert estimator.components_.shape[1] == 30
+    assert estimator.perplexity(counts) == np.exp(-estimator.score(counts))
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_estimator__examples_of_its_docstring_are_true(cls):
+    if cls not in THERE:
+        pytest.skip(f"there is no family '{cls.FAMILY}'")
+    tests = doctest.DocTestFinder(recurse=False).find(cls, cls.__name__, globs={})
+    assert tests[0].examples
+    found = [doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(one) for one in tests]
+    assert sum(one.failed for one in found) == 0
+
+
+def test_estimator__family_that_is_not_there__says_so(counts, monkeypatch):
+    monkeypatch.setattr(CollapsedLDA, "FAMILY", "no-such")
+    with pytest.raises(ValueError, match="unknown family 'no-such'"):
+        small_of(CollapsedLDA).fit(counts)
+
+
+def test_pipeline__importing_it__does_not_import_scikit_learn():
+    code = "import sys, collapsium.pipeline as p; p.fit, p.infer, p.evaluate; assert 'sklearn' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_estimators__without_scikit_learn__name_the_extra(monkeypatch):
+    for name in [one for one in sys.modules if one.startswith("collapsium.pipeline.estimators")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sklearn.utils.validation", None)
+    with pytest.raises(MissingError, match=r"collapsium\[sklearn\]") as raised:
+        __import__("collapsium.pipeline.estimators")
+    assert isinstance(raised.value, ImportError)
+
+
+def test_estimator__in_a_pipeline_and_a_search():
+    words = ["ship sail sea wind", "sea sail harbour", "wind ship harbour sea", "sail wind"]
+    others = ["bread flour oven", "oven salt bread dough", "flour dough salt", "bread dough oven"]
+    texts = [text for pair in zip(words, others, strict=True) for text in pair] * 3
+    pipe = make_pipeline(CountVectorizer(), CollapsedLDA(beta=2.0, max_iter=20, random_state=0))
+    grid = {"collapsedlda__n_components": np.array([1, 2]), "collapsedlda__alpha": np.array([0.1])}
+    search = GridSearchCV(pipe, grid, cv=3).fit(texts)
+    assert search.best_params_["collapsedlda__n_components"] == 2
+    theta = search.transform(texts)
+    assert (theta[::2].argmax(axis=1) == theta[0].argmax()).all()
+    assert (theta[1::2].argmax(axis=1) != theta[0].argmax()).all()
+    assert list(search.best_estimator_.get_feature_names_out()) == ["collapsedlda0", "collapsedlda1"]
+
+
+def test_estimator__frames__keep_names(counts):
+    frame = pd.DataFrame(counts, columns=[f"word{n}" for n in range(30)])
+    estimator = small_of(CollapsedLDA).set_output(transform="pandas").fit(frame)
+    assert list(estimator.feature_names_in_[:2]) == ["word0", "word1"]
+    assert list(estimator.transform(frame).columns) == ["collapsedlda0", "collapsedlda1", "collapsedlda2"]
+    with pytest.raises(ValueError, match="feature names"):
+        estimator.transform(frame.iloc[:, ::-1])
+
+
+def test_estimator__random_state__is_the_seed(counts):
+    again = [small_of(CollapsedLDA, random_state=state).fit(counts) for state in (0, np.int64(0), 1)]
+    assert bits(again[0]) == bits(again[1]) != bits(again[2])
+    drawn = [small_of(CollapsedLDA, random_state=np.random.RandomState(3)).fit(counts) for _ in range(2)]
+    assert bits(drawn[0]) == bits(drawn[1])
+
+
+# The same as elsewhere.
+
+
+@pytest.mark.parametrize("cls", THERE)
+def test_fit__is_that_of_the_command_bit_for_bit(cls, small, counts, tmp_path):
+    topics = f"{cls.TOPICS}=3"
+    words = ["fit", small[0], tmp_path / "run", "--family", cls.FAMILY, "--set", topics, "--iterations", 5]
+    assert main([str(word) for word in [*words, "--seed", 4, "--scheduler", "serial", "--quiet"]]) == 0
+    expected = model_bits(Model(tmp_path / "run"))
+    given = {"random_state": 4, "shard_tokens": 500}
+    assert bits(small_of(cls, **given).fit(counts)) == expected
+    assert bits(small_of(cls, **given, n_jobs=3).fit(counts)) == expected
+    assert bits(small_of(cls, **given, scheduler="serial").fit(small[0])) == expected
+    kept = small_of(cls, **given, run=tmp_path / "kept").fit(counts)
+    assert bits(kept) == expected == model_bits(Model(tmp_path / "kept"))
+    assert kept.n_iter_ == 5
+
+
+def test_fit__run_that_is_there__is_refused(counts, tmp_path):
+    estimator = small_of(CollapsedLDA, run=tmp_path / "run").fit(counts)
+    with pytest.raises(OccupiedError, match="run"):
+        estimator.fit(counts)
+
+
+@pytest.mark.parametrize("options", [{"order": 2}, {"learn": ("asymmetric-alpha", "asymmetric-beta")}])
+def test_fit__components__are_the_pseudo_counts(options, counts):
+    estimator = small_of(CollapsedLDA, **options).fit(counts)
+    (block,), state = estimator._fitted.blocks, estimator._fitted.globals
+    prior = np.full(30, state["beta"] / 30)
+    if options.get("learn"):
+        prior = (block.rows["word_tables"] + state["word_tables_prior"]) / state["beta_rate"]
+    np.testing.assert_allclose(estimator.components_, block.rows["word_topic"].T + prior, rtol=1e-5)
+
+
+@pytest.mark.parametrize("cls", COLLAPSED)
+@given(data=st.data())
+def test_fit__feature_is_the_word_of_its_number(cls, data):
+    shape = (data.draw(st.integers(1, 5)), data.draw(st.integers(1, 7)))
+    drawn = data.draw(st.lists(st.integers(0, 3), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
+    counts = np.array(drawn).reshape(shape)
+    counts[-1, data.draw(st.integers(0, shape[1] - 1))] = 1
+    estimator = small_of(cls, max_iter=2, beta=1.0).fit(counts)
+    assert estimator.n_features_in_ == shape[1]
+    expected = counts.sum(axis=0) + 3 * 1.0 / shape[1]
+    np.testing.assert_allclose(estimator.components_.sum(axis=0), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_transform_and_score__are_those_of_the_commands(small, counts, tmp_path):
+    estimator = small_of(CollapsedLDA, shard_tokens=500, run=tmp_path / "run").fit(small[0])
+    infer(tmp_path / "run", small[1], tmp_path / "theta.parquet", threshold=0.0)
+    table = pq.read_table(tmp_path / "theta.parquet").to_pydict()
+    theta = np.zeros((60, 3))
+    for number, (topics, shares) in enumerate(zip(table["topics"], table["proportions"], strict=True)):
+        theta[number, topics] = shares
+    found = estimator.transform(small[1])
+    np.testing.assert_allclose(found, theta, atol=1e-6)
+    other = matrix_of(planted_rows(2))
+    np.testing.assert_allclose(estimator.transform(other), found, rtol=1e-12)
+    score = evaluate(tmp_path / "run", unseen=small[1]).score
+    assert estimator.score(other) == pytest.approx(score, rel=1e-12)
+    assert estimator.score(small[1]) == pytest.approx(score, rel=1e-12)
+
+
+def test_transform__truncated__sums_to_one(counts):
+    estimator = small_of(CollapsedHDP, options={"hold": 0}).fit(counts)
+    assert estimator._fitted.globals["pi"].sum() < 0.9999
+    np.testing.assert_allclose(estimator.transform(counts).sum(axis=1), 1)
+
+
+def test_transform__does_not_depend_on_the_threads(counts):
+    estimator = small_of(CollapsedHDP, beta=2.0).fit(counts)
+    many = np.tile(counts, (20, 1))
+    found = estimator.transform(many)
+    assert np.array_equal(clone(estimator).set_params(n_jobs=3).fit(counts).transform(many), found)
+    assert np.array_equal(np.tile(estimator.transform(counts), (20, 1)), found)
+    np.testing.assert_allclose(found[5], estimator.transform(np.zeros((1, 30), dtype=int))[0])
+
+
+@pytest.mark.parametrize("cls", THERE)
+def test_estimator__pickled__is_the_same(cls, counts):
+    estimator = small_of(cls).fit(counts)
+    again = pickle.loads(pickle.dumps(estimator))
+    assert bits(again) == bits(estimator)
+    assert np.array_equal(again.transform(counts), estimator.transform(counts))
+    assert clone(again).get_params() == estimator.get_params()
+
+
+# Drawing.
+
+
+def valid(topic_term_dists, doc_topic_dists, doc_lengths, vocab, term_frequency):
+    """What pyLDAvis asks of its input, and what its logarithms do."""
+    assert topic_term_dists.shape == (doc_topic_dists.shape[1], len(vocab))
+    assert len(doc_lengths) == doc_topic_dists.shape[0]
+    assert len(term_frequency) == len(vocab)
+    assert (topic_term_dists.sum(axis=1) >= 0.999).all()
+    assert (doc_topic_dists.sum(axis=1) >= 0.999).all()
+    assert (term_frequency > 0).all()
+    assert (topic_term_dists > 0).all()
+    assert (doc_lengths > 0).all()
+    assert ((doc_topic_dists * doc_lengths[:, np.newaxis]).sum(axis=0) > 0).all()
+
+
+@pytest.mark.parametrize("cls", THERE)
+def test_to_pyldavis__is_what_it_takes(cls, counts):
+    counts = np.concatenate([counts, np.zeros((60, 2), dtype=int)], axis=1)
+    names = [f"name{n}" for n in range(32)]
+    estimator = small_of(cls, beta=2.0).fit(counts)
+    found = estimator.to_pyldavis(counts, vocabulary=names)
+    valid(**found)
+    present = np.flatnonzero(counts.sum(axis=0))
+    assert found["vocab"] == [names[n] for n in present]
+    assert found["term_frequency"].tolist() == counts.sum(axis=0)[present].tolist()
+    assert found["doc_lengths"].tolist() == [n for n in counts.sum(axis=1).tolist() if n]
+    theta = estimator.transform(counts)[counts.sum(axis=1) > 0]
+    assert np.array_equal(found["doc_topic_dists"], theta)
+    assert estimator.to_pyldavis(scipy.sparse.csr_array(counts))["vocab"][0] == f"x{present[0]}"
+    with pytest.raises(ValueError, match="expected 32 words"):
+        estimator.to_pyldavis(counts, vocabulary=names[1:])
+    with pytest.raises(ValueError, match="at least one document"):
+        estimator.to_pyldavis(np.zeros((1, 32)))
+
+
+def test_readme__its_example_runs(capsys):
+    blocks = (Path(__file__).parents[3] / "README.md").read_text().split("```python\n")[1:]
+    (example,) = [block.partition("```")[0] for block in blocks if "estimators" in block]
+    exec(compile(example, "README.md", "exec"), {})
+    *theta, last = capsys.readouterr().out.splitlines()
+    shares = np.array([[float(one) for one in line.strip(" []").split()] for line in theta])
+    assert shares.argmax(axis=1).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])  # ships, and bread
+    assert float(last.rpartition("]")[2]) < 0
+
+
+def test_families__each_class_is_documented():
+    for cls in ALL:
+        assert cls.__doc__.startswith(("Latent", "The hier"))
+        assert getattr(families, cls.__name__) is cls

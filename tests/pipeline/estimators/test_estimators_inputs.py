@@ -1,0 +1,218 @@
+"""What estimators can be fitted to, at once or in steps."""
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.exceptions import NotFittedError
+
+from collapsium.pipeline import Corpus, fit
+from collapsium.pipeline.estimators import CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
+from collapsium.pipeline.estimators.inputs import portions, validated
+from tests.conftest import planted_rows, write_corpus
+from tests.estimating import COLLAPSED, bits, matrix_of, model_bits, small_of
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Sixty documents, some empty, of 30 words."""
+    return matrix_of(planted_rows(1))
+
+
+# What can be fitted to.
+
+
+def with_zeros(counts):
+    """A sparse matrix that stores its zeros."""
+    words = np.indices(counts.shape)[1]
+    return scipy.sparse.csr_array((counts.ravel(), words.ravel(), np.arange(0, counts.size + 1, 30)), counts.shape)
+
+
+FORMATS = {
+    "stored zeros": with_zeros,
+    "csr": scipy.sparse.csr_array,
+    "csc": scipy.sparse.csc_array,
+    "coo": scipy.sparse.coo_array,
+    "lil matrix": scipy.sparse.lil_matrix,
+    "float": lambda counts: counts.astype(np.float32),
+    "unsigned": lambda counts: counts.astype(np.uint64),
+    "fortran": np.asfortranarray,
+    "list": lambda counts: counts.tolist(),
+    "frame": pd.DataFrame,
+    "nullable frame": lambda counts: pd.DataFrame(counts).astype("Int64"),
+    "sparse frame": lambda counts: pd.DataFrame.sparse.from_spmatrix(scipy.sparse.csr_matrix(counts)),
+    "dask": lambda counts: da.from_array(counts, chunks=(7, 11)),
+    "dask sparse": lambda counts: da.from_array(counts, chunks=(13, 30)).map_blocks(scipy.sparse.csr_array),
+    "dask sparse matrix": lambda counts: da.from_array(counts, chunks=(60, 9)).map_blocks(scipy.sparse.csc_matrix),
+    "dask of unknown length": lambda counts: (lambda x: x[x[:, 0] >= 0])(da.from_array(counts, chunks=(7, 30))),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_fit__any_format__is_the_same(name, counts):
+    matrix = FORMATS[name](counts)
+    estimator = small_of(CollapsedLDA, shard_tokens=500).fit(matrix)
+    expected = small_of(CollapsedLDA, shard_tokens=500).fit(counts)
+    assert bits(estimator) == bits(expected)
+    assert np.array_equal(estimator.transform(matrix), expected.transform(counts))
+    assert estimator.score(matrix) == expected.score(counts)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_fit__matrix_of_long_indices_and_duplicates__is_left_as_it_is(dtype):
+    ones = np.ones(3, dtype=dtype)
+    matrix = scipy.sparse.csr_array((ones, np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 3))
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    estimator = small_of(CollapsedLDA).fit(matrix)
+    assert matrix.indices.tolist() == [2, 0, 2]
+    assert bits(estimator) == bits(small_of(CollapsedLDA).fit(np.array([[1, 0, 2]])))
+
+
+def test_fit__dask_array__comes_a_row_of_blocks_at_a_time(counts):
+    made = []
+
+    def block(rows):
+        made.append(rows.shape[0])
+        return rows
+
+    matrix = da.from_array(counts, chunks=(10, 30)).map_blocks(block, meta=np.zeros((0, 0), dtype=int))
+    parts = portions(validated(small_of(CollapsedLDA), matrix, reset=True), 10, "error", "CollapsedLDA")
+    for number, part in enumerate(parts):
+        assert len(part) == 10
+        assert len(made) == number + 1
+        assert part.ids[0].as_py() == str(10 * number + 1)
+    assert len(made) == 6
+
+
+def test_fit__corpus__keeps_its_words(small, counts, tmp_path):
+    estimator = small_of(CollapsedLDA).fit(Corpus(small[0]))
+    assert estimator.to_pyldavis(small[0])["vocab"][0] == "w0"
+    assert estimator.transform(counts).shape == (60, 3)
+    other = write_corpus(tmp_path / "other", [{0: 1}], 4)
+    for fitted in (estimator, small_of(CollapsedLDA).fit(counts)):
+        with pytest.raises(ValueError, match="words"):
+            fitted.transform(other)
+
+
+WRONG = {
+    "negative": (np.array([[1, -1]]), "Negative values in data"),
+    "fraction": (np.array([[1.0, 2.0], [0.0, 0.5]]), "row 1, column 1: expected whole counts .* found 0.5"),
+    "many": (np.array([[1, 2**31]]), "found 2147483648"),
+    "not a number": (np.array([[1.0, np.nan]]), "NaN"),
+    "infinite": (np.array([[1.0, np.inf]]), "infinity"),
+    "no word": (np.zeros((3, 2)), "the corpus is empty"),
+    "no document": (np.zeros((0, 2)), "0 sample"),
+    "text": (np.array([["a", "b"]]), "could not convert|Unable to convert|dtype"),
+    "dask fraction": (da.from_array(np.array([[1.0], [2.0], [0.5]]), chunks=1), "row 2, column 0"),
+    "dask negative": (da.from_array(np.array([[1.0], [-2.0]]), chunks=1), "Negative values in data"),
+    "dask vector": (da.from_array(np.array([1.0]), chunks=1), "documents x words"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_fit__wrong_counts__are_refused(name):
+    matrix, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        small_of(CollapsedLDA).fit(matrix)
+    if name not in ("no word", "no document"):
+        with pytest.raises(ValueError, match=message):
+            small_of(CollapsedLDA).partial_fit(matrix)
+
+
+def test_fit__fractions__are_rounded_when_asked_for():
+    rounding = small_of(CollapsedLDA, fractional="round")
+    assert bits(rounding.fit(np.array([[0.5, 1.5, 2.2]]))) == bits(small_of(CollapsedLDA).fit(np.array([[0, 2, 2]])))
+    with pytest.raises(ValueError, match="fractional: expected 'error' or 'round'"):
+        small_of(CollapsedLDA, fractional="floor").fit(np.ones((1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 0}, "^n_components: "),
+        ({"max_iter": 0}, "^max_iter: "),
+        ({"tol": -1.0}, "^tol: "),
+        ({"alpha": 0.0}, "^alpha: "),
+        ({"learn": ("gamma",)}, "^learn: "),
+        ({"options": {"momentun": 0.5}}, "momentum"),
+        ({"workers": 0}, "^workers: "),
+        ({"shard_tokens": 0}, "^shard_tokens: "),
+        ({"scheduler": "nowhere"}, "^scheduler: "),
+    ],
+)
+def test_fit__wrong_parameters__are_named(parameters, message, counts):
+    with pytest.raises(ValueError, match=message):
+        small_of(CollapsedLDA, **parameters).fit(counts)
+
+
+def test_fit__what_is_left_of_it__is_nothing(counts, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    small_of(CollapsedLDA).fit(counts).transform(counts)
+    with pytest.raises(ValueError, match="whole"):
+        small_of(CollapsedLDA).fit(np.array([[0.5]]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_fit__that_fails__leaves_it_unfitted(counts):
+    estimator = small_of(CollapsedLDA).fit(counts)
+    with pytest.raises(ValueError, match="whole"):
+        estimator.fit(counts[:, :20] + 0.5)
+    with pytest.raises(NotFittedError):
+        estimator.transform(counts[:, :20])
+    assert not hasattr(estimator, "components_")
+
+
+# Steps.
+
+
+@pytest.mark.parametrize("cls", COLLAPSED)
+def test_partial_fit__on_all__is_the_stochastic_schedule(cls, counts, tmp_path):
+    train = write_corpus(tmp_path / "train", planted_rows(1), 30)
+    model = fit(train, tmp_path / "run", family=cls.FAMILY, topics=3, seed=5, schedule="stochastic", passes=3)
+    estimator = small_of(cls, random_state=5, total_documents=60)
+    for _ in range(3):
+        estimator.partial_fit(counts)
+    assert bits(estimator) == model_bits(model)
+    assert estimator.n_iter_ == 3
+    assert bits(small_of(cls, random_state=5, options={"schedule": "stochastic", "passes": 3}).fit(counts)) == bits(
+        estimator
+    )
+
+
+@pytest.mark.parametrize("cls", COLLAPSED)
+def test_partial_fit__after_a_fit__goes_on_from_it(cls):
+    counts = np.tile(matrix_of(planted_rows(1)), (10, 1))
+    estimator = small_of(cls, beta=1.0, max_iter=30, total_documents=6000).fit(counts)
+    before = estimator.components_ / estimator.components_.sum(axis=1, keepdims=True)
+    others = np.zeros((64, 30), dtype=int)
+    others[:, 0] = 40  # steps as large as a first one's would leave no other word
+    estimator.partial_fit(others)
+    after = estimator.components_ / estimator.components_.sum(axis=1, keepdims=True)
+    assert 0.1 < np.abs(after - before).sum(axis=1).max() < 1.0
+    assert estimator.components_.sum() == pytest.approx(10 * counts.sum(), rel=0.01)
+    assert estimator.n_iter_ == 1
+
+
+def test_partial_fit__no_words__changes_nothing(counts):
+    none = np.zeros((2, 30), dtype=int)
+    with pytest.raises(ValueError, match="at least one document with a word"):
+        small_of(CollapsedLDA).partial_fit(none)
+    estimator = small_of(CollapsedLDA).partial_fit(counts)
+    before = bits(estimator)
+    assert bits(estimator.partial_fit(none)) == before
+
+
+def test_partial_fit__order_2__is_refused(counts):
+    with pytest.raises(ValueError, match="order 0"):
+        small_of(CollapsedLDA, order=2).partial_fit(counts)
+    with pytest.raises(ValueError, match="order 0"):
+        small_of(CollapsedLDA, order=2).fit(counts).partial_fit(counts)
+
+
+@pytest.mark.parametrize("cls", [VariationalLDA, GibbsLDA, GibbsHDP])
+def test_partial_fit__families_without_steps__have_none(cls):
+    assert not hasattr(cls(), "partial_fit")
+    with pytest.raises(AttributeError) as raised:
+        _ = cls().partial_fit
+    assert f"the family '{cls.FAMILY}' is not fitted by minibatches" in str(raised.value.__cause__)

@@ -1,0 +1,247 @@
+"""Dask beneath the loop: lost workers, remote schedulers, and bounded work for the scheduler."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import distributed
+import numpy as np
+import psutil
+import pytest
+
+from collapsium.pipeline import Model, fit, resume
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.model_io.checkpoints import CheckpointKeeper
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.executors.dask import DaskExecutor
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.storage.errors import ClusterError, ClusterGoneError, OptionError
+from collapsium.storage.runs.run import Run
+from tests.conformance import problem_of
+
+pytestmark = pytest.mark.xdist_group("clusters")
+
+
+def rows(model):
+    return model.rows(0)["word_topic"]
+
+
+def test_a_killed_worker__changes_no_bit(small, tmp_path):
+    expected = rows(fit(small[0], tmp_path / "calm", family="hdp", topics=5, iterations=12, scheduler="serial"))
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        killed = []
+
+        def kill(event):
+            if event["event"] == "iteration" and event["iteration"] == 5 and not killed:
+                nanny = next(iter(cluster.workers.values()))
+                killed.append(nanny.process.process.pid)
+                nanny.process.process.kill()
+                time.sleep(0.5)
+
+        model = fit(
+            small[0], tmp_path / "run", family="hdp", topics=5, iterations=12,
+            scheduler=cluster.scheduler_address, sinks=[kill],
+        )  # fmt: skip
+    assert killed
+    np.testing.assert_array_equal(rows(model), expected)
+
+
+def _beside_the_loop():
+    return threading.current_thread() is not threading.main_thread()
+
+
+def test_workers__answer_while_each_does_something(clusters):
+    """A worker that compiled in its event loop would say nothing meanwhile, and be given up."""
+    executor = open_executor(clusters(2))
+    try:
+        assert executor.everywhere(_beside_the_loop) == [True, True]
+        assert executor.moved() >= 0  # who asks for the worker is handed it
+    finally:
+        executor.close()
+
+
+def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
+    """Without them the scheduler would remember every sweep."""
+    executor = open_executor(clusters(2))
+    try:
+        problem, _, globals_ = problem_of(small[0], "lda", {"topics": 3}, executor=executor)
+        keeper = CheckpointKeeper(Run(tmp_path / "c"), executor, problem, seconds=0.0, share=1e9)
+        held = []
+        for state, _ in run(problem, executor, globals_, Limits(iterations=20), keeper):
+            if state.iteration in (5, 20):
+                held.append(executor._client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
+    finally:
+        executor.close()
+    assert held[1] < held[0] + 75  # futures are let go with some delay; 15 iterations without a cut hold over 200 more
+
+
+def test_errors_in_tasks__come_out_as_they_were(clusters):
+    def fail():
+        raise OptionError("on purpose")
+
+    executor = open_executor(clusters(1))
+    try:
+        with pytest.raises(OptionError, match="on purpose"):
+            executor.collect([executor.submit(fail)])
+    finally:
+        executor.close()
+
+
+def test_a_scheduler_without_workers__is_a_clear_error(monkeypatch, caplog):
+    with distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as cluster:
+        monkeypatch.setattr("collapsium.pipeline.executors.dask_cluster.SOON", 0.2)
+        with pytest.raises(ClusterError, match="has 0 of 2 workers after 0.5 s; start more with `dask worker"):
+            open_executor(cluster.scheduler_address, workers=2, patience=0.5)
+    told = [record.getMessage() for record in caplog.records if record.name == "collapsium"]
+    assert len(told) == 1
+    assert told[0].endswith("has 0 of 2 workers; waiting for more (0 s at most)")
+
+
+def test_local_cluster__listens_on_this_machine_only():
+    executor = open_executor("local", 2)
+    try:
+        assert isinstance(executor, DaskExecutor)
+        assert executor.workers == executor.homes == 2
+        assert all(address.startswith("tls://127.0.0.1:") for address in executor._addresses)
+        assert executor.dashboard.startswith("http://127.0.0.1:")
+    finally:
+        executor.close()
+
+
+def test_a_worker_that_runs_in_another_folder__finds_and_writes_the_same_files(small, tmp_path, monkeypatch, clusters):
+    address = clusters(1)
+    monkeypatch.chdir(tmp_path)
+    Path("train").symlink_to(small[0])
+    fit("train", "run", family="lda", topics=2, iterations=2, scheduler=address, heldout=small[1])
+    assert sorted(path.name for path in Path("run/model").iterdir()) == [
+        "documents", "globals", "model.json", "rows", "summary.json", "vocabulary.parquet",
+    ]  # fmt: skip
+    assert Path(Run("run").record()["corpus"]["url"]).is_absolute()
+
+
+def test_workers_that_write_elsewhere__are_found_out(small, tmp_path, monkeypatch):
+    from collapsium.storage.runs.model import ModelWriter
+
+    monkeypatch.setattr(ModelWriter, "write_block", lambda self, number, rows: (f"rows/{number:05d}", "0" * 64))
+    with pytest.raises(ClusterError, match="expected a folder that the driver and all workers share"):
+        fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=2, scheduler="serial")
+    assert not (tmp_path / "run/model").exists()
+
+
+def test_one_shard_more_workers__runs(tmp_path, small, clusters):
+    from tests.conftest import write_corpus
+
+    corpus = write_corpus(tmp_path / "c", [{0: 2, 1: 1}, {1: 4}], 2)
+    model = fit(corpus, tmp_path / "run", family="lda", topics=2, iterations=3, scheduler=clusters(3))
+    assert rows(model).sum() == pytest.approx(7, rel=1e-6)
+    assert rows(Model(tmp_path / "run")).shape == (2, 2)
+
+
+def eat(flag):
+    """Take more memory than a worker may, the first time."""
+    if not Path(flag).exists():
+        Path(flag).touch()
+        eaten = np.ones(150_000_000)
+        time.sleep(20)
+        return float(eaten[0])
+    return 2.0
+
+
+def test_a_worker_whose_memory_runs_out__is_started_anew_and_its_task_done_again(tmp_path):
+    executor = open_executor("local", 1, 500_000_000)
+    try:
+        assert executor.collect([executor.submit(eat, str(tmp_path / "eaten"))]) == [2.0]
+    finally:
+        executor.close()
+    assert (tmp_path / "eaten").exists()
+
+
+def workers_of_ours():
+    return [
+        child.pid
+        for child in psutil.Process().children(recursive=True)
+        if "spawn_main" in " ".join(child.cmdline()) and "collapsium" not in " ".join(child.cmdline())
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["one hangs", "all are killed"])
+def test_workers_that_hang_or_are_gone__are_replaced_and_no_bit_changes(small, tmp_path, number):
+    options = {"family": "hdp", "topics": 5, "iterations": 12}
+    expected = rows(fit(small[0], tmp_path / "calm", **options))
+    before, told, done = set(workers_of_ours()), [], []
+
+    def disturb(event):
+        told.append(event)
+        if event["event"] == "iteration" and event["iteration"] == 5 and not done:
+            done.append(1)
+            ours = sorted(set(workers_of_ours()) - before)
+            assert len(ours) >= 2
+            for process in ours if number == signal.SIGKILL else ours[:1]:
+                os.kill(process, number)
+
+    model = fit(
+        small[0],
+        tmp_path / "run",
+        scheduler="local",
+        workers=2,
+        patience=8.0 if number == signal.SIGSTOP else 40.0,
+        sinks=[disturb],
+        **options,
+    )
+    np.testing.assert_array_equal(rows(model), expected)
+    if number == signal.SIGSTOP:
+        said = [event["text"] for event in told if event["event"] == "notice"]
+        assert any("shows no sign of life" in text for text in said)
+        assert any("is given up; others do its work" in text for text in said)
+
+
+def test_a_scheduler_that_is_gone_for_good__is_a_clear_error_in_time(small, tmp_path):
+    script = "import distributed, time\n" + textwrap.dedent("""
+        if __name__ == "__main__":
+            cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
+            print(cluster.scheduler_address, flush=True)
+            time.sleep(300)
+    """)
+    (tmp_path / "cluster.py").write_text(script)
+    process = subprocess.Popen([sys.executable, tmp_path / "cluster.py"], stdout=subprocess.PIPE, text=True)
+    address = process.stdout.readline().strip()
+
+    def kill(event):
+        if event["event"] == "iteration" and event["iteration"] == 3:
+            process.kill()
+
+    try:
+        with pytest.raises(ClusterGoneError, match="the cluster cannot be reached again within 12 s"):
+            fit(
+                small[0], tmp_path / "run", family="lda", topics=3, iterations=500, scheduler=address, patience=12.0,
+                sinks=[kill], checkpoint_every=2,
+            )  # fmt: skip
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert Run(tmp_path / "run").checkpoints.latest() >= 2
+    resume(tmp_path / "run", iterations=10)
+    np.testing.assert_array_equal(
+        rows(Model(tmp_path / "run")), rows(fit(small[0], tmp_path / "calm", family="lda", topics=3, iterations=10))
+    )
+
+
+@pytest.mark.parametrize(("host", "exposed"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_a_cluster__that_listens_on_all_interfaces_is_noticed_once(host, exposed):
+    notices = []
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp://", host=host, dashboard_address=None
+    ) as cluster:
+        port = cluster.scheduler.listeners[0].get_host_port()[1]
+        executor = open_executor(f"tcp://127.0.0.1:{port}", notice=notices.append)
+        executor.close()
+    assert len(notices) == exposed
+    assert all("listens on all interfaces without TLS" in line and "--host" in line for line in notices)

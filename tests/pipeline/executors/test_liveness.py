@@ -1,0 +1,103 @@
+"""What is made of the signs that a cluster gives while the driver waits."""
+
+import pytest
+
+from collapsium.pipeline.executors import liveness as watching
+from collapsium.pipeline.executors.liveness import Watch, WorkerSign
+from collapsium.storage.errors import ClusterError
+
+BUSY = WorkerSign(0.5, 99.0, False, ("sweep-1",))
+IDLE = WorkerSign(0.5, 1.0, False, ())
+STUCK = WorkerSign(0.5, 0.0, False, ("sweep-2",))
+PAUSED = WorkerSign(0.5, 90.0, True, ("sweep-3",))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that a test sets."""
+    now = [1000.0]
+    monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def watch(clock):
+    said = []
+    found = Watch(100.0, said.append)
+    found.said = said
+    found.begin()
+    return found
+
+
+def look(watch, clock, seconds, workers, counter=7, every=10.0):
+    """Look every so often; all workers that were given up."""
+    given_up = []
+    end = clock[0] + seconds
+    while clock[0] < end:
+        clock[0] += every
+        given_up += watch.look(counter, workers)
+    return given_up
+
+
+def test_a_worker_that_computes__may_take_as_long_as_it_likes(watch, clock):
+    assert look(watch, clock, 10_000, {"a": BUSY, "b": IDLE}) == []
+    assert watch.said == []
+
+
+@pytest.mark.parametrize(("sign", "text"), [(STUCK, "shows no sign of life at sweep-2"), (PAUSED, "has paused")])
+def test_a_worker_without_a_sign_of_life__is_named_and_then_given_up(watch, clock, sign, text):
+    watch.look(1, {"a": BUSY, "b": IDLE})
+    assert look(watch, clock, 90, {"a": BUSY, "b": sign}) == []
+    assert len(watch.said) == 1
+    assert text in watch.said[0]
+    assert "it is given up after 100 s" in watch.said[0]
+    assert "b" in look(watch, clock, 20, {"a": BUSY, "b": sign})
+
+
+def test_a_worker_that_is_not_heard_of__is_given_up(watch, clock):
+    for age in range(0, 110, 10):
+        assert watch.look(1, {"a": BUSY, "b": WorkerSign(float(age), 99.0, False, ("sweep-1",))}) == [] or age > 100
+        clock[0] += 10
+    assert watch.look(1, {"b": WorkerSign(120.0, 99.0, False, ("sweep-1",))}) in (["b"], [])
+    assert watch.look(1, {"b": WorkerSign(130.0, 0.0, False, ("sweep-1",))}) == ["b"]
+
+
+def test_a_worker_that_comes_to_itself__is_kept(watch, clock):
+    look(watch, clock, 60, {"a": STUCK})
+    look(watch, clock, 10, {"a": BUSY}, counter=8)
+    assert look(watch, clock, 90, {"a": STUCK}, counter=8) == []
+
+
+def test_no_workers__is_said_and_then_lost_work(watch, clock):
+    look(watch, clock, 90, {})
+    assert watch.said == ["the cluster has no workers; waiting for some (100 s at most)"]
+    with pytest.raises(ClusterError, match="nothing has moved for 110 s with 0 workers"):
+        look(watch, clock, 30, {})
+
+
+def test_tasks_that_are_left_without_a_worker_though_there_are_some__are_lost_work(watch, clock):
+    watch.look(1, {}, 3)
+    watch.look(2, {"a": IDLE}, 3)
+    with pytest.raises(ClusterError, match="all workers were lost"):
+        watch.look(3, {"a": IDLE}, 3)
+
+
+def test_workers_that_wait_while_nothing_moves__are_lost_work(watch, clock):
+    with pytest.raises(ClusterError, match="nothing has moved for 110 s with 1 workers"):
+        look(watch, clock, 1000, {"a": IDLE})
+
+
+def test_a_cluster_where_tasks_end__is_well(watch, clock):
+    for counter in range(50):
+        assert look(watch, clock, 50, {"a": IDLE}, counter=counter) == []
+    assert watch.said == []
+
+
+def test_a_scheduler_that_does_not_answer__is_said_and_then_lost(watch, clock):
+    for _ in range(9):
+        clock[0] += 10
+        watch.silent("timed out")
+    assert watch.said == ["the scheduler does not answer (timed out); waiting 100 s at most"]
+    clock[0] += 20
+    with pytest.raises(ClusterError, match="the scheduler has not answered for 110 s"):
+        watch.silent("timed out")

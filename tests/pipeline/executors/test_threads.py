@@ -1,0 +1,406 @@
+"""Threads without Dask: what the contract of an executor asks, whatever tasks depend on one another."""
+
+import gc
+import operator
+import threading
+import time
+import weakref
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import fit
+from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.threads import ThreadExecutor
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.workers import tasks
+
+PATIENCE = 20  # seconds after which something hangs
+
+
+class PlannedError(Exception):
+    """Raised by tasks on purpose."""
+
+
+class Held:
+    """A result that tells when it is gone: plain numbers cannot be referred to weakly."""
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_stays():
+    """Whatever a test does, closing its executors ends all of their threads."""
+    yield
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("collapsium-")]
+
+
+@pytest.fixture
+def opened():
+    """Executors that are closed whatever happens."""
+    made = []
+
+    def open_one(threads):
+        made.append(ThreadExecutor(threads))
+        return made[-1]
+
+    yield open_one
+    for one in made:
+        one.close()
+
+
+def in_time(function, *args):
+    """Call something that must not hang: its result, or what it raised."""
+    found = []
+
+    def call():
+        try:
+            found.append((function(*args), None))
+        except BaseException as error:
+            found.append((None, error))
+
+    caller = threading.Thread(target=call, daemon=True)
+    caller.start()
+    caller.join(PATIENCE)
+    assert found, "it hangs"
+    value, error = found[0]
+    if error is not None:
+        raise error
+    return value
+
+
+def within(condition):
+    """Wait for what another thread does soon."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come to pass"
+        time.sleep(0.001)
+
+
+def raising(*_):
+    raise PlannedError("on purpose")
+
+
+def first_of(value, *_):
+    return value
+
+
+# Tasks ---------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def graphs(draw, failing=False):
+    """Tasks by number: numbers of those before that each takes, alone and in a list, and whether it fails."""
+    tasks = []
+    for number in range(draw(st.integers(1, 25))):
+        before = st.lists(st.integers(0, number - 1), max_size=3) if number else st.just([])
+        tasks.append((draw(before), draw(before), failing and draw(st.integers(0, 6)) == 0))
+    return tasks
+
+
+def combine(number, fails, several, *alone):
+    """A value in which the order of what was taken shows."""
+    if fails:
+        raise PlannedError(number)
+    return hash((number, tuple(several), alone))
+
+
+def submitted(executor, graph):
+    futures = []
+    for number, (alone, several, fails) in enumerate(graph):
+        taken = [futures[one] for one in several], *(futures[one] for one in alone)
+        futures.append(executor.submit(combine, number, fails, *taken, home=number % 3))
+    return futures
+
+
+@given(graphs(), st.integers(1, 5), st.randoms(use_true_random=False))
+def test_results__equal_serial_ones_in_the_order_asked_for(graph, threads, random):
+    expected = SerialExecutor().collect(submitted(SerialExecutor(), graph))
+    executor = ThreadExecutor(threads)
+    try:
+        futures = submitted(executor, graph)
+        assert in_time(executor.collect, futures) == expected
+        order = random.sample(range(len(graph)), len(graph))
+        assert executor.collect([futures[one] for one in order]) == [expected[one] for one in order]
+        assert executor.collect([]) == []
+    finally:
+        executor.close()
+
+
+@given(graphs(failing=True), st.integers(1, 5))
+def test_errors__reach_whoever_needs_what_failed_and_no_other(graph, threads):
+    executor = ThreadExecutor(threads)
+    try:
+        futures, failed = submitted(executor, graph), []
+        for number, (alone, several, fails) in enumerate(graph):
+            failed.append(fails or any(failed[one] for one in (*several, *alone)))
+            if not failed[number]:
+                assert in_time(executor.collect, [futures[number]]) != [None]
+                continue
+            with pytest.raises(PlannedError) as raised:
+                in_time(executor.collect, [futures[number]])
+            assert graph[raised.value.args[0]][2]  # the error of a task that failed by itself, as it was raised
+    finally:
+        executor.close()
+
+
+def test_errors__are_the_very_ones_that_were_raised(opened):
+    error = PlannedError("on purpose", 3)
+
+    def fail():
+        raise error
+
+    executor = opened(2)
+    future = executor.submit(fail)
+    for one in (future, executor.submit(operator.neg, executor.submit(operator.neg, future))):
+        with pytest.raises(PlannedError) as raised:
+            in_time(executor.collect, [one])
+        assert raised.value is error
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_errors__of_any_kind_end_no_thread(opened, kind):
+    def fail():
+        raise kind
+
+    executor = opened(1)
+    for _ in range(3):
+        with pytest.raises(kind):
+            in_time(executor.collect, [executor.submit(fail)])
+    assert in_time(executor.collect, [executor.submit(operator.neg, 3)]) == [-3]
+
+
+def test_collect__raises_an_error_before_the_others_have_ended(opened):
+    executor, gate = opened(2), threading.Event()
+    slow = executor.submit(gate.wait, PATIENCE)
+    try:
+        with pytest.raises(PlannedError):
+            in_time(executor.collect, [slow, executor.submit(raising)])
+        assert not slow.done
+    finally:
+        gate.set()
+    assert in_time(executor.collect, [slow]) == [True]
+
+
+def test_submit__takes_futures_in_lists_of_lists_as_the_serial_one_does(opened):
+    serial, executor, gate = SerialExecutor(), opened(2), threading.Event()
+    expected = serial.collect([serial.submit(list, [[[serial.submit(int, 3)], 4], 5])])
+    inner = executor.submit(lambda: gate.wait(PATIENCE) and 3)
+    outer = executor.submit(list, [[[inner], 4], 5])
+    in_time(executor.collect, [executor.submit(int, 0)])  # by now what does not wait for the inner result has run
+    assert not outer.done
+    gate.set()
+    assert in_time(executor.collect, [outer]) == expected == [[[[3], 4], 5]]
+
+
+def test_tasks__of_one_thread_run_in_the_order_of_submission(opened):
+    executor, gate, order = opened(1), threading.Event(), []
+    first = executor.submit(gate.wait, PATIENCE)
+    # The second waits for the first; those after it are ready at once, and yet come after it.
+    rest = [executor.submit(lambda n, *_: order.append(n), n, *([first] if n == 0 else [])) for n in range(9)]
+    gate.set()
+    in_time(executor.collect, rest)
+    assert order == list(range(9))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads__are_as_many_as_asked_for_and_all_of_them_work(opened, threads):
+    executor = opened(threads)
+    assert executor.workers == threads
+    # Each waits for all others: fewer threads would never come through.
+    barrier = threading.Barrier(threads)
+    futures = [executor.submit(lambda: (barrier.wait(PATIENCE), threading.get_ident())[1]) for _ in range(threads)]
+    assert len(set(in_time(executor.collect, futures))) == threads
+    assert in_time(executor.collect, [executor.submit(operator.neg, 1)]) == [-1]  # with most of them idle
+
+
+def test_executor__is_one_place_in_which_nothing_moves(opened):
+    executor = opened(3)
+    assert (executor.homes, executor.dashboard, executor.memory) == (1, None, None)
+    in_time(executor.collect, [executor.submit(bytes, 1000, home=0)])
+    assert executor.moved() == 0
+    calls = []
+    assert executor.everywhere(lambda *args: calls.append(args) or len(calls), 1, "a") == [1]
+    assert calls == [(1, "a")]
+
+
+@pytest.mark.parametrize("workers", [None, 1, 4])
+def test_open_executor__gives_threads(workers):
+    executor = open_executor("threads", workers)
+    try:
+        assert isinstance(executor, ThreadExecutor)
+        assert executor.workers == workers if workers else executor.workers >= 1
+    finally:
+        executor.close()
+
+
+# Letting go ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_future_let_go_of__is_not_run(opened):
+    executor, gate, ran = opened(1), threading.Event(), []
+    first = executor.submit(gate.wait, PATIENCE)
+    wanted = executor.submit(ran.append, "wanted")
+    unwanted = executor.submit(ran.append, "unwanted")
+    waiting = executor.submit(lambda *_: ran.append("waiting"), first)
+    chain = executor.submit(lambda *_: ran.append("chain"), executor.submit(ran.append, "inner"))
+    del unwanted, waiting, chain
+    gate.set()
+    in_time(executor.collect, [first, wanted, executor.submit(ran.append, "last")])
+    assert ran == ["wanted", "last"]
+
+
+def test_what_another_needs__is_run_although_its_future_is_let_go_of(opened):
+    executor, gate = opened(1), threading.Event()
+    blocking = executor.submit(gate.wait, PATIENCE)
+    future = executor.submit(operator.neg, 1)
+    for _ in range(5):
+        future = executor.submit(operator.sub, future, 1)
+    gate.set()
+    assert in_time(executor.collect, [future, blocking]) == [-6, True]
+
+
+def test_results__are_freed_as_soon_as_nobody_can_ask_for_them(opened):
+    """Without the collector of garbage, which a sweep would not wait for."""
+    executor, held = opened(2), []
+
+    def make(*_):
+        held.append(weakref.ref(made := Held()))
+        return made
+
+    gc.disable()
+    try:
+        future = executor.submit(make)
+        for number in range(2, 6):
+            future = executor.submit(make, future)
+            in_time(executor.collect, [future])
+            within(lambda number=number: [one() is None for one in held] == [True] * (number - 1) + [False])
+        del future
+        within(lambda: held[-1]() is None)  # neither does the thread that made it hold it while it waits
+        assert [one() for one in held] == [None] * 5
+    finally:
+        gc.enable()
+
+
+def test_results__are_freed_before_the_next_task_begins(opened):
+    """A state that nobody holds any more makes room for the one that is being made."""
+    executor, gate, held, seen = opened(1), threading.Event(), [], []
+
+    def make():
+        held.append(weakref.ref(made := Held()))
+        return made
+
+    def look(*_):
+        seen.append(held[0]() is None)
+
+    blocking = executor.submit(gate.wait, PATIENCE)
+    dropped = executor.submit(first_of, None, executor.submit(make))
+    after = executor.submit(look, dropped)
+    gate.set()
+    in_time(executor.collect, [blocking, after])
+    assert seen == [True]
+
+
+def test_arguments__are_freed_with_the_task_that_took_them(opened):
+    executor, thing = opened(1), Held()
+    reference = weakref.ref(thing)
+    future = executor.submit(first_of, 7, thing, [thing])
+    del thing
+    assert in_time(executor.collect, [future]) == [7]
+    within(lambda: reference() is None)
+    assert executor.collect([future]) == [7]
+
+
+# The end -------------------------------------------------------------------------------------------------------------
+
+
+def test_close__waits_for_tasks_that_run_and_begins_no_other(opened):
+    executor, gate, begun, ran = opened(1), threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        gate.wait(PATIENCE)
+        ran.append("slow")
+        return 5
+
+    running, pending = executor.submit(slow), executor.submit(ran.append, "pending")
+    assert begun.wait(PATIENCE)
+    threading.Timer(0.05, gate.set).start()
+    in_time(executor.close)
+    assert ran == ["slow"]
+    assert executor.collect([running]) == [5]  # what is known can still be asked for
+    assert not pending.done
+    in_time(executor.close)  # twice does no harm
+
+
+def test_collect__of_a_closed_executor_raises_instead_of_waiting_for_ever(opened):
+    executor, gate, begun = opened(1), threading.Event(), threading.Event()
+    running = executor.submit(lambda: (begun.set(), gate.wait(PATIENCE)))
+    pending = executor.submit(operator.neg, 1)
+    raised = []
+
+    def wait():
+        with pytest.raises(RuntimeError, match="closed") as error:
+            executor.collect([pending])
+        raised.append(error)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    assert begun.wait(PATIENCE)
+    threading.Timer(0.05, gate.set).start()
+    in_time(executor.close)
+    waiting.join(PATIENCE)
+    assert raised, "it hangs"
+    for future in (pending, executor.submit(operator.neg, 1)):
+        with pytest.raises(RuntimeError, match="closed"):
+            in_time(executor.collect, [future])
+    in_time(executor.collect, [running])
+
+
+def test_interrupt__of_who_waits_leaves_an_executor_that_goes_on(opened, monkeypatch):
+    """Ctrl-C meets the thread that waits; the model of the last iteration is then written by the same executor."""
+    executor, gate = opened(1), threading.Event()
+    running = executor.submit(gate.wait, PATIENCE)
+    wait, calls = executor._change.wait, []
+
+    def interrupted(timeout=None):
+        if threading.current_thread() is threading.main_thread() and not calls:
+            calls.append(1)
+            raise KeyboardInterrupt
+        return wait(timeout)
+
+    monkeypatch.setattr(executor._change, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        executor.collect([running])
+    gate.set()
+    assert executor.collect([running, executor.submit(operator.neg, 2)]) == [True, -2]
+
+
+def test_interrupt__of_a_fit_runs_no_sweep_that_waits(small, tmp_path, monkeypatch):
+    """Its model would else be written after a whole iteration more."""
+    sweep, collect = tasks.sweep, ThreadExecutor.collect
+    shards, begun, gate, told = len(Corpus(small[0]).manifest.shards), [], threading.Event(), []
+
+    def slow(*args):
+        begun.append(len(begun))
+        if len(begun) > 2 * shards:  # the first of the third iteration
+            gate.wait(PATIENCE)
+        return sweep(*args)
+
+    def interrupted(self, futures):
+        if futures and told and told[-1].get("iteration") == 2 and told[-1]["event"] == "iteration":
+            within(lambda: len(begun) > 2 * shards)
+            raise KeyboardInterrupt
+        return collect(self, futures)
+
+    def sink(event):
+        told.append(event)
+        if event["event"] == "keeping":
+            gate.set()
+
+    monkeypatch.setattr(tasks, "sweep", slow)
+    monkeypatch.setattr(ThreadExecutor, "collect", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "run", family="lda", topics=3, iterations=9, workers=1, sinks=[sink])
+    assert (told[-1]["event"], told[-1]["reason"], told[-1]["iteration"]) == ("end", "interrupt", 2)
+    assert len(begun) == 2 * shards + 1

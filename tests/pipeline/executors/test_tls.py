@@ -1,0 +1,117 @@
+"""Clusters whose messages are encrypted: only who shows a certificate of the authority takes part."""
+
+import subprocess
+from pathlib import Path
+
+import dask
+import distributed
+import psutil
+import pytest
+
+from collapsium.pipeline import TLS, Model, fit
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.executors.dask_cluster import _security
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.storage.errors import AbsentError, ClusterError, OptionError
+from tests.conformance import bits
+
+pytestmark = pytest.mark.xdist_group("clusters")
+SCRIPT = Path(__file__).parents[3] / "deploy/make-test-certificates"
+
+
+def certificates(folder):
+    subprocess.run([SCRIPT, folder], check=True, capture_output=True)
+    return TLS(str(folder / "ca.pem"), str(folder / "cert.pem"), str(folder / "key.pem"))
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    return certificates(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def cluster(tls):
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None,
+        protocol="tls://", security=_security(tls),
+    ) as cluster:  # fmt: skip
+        yield cluster.scheduler_address
+
+
+def test_with_the_certificate__a_fit_has_the_same_bits(small, tmp_path, tls, cluster):
+    assert cluster.startswith("tls://127.0.0.1:")
+    options = {"family": "lda", "topics": 3, "iterations": 2}
+    expected = bits(fit(small[0], tmp_path / "calm", **options), 5)
+    words = ["fit", small[0], str(tmp_path / "run"), "--scheduler", cluster, "--quiet"]
+    words += [part for name, value in options.items() for part in (f"--{name}", str(value))]
+    words += ["--tls-ca", tls.ca, "--tls-cert", tls.cert, "--tls-key", tls.key]
+    assert main(words) == 0
+    assert bits(Model(tmp_path / "run"), 5) == expected
+
+
+def test_certificates_of_dasks_configuration__are_used(tls, cluster, monkeypatch):
+    own = {"ca-file": tls.ca, "client": {"cert": tls.cert, "key": tls.key}}
+    monkeypatch.setitem(
+        dask.config.config["distributed"]["comm"], "tls", {**dask.config.get("distributed.comm.tls"), **own}
+    )
+    executor = open_executor(cluster)
+    try:
+        assert executor.collect([executor.submit(abs, -3)]) == [3]
+    finally:
+        executor.close()
+
+
+def test_a_client_without_the_certificate__is_turned_away(cluster, tmp_path, monkeypatch):
+    monkeypatch.setitem(_settings(), "distributed.comm.timeouts.connect", "3s")
+    with pytest.raises(OptionError, match="expected --tls-ca, --tls-cert and --tls-key"):
+        open_executor(cluster)
+    plain = cluster.replace("tls://", "tcp://")
+    with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
+        open_executor(plain)
+    with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
+        open_executor(cluster, tls=certificates(tmp_path / "others"))  # of another authority
+
+
+def _settings():
+    from collapsium.pipeline.executors import dask_cluster as clusters
+
+    return clusters.SETTINGS
+
+
+def test_a_local_cluster__shows_the_certificates_it_is_given(tls):
+    executor = open_executor("local", 1, tls=tls)
+    try:
+        assert executor.collect([executor.submit(abs, -3)]) == [3]
+        with distributed.Client(executor._client.scheduler.address, security=_security(tls), timeout=10) as client:
+            assert len(client.scheduler_info()["workers"]) == 1
+    finally:
+        executor.close()
+
+
+def test_a_local_cluster__hears_no_other_process_of_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setitem(_settings(), "distributed.comm.timeouts.connect", "3s")
+    executor = open_executor("local", 1)
+    try:
+        assert executor.collect([executor.submit(abs, -3)]) == [3]
+        address = executor._client.scheduler.address
+        assert address.startswith("tls://127.0.0.1:")
+        with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
+            open_executor(address.replace("tls://", "tcp://"))
+        with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
+            open_executor(address, tls=certificates(tmp_path / "others"))
+        parts = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        listening = {one.laddr.ip for part in parts for one in part.net_connections("inet") if one.status == "LISTEN"}
+        assert listening == {"127.0.0.1"}
+    finally:
+        executor.close()
+
+
+def test_wrong_options__are_clear_errors(tls, tmp_path, capsys):
+    with pytest.raises(AbsentError, match="--tls-key: /none: no such file"):
+        TLS(tls.ca, tls.cert, "/none")
+    with pytest.raises(OptionError, match="expected an address that begins with tls://"):
+        open_executor("tcp://127.0.0.1:1", tls=tls)
+    with pytest.raises(OptionError, match="expected a cluster"):
+        open_executor("threads", tls=tls)
+    assert main(["evaluate", "run", "--unseen", "c", "--tls-ca", tls.ca]) == 2
+    assert "--tls-cert is required: --tls-ca, --tls-cert and --tls-key belong together" in capsys.readouterr().err

@@ -1,0 +1,56 @@
+"""What moves come to with the settings that they have: the topics that are left, and when to stop."""
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Corpus, fit, simulate, split
+from collapsium.pipeline.families.cvb import topic_moves as rounds
+from tests.conformance import scores_of
+from tests.pipeline.families.cvb.test_topic_moves import corpora, iterations_of
+
+
+@pytest.mark.parametrize("seed", [5, 6, 7])
+def test_planted_topics__are_what_is_left(tmp_path, seed):
+    """From many more; and they predict as well as where so many were asked for."""
+    train, heldout = corpora(tmp_path, seed, documents=300)
+    given = {"family": "hdp", "beta": 3.0, "iterations": 200, "scheduler": "serial", "heldout": heldout}
+    fit(train, tmp_path / "true", topics=3, **{**given, "moves": False})
+    fit(train, tmp_path / "many", topics=30, **given)
+    told = iterations_of(tmp_path / "many")[-1]
+    assert told["topics_99"] == 3
+    assert scores_of(tmp_path / "many")[-1] > scores_of(tmp_path / "true")[-1] - 0.01
+
+
+@pytest.mark.parametrize(("score", "ends"), [(-5.5, False), (-6.0049, False), (-6.0051, True)])
+def test_a_round_that_finds_the_score_fallen__moves_nothing_and_is_the_last(score, ends):
+    none = np.zeros(0, dtype=np.int64)
+    before = {"held_share": np.array(0.1), "ask": np.array(2), "moves_last": np.array(150), "moves_idle": np.array(0)}
+    before.update(topic_alive=np.ones(3, dtype=bool), split_pairs=np.zeros((2, 0)), split_until=np.array(0))
+    before.update(merges=np.array(4), deletes=np.array(2), splits=np.array(0), moves_best=np.array(-6.0))
+    before.update(merge_candidates=np.array([[0], [1]]), delete_candidates=none)
+    after = {"sweeps": np.array(60), "topic_moments": np.array([[30.0, 10.0, 20.0]]), "topic_ahead": np.eye(3)}
+    gains = {"merge_gain": np.array([9.0]), "merge_square": np.array([1.0]), "delete_gain": none, "delete_square": none}
+    found = rounds.decided(
+        before, after, {"tokens": np.array(1.0), "held_score": np.array([score * 1e4, 1e4]), **gains}
+    )
+    assert bool(found["moving"]) is not ends
+    assert (int(found["moves_idle"]) == rounds.IDLE) is ends
+    if not ends:
+        assert float(found["moves_best"]) == max(score, -6.0)
+        assert found["moves_into"].tolist() == [0, 0, 2]
+        assert found["merges"] == 5
+
+
+def test_topics_too_many_to_be_found__do_not_all_go(tmp_path):
+    """Of documents with a little of many topics: merges each of which gains lose together, and end in time.
+
+    Rounds end once what is held out scores lower by more than chance: so much may be lost.
+    """
+    simulate(tmp_path / "drawn", family="lda", documents=400, words=200, tokens=60, topics=20, alpha=0.3, seed=1)
+    split(tmp_path / "drawn", tmp_path / "train", tmp_path / "heldout", seed=1)
+    given = {"family": "hdp", "heldout": tmp_path / "heldout", "iterations": 120, "topics": 60, "score_every": 120}
+    for name in ("with", "without"):
+        fit(tmp_path / "train", tmp_path / name, moves=name == "with", **given)
+    held = rounds.SHARE * Corpus(tmp_path / "train").manifest.tokens
+    assert scores_of(tmp_path / "with")[-1] > scores_of(tmp_path / "without")[-1] - rounds.FALL / np.sqrt(held)
+    assert iterations_of(tmp_path / "with")[-1]["topics"] > 2

@@ -1,0 +1,63 @@
+"""The segmented topic model: the suite, and what it comes to where b is large or small."""
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import fit, flatten, simulate, split
+from collapsium.pipeline.families.networks import generative as networkdrawing
+from collapsium.pipeline.families.networks import segmented_lda
+from collapsium.workers.families.networks.graph import graph_of
+from tests.conformance import reference_bits, scores_of  # noqa: F401 - fixture
+from tests.networks import NetworkConformance
+
+
+class TestSegmentedLDA(NetworkConformance):
+    family = "segmented-lda"
+    matrix = (
+        {"topics": 4},
+        {"topics": 20, "learn": ("strength", "discount", "asymmetric-alpha", "beta")},
+        {"topics": 4, "learn": (), "discount": 0.3, "tables": False},
+    )
+
+
+@pytest.mark.parametrize(("b", "a"), [(0.3, 0.0), (30.0, 0.0), (4.0, 0.5)])
+def test_drawn_segments__vary_about_their_document(b, a):
+    """Their variance is mu (1 - mu) (1 - a) / (b + 1)."""
+    none = np.zeros(2, dtype=np.int64)
+    graph = graph_of(segmented_lda.PLAN, np.array([0, 4000]), (none, none[:0]))
+    globals_ = {"alpha": np.full(3, 2.0), "strength": np.full(2, b), "discount": np.full(2, a)}
+    mu, *_ = nu = networkdrawing.draw_vectors(graph, globals_, np.zeros((0, 3)), np.random.default_rng(3))
+    nu = nu[1:]
+    np.testing.assert_allclose(nu.mean(axis=0), mu, atol=0.03)
+    np.testing.assert_allclose(((nu - mu) ** 2).mean(axis=0), mu * (1 - mu) * (1 - a) / (b + 1), rtol=0.1)
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """Documents of segments in two parts, and these segments as documents in the same parts."""
+    place = tmp_path_factory.mktemp("planted")
+    sizes = {"documents": 80, "words": 40, "tokens": 120, "topics": 3, "seed": 4}
+    simulate(place / "all", family="segmented-lda", strength=5.0, alpha=0.3, beta=8.0, **sizes)
+    split(place / "all", place / "train", place / "heldout", fraction=0.25, seed=2)
+    for name in ("train", "heldout"):
+        flatten(place / name, place / f"{name}-flat")
+    return place
+
+
+def test_b__leads_from_lda_on_segments_to_lda_on_documents(planted, tmp_path):
+    """Held-out scores, the means of a chain's last samples; all have the same prior of words."""
+
+    def score(family, alpha, flat="", **more):
+        out = tmp_path / f"{family}{flat}-{alpha}-{more.get('strength')}"
+        given = {"topics": 3, "beta": 8.0, "alpha": alpha, "seed": 1, "iterations": 60, "scheduler": "serial", **more}
+        fit(planted / f"train{flat}", out, family=family, heldout=planted / f"heldout{flat}", **given)
+        return np.mean(scores_of(out)[-30:])
+
+    documents, segments = score("gibbs-lda", 0.3), score("gibbs-lda", 2.0 / 3, "-flat")
+    held = {"learn": (), "discount": 0.0}
+    large = score("segmented-lda", 0.3, strength=1e6, **held)
+    even = score("segmented-lda", 1e6, strength=2.0, **held)  # of documents that are all alike
+    learned = score("segmented-lda", 0.3)
+    assert abs(large - documents) < 0.01
+    assert abs(even - segments) < 0.01
+    assert learned > max(documents, segments) + 0.01

@@ -1,0 +1,138 @@
+"""Networks of vectors by expected tables: what every family must pass, and what they find in drawn corpora."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from collapsium.pipeline import Corpus, Model, evaluate, fit, simulate
+from collapsium.storage.corpus.shard import EXTRAS
+from collapsium.storage.corpus.writer import CorpusWriter
+from collapsium.storage.errors import OptionError
+from collapsium.storage.io.folder import Folder, created
+from collapsium.workers.families.networks.graph import Graph
+from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.conftest import planted_rows
+from tests.strategies import documents_of
+
+EXPECTED = {"inference": "variational"}
+
+
+def write_segmented(path, rows, vocabulary, shard_tokens=None):
+    """Write a corpus of {word: count} whose document number n has 1 + n % 3 segments, some of them empty."""
+    generator, parts, lengths = np.random.default_rng(len(rows)), [], []
+    for number, row in enumerate(rows):
+        many = 1 + number % 3
+        own = [{} for _ in range(many)]
+        for word, count in row.items():
+            for place, some in enumerate(generator.multinomial(count, np.full(many, 1 / many))):
+                if some:
+                    own[place][word] = int(some)
+        parts += own
+        lengths.append([len(one) for one in own])
+    whole, ends = documents_of(parts), np.cumsum([0, *(len(each) for each in lengths)])
+    ids = pa.array([str(number + 1) for number in range(len(rows))])
+    documents = replace(whole, ids=ids, offsets=whole.offsets[ends])
+    documents = replace(documents, extras={"segments": pa.array(lengths, EXTRAS["segments"])})
+    with created(Folder(path)) as folder:
+        writer = CorpusWriter(folder, vocabulary, shard_tokens)
+        writer.add(documents)
+        writer.finish([f"w{n}" for n in range(vocabulary)])
+    return path
+
+
+@pytest.fixture(scope="session")
+def segmented_small(tmp_path_factory):
+    """A training and a held-out corpus of 60 documents of the same segments in 5 shards."""
+    place = tmp_path_factory.mktemp("segmented")
+    train = write_segmented(place / "train", planted_rows(1), 30, shard_tokens=500)
+    return str(train), str(write_segmented(place / "heldout", planted_rows(2), 30, shard_tokens=900))
+
+
+class TestExpectedTables(Conformance):
+    family = "segmented-lda"
+    matrix = ({"topics": 4, **EXPECTED, "learn": ("strength", "alpha", "beta")},)
+
+    @pytest.fixture
+    def small(self, segmented_small):
+        return segmented_small
+
+    def corpus(self, path, rows, vocabulary, shard_tokens=None, theta=None):
+        return write_segmented(path, rows, vocabulary, shard_tokens)
+
+    def topic_tokens(self, globals):
+        return globals["topic"]
+
+    def document_counts(self, local, topics):
+        graph, found = Graph.kept(local), np.zeros((local["document_tokens"].size, topics))
+        lists = local["document_own_lists"]
+        node = np.repeat(np.arange(lists.size - 1), np.diff(lists))
+        owner = np.searchsorted(graph.nodes - graph.above, node, side="right") - 1
+        np.add.at(found, (owner, local["document_own_topics"]), local["document_own_counts"])
+        return found
+
+    def recount(self, shard, local):
+        sizes = local["pair_sizes"].astype(int)
+        pair = np.repeat(np.arange(shard.pairs), sizes)
+        q = np.zeros((shard.pairs, int(local["pair_topics"].max(initial=0)) + 1))
+        q[pair, local["pair_topics"]] = local["pair_shares"] / 2.0**15
+        counted, rest = np.zeros((shard.words.size, q.shape[1])), np.zeros(shard.words.size)
+        np.add.at(counted, shard.position, shard.counts[:, np.newaxis] * q)
+        documents = np.zeros((shard.documents, q.shape[1]))
+        owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
+        np.add.at(documents, owner, shard.counts[:, np.newaxis] * q)
+        return counted, rest, documents
+
+
+NETWORKS = {
+    "segmented": ("segmented-lda", {}),
+    "sequential": ("sequential-lda", {"discount": 0.2}),
+    "diamond": (
+        "dirichlet-network",
+        {
+            "network": {
+                "whole": {"over": "corpus"},
+                "document": {"over": "document", "parents": ["whole"]},
+                "section": {"over": "segment", "every": 2, "parents": ["document"]},
+                "segment": {"over": "segment", "parents": ["section", "segment[-1]"], "otherwise": ["section"]},
+            },
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_planted_topics__are_found_again(name, tmp_path):
+    family, options = NETWORKS[name]
+    given = {"family": family, "topics": 3, "beta": 6.0, "alpha": 0.3, "seed": 4, **options}
+    simulate(tmp_path / "c", documents=60, words=60, tokens=100, **{**given, "strength": 5.0})
+    model = fit(tmp_path / "c", tmp_path / "run", iterations=60, scheduler="serial", **given, **EXPECTED)
+    word_topic = np.asarray(model.rows(0)["word_topic"])
+    assert np.isclose(word_topic.sum(), Corpus(tmp_path / "c").manifest.tokens)
+    found = (word_topic / word_topic.sum(axis=0)).T
+    true = np.asarray(Model(tmp_path / "c/truth").rows(0)["word_topic"])
+    true = (true / true.sum(axis=0)).T
+    distance = 0.5 * np.abs(found[:, np.newaxis] - true).sum(axis=2)
+    assert sorted(distance.argmin(axis=1)) == [0, 1, 2]
+    assert distance.min(axis=1) @ word_topic.sum(axis=0) / word_topic.sum() < 0.12  # a topic may have few tokens
+
+
+def test_a_discount__is_not_learned(segmented_small, tmp_path):
+    with pytest.raises(OptionError, match="holds the discount"):
+        fit(
+            segmented_small[0], tmp_path / "run", family="segmented-lda", topics=2, learn=("strength", "discount"),
+            scheduler="serial", **EXPECTED,
+        )  # fmt: skip
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run__begins_from_a_sampler_and_the_other_way_round(segmented_small, tmp_path):
+    """Topics are taken over; the score of the last does not fall far behind what it began from."""
+    given = {"family": "segmented-lda", "topics": 3, "beta": 3.0, "scheduler": "serial"}
+    ways = ({}, EXPECTED, {})
+    for number, way in enumerate(ways):
+        warm = {"warm": tmp_path / str(number - 1)} if number else {}
+        fit(segmented_small[0], tmp_path / str(number), iterations=15, **given, **way, **warm)
+    scores = [evaluate(tmp_path / str(n), heldout=segmented_small[1], scheduler="serial").score for n in range(3)]
+    assert max(scores) - min(scores) < 0.25

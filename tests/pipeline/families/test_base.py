@@ -1,0 +1,268 @@
+"""A family whose nodes are born in shards, get their names from `update`, and are merged by moves: the contract must
+carry it without a change to the loop. It counts documents by their lengths, a node a length."""
+
+import inspect
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.state import Problem
+from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.pipeline.families.base import (
+    Description,
+    Family,
+    FamilyConfig,
+    Footprint,
+    Summary,
+    family_names,
+    load_family,
+    make_config,
+)
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.errors import OptionError
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Delta, change, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import Sweeps, fit_kernels, is_labelled, load_sweeps
+from collapsium.workers.kernels.jit import Kernel
+from tests.conformance import problem_of
+from tests.conftest import write_corpus
+from tests.networks import DIAMOND, LABELS
+from tests.storage.corpus.test_vectors import write_vectors
+
+BORN = 1_000_000  # ids from here on are (shard, n) until update names them
+
+
+def _moved(local, globals):
+    """Bring a local state that has slept up to the last move."""
+    node = local["node"].copy()
+    for number, old, new in globals["moves"]:
+        if number > local["moves"]:
+            node[node == old] = new
+    return node
+
+
+def _delta(shard, before, node):
+    ids = np.unique(np.concatenate([before, node]))
+    counts = [np.array([(one == name).sum() for name in ids], dtype=float) for one in (node, before)]
+    parts = {"node": change(counts[0] - counts[1], "node"), "tokens": fresh(float(shard.tokens))}
+    parts["word_documents"] = change(np.zeros(shard.words.size), "word")
+    return Delta(parts, {"node": ids, "word": shard.words})
+
+
+def _start(shard, rows, globals, stream, warm=None):
+    local = {"node": np.full(shard.documents, -1), "moves": np.array(0)}
+    return local, Delta({"tokens": fresh(0.0)})
+
+
+def _sweep(shard, local, rows, globals, stream):
+    before = _moved(local, globals)
+    known = {int(length): int(name) for name, length in globals["names"]}
+    lengths = [int(length) for length in shard.lengths]
+    new = sorted({length for length in lengths if length not in known})
+    known.update({length: BORN * (shard.number + 1) + length for length in new})
+    node = np.array([known[length] for length in lengths])
+    after = {"node": node, "moves": np.array(len(globals["moves"]))}
+    delta = _delta(shard, before[before >= 0], node)
+    return after, delta
+
+
+def _fold(block, delta, globals):
+    return dict(block), Delta()
+
+
+def _update(globals, delta, config, stream):
+    if "node" not in delta:
+        return globals
+    names = {int(length): int(name) for name, length in globals["names"]}
+    counts = {int(name): float(count) for name, count in zip(globals["ids"], globals["counts"], strict=True)}
+    moves = [tuple(int(x) for x in row) for row in globals["moves"]]
+    for born, count in zip(delta.ids["node"], delta["node"], strict=True):
+        name, length = int(born), int(born) % BORN
+        if name >= BORN:
+            name = names.setdefault(length, len(names))
+            moves.append((len(moves) + 1, int(born), name))
+        counts[name] = counts.get(name, 0.0) + float(count)
+    counts = {name: count for name, count in counts.items() if count}
+    return {
+        "names": np.array([(name, length) for length, name in sorted(names.items())]).reshape(-1, 2),
+        "ids": np.array(sorted(counts)),
+        "counts": np.array([counts[name] for name in sorted(counts)]),
+        "moves": np.array(moves).reshape(-1, 3),
+        "rounds": globals["rounds"] + 1,
+        "another_round": np.array(int(globals["rounds"]) % 2 == 0),
+    }
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    half = types.ModuleType("collapsium.workers.toy")
+    half.blank = lambda words, globals: {"word_documents": np.zeros(words)}
+    half.start, half.sweep, half.fold = _start, _sweep, _fold
+    monkeypatch.setitem(sys.modules, "collapsium.workers.toy", half)
+    driver = types.SimpleNamespace(
+        CHANGE="moved",
+        SAMPLER=False,
+        Config=FamilyConfig,
+        update=_update,
+        objective=lambda globals, delta: {"objective": float(globals["counts"].sum())},
+        figures=lambda globals: {"nodes": float(len(globals["ids"]))},
+    )
+    first = {"names": np.zeros((0, 2), int), "ids": np.zeros(0, int), "counts": np.zeros(0)}
+    first.update(moves=np.zeros((0, 3), int), rounds=np.array(0), another_round=np.array(0))
+    return driver, first
+
+
+@pytest.mark.parametrize("cuts", [(0, 4), (0, 1, 4)])
+def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, toy, cuts):
+    family, first = toy
+    rows = [{0: 2}, {1: 2}, {0: 1, 3: 1}, {2: 5}, {}, {0: 5}, {3: 1}]
+    corpus = Corpus(write_corpus(tmp_path / "c", rows, 4, shard_tokens=4))
+    assert len(corpus.manifest.shards) > 2
+    executor = SerialExecutor()
+    shards = [executor.submit(tasks.load, one) for one in corpus.references]
+    problem = Problem("toy", family, FamilyConfig(), shards, [], cuts, Stream(0))
+    found = list(run(problem, executor, first, Limits(iterations=3)))
+    state, progress = found[-1]
+    counts = dict(zip(state.globals["ids"].tolist(), state.globals["counts"].tolist(), strict=True))
+    counted = {length: counts[name] for name, length in state.globals["names"].tolist()}
+    assert counted == {0: 1.0, 1: 1.0, 2: 3.0, 5: 2.0}
+    assert progress.figures["nodes"] == 4.0
+    assert int(state.globals["rounds"]) > 4  # more than one round in an iteration
+    assert len(state.globals["moves"]) > 4  # one length is born in several shards, and each birth is merged by a move
+    assert all((swept.value.local["node"] < BORN).all() for swept in state.swept)
+
+
+def test_families__are_discovered_and_an_unknown_one_is_suggested():
+    named = "author-topic dirichlet-network gibbs-hdp gibbs-lda gibbs-ncrp hca hdp hdsp labeled-lda lda ncrp "
+    named += "partially-labeled-lda segmented-lda sequential-lda vb-lda"
+    assert family_names() == named.split()
+    with pytest.raises(OptionError, match="did you mean 'lda'"):
+        load_family("ldaa")
+
+
+def test_families__have_both_halves_and_descriptions_of_all_options():
+    for name in family_names():
+        half = load_family(name)
+        assert half.Config.model_config["title"]
+        for field in half.Config.model_fields.values():
+            assert len(field.description) > 5
+        assert Description.__doc__
+
+
+@pytest.mark.parametrize("name", family_names())
+@pytest.mark.parametrize(("contract", "load"), [(Family, load_family), (Sweeps, load_sweeps)])
+def test_families__have_all_that_the_contract_names(name, contract, load):
+    half = load(name)
+    asked = {key: value for key, value in vars(contract).items() if inspect.isfunction(value) and key[0] != "_"}
+    assert len(asked) > 5
+    if "stochastic" not in load_family(name).SCHEDULES:
+        asked = {key: value for key, value in asked.items() if key not in ("step", "blend")}
+    for key, value in asked.items():
+        if key in ("carry", "take", "label_weights") and not hasattr(half, key):
+            continue  # what a family may have or not
+        _, *expected = inspect.signature(value).parameters.values()  # but for self
+        found = inspect.signature(getattr(half, key)).parameters.values()
+        assert [(one.name, one.default) for one in found] == [(one.name, one.default) for one in expected], key
+    for key in contract.__annotations__:
+        assert hasattr(half, key), key
+
+
+OPTIONS = [
+    {"topics": 3},
+    {"topics": 3, "responsibilities": "dense"},
+    {"topics": 3, "order": 2},
+    {"topics": 3, "order": 2, "responsibilities": "active"},
+    {"topics": 3, "learn": ["beta"]},
+    {"topics": 3, "momentum": 0.0},
+]
+MATRIX = {
+    "lda": OPTIONS,
+    "hdp": OPTIONS,
+    "gibbs-lda": [{"topics": 3}, {"topics": 3, "learn": ["asymmetric-alpha", "beta"]}],
+    "gibbs-hdp": [{}, {"start_topics": 1}],
+    "gibbs-ncrp": [{}, {"depth": 2, "learn": []}],
+    "hca": [{"max_nodes": 6}, {"depth": 3, "form": "factorised"}],
+    "ncrp": [{}, {"depth": 2, "learn": ["alpha"]}],
+    "vb-lda": [{"topics": 3}, {"topics": 3, "learn": ["beta"]}],
+    "author-topic": [{"topics": 3}],
+    "hdsp": [{"topics": 3}],
+    "labeled-lda": [{}],
+    "partially-labeled-lda": [{"background": 0}],
+    "segmented-lda": [{"topics": 3}, {"topics": 3, "learn": ["discount", "asymmetric-alpha", "beta"]}],
+    "sequential-lda": [{"topics": 3}],
+    "dirichlet-network": [{"topics": 3, "network": DIAMOND}, {"topics": 3, "network": LABELS}],
+}
+EACH = [pytest.param(name, options, id=f"{name}-{options}") for name in family_names() for options in MATRIX[name]]
+
+
+# What families take no memory for.
+NOTHING = {
+    "hdsp": {"pair"},
+    "vb-lda": {"pair"},
+    "hca": {"pair", "portion"},
+    "ncrp": {"pair", "portion"},
+}
+
+
+@pytest.mark.parametrize(("name", "options"), EACH)
+def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, monkeypatch, name, options):
+    """What is not named would be compiled in the first sweep, by one worker while all others wait."""
+    corpus = labelled_small[0] if is_labelled(name) else small[0]
+    if load_family(name).CORPUS == "vectors":
+        corpus = write_vectors(tmp_path / "c", np.random.default_rng(0).normal(size=(20, 3)), 30)
+    problem, executor, globals_ = problem_of(corpus, name, options)
+    named = fit_kernels(name, globals_)
+    assert len({id(one) for one in named}) == len(named)
+    called, call = set(), Kernel.__call__
+
+    def counting(self, *args, **kwargs):
+        called.add(self)
+        return call(self, *args, **kwargs)
+
+    monkeypatch.setattr(Kernel, "__call__", counting)
+    # Lists are chosen anew in the seventh sweep; a clustering's leaves are grouped later.
+    limits = Limits(iterations=40 if name == "ncrp" else 8)
+    states = [state for state, _ in run(problem, executor, globals_, limits)]
+    blocks = [block.value for block in states[-1].blocks]
+    given = problem.shards[0].value, states[-1].swept[0].value, blocks, states[-1].globals
+    if load_family(name).CORPUS == "vectors":
+        tasks.settle(name, given[0], blocks, given[-1], problem.stream)
+    else:
+        tasks.score(name, *given)
+    assert {one.__name__ for one in called} <= {one.__name__ for one in named}
+
+
+@pytest.mark.parametrize("name", family_names())
+def test_footprint__is_finite_and_above_zero(name):
+    for summary in (Summary(1, 1, 1, 1), Summary(60, 30, 2240, 473), Summary(10**8, 10**6, 10**10, 10**9)):
+        for options in MATRIX[name]:
+            given = {**options, **({"topics": 50} if "topics" in options else {})}
+            found = load_family(name).footprint(summary, make_config(name, given))
+            assert isinstance(found, Footprint)
+            assert all(0 <= value < np.inf for value in vars(found).values())
+            assert {part for part, value in vars(found).items() if value == 0} == NOTHING.get(name, set())
+            assert found.shown <= found.kept
+
+
+def test_loop_and_commands__name_no_family():
+    from pathlib import Path
+
+    root = Path(__file__).parents[3]
+    shared = [*root.glob("pipeline/*.py"), root / "workers/tasks.py", root / "workers/families/base.py"]
+    shared += [root / "pipeline/cli/main.py", root / "pipeline/cli/options.py"]
+    for path in shared:
+        if path.name in ("demonstration.py", "classifiers.py", "collapsed.py", "__init__.py"):
+            continue  # one names the family that it shows, one that whose topics an SVM takes, others speak in prose
+        code = "\n".join(line for line in path.read_text().splitlines() if not line.strip().startswith(("#", ">>>")))
+        import ast
+
+        names = {node.value for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Constant)}
+        assert not names & set(family_names()), path
+        imported = {node.module for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)}
+        halves = {f"collapsium.{room}.{name}" for room in ("workers", "pipeline.models") for name in family_names()}
+        assert not imported & halves, path

@@ -1,0 +1,160 @@
+"""Callbacks: found by name, told all events, and never the end of a run; MLflow by a stand-in."""
+
+import sys
+import types
+from typing import ClassVar
+
+import pytest
+
+from collapsium.pipeline import Model
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.monitoring.callbacks import Guarded, load_callback
+from collapsium.pipeline.monitoring.mlflow_callback import MLflow
+from collapsium.storage.errors import OptionError
+
+CODE = """
+told = []
+
+def listen(event):
+    told.append(event)
+
+class Failing:
+    def __call__(self, event):
+        event.clear()
+        raise ValueError("no such\\nthing")
+
+number = 3
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder to work in, with a module of callbacks."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    (tmp_path / "my_callbacks.py").write_text(CODE)
+    yield tmp_path
+    sys.modules.pop("my_callbacks", None)
+
+
+def test_a_fit__tells_callbacks_and_survives_them(here, small, capsys):
+    given = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--iterations", "3", "--scheduler", "serial"]
+    names = ["--callback", "my_callbacks:Failing", "--callback", "my_callbacks:listen"]
+    assert main([*given, *names]) == 0
+    told = sys.modules["my_callbacks"].told
+    assert told[0] == {"event": "run", "iteration": 0, "elapsed": 0.0, "run": "run"}
+    assert [event["iteration"] for event in told if event["event"] == "iteration"] == [1, 2, 3]
+    assert told[-1]["event"] == "end"
+    assert all(event for event in told)  # each has its own
+    err = capsys.readouterr().err
+    assert err.count("callback my_callbacks:Failing: ValueError: no such; it is not called again") == 1
+    assert Model("run").record.iterations == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("my_callbacks", "expected module:function"),
+        (":listen", "expected module:function"),
+        ("my_callbacks:nothing", "AttributeError"),
+        ("my_callbacks:number", "expected something to call, found int"),
+        ("no_such_module:listen", "ModuleNotFoundError"),
+    ],
+)
+def test_wrong_names__are_refused_before_anything_runs(here, small, capsys, name, said):
+    with pytest.raises(OptionError, match=said):
+        load_callback(name)
+    given = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--callback", name]
+    assert main(given) == 2
+    assert said in capsys.readouterr().err
+    assert not (here / "run").exists()
+    assert str(here) not in sys.path
+
+
+def test_interrupts__pass_through():
+    def interrupted(event):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Guarded(interrupted, "one", print)({"event": "start"})
+
+
+class Client:
+    """As much of MLflow's as is used, remembering what it is told."""
+
+    made: ClassVar = []
+
+    def __init__(self):
+        self.runs, self.metrics, self.artifacts = {}, [], []
+        Client.made.append(self)
+
+    def get_experiment_by_name(self, name):
+        return None
+
+    def create_experiment(self, name):
+        return f"of {name}"
+
+    def create_run(self, experiment, tags, run_name):
+        name = f"id-{len(self.runs)}"
+        self.runs[name] = {"experiment": experiment, "tags": dict(tags), "name": run_name, "parameters": {}}
+        return types.SimpleNamespace(info=types.SimpleNamespace(run_id=name))
+
+    def log_param(self, run, key, value):
+        assert key not in self.runs[run]["parameters"]
+        self.runs[run]["parameters"][key] = value
+
+    def log_batch(self, run, metrics):
+        self.metrics += [(run, *metric) for metric in metrics]
+
+    def set_tag(self, run, key, value):
+        self.runs[run]["tags"][key] = value
+
+    def log_artifacts(self, run, place, name):
+        self.artifacts.append((run, name))
+
+    def log_artifact(self, run, place):
+        self.artifacts.append((run, place.rpartition("/")[2]))
+
+    def set_terminated(self, run, status):
+        self.runs[run]["status"] = status
+
+
+@pytest.fixture
+def mlflow(monkeypatch):
+    """A stand-in for MLflow."""
+    Client.made.clear()
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "topics")
+    entities = types.SimpleNamespace(Metric=lambda key, value, timestamp, step: (key, value, step))
+    modules = {"mlflow": types.ModuleType("mlflow"), "mlflow.entities": entities}
+    modules["mlflow.tracking"] = types.SimpleNamespace(MlflowClient=Client)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr("collapsium.pipeline.monitoring.mlflow_callback.EVERY", 0.0)
+
+
+@pytest.mark.parametrize("restarts", [0, 2])
+def test_mlflow__gets_parameters_metrics_and_the_model(here, small, mlflow, restarts):
+    given = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--iterations", "3", "--heldout", small[1]]
+    given += ["--scheduler", "serial", "--callback", "collapsium.pipeline.monitoring.mlflow_callback:MLflow", "--quiet"]
+    assert main([*given, *(["--restarts", "2"] if restarts else [])]) == 0
+    (client,) = Client.made
+    assert [run["name"] for run in client.runs.values()] == ["run", "run/000", "run/001"][: restarts + 1]
+    assert all(run["status"] == "FINISHED" for run in client.runs.values())
+    assert all(run["parameters"]["family"] == "lda" for run in client.runs.values())
+    assert client.runs["id-0"]["experiment"] == "of topics"
+    assert client.runs["id-0"]["parameters"]["topics"] == "3"
+    assert client.runs["id-0"]["parameters"]["seed"] == "0"
+    of_member = "id-1" if restarts else "id-0"
+    scores = [(step, value) for run, key, value, step in client.metrics if (run, key) == (of_member, "score")]
+    assert [step for step, _ in scores] == [1, 2, 3]
+    assert (of_member, "model") in client.artifacts
+    assert (of_member, "run.json") in client.artifacts
+    if restarts:
+        assert client.runs["id-1"]["tags"]["mlflow.parentRunId"] == "id-0"
+
+
+def test_mlflow__says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow.tracking", None)
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(OptionError, match=r"pip install 'collapsium\[mlflow\]'"):
+        MLflow()

@@ -1,0 +1,335 @@
+"""What a person sees of a fit: a live view in a terminal, plain lines elsewhere, and nothing else."""
+
+import datetime
+import io
+import json
+import logging
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import fit
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.formatting import quantity, sparkline
+from collapsium.pipeline.monitoring import console as progress
+from collapsium.pipeline.monitoring.console import RunView, counting, show_compilation
+from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed, thinned
+from collapsium.pipeline.monitoring.run_status import POINTS, Curve, Picture
+
+OPTIONS = {"family": "lda", "topics": 3, "scheduler": "serial"}
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def iteration(number, **more):
+    return {"event": "iteration", "iteration": number, "elapsed": 0.5 * number, "seconds": {"kernel": 0.5}, **more}
+
+
+def start(**more):
+    sizes = {"documents": 10, "tokens": 200, "words": 20, "shards": 2}
+    return {"event": "start", "family": "lda", "iterations": 8, **sizes, **more}
+
+
+TOLD = [
+    {"event": "cluster", "scheduler": "threads", "workers": 2, "dashboard": None},
+    start(),
+    *(iteration(n, score=-9.0 + n, active=3, moved=[[2, 0.25]], tokens_a_second=2.5e6) for n in (1, 2)),
+    iteration(
+        3,
+        score=-5.0,
+        active=3,
+        moved=[[2, 0.25]],
+        top_words={"2": ["gene\x1b[31m", "dna"]},
+        processes=[{"name": "driver", "memory": 5_000_000, "doing": ["sweep"]}],
+    ),
+]
+
+
+def test_a_file__gets_plain_lines(small, monkeypatch):
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "CLICOLOR_FORCE"):
+        monkeypatch.setenv(name, "1")
+    stream = io.StringIO()
+    view = RunView(stream)
+    for event in TOLD:
+        view(event)
+    view.close()
+    assert "\x1b" not in stream.getvalue()
+    assert [line.partition(" ")[2] for line in stream.getvalue().splitlines()[:2]] == [
+        "threads: 2 at a time",
+        "lda: 10 documents, 200 tokens, 20 words, 2 shards",
+    ]
+    assert "iteration 1/8  0.5 s  score -8.0000  2.5M tokens/s" in stream.getvalue()
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    with counting("reading") as tell:
+        tell(5)
+
+
+def test_count_outside_a_terminal__is_a_line_with_its_time_every_ten_seconds(monkeypatch):
+    stream, now = io.StringIO(), [100.0]
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr("collapsium.pipeline.monitoring.console.time.monotonic", lambda: now[0])
+    with counting("ingesting") as tell:
+        now[0] += 60.0
+        tell(0)
+        now[0] -= 60.0
+        for number in range(1, 26):
+            now[0] += 1.0
+            tell(1000 * number)
+    times, texts = zip(*(line.split(" ", 1) for line in stream.getvalue().splitlines()), strict=True)
+    assert texts == ("ingesting: 10,000 documents", "ingesting: 20,000 documents")
+    assert all(datetime.datetime.fromisoformat(each).tzinfo for each in times)
+
+
+def lines_of(told, **how):
+    stream = io.StringIO()
+    view = RunView(stream, **how)
+    for event in told:
+        view(event)
+    view.close()
+    return stream.getvalue().splitlines()
+
+
+def test_each_line__has_its_time():
+    before = datetime.datetime.now().astimezone().replace(microsecond=0)
+    for line in lines_of(TOLD):
+        when = datetime.datetime.fromisoformat(line.partition(" ")[0])
+        assert before <= when <= datetime.datetime.now().astimezone()
+
+
+def test_json_lines__hold_time_level_message_and_figures():
+    records = [json.loads(line) for line in lines_of(TOLD, form="json")]
+    assert all(datetime.datetime.fromisoformat(one["time"]).tzinfo for one in records)
+    assert {one["level"] for one in records} == {"info"}
+    cluster, began, first = records[:3]
+    assert (cluster["event"], cluster["message"]) == ("cluster", "threads: 2 at a time")
+    assert (began["documents"], began["family"]) == (10, "lda")
+    assert (first["event"], first["iteration"], first["iterations"], first["score"]) == ("iteration", 1, 8, -8.0)
+    assert "seconds" not in first  # what is no figure stays in the run's events
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_form_that_is_named__is_written_to_a_terminal_too(form):
+    stream = Terminal()
+    view = RunView(stream, form=form)
+    for event in TOLD:
+        view(event)
+    view.close()
+    assert "\x1b[?25l" not in stream.getvalue()
+    assert "iteration 1/8" in stream.getvalue()
+
+
+def test_iterations_without_a_score__show_the_last_one(monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    told = [start(), iteration(1, change=0.5), iteration(2, score=-7.25), iteration(3), iteration(4, score=-7.0)]
+    shown = [line for line in lines_of(told) if "iteration" in line]
+    assert "score" not in shown[0]
+    assert "score -7.2500  " in shown[1]
+    assert "score -7.2500 (iteration 2)" in shown[2]
+    assert "score -7.0000  " in shown[3]
+    records = [json.loads(line) for line in lines_of(told, form="json")][1:]
+    assert [(one.get("score"), one.get("score_iteration")) for one in records[1:3]] == [(-7.25, 2), (-7.25, 2)]
+
+
+def test_members__show_each_its_own_last_score(monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    told = [start(restarts=2), *(iteration(2, member=m, score=-7.0 - m) for m in (0, 1)), iteration(3, member=1)]
+    assert "score -8.0000 (iteration 2)" in lines_of(told)[-1]
+
+
+def test_the_address_of_the_page__is_beside_that_of_the_dashboard():
+    event = {"event": "cluster", "scheduler": "local", "workers": 2, "dashboard": "http://127.0.0.1:8787/status"}
+    assert "watch it at http://127.0.0.1:8787/collapsium, " in lines_of([event])[0]
+    assert json.loads(lines_of([event], form="json")[0])["page"] == "http://127.0.0.1:8787/collapsium"
+    behind = {**event, "dashboard": "https://hub/user/a/proxy/8787/status"}
+    assert "https://hub/user/a/proxy/8787/collapsium" in lines_of([behind])[0]
+
+
+def test_errors__are_log_lines_where_a_form_is_named(small, tmp_path, capsys):
+    words = ["fit", str(small[0]), str(tmp_path / "run"), "--family", "lda", "--log-format"]
+    assert main([*words, "json"]) == 2
+    record = json.loads(capsys.readouterr().err)
+    assert (record["level"], record["message"]) == ("error", "--topics is required: number of topics K")
+    assert main([*words, "text"]) == 2
+    assert re.match(r"\d{4}-\d\d-\d\dT\S+ collapsium: error: --topics is required", capsys.readouterr().err)
+
+
+def test_a_dumb_terminal__gets_plain_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal()
+    view = RunView(stream)
+    for event in TOLD:
+        view(event)
+    view.close()
+    assert "\x1b" not in stream.getvalue()
+    assert "iteration 1/8" in stream.getvalue()
+
+
+@pytest.mark.parametrize("width", ["100", "40"])
+@pytest.mark.parametrize("colours", [True, False])
+def test_a_terminal__is_drawn_on_and_left_clean(monkeypatch, width, colours):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", width)
+    if not colours:
+        monkeypatch.setenv("NO_COLOR", "1")
+    stream = Terminal()
+    view = RunView(stream)
+    for event in TOLD:
+        view(event)
+    view.close()
+    view.close()
+    text = stream.getvalue()
+    assert "3/8" in text
+    assert "-5.0000" in text
+    assert "\x1b[31m" not in text  # words are anybody's
+    assert "gene" in text
+    frame = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.rpartition("\x1b[?25l")[2]).splitlines()
+    assert max(map(len, frame)) <= int(width)  # what has no room is cut
+    assert "driver" in text
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is shown again
+    assert bool(re.search(r"\x1b\[(?:38;5|9\d)", text)) == colours  # rich keeps the codes of whom it drew for first
+
+
+def test_vectors__have_values_and_columns():
+    stream = io.StringIO()
+    view = RunView(stream)
+    view(start(holds="vectors", family="hca"))
+    view(iteration(1, tokens_a_second=1000.0))
+    assert "hca: 10 vectors, 200 values, 20 columns, 2 shards" in stream.getvalue()
+    assert "1k values/s" in stream.getvalue()
+
+
+def test_events_that_come_late__are_summed_up():
+    stream = io.StringIO()
+    view = RunView(stream, behind=True)
+    for event in TOLD:
+        view(event)
+    assert "iteration" not in stream.getvalue()
+    view.pause()
+    view.pause()
+    assert stream.getvalue().count("iteration 3/8") == 1
+    view({"event": "end", "iteration": 8, "elapsed": 4.0, "reason": "iterations"})
+    assert stream.getvalue().splitlines()[-1].partition(" ")[2] == "ended after 8 iterations, 4.0 s (iterations)"
+
+
+def test_events__say_what_they_are_of(small, tmp_path):
+    told = []
+    fit(small[0], tmp_path / "run", iterations=3, sinks=[told.append], **OPTIONS)
+    picture = Picture()
+    for event in told:
+        picture.add(event)
+    assert picture.start["holds"] == "documents"
+    assert (picture.course.iteration, picture.planned, picture.ended) == (3, 3, "iterations")
+    assert picture.course.left(3) is None
+    tokens = [event["tokens"] for event in told if event["event"] == "iteration"]
+    assert set(tokens) == {picture.start["tokens"]}
+
+
+def test_time_left__goes_by_the_pace_of_late():
+    picture = Picture()
+    for event in (start(), *(iteration(n) for n in (1, 2, 3))):
+        picture.add(event)
+    assert picture.course.left(8) == pytest.approx(2.5)
+    picture.add({**iteration(2), "elapsed": 9.0})  # it went back
+    assert picture.course.left(8) == pytest.approx(6 * 8.5)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=3000))
+def test_curves__keep_the_last_and_stay_small(gaps):
+    curve, at = Curve(), 0
+    for gap in gaps:
+        at += gap
+        curve.add(at, -at)
+    assert curve.points[-1] == (at, -at)
+    assert curve.last == -at
+    assert len(curve.points) <= POINTS
+    assert curve.points == sorted(set(curve.points))
+    curve.add(3, 0.0)
+    assert all(iteration <= 3 for iteration, _ in curve.points)
+
+
+@given(st.lists(st.floats(-1e9, 1e9), max_size=50), st.integers(0, 20))
+def test_sparklines__fit_and_span_what_they_show(values, width):
+    text = sparkline(values, width)
+    assert len(text) == min(width, len(values))
+    if len(values) <= width and len(set(values)) > 1:
+        assert {"▁", "█"} <= set(text)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0"), (950, "950"), (12345, "12.3k"), (999_950, "1M"), (4.5e6, "4.5M"), (2e9, "2G")]
+)
+def test_quantities__have_three_digits(number, text):
+    assert quantity(number) == text
+
+
+def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
+    clock, sent = [10.0], []
+    monkeypatch.setattr("collapsium.pipeline.monitoring.dask_dashboard.feed.time.monotonic", lambda: clock[0])
+    feed = Feed(sent.append, "run", lambda: [iteration(1), {"event": "start"}])
+    feed(start())
+    assert [one["event"]["event"] for one in sent] == ["start", "iteration"]  # what was told before comes after
+    for number in range(2, 12):
+        clock[0] += 0.1
+        feed(iteration(number, sweeps={"shards": 2, "total": 0.25}))
+    feed({"event": "end", "reason": "iterations"})
+    told = [one["event"]["iteration"] for one in sent if one["event"]["event"] == "iteration"]
+    assert told[-1] == 11
+    assert len(told) < 8
+    assert sent[-1]["totals"]["kernel"] == pytest.approx(5.0)
+    assert sent[-1]["totals"]["sweeps"] == 20
+
+
+@given(st.integers(0, 400), st.integers(1, 30), st.integers(1, 60))
+def test_what_was_told_before__is_thinned_but_scores_stay(count, every, points):
+    told = [iteration(number, **({"score": -6.0} if number % every == 0 else {})) for number in range(1, count + 1)]
+    found = thinned(told, points)
+    numbers = [one["iteration"] for one in found]
+    assert numbers == sorted(set(numbers))
+    assert len(found) <= 2 * points + 2
+    assert numbers[:1] + numbers[-1:] == ([1, count] if count else [])
+    scored = [one["iteration"] for one in found if "score" in one]
+    if count // every:
+        assert scored[-1] == count // every * every
+        assert len(scored) >= min(count // every, points / 2)
+
+
+def test_feed__lets_a_message_that_does_not_arrive_be_told_of():
+    """Who sends it tells all who listen, the feed among them."""
+    asked = []
+
+    def lost(message):
+        asked.append(message["event"]["event"])
+        feed({"event": "notice", "iteration": 0, "elapsed": 0.0, "text": "lost"})
+
+    feed = Feed(lost, "run", list)
+    feed({"event": "start", "iteration": 0, "elapsed": 0.0})
+    feed({"event": "end", "iteration": 0, "elapsed": 0.0})
+    assert asked == ["start", "end"]
+
+
+@pytest.mark.parametrize("form", [None, "text", "json"])
+def test_lines_of_compilation__are_those_of_the_log(monkeypatch, form):
+    stream, log = io.StringIO(), logging.getLogger("collapsium.compiling")
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(log, "handlers", [])
+    show_compilation(form)
+    for compiled in (0, 1, 2):
+        log.info("compiling: %d of 2", compiled, extra={"compiled": compiled, "total": 2})
+    lines = stream.getvalue().splitlines()
+    if form == "json":
+        assert [(one["message"], one["compiled"], one["kernels"]) for one in map(json.loads, lines)] == [
+            ("compiling: 0 of 2", 0, 2),
+            ("compiling: 2 of 2", 2, 2),
+        ]
+    else:
+        times, texts = zip(*(line.split(" ", 1) for line in lines), strict=True)
+        assert texts == ("compiling: 0 of 2", "compiling: 2 of 2")
+        assert all(datetime.datetime.fromisoformat(each).tzinfo for each in times)
+    show_compilation(form, quiet=True)
+    log.info("compiling: 0 of 3", extra={"compiled": 0, "total": 3})
+    assert stream.getvalue().splitlines() == lines

@@ -1,0 +1,193 @@
+"""The dashboard's page, plots and metrics on a scheduler that runs already; in a browser: tests/pages."""
+
+import json
+import re
+import urllib.request
+from pathlib import Path
+
+import distributed
+import pytest
+
+from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
+from collapsium.pipeline.monitoring.dask_dashboard.plugin import install
+from collapsium.pipeline.monitoring.dask_dashboard.runs import RUNS, TOPIC, Runs, runs_of
+from collapsium.pipeline.monitoring.prometheus import RunMetrics
+from tests.pipeline.monitoring.test_console import iteration, start
+
+BOARD = Path(__file__).parents[3] / "deploy/grafana/dashboards/collapsium.json"
+SWEEPS = {"shards": 2, "total": 0.5, "quartiles": [0.1, 0.2, 0.25, 0.3, 0.4], "slowest": [[1, 0.4]]}
+LAST = {
+    "score": -5.5,
+    "active": 3,
+    "tokens": 200.0,
+    "tokens_a_second": 400.0,
+    "sizes": [[2, 0.75]],
+    "moved": [[2, 0.25]],
+    "top_words": {"2": ["<b>gene", "dna"]},
+    "sweeps": SWEEPS,
+    "processes": [{"name": "one:1", "memory": 5_000_000, "doing": ["sweep"]}],
+}
+
+
+def told(feed):
+    feed({"event": "cluster", "scheduler": "tcp", "workers": 1, "dashboard": None})
+    feed(start(holds="documents"))
+    feed(iteration(1, score=-6.0, sweeps=SWEEPS))
+    feed(iteration(2, **LAST))
+
+
+@pytest.fixture(scope="module")
+def served():
+    """A scheduler without workers that was given the page as it ran; where it is served."""
+    cluster = distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0")
+    with cluster, distributed.Client(cluster) as client:
+        for _ in range(2):
+            client.run_on_scheduler(install)
+        told(Feed(lambda message: client.log_event(TOPIC, message), "/runs/one", list, 0.0))
+        client.log_event(TOPIC, "nonsense")
+        yield f"http://127.0.0.1:{cluster.scheduler.http_server.port}", cluster.scheduler
+
+
+def read(url):
+    return urllib.request.urlopen(url, timeout=30).read().decode()
+
+
+def test_the_page__is_there_and_in_the_navigation_of_all_others(served):
+    url, scheduler = served
+    for page in ("collapsium", "status"):
+        assert len(re.findall(r'href="[./]*collapsium"', read(f"{url}/{page}"))) == 1
+    page = read(f"{url}/collapsium")
+    assert not [one for one in re.findall(r'(?:src|href)="(https?:[^"]*)"', page) if "dask.org" not in one]
+    listed = json.loads(read(f"{url}/individual-plots.json"))
+    assert sum(name.startswith("Individual Collapsium") for name in listed) == 5
+    for path in listed.values():
+        if "collapsium" in path:
+            assert "<html" in read(f"{url}{path}")
+
+
+def test_metrics__are_beside_those_of_dask(served):
+    text = read(f"{served[0]}/metrics")
+    run = 'member="",run="/runs/one"'
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("collapsium"))
+    assert "dask_scheduler_workers" in text
+    assert found[f"collapsium_score{{{run}}}"] == "-5.5"
+    assert found[f"collapsium_iteration{{{run}}}"] == "2.0"
+    assert found[f"collapsium_tokens_total{{{run}}}"] == "200.0"
+    assert found[f"collapsium_kernel_seconds_total{{{run}}}"] == "1.0"
+    assert found[f"collapsium_sweep_seconds_count{{{run}}}"] == "4.0"
+    assert found['collapsium_sweep_seconds{member="",quantile="0.5",run="/runs/one"}'] == "0.25"
+    assert found['collapsium_worker_memory_bytes{run="/runs/one",worker="one:1"}'] == "5e+06"
+    assert found['collapsium_run_active{run="/runs/one"}'] == "1.0"
+
+
+def test_runs__are_remembered_as_far_as_there_is_room(served):
+    runs = Runs()
+    for number in range(RUNS + 3):
+        told(Feed(lambda message: runs.log_event(TOPIC, message), f"/runs/{number}", list, 0.0))
+    assert list(runs.pictures()) == [f"/runs/{number}" for number in range(3, RUNS + 3)]
+    told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/5", list, 0.0))
+    assert list(runs.pictures())[-1] == "/runs/5"
+    assert runs.pictures()["/runs/5"].course.iteration == 2
+    assert runs_of(served[1]) is served[1].plugins["collapsium-runs"]
+
+
+def test_panels__show_what_was_told(served):
+    from collapsium.pipeline.monitoring.dask_dashboard import page as dashpage
+
+    view = dashpage.View(served[1])
+    panels = {name: make(view) for name, make in dashpage.PANELS.items()}
+    for panel in panels.values():
+        panel.update()
+    shown = {name: panel.source.data for name, panel in panels.items()}
+    assert shown["score"] == {"iteration": [1, 2], "value": [-6.0, -5.5]}
+    assert shown["sizes"] == {"topic": ["2"], "share": [0.75], "words": ["<b>gene dna"]}
+    assert shown["sweeps"]["half"] == [0.25, 0.25]
+    assert shown["shares"]["kernel"] == [1.0, 1.0]
+    assert shown["memory"]["bytes"] == [5_000_000]
+    assert "2 of 8" in dashpage._figures(view)
+    assert "&lt;b&gt;gene" in dashpage._moving(view)
+
+
+def test_the_board__asks_for_metrics_that_there_are():
+    """Each name in its queries is one of ours or of Dask's."""
+    board = json.loads(BOARD.read_text())
+    asked = {
+        name
+        for panel in board["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"collapsium_\w+", target["expr"])
+    }
+    runs = Runs()
+    told(Feed(lambda message: runs.log_event(TOPIC, message), "one", list, 0.0))
+    metrics = RunMetrics()
+    metrics.sources.add(runs)
+    given = {sample.name for metric in metrics.collect() for sample in metric.samples}
+    unasked = {"collapsium_objective", "collapsium_change"}  # there is none of these in what was told
+    assert asked - unasked <= given
+    places = [panel["gridPos"] for panel in board["panels"]]
+    cells = [
+        (x, y)
+        for one in places
+        for x in range(one["x"], one["x"] + one["w"])
+        for y in range(one["y"], one["y"] + one["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_runs__side_by_side_keep_their_order():
+    runs = Runs()
+    feeds = [Feed(lambda message: runs.log_event(TOPIC, message), name, list, 0.0) for name in ("/runs/a", "/runs/b")]
+    for feed in feeds:
+        told(feed)
+    for number in (3, 4):
+        for feed in feeds[::-1]:
+            feed(iteration(number, **LAST))
+        assert list(runs.pictures()) == ["/runs/a", "/runs/b"]
+    assert [one.course.iteration for one in runs.pictures().values()] == [4, 4]
+
+
+def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member(served, monkeypatch):
+    from collapsium.pipeline.monitoring.dask_dashboard import page as dashpage
+
+    runs = Runs()
+    monkeypatch.setattr(dashpage, "runs_of", lambda scheduler: runs)
+    view = dashpage.View(None)
+    selects = dashpage.Selects(view)
+    selects.update()
+    assert not selects.run.visible
+    assert "No run" in dashpage._figures(view)
+    feed = Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0)
+    told(feed)
+    told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/b", list, 0.0))
+    selects.update()
+    assert view.run == "/runs/b"
+    assert [value for value, _ in selects.run.options] == ["", "/runs/b", "/runs/a"]
+    selects.run.value = "/runs/a"
+    assert view.run == "/runs/a"
+    selects.run.value = ""
+    feed({"event": "cluster", "scheduler": "tcp", "workers": 1, "dashboard": None})  # taken up again
+    feed(start(holds="documents", restarts=2))
+    assert view.run == "/runs/a"
+    for member, score in ((0, -5.0), (1, -6.0)):
+        feed({"event": "begin", "member": member, **start()} | {"event": "begin"})
+        feed(iteration(1, member=member, score=score))
+    selects.update()
+    assert selects.member.visible
+    assert "-6.0000" in dashpage._figures(view)
+    selects.member.value = "0"
+    assert "-5.0000" in dashpage._figures(view)
+
+
+def test_a_run_whose_driver_is_gone__is_not_said_to_go_on(monkeypatch):
+    from collapsium.pipeline.monitoring.dask_dashboard import page as dashpage
+    from collapsium.pipeline.monitoring.dask_dashboard import plugin as dashboard
+
+    runs, clock = Runs(), [100.0]
+    monkeypatch.setattr(dashpage, "runs_of", lambda scheduler: runs)
+    monkeypatch.setattr(dashboard, "time", type("Time", (), {"monotonic": staticmethod(lambda: clock[0])}))
+    told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0))
+    view = dashpage.View(None)
+    assert view.state(view.picture()) == "running"
+    clock[0] += 3600.0
+    assert view.state(view.picture()) == "no word for 60 min"

@@ -1,0 +1,176 @@
+"""Names of anybody's: none steers a terminal, breaks JSON, or runs in a spreadsheet."""
+
+import contextlib
+import csv
+import io
+import json
+import sys
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import export, fit, infer
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.monitoring.console import LogLines, counting
+from collapsium.pipeline.monitoring.terminal import GuardedStream, guarded_console, guarded_streams
+from collapsium.storage.corpus.parquet import LABELS
+from collapsium.storage.corpus.writer import CorpusWriter
+from collapsium.storage.errors import DamagedError
+from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.printable import STEERING, CsvRows, csv_cell, json_text, printable
+from tests.strategies import documents_of
+
+EVIL = "\x1b]0;pwn\x07\x1b[2J\x9b31m\u202e[/x]\r"
+FORMULAS = [
+    "=cmd|' /C calc'!A0",
+    "+1+1",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    " =1",
+    "＝1",
+    "-",
+    "--",
+    "-inf",
+    "\ufeff=1",
+]
+NUMBERS = ["-1", "+2.5", "-.5e-3", "7", "-0"]
+PLAIN = ["word", "don't", "a=b", "1-2", "", "'quoted", "naïve"]
+
+texts = st.text(st.characters(codec=None), max_size=20)
+
+
+@given(texts)
+def test_printable_texts__steer_nothing_and_keep_the_rest(text):
+    shown = printable(text)
+    assert not STEERING.search(shown)
+    assert len(shown) == len(text)
+    assert printable(shown) == shown
+    assert all(one == other for one, other in zip(text, shown, strict=True) if one.isprintable() or one in "\t\n")
+
+
+@given(st.dictionaries(texts, texts | st.integers(), max_size=3))
+def test_json__can_be_printed_and_is_read_as_it_was(value):
+    text = json_text(value)
+    assert not STEERING.search(text)
+    assert json.loads(text) == value
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_formulas__stand_behind_an_apostrophe(text):
+    assert csv_cell(text) == f"'{text}"
+    assert csv_cell(csv_cell(text)) == csv_cell(text)
+
+
+@pytest.mark.parametrize("text", [*NUMBERS, *PLAIN])
+def test_numbers_and_other_texts__stay_as_they_are(text):
+    assert csv_cell(text) == text
+
+
+def test_rows__hold_numbers_and_safe_texts():
+    sink = io.StringIO()
+    CsvRows(sink, "\n").writerows([("=1", -2, -0.5, None), ("-3", "a,b", "@x", "")])
+    assert list(csv.reader(io.StringIO(sink.getvalue()))) == [["'=1", "-2", "-0.5", ""], ["-3", "a,b", "'@x", ""]]
+
+
+def test_errors__steer_nothing_wherever_they_are_printed():
+    error = DamagedError(f"x{EVIL}", "expected more", f"column {EVIL}")
+    assert not STEERING.search(str(error))
+    assert "expected more" in str(error)
+
+
+def test_streams__are_guarded_while_a_command_runs_even_in_other_encodings(monkeypatch):
+    raw = io.TextIOWrapper(io.BytesIO(), "ascii", write_through=True)
+    monkeypatch.setattr(sys, "stdout", raw)
+    with guarded_streams(), guarded_streams():
+        assert isinstance(sys.stdout, GuardedStream)
+        assert sys.stdout.raw is raw
+        print(f"naïve {EVIL}")
+        sys.stdout.writelines(["a\n", "\x1b"])
+    assert sys.stdout is raw
+    written = raw.buffer.getvalue().decode()
+    assert written.startswith("na\\xefve ")
+    assert not STEERING.search(written)
+
+
+def test_a_live_console__steers_the_terminal_itself_and_lets_no_text_do_so(monkeypatch):
+    sink = io.StringIO()
+    sink.isatty = lambda: True
+    monkeypatch.setenv("TERM", "xterm")
+    console = guarded_console(GuardedStream(sink), force_terminal=True, color_system="standard", markup=False)
+    console.print(f"text {EVIL}", style="red")
+    assert sink.getvalue().startswith("\x1b[31m")
+    assert "\x1b]" not in sink.getvalue()
+    assert "\x07" not in sink.getvalue()
+    monkeypatch.setattr(sys, "stderr", sink)
+    with counting(f"reading {EVIL}") as count:
+        count(3)
+    assert "\x1b]" not in sink.getvalue()
+    assert "[/x]" in sink.getvalue()
+
+
+def test_log_lines__are_json_that_steers_nothing():
+    sink = io.StringIO()
+    LogLines(sink, "json").write(f"text {EVIL}", field=EVIL)
+    assert not STEERING.search(sink.getvalue())
+    assert json.loads(sink.getvalue())["field"] == EVIL
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A corpus and a run whose every name steers terminals and spreadsheets."""
+    place = tmp_path_factory.mktemp("hostile")
+    documents = documents_of([{0: 2, 1: 1}, {1: 2}, {0: 1, 2: 3}, {2: 1}], [f"={EVIL}{n}" for n in range(3)] + ["-12"])
+    extras = {
+        "labels": pa.array([[{"field": f"f{EVIL}", "value": f"+{EVIL}{n % 2}"}] for n in range(4)], LABELS),
+        "title": pa.array([f"=t{EVIL}{n}" for n in range(4)]),
+        f"n{EVIL}": pa.array([-1.0, 2.0, None, 3.0]),
+    }
+    with created(Folder(place / "c")) as folder:
+        writer = CorpusWriter(folder, 3)
+        writer.add(replace(documents, extras=extras))
+        writer.finish([f"={EVIL}w", f"-{EVIL}", "-5"])
+    fit(place / "c", place / "run", family="labeled-lda", iterations=2, scheduler="serial")
+    (place / f"x{EVIL.replace('/', '')}.jsonl").write_text(
+        json.dumps({"id": EVIL, "text": "a", EVIL: "b", "title": []})
+    )
+    return place
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "info c", "info run", "verify c", "topics run", "topics run --labels", "watch run --once", "evaluate run --coherence c",
+        "fit c EVIL --family lda --topics 2 --iterations 1 --scheduler serial", "fit c x --family EVIL", "infer run c c", "EVIL",
+        "ingest FILE x", "ingest FILE x --title title", "ingest FILE x --labels EVIL", "info EVIL", "fit c x --family lda --config FILE",
+        "predict run c x.csv --field EVIL", "info c --json",
+    ],
+)  # fmt: skip
+def test_commands__write_nothing_that_steers_a_terminal(hostile, words, capsys, monkeypatch):
+    monkeypatch.chdir(hostile)
+    file = next(one.name for one in hostile.iterdir() if one.suffix == ".jsonl")
+    with contextlib.suppress(SystemExit):  # of wrong usage
+        main([{"EVIL": EVIL.replace("/", ""), "FILE": file}.get(word, word) for word in words.split()])
+    captured = capsys.readouterr()
+    assert captured.out + captured.err
+    assert not STEERING.search(captured.out + captured.err)
+    assert "(a defect" not in captured.err
+
+
+@pytest.mark.parametrize("name", ["x.csv", "dense.csv", "x.npy", "export"])
+def test_tables__hold_no_formula_and_negative_numbers_stay(hostile, tmp_path, name):
+    out = tmp_path / name
+    if name == "export":
+        export(hostile / "run", out, to="csv")
+        paths = sorted(out.iterdir())
+    else:
+        infer(hostile / "run", hostile / "c", out, dense=name == "dense.csv", scheduler="serial")
+        paths = [tmp_path / "x.ids.csv" if name == "x.npy" else out]
+    cells = [cell for path in paths for row in csv.reader(path.open(newline="")) for cell in row]
+    assert "-12" in cells
+    assert any(cell.startswith("'=") for cell in cells)
+    assert all(csv_cell(cell) == cell for cell in cells)

@@ -1,0 +1,191 @@
+"""Reports, plots and exports: what they hold, and what they refuse. How a page looks is checked in tests/pages."""
+
+import csv
+import hashlib
+import json
+import re
+import shutil
+from base64 import b64encode
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+from collapsium.pipeline import Model, export, fit, infer, plot, report, topics
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.reporting import charts as figures
+from collapsium.pipeline.reporting.embedding import classical_scaling, measure
+from collapsium.pipeline.reporting.topic_map import WEIGHTS, relevant
+from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
+from collapsium.workers.families.base import load_sweeps
+
+
+@pytest.fixture(scope="module")
+def made(small, tmp_path_factory):
+    """A run whose corpus is gone, and where it was copied from."""
+    place = tmp_path_factory.mktemp("reporting")
+    shutil.copytree(small[0], place / "corpus")
+    fit(place / "corpus", place / "run", family="lda", topics=4, iterations=6, heldout=small[1], scheduler="serial")
+    shutil.rmtree(place / "corpus")
+    return place / "run", small[0]
+
+
+def parts_of(path):
+    """The data, the policy, and the style and script of a page."""
+    text = path.read_text(encoding="utf-8")
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
+    policy = re.search(r'Content-Security-Policy" content="(.*?)"', text)[1].replace("&#39;", "'")
+    return (
+        text,
+        data,
+        policy,
+        {name: re.search(f"<{name}>(.*?)</{name}>", text, re.DOTALL)[1] for name in ("style", "script")},
+    )
+
+
+def test_report__needs_neither_corpus_nor_network(made, tmp_path):
+    found = report(made[0], tmp_path / "out.html")
+    text, data, policy, own = parts_of(tmp_path / "out.html")
+    assert (found.topics, found.notes) == (4, [])
+    assert found.examples == len(data["documents"]) > 4
+    for name, content in own.items():
+        assert f"{name}-src 'sha256-{b64encode(hashlib.sha256(content.encode()).digest()).decode()}'" in policy
+    assert policy.startswith("default-src 'none'")
+    assert not re.search(r"(?:src|href)=[\"']?(?:https?:)?//", text)
+    assert " style=" not in text
+    for topic, one in zip(topics(made[0], 3), data["topics"], strict=True):
+        assert (one["id"], one["share"]) == (topic.id, pytest.approx(topic.share, rel=1e-3))
+        assert [data["words"][word] for word in one["top"]] == [word for word, _ in topic.words]
+        assert one["examples"][0][1] == max(share for _, share, _ in one["examples"])
+
+
+def test_report__of_a_run_without_a_summary_makes_it_or_says_so(made, small, tmp_path):
+    shutil.copytree(made[0], tmp_path / "run")
+    (tmp_path / "run/model/summary.json").unlink()
+    lacking = report(tmp_path / "run", tmp_path / "lacking.html")
+    assert lacking.examples == 0
+    assert "none could be made from the corpus" in lacking.notes[0]
+    with_corpus = report(tmp_path / "run", tmp_path / "with.html", corpus=made[1], workers=1)
+    assert with_corpus.notes == []
+    report(made[0], tmp_path / "whole.html")
+    assert parts_of(tmp_path / "with.html")[1] == parts_of(tmp_path / "whole.html")[1]
+    with pytest.raises(MismatchError):
+        report(tmp_path / "run", tmp_path / "other.html", corpus=small[1])
+    model = report(tmp_path / "run/model", tmp_path / "model.html")
+    assert "a model without its run" in model.notes[0]
+    with pytest.raises(OccupiedError):
+        report(tmp_path / "run", tmp_path / "with.html")
+    with pytest.raises(AbsentError):
+        report(tmp_path / "nothing", tmp_path / "other.html")
+    assert not (tmp_path / "other.html").exists()
+
+
+@given(st.integers(0, 1000), st.integers(3, 12))
+def test_classical_scaling__keeps_the_distances_of_points_in_a_plane(seed, count):
+    points = np.random.default_rng(seed).normal(size=(count, 2))
+    apart = cdist(points, points)
+    places = classical_scaling(apart)
+    assert np.allclose(cdist(places, places), apart, atol=1e-4)
+    assert measure(apart, places, "").stress == pytest.approx(0.0, abs=1e-4)
+
+
+def test_relevant_words__are_those_of_all_probabilities(made):
+    model = Model(made[0])
+    found = topics(made[0], 1)
+    ids, share = np.array([one.id for one in found]), np.array([one.share for one in found])
+    phi = np.concatenate(
+        [load_sweeps("lda").probabilities(model.rows(n), model.globals)["word_topic"] for n in range(len(model.blocks))]
+    )
+    tokens = model.vocabulary.tokens
+    for topic, pool in zip(found, relevant(model, ids, share, 5), strict=True):
+        own = phi[:, topic.id]
+        allowed = (own * topic.share * tokens.sum() >= 0.5) & (tokens > 0)
+        for weight in WEIGHTS:
+            score = np.log(own) - (1 - weight) * np.log(np.maximum(tokens, 1) / tokens.sum())
+            best = sorted(np.flatnonzero(allowed), key=lambda word: -score[word])[:5]
+            assert set(best) <= set(pool.words.tolist())
+        assert np.allclose(pool.probability, own[pool.words])
+
+
+@given(st.floats(-1e7, 1e7), st.floats(1e-6, 1e6))
+def test_ticks__lie_in_the_range_and_are_few(low, spread):
+    found = figures.ticks(low, low + spread)
+    assert all(low - 1e-6 * spread - 1e-9 <= one <= low + spread + 1e-6 * spread + 1e-9 for one in found)
+    assert len(found) <= 6
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (-7.14649, "−7.146"),
+        (12345.0, "12,345"),
+        (0.0, "0"),
+        (0.1, "0.1"),
+        (1.234e-5, "1.2e−05"),
+        (-332576.4, "−332,576"),
+    ],
+)
+def test_numbers__are_short(value, text):
+    assert figures.number(value) == text
+
+
+def test_plot__draws_what_is_asked_for(made, tmp_path, capsys):
+    assert plot(made[0], tmp_path / "a.svg") == ["score", "sizes", "map"]
+    assert plot(made[0], tmp_path / "b.svg") == ["score", "sizes", "map"]
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert main(["plot", str(made[0]), str(tmp_path / "c.png"), "--what", "score"]) == 0
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+    for out, what in (("d.pdf", None), ("d.svg", ["objective"]), ("d.svg", ["colours"])):
+        with pytest.raises(OptionError):
+            plot(made[0], tmp_path / out, what=what)
+    with pytest.raises(OccupiedError):
+        plot(made[0], tmp_path / "a.svg")
+    assert not (tmp_path / "d.svg").exists()
+
+
+def test_export__to_pyldavis_is_what_it_prepares(made, tmp_path):
+    found = export(made[0], tmp_path / "vis.json", to="pyldavis")
+    given = json.loads((tmp_path / "vis.json").read_text())
+    phi, theta = np.array(given["topic_term_dists"]), np.array(given["doc_topic_dists"])
+    assert phi.shape == (4, len(given["vocab"])) == (4, len(given["term_frequency"]))
+    assert theta.shape == (found.documents, 4) == (len(given["doc_lengths"]), 4)
+    assert np.allclose(phi.sum(axis=1), 1, atol=1e-5)
+    assert np.allclose(theta.sum(axis=1), 1, atol=1e-5)
+    assert min(given["term_frequency"]) > 0
+    assert sum(given["doc_lengths"]) == sum(given["term_frequency"])
+    shares = (theta * np.array(given["doc_lengths"])[:, None]).sum(axis=0) / sum(given["doc_lengths"])
+    assert np.allclose(shares, [topic.share for topic in topics(made[0], 1)], atol=0.02)
+
+
+def test_export__to_csv_says_what_infer_says(made, tmp_path, capsys):
+    assert main(["export", str(made[0]), str(tmp_path / "alone"), "--to", "csv"]) == 0
+    assert "documents.csv has no rows" in capsys.readouterr().out
+    export(made[0], tmp_path / "out", to="csv", corpus=made[1], threshold=0.0, workers=1)
+    tables = {
+        name: list(csv.DictReader((tmp_path / f"out/{name}.csv").open())) for name in ("topics", "words", "documents")
+    }
+    listed = topics(made[0], 20)
+    assert [row["words"].split() for row in tables["topics"]] == [topic.names for topic in listed]
+    sums = {topic.id: 0.0 for topic in listed}
+    for row in tables["words"]:
+        sums[int(row["topic"])] += float(row["probability"])
+    assert np.allclose(list(sums.values()), 1, atol=1e-5)
+    infer(made[0], made[1], tmp_path / "theta.parquet", threshold=0.0, scheduler="serial")
+    import pyarrow.parquet as pq
+
+    expected = pq.read_table(tmp_path / "theta.parquet").to_pylist()
+    assert [row["document"] for row in tables["documents"]] == [one["id"] for one in expected for _ in one["topics"]]
+    assert np.allclose(
+        [float(row["proportion"]) for row in tables["documents"]],
+        [share for one in expected for share in one["proportions"]],
+    )
+
+
+def test_export__refuses_what_it_cannot_do(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for to, kind in (("gensim", ImportError), ("word2vec", OptionError)):
+        with pytest.raises(kind):
+            export(made[0], tmp_path / "out", to=to)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,381 @@
+"""Trees of topics: their shape, how they are printed, their files; with a tree family of fixed nodes."""
+
+import json
+import re
+import sys
+import types
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import infer, topics
+from collapsium.pipeline.analysis.infer import SCHEMA
+from collapsium.pipeline.analysis.topics import Topic, describe
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.families import base as contract
+from collapsium.pipeline.families.base import Description
+from collapsium.pipeline.families.description import shape_of
+from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.reporting.tree_files import graphml, write
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.errors import MissingError, OccupiedError, OptionError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocuments
+from tests.conftest import write_corpus
+
+NODES = {7: -1, 2: 7, 5: 2, 0: 2, 9: 7, 4: 9, 8: 7, 3: 8, 6: 8}  # each id's parent, depth-first
+SHARE = {7: 0.3, 2: 0.0, 5: 0.25, 0: 0.15, 9: 0.1, 4: 0.0, 8: 0.0, 3: 0.0, 6: 0.0}
+SHOWN = [7, 2, 5, 0, 9]  # 2 has no tokens, nodes below it have; at 8 and below there are none
+WORDS, CUTS = 12, (0, 5, 12)
+GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
+
+
+@st.composite
+def trees(draw, least=1, most=60):
+    """Parents by number; no node comes before its parent."""
+    count = draw(st.integers(least, most))
+    return [-1, *(draw(st.integers(0, number - 1)) for number in range(1, count))]
+
+
+def tree_of(parents, words=("w",)):
+    """Nodes whose ids are 3 n + 1, depth-first."""
+    ids = np.arange(len(parents)) * 3 + 1
+    parent = np.array([-1 if one < 0 else ids[one] for one in parents])
+    share = np.full(ids.size, 1.0 / ids.size)
+    shape = shape_of(ids, parent, share)
+    return [
+        Topic(
+            int(ids[row]),
+            float(share[row]),
+            [(word, 0.5) for word in words],
+            parent=None if parent[row] < 0 else int(parent[row]),
+            level=int(shape.level[row]),
+            below=float(shape.below[row]),
+        )
+        for row in shape.rows
+    ]
+
+
+@given(trees())
+def test_shape__is_depth_first_and_adds_up(parents):
+    ids = np.arange(len(parents))
+    share = np.random.default_rng(len(parents)).dirichlet(np.ones(len(parents)))
+    shape = shape_of(ids, np.array(parents), share)
+    assert sorted(shape.rows) == list(ids)
+    descendants = {node: {node} for node in range(len(parents))}
+    for node in reversed(range(1, len(parents))):
+        descendants[parents[node]] |= descendants[node]
+    order = shape.rows.tolist()
+    for node, below in descendants.items():
+        at = order.index(node)
+        assert set(order[at : at + len(below)]) == below  # a run of the order
+        assert shape.below[node] == pytest.approx(share[list(below)].sum())
+        children = [one for one in order if parents[one] == node]
+        assert children == sorted(children)  # as they were given
+        assert shape.level[node] == (0 if parents[node] < 0 else shape.level[parents[node]] + 1)
+
+
+@pytest.mark.parametrize("parents", [[1, 0], [-1, 5], [0], [-1, 2, 1]])
+def test_shape__refuses_what_is_no_tree(parents):
+    with pytest.raises(ValueError, match="expected a tree"):
+        shape_of(np.arange(len(parents)), np.array(parents), np.ones(len(parents)))
+
+
+def test_shape__refuses_an_id_that_is_there_twice():
+    with pytest.raises(ValueError, match="expected a tree"):
+        shape_of(np.array([0, 1, 1]), np.array([-1, 0, 0]), np.ones(3))
+
+
+@given(trees(), st.lists(st.text(max_size=8), max_size=5))
+def test_graphml__holds_every_node_and_edge(parents, words):
+    tree = tree_of(parents, words)
+    root = ET.fromstring(graphml(tree))
+    keys = {key.get("id"): key.get("attr.type") for key in root.iter(f"{GRAPHML}key")}
+    assert set(keys) == {"label", "words", "share", "below", "level"}
+    found = {}
+    for node in root.iter(f"{GRAPHML}node"):
+        found[int(node.get("id"))] = {data.get("key"): data.text or "" for data in node.iter(f"{GRAPHML}data")}
+    assert list(found) == [node.id for node in tree]
+    for node in tree:
+        held = found[node.id]
+        assert (float(held["share"]), float(held["below"]), int(held["level"])) == (node.share, node.below, node.level)
+        text = ", ".join(words)
+        assert held["words"] == "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    edges = {(int(edge.get("source")), int(edge.get("target"))) for edge in root.iter(f"{GRAPHML}edge")}
+    assert edges == {(node.parent, node.id) for node in tree if node.parent is not None}
+    assert root.find(f"{GRAPHML}graph").get("edgedefault") == "directed"
+
+
+def test_graphml__opens_in_networkx(tmp_path):
+    networkx = pytest.importorskip("networkx")
+    tree = tree_of([-1, 0, 0, 1], ["cat & dog", "<b>"])
+    write(tree, [], str(tmp_path / "t.graphml"))
+    found = networkx.read_graphml(tmp_path / "t.graphml", node_type=int)
+    assert networkx.is_arborescence(found)
+    assert found.nodes[1] == {
+        "label": "cat & dog <b>",
+        "words": "cat & dog, <b>",
+        "share": 0.25,
+        "below": 1.0,
+        "level": 0,
+    }
+
+
+def loadings(words):
+    """Each node's value of each word, by id: whole numbers of both signs, all magnitudes of a node different."""
+    generator = np.random.default_rng(3)
+    return np.array([generator.permutation(words) + 1.0 for _ in NODES]) * generator.choice(
+        [-1, 1], (len(NODES), words)
+    )
+
+
+def _describe(block, globals, count):
+    ids, signed = np.array(list(NODES)), bool(globals["signed"])
+    values = block["word_topic"].T[ids]
+    weight = np.abs(values) if signed else values
+    top = np.argsort(-weight, axis=1, kind="stable")[:, :count]
+    share = np.array([SHARE[int(one)] for one in ids])
+    parent = np.array(list(NODES.values()))
+    return Description(ids, share, top, np.take_along_axis(values, top, axis=1), parent, signed)
+
+
+def _infer(local, globals):
+    found = {"document_topic": local["document_topic"]}
+    if "extra" in globals:
+        found["document_path"] = local["document_path"]
+        found["document_factors"] = local["document_path"] / 2
+    return found
+
+
+@pytest.fixture
+def family(monkeypatch):
+    """The family `toy-tree`, whose topics are a tree of fixed nodes."""
+    driver = types.ModuleType("collapsium.pipeline.families.toy_tree")
+    driver.describe, driver.CORPUS = _describe, "documents"
+    half = types.ModuleType("collapsium.workers.toy_tree")
+    half.infer, half.kernels = _infer, lambda globals: []
+    half.probabilities = lambda rows, globals: {"word_topic": rows["word_topic"] / (WORDS * (WORDS + 1) / 2)}
+    half.settle = lambda shard, rows, globals, stream: local_of(shard.documents)
+    monkeypatch.setitem(sys.modules, "collapsium.pipeline.families.toy_tree", driver)
+    monkeypatch.setitem(sys.modules, "collapsium.workers.toy_tree", half)
+    monkeypatch.setattr(contract, "family_names", lambda: ["toy-tree"])
+
+
+def local_of(documents):
+    path = np.array([[7, 2, one] for one in range(documents)], dtype=np.int64).reshape(documents, 3)
+    return {"document_topic": np.full((documents, 10), 0.1), "document_path": path}
+
+
+def make_model(place, corpus, signed=False, extra=False, values=None):
+    """Write a finished model in two blocks."""
+    corpus, writer = Corpus(corpus), ModelWriter(Folder(place))
+    rows = np.zeros((WORDS, 10))
+    rows[:, list(NODES)] = (loadings(WORDS) if signed else np.abs(loadings(WORDS)) if values is None else values).T
+    globals_ = {"signed": np.array(signed), **({"extra": np.array(1)} if extra else {})}
+    parts = [writer.write_globals(globals_)]
+    for number, (low, high) in enumerate(zip(CUTS, CUTS[1:], strict=False)):
+        parts.append(writer.write_block(number, {"word_topic": rows[low:high]}))
+    shards = corpus.manifest.shards
+    parts += [writer.write_shard(number, local_of(row.documents)) for number, row in enumerate(shards)]
+    record = ModelRecord(
+        family="toy-tree",
+        options={},
+        iterations=1,
+        corpus=corpus.manifest.digest,
+        vocabulary=corpus.manifest.vocabulary,
+        blocks=CUTS,
+        shards=tuple(ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in shards),
+        parts=dict(parts),
+    )
+    writer.finish(record, corpus.vocabulary)
+    return str(place)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    rows = [{0: 2}, {1: 2}, {0: 1, 3: 1}, {11: 5}, {}, {0: 5}, {3: 1}]
+    return write_corpus(tmp_path / "c", rows, WORDS, shard_tokens=4)
+
+
+@pytest.fixture
+def model(tmp_path, corpus, family):
+    return make_model(tmp_path / "model", corpus)
+
+
+def test_topics__have_parents_and_levels_and_keep_what_has_tokens_below(model):
+    found = topics(model, words=3)
+    assert [node.id for node in found] == SHOWN
+    assert [node.parent for node in found] == [None, 7, 2, 2, 7]
+    assert [node.level for node in found] == [0, 1, 2, 2, 1]
+    assert [node.share for node in found] == [SHARE[one] for one in SHOWN]
+    np.testing.assert_allclose([node.below for node in found], [0.8, 0.4, 0.25, 0.15, 0.1])
+
+
+def test_topics__where_none_has_tokens_all_are_there(model, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "SHARE", dict.fromkeys(NODES, 0.0))
+    assert [node.id for node in topics(model)] == list(NODES)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("words", [1, 4, 12, 20])
+def test_describe__takes_the_largest_of_all_blocks(tmp_path, corpus, family, signed, words):
+    model = Model(make_model(tmp_path / "model", corpus, signed))
+    found, values = describe(model, words), loadings(WORDS) if signed else np.abs(loadings(WORDS))
+    assert found.signed == signed
+    order = np.argsort(-np.abs(values), axis=1)[:, :words]
+    np.testing.assert_array_equal(found.words, order)
+    np.testing.assert_array_equal(found.probability, np.take_along_axis(values, order, axis=1))
+    np.testing.assert_array_equal(found.parent, list(NODES.values()))
+
+
+def command(capsys, *words):
+    code = main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_command__prints_an_indented_tree(capsys, model):
+    code, out, _ = command(capsys, "topics", model, "--words", 2)
+    head, *lines = out.splitlines()
+    assert (code, head.split()) == (0, ["id", "share", "below", "words"])
+    found = [re.fullmatch(r" *(\d+) +([\d.]+)% +([\d.]+)%  ( *)(w\d+ w\d+)", line) for line in lines]
+    assert [int(match[1]) for match in found] == SHOWN
+    assert [float(match[2]) for match in found] == [30.0, 0.0, 25.0, 15.0, 10.0]
+    assert [float(match[3]) for match in found] == [80.0, 40.0, 25.0, 15.0, 10.0]
+    assert [len(match[4]) for match in found] == [0, 2, 4, 4, 2]
+
+
+def test_command__json_has_parents_and_levels(capsys, model):
+    code, out, _ = command(capsys, "topics", model, "--words", 2, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [(row["id"], row["parent"], row["level"]) for row in found] == [
+        (7, None, 0),
+        (2, 7, 1),
+        (5, 2, 2),
+        (0, 2, 2),
+        (9, 7, 1),
+    ]
+    assert all(set(row) == {"id", "parent", "level", "below", "share", "words"} for row in found)
+    assert all(set(word) == {"word", "probability"} for row in found for word in row["words"])
+
+
+def test_command__marks_negative_loadings(capsys, tmp_path, corpus, family):
+    place = make_model(tmp_path / "model", corpus, signed=True)
+    (_, first, *_), values = command(capsys, "topics", place, "--words", 12)[1].splitlines(), loadings(WORDS)[0]
+    order = np.argsort(-np.abs(values))
+    assert first.split()[3:] == [("-" if values[one] < 0 else "") + f"w{one}" for one in order]
+    row = json.loads(command(capsys, "topics", place, "--json")[1])[0]
+    assert [entry["loading"] for entry in row["words"]] == values[order][:10].tolist()
+
+
+def test_command__of_samples_names_the_stability(capsys, monkeypatch, model):
+    monkeypatch.setattr(
+        "collapsium.pipeline.analysis.topics.samples_of", lambda run: [types.SimpleNamespace(url=model)] * 2
+    )
+    head, *lines = command(capsys, "topics", model)[1].splitlines()
+    assert head.split() == ["id", "share", "below", "stable", "words"]
+    assert [line.split()[3] for line in lines[2:]] == ["1.000"] * 3
+    assert {row["stability"] for row in json.loads(command(capsys, "topics", model, "--json")[1])} == {1.0, None}
+
+
+def test_command__writes_pictures_and_graphml(capsys, tmp_path, model):
+    files = [tmp_path / name for name in ("a.svg", "b.PNG", "c.graphml")]
+    words = ["topics", model, "--picture", files[0], "--picture", files[1], "--graphml", files[2]]
+    code, out, _ = command(capsys, *words)
+    assert code == 0
+    assert out.splitlines()[-3:] == [f"{path}: a tree of 5 nodes" for path in files]
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+    for path in (files[0], files[2]):
+        ET.fromstring(path.read_bytes())
+    assert len(re.findall("<node ", files[2].read_text())) == 5
+    code, out, _ = command(capsys, "topics", model, "--json", "--graphml", tmp_path / "d.graphml")
+    assert len(json.loads(out)) == 5
+    assert (tmp_path / "d.graphml").read_bytes() == files[2].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--picture", "{tmp}/x.pdf"], "--picture {tmp}/x.pdf: expected a name that ends in .svg or .png"),
+        (["--picture", "{tmp}/x.svg", "--picture", "{tmp}/x.svg"], "{tmp}/x.svg: named twice"),
+        (["--graphml", "{tmp}/there"], "{tmp}/there: exists already; name a new file or remove this one"),
+        (["--graphml", "{tmp}/new", "--picture", "{tmp}/there.svg"], "{tmp}/there.svg: exists already"),
+    ],
+)
+def test_files__that_cannot_be_are_refused_and_nothing_is_written(capsys, tmp_path, model, options, message):
+    for name in ("there", "there.svg"):
+        (tmp_path / name).write_text("kept")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    code, _, err = command(capsys, "topics", model, *(option.format(tmp=tmp_path) for option in options))
+    assert code == (1 if "exists already" in message else 2)
+    assert err.startswith("collapsium: error: " + message.format(tmp=tmp_path))
+    assert len(err.splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert (tmp_path / "there").read_text() == "kept"
+
+
+@pytest.mark.parametrize("option", ["--picture", "--graphml"])
+def test_files__of_flat_topics_are_refused(capsys, tmp_path, small, option):
+    from collapsium.pipeline import fit
+
+    fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=1, scheduler="serial")
+    capsys.readouterr()
+    code, out, err = command(capsys, "topics", tmp_path / "run", option, tmp_path / "x.svg")
+    assert code == 2
+    assert f"{option} {tmp_path / 'x.svg'}: the family's topics are no tree" in err
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert not (tmp_path / "x.svg").exists()
+    assert all((topic.parent, topic.level, topic.below) == (None, None, None) for topic in topics(tmp_path / "run"))
+
+
+def test_picture__without_matplotlib_is_a_clear_error(tmp_path, monkeypatch, model):
+    from collapsium.pipeline.reporting.tree_files import check
+
+    monkeypatch.setattr("collapsium.pipeline.reporting.plots.tree.can_draw", lambda: False)
+    with pytest.raises(MissingError, match=r"pip install 'collapsium\[plots\]'"):
+        check([str(tmp_path / "x.svg")], None)
+    check([], str(tmp_path / "x.graphml"))
+    (tmp_path / "x.graphml").write_text("")
+    with pytest.raises(OccupiedError):
+        check([], str(tmp_path / "x.graphml"))
+    with pytest.raises(OptionError, match="are no tree"):
+        write([Topic(0, 1.0, [])], [], str(tmp_path / "y.graphml"))
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_infer__further_arrays_are_columns_of_lists(tmp_path, corpus, family, seen):
+    model = make_model(tmp_path / "model", corpus, extra=True)
+    other = write_corpus(tmp_path / "other", [{2: 1}, {}, {3: 4}], WORDS)
+    documents = 7 if seen else 3
+    assert infer(model, corpus if seen else other, tmp_path / "p", scheduler="serial").rows == documents
+    table = pq.read_table(tmp_path / "p")
+    assert table.column_names == ["id", "topics", "proportions", "path", "factors"]
+    assert [str(table.schema.field(name).type.value_type) for name in ("path", "factors")] == ["int32", "float"]
+    rows = table.to_pylist()
+    sizes = [row.documents for row in Corpus(corpus).manifest.shards] if seen else [3]
+    last = [number for size in sizes for number in range(size)]
+    assert [row["path"] for row in rows] == [[7, 2, one] for one in last]
+    assert [row["factors"] for row in rows] == [[3.5, 1.0, one / 2] for one in last]
+
+
+def test_infer__what_no_int32_holds_is_refused(tmp_path, corpus, family, monkeypatch):
+    model = make_model(tmp_path / "model", corpus, extra=True)
+    half = sys.modules["collapsium.workers.toy_tree"]
+    monkeypatch.setattr(
+        half,
+        "infer",
+        lambda local, globals: {**_infer(local, globals), "document_path": local["document_path"] + 2**40},
+    )
+    with pytest.raises(ValueError, match="not in range"):
+        infer(model, corpus, tmp_path / "p", scheduler="serial")
+    assert not (tmp_path / "p").exists()
+
+
+def test_infer__without_further_arrays_has_the_columns_of_ever(tmp_path, corpus, model):
+    infer(model, corpus, tmp_path / "p", scheduler="serial")
+    assert pq.read_schema(tmp_path / "p").equals(SCHEMA)

@@ -1,0 +1,446 @@
+"""Batch jobs: two days, jobs that are killed at every step, alarms, rollbacks, locks."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from collapsium.pipeline import Corpus, Model, batch, infer, rollback, split, topics, versions
+from collapsium.pipeline.analysis.evaluate import evaluate
+from collapsium.pipeline.analysis.scoring.completion import complete
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.workflows.batch.journal import Journal, find_sources
+from collapsium.storage.errors import AbsentError, DamagedError, InputError, LockedError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.lock import RunLock
+from collapsium.storage.runs.published import Versions
+from tests.conformance import bits
+
+WORDS = [
+    f"{first}{second}" for first in ("sail", "bread", "tax") for second in ("or", "er", "ing", "ed", "less", "ful")
+]
+JOB = """[batch]
+folder = "job"
+[ingest]
+sources = ["day-*.jsonl"]
+shard_tokens = 600
+[fit]
+family = "lda"
+topics = 3
+beta = 3.0
+iterations = 30
+[cluster]
+scheduler = "serial"
+"""
+
+
+def write_day(folder, day, documents=40, words=None, noise=0.05):
+    """A day's documents: each of one of three themes, nearly."""
+    generator = np.random.default_rng(day)
+    words = words or WORDS
+    lines = []
+    for number in range(documents):
+        theme = number % 3
+        weight = np.full(len(words), noise)
+        weight[theme * 6 : theme * 6 + 6] = 1.0
+        text = " ".join(generator.choice(words, 30, p=weight / weight.sum()))
+        lines.append(json.dumps({"id": f"{day}-{number}", "text": text}) + "\n")
+    (folder / f"day-{day}.jsonl").write_text("".join(lines))
+
+
+@pytest.fixture(autouse=True)
+def reports(monkeypatch):
+    """Stand-in for reports, which are not what is tried here."""
+
+    def report(run, out, progress):
+        Path(out).write_text(f"<html>{len(topics(run))} topics</html>")
+
+    monkeypatch.setattr("collapsium.pipeline.workflows.batch.steps._write_report", report)
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job with its first day's documents."""
+    write_day(tmp_path, 1)
+    path = tmp_path / "job.toml"
+    path.write_text(JOB)
+    return path
+
+
+def published(job):
+    """What is published and current, but for its date."""
+    place = job.parent / "job/published/current"
+    record = json.loads((place / "version.json").read_text())
+    model = Model(str(place))
+    arrays = bits(model, len(model.record.shards))
+    return {**record, "created": "", "sha256": ""}, arrays, (place / "proportions.parquet").read_bytes()
+
+
+def test_two_days__make_two_versions_of_which_the_second_takes_under_half(job):
+    first = batch(job)
+    assert (first.outcome, first.version, first.new_documents, first.previous_score) == ("published", 1, 40, None)
+    assert batch(job).outcome == "nothing-new"
+    write_day(job.parent, 2, documents=20)
+    second = batch(job)
+    assert (second.outcome, second.version, second.documents, second.new_documents) == ("published", 2, 60, 20)
+    assert second.iterations < first.iterations / 2
+    assert second.score > second.previous_score - 0.1
+    again = batch(job)
+    assert (again.outcome, again.version, again.seconds >= 0) == ("nothing-new", 2, True)
+    found = versions(job)
+    assert [(one.number, current) for one, current in found] == [(1, False), (2, True)]
+    assert found[1][0].previous == {"version": 1, "score": second.previous_score}
+    assert (found[1][0].warm, found[1][0].documents) == (1, 60)
+    place = job.parent / "job/published/current"
+    assert pq.read_table(place / "proportions.parquet").num_rows == 60
+    assert (place / "report.html").exists()
+    assert len(topics(place)) == 3
+    assert not (job.parent / "job/cycles/0001").exists()
+    kept = json.loads((job.parent / "job/cycles/0002/run/run.json").read_text())["warm"]
+    assert kept["url"].endswith("cycles/0001/run/model")
+
+
+class Killed(BaseException):
+    """Ends a job at once, as a power cut does."""
+
+
+STEPS = ["ingest", "append", "split", "fit", "evaluate", "infer", "publish", "report", "clean"]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """What two days come to where nothing is stopped; and a job of which the first day is published."""
+    place = tmp_path_factory.mktemp("uninterrupted")
+    write_day(place, 1)
+    (place / "job.toml").write_text(
+        JOB.replace('scheduler = "serial"', 'scheduler = "serial"\n[report]\nenabled = false')
+    )
+    batch(place / "job.toml")
+    before = shutil.copytree(place, tmp_path_factory.mktemp("before") / "job")  # the link becomes a folder
+    write_day(place, 2, documents=20)
+    batch(place / "job.toml")
+    return published(place / "job.toml"), before
+
+
+@pytest.mark.parametrize(("step", "done"), [*((step, True) for step in STEPS[1:]), ("append", False)])
+def test_a_job_killed_at_any_step__goes_on_to_the_same_bits(uninterrupted, tmp_path, step, done):
+    expected, before = uninterrupted
+    job = shutil.copytree(before, tmp_path / "place") / "job.toml"
+    run = job.parent / "job/cycles/0001/run/run.json"
+    assert run.exists()
+    write_day(job.parent, 2, documents=20)
+
+    def sink(event):
+        if event["event"] == "step" and (event["step"], event["done"]) == (step, done):
+            raise Killed
+        if step == "fit" and event["event"] == "iteration" and event["iteration"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises((Killed, KeyboardInterrupt)):
+        batch(job, sinks=[sink])
+    outcome = batch(job)
+    assert (outcome.outcome, outcome.version) == ("published", 2)
+    record, arrays, proportions = published(job)
+    assert {**record, "plan": ""} == {**expected[0], "plan": ""}
+    assert (arrays, proportions) == expected[1:]
+    assert batch(job).outcome == "nothing-new"
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["begun", "done"])
+def test_an_ingest_that_is_killed__is_made_once(job, done):
+    def sink(event):
+        if event["event"] == "step" and (event["step"], event["done"]) == ("ingest", done):
+            raise Killed
+
+    with pytest.raises(Killed):
+        batch(job, sinks=[sink])
+    assert batch(job).documents == 40
+
+
+def test_documents_that_come_while_a_version_is_unfinished__make_the_next_one(job):
+    def sink(event):
+        if event["event"] == "step" and event["step"] == "evaluate":
+            raise Killed
+
+    with pytest.raises(Killed):
+        batch(job, sinks=[sink])
+    write_day(job.parent, 2, documents=20)
+    assert batch(job).version == 2
+    assert [one.documents for one, _ in versions(job)] == [40, 60]
+
+
+def test_a_worse_model__is_not_published_and_alarms(job, capsys):
+    batch(job)
+    told = job.parent / "told.json"
+    script = f"import sys, pathlib; pathlib.Path({str(told)!r}).write_text(sys.stdin.read())"
+    text = JOB + f"[alarm]\ncommand = {json.dumps([sys.executable, '-c', script])}\nworse_by = 0.02\n"
+    job.write_text(text.replace("beta = 3.0", "beta = 20000.0").replace('"lda"', '"lda"\nwarm = false'))
+    assert main(["batch", str(job), "--quiet", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert (found["outcome"], found["version"]) == ("alarm", 1)
+    assert found["score"] < found["previous_score"] - 0.02
+    alarm = json.loads(told.read_text())
+    assert (alarm["outcome"], alarm["job"]) == ("alarm", str(job))
+    assert [one.number for one, _ in versions(job)] == [1]
+    told.unlink()
+    assert main(["batch", str(job), "--quiet"]) == 3  # it stands, and nothing is done again
+    assert "ALARM" in capsys.readouterr().out
+    assert not told.exists()
+    assert batch(job, accept=True).version == 2
+    assert main(["versions", str(job)]) == 0
+    assert "* 2" in capsys.readouterr().out
+
+
+def test_rollback__makes_an_older_version_the_current_one(job, capsys):
+    with pytest.raises(AbsentError, match="nothing is published"):
+        rollback(job)
+    batch(job)
+    with pytest.raises(AbsentError, match="no version before 1"):
+        rollback(job)
+    write_day(job.parent, 2, documents=10)
+    batch(job)
+    assert main(["rollback", str(job)]) == 0
+    assert "version 1 is current" in capsys.readouterr().out
+    assert (job.parent / "job/published/current").resolve().name == "0001"
+    assert batch(job).outcome == "nothing-new"
+    with pytest.raises(AbsentError, match=r"no version 7 \(known: 1, 2\)"):
+        rollback(job, to=7)
+    write_day(job.parent, 3, documents=10)
+    third = batch(job)  # its run is gone, so that it begins from the published model itself
+    assert (third.version, versions(job)[-1][0].warm, versions(job)[-1][0].previous["version"]) == (3, 1, 1)
+    assert rollback(job, to=2) == 2
+
+
+def test_old_versions__are_removed_but_not_the_current_one(tmp_path):
+    place = Versions(Folder(str(tmp_path / "published")))
+    record = {"plan": "", "created": "", "family": "lda", "corpus": "", "documents": 1, "tokens": 1, "words": 1}
+    record.update({"iterations": 1, "score": None, "scored": 0, "definition": ""})
+    from collapsium.storage.io.records import dump
+
+    for number in range(1, 6):
+        whole = {"format": "collapsium-version", "version": 2, "number": number, **record}
+        with place.made(number) as folder:
+            folder.write("version.json", dump(whole))
+    assert place.current() is None
+    place.point(2)
+    assert place.keep(2) == [1, 3]
+    assert (place.numbers(), place.current()) == ([2, 4, 5], 2)
+    (tmp_path / "published/current.json").write_text("{}")
+    with pytest.raises(DamagedError):
+        place.current()
+
+
+def test_two_at_once__the_second_is_refused_with_its_own_code(job, capsys):
+    folder = Folder(str(job.parent / "job"))
+    folder.make()
+    with RunLock(folder / "lock"):
+        with pytest.raises(LockedError):
+            batch(job)
+        assert main(["batch", str(job), "--json", "--quiet"]) == 4
+    assert json.loads(capsys.readouterr().out)["outcome"] == "locked"
+
+
+def test_files_that_change_or_go__are_warned_of(job):
+    batch(job)
+    write_day(job.parent, 2, documents=10)
+    batch(job)
+    write_day(job.parent, 1, documents=41)
+    (job.parent / "day-2.jsonl").unlink()
+    found = batch(job)
+    assert found.outcome == "nothing-new"
+    assert [text.split("/")[-1].split(" ")[:3] for text in found.warnings] == [["day-1.jsonl:", "has", "changed"]]
+    assert len(found.notices) == 1
+    assert "day-2.jsonl: was read, and is gone" in found.notices[0]
+    (job.parent / "day-1.jsonl").touch()
+    again = batch(job)
+    assert (again.documents, again.notices, again.warnings) == (50, (), ())  # each was reported once
+    write_day(job.parent, 2, documents=10)
+    assert batch(job).notices == ()
+    (job.parent / "day-2.jsonl").unlink()
+    write_day(job.parent, 1, documents=12)
+    last = batch(job)
+    assert (len(last.notices), len(last.warnings)) == (1, 1)  # both have changed once more
+
+
+def test_sources__are_not_read_again_while_they_are_as_they_were(tmp_path):
+    write_day(tmp_path, 1, documents=2)
+    (tmp_path / "more").mkdir()
+    write_day(tmp_path / "more", 2, documents=2)
+    asked = [str(tmp_path / "day-*.jsonl"), str(tmp_path / "more")]
+    found = find_sources(asked, {})
+    assert [Path(path).name for path in found] == ["day-1.jsonl", "day-2.jsonl"]
+    marked = {path: {**one, "sha256": "as it was"} for path, one in found.items()}
+    assert find_sources(asked, marked) == marked
+    with pytest.raises(AbsentError, match="no such file or folder"):
+        find_sources([str(tmp_path / "nothing")], {})
+
+
+def test_a_damaged_journal__is_named(job):
+    batch(job)
+    folder = Folder(str(job.parent / "job"))
+    journal = Journal.read(folder)
+    assert journal.outcome == "published"
+    (job.parent / "job/state.json").write_text("{")
+    with pytest.raises(DamagedError, match=r"state\.json"):
+        batch(job)
+
+
+def test_a_vocabulary_that_grows__is_compared_by_the_words_that_both_know(job, monkeypatch):
+    job.write_text(JOB.replace("shard_tokens", "grow = true\nshard_tokens"))
+    batch(job)
+    write_day(job.parent, 2, documents=20, words=[*WORDS, "harbours", "ovens", "levies"], noise=0.3)
+    found = batch(job)
+    assert found.outcome == "published"
+    place = job.parent / "job"
+    assert Corpus(place / "corpus").manifest.vocabulary.words == len(WORDS) + 3
+    train, heldout = (place / f"cycles/0002/{name}" for name in ("train", "heldout"))
+    every = complete(place / "cycles/0002/run", train, heldout)
+    among = complete(place / "cycles/0002/run", train, heldout, words=len(WORDS))
+    assert among.score == pytest.approx(found.score)
+    assert among.tokens == found.scored < every.tokens
+    assert "words that the model before knows" in among.definition
+    assert among.score > every.score
+    assert every.score == pytest.approx(evaluate(place / "cycles/0002/run", heldout=heldout).score)
+
+
+def test_scores_of_all_words__are_those_of_chances_that_add_up_to_one(small):
+    """Each document's chances of the first words, given these, sum to one."""
+    from collapsium.pipeline import fit
+
+    train = small[0]
+    place = Path(train).parent / "completed"
+    split(train, f"{place}-train", f"{place}-heldout", fraction=0.3)
+    fit(f"{place}-train", place, family="lda", topics=3, iterations=3)
+    words = 5
+    chances = complete(place, f"{place}-train", f"{place}-heldout", words=words)
+    assert np.isfinite(chances.score)
+    infer(place, train, f"{place}.parquet")
+    everything = complete(place, f"{place}-train", f"{place}-heldout")
+    assert everything.tokens > chances.tokens > 0
+    assert chances.score > everything.score
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (JOB.replace("folder =", "foldr ="), r"\[batch\]: unknown key 'foldr' \(did you mean 'folder'\?\)"),
+        (JOB.replace("[ingest]", "[ingst]"), r"unknown table 'ingst' \(did you mean 'ingest'\?\)"),
+        (
+            JOB.replace("shard_tokens", "shard_token"),
+            r"\[ingest\]: unknown key 'shard_token' \(did you mean 'shard_tokens",
+        ),
+        (JOB.replace("topics", "topcs"), r"\[fit\]: unknown key 'topcs' of family 'lda' \(did you mean 'topics'\?\)"),
+        (JOB.replace("topics = 3\n", ""), "\\[fit\\]: 'topics' is required"),
+        (JOB.replace('"lda"', '"hca"'), "unknown key 'topics' of family 'hca'"),
+        (JOB.replace('"lda"', '"ldaa"'), r"unknown family 'ldaa' \(did you mean"),
+        (JOB.replace('"job"', '"$NO_SUCH_VARIABLE/job"'), "the environment has no variable NO_SUCH_VARIABLE"),
+        (JOB.replace("[batch]", "[batch"), "expected TOML"),
+        (JOB.replace('"job"', "3"), r"\[batch\]: 'folder': expected a valid string, found 3"),
+        (JOB + "tls_ca = 'x'\n", "tls_cert is required"),
+    ],
+)
+def test_a_job_that_is_wrong__is_refused_before_anything_runs(job, capsys, text, where):
+    job.write_text(text)
+    assert main(["batch", str(job)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    import re
+
+    assert re.search(where, error)
+    assert not (job.parent / "job").exists()
+
+
+def test_a_job__names_what_the_environment_has(job, monkeypatch):
+    monkeypatch.setenv("PLACE", "elsewhere")
+    job.write_text(JOB.replace('"job"', '"${PLACE}/job"'))
+    from collapsium.pipeline.workflows.batch.config import read_job
+
+    asked = read_job(job)
+    assert asked.batch.folder == str(job.parent / "elsewhere/job")
+    assert asked.limits_when(True)["iterations"] == 12
+    assert asked.limits_when(False) == {"tolerance": 0.01, "iterations": 30}
+
+
+def test_sizes__are_said_as_on_the_command_line(job):
+    job.write_text(JOB.replace("shard_tokens = 600", 'max_decompressed = "1.5GB"'))
+    from collapsium.pipeline.workflows.batch.config import read_job
+
+    assert read_job(job).reading == {"max_decompressed": 1_500_000_000}
+
+
+def test_help__names_all_keys_and_codes(capsys):
+    with pytest.raises(SystemExit):
+        main(["batch", "--help"])
+    text = capsys.readouterr().out
+    for part in ("worse_by (0.01)", "another process works on the job", "[cluster]", "exit codes"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('min_documents = "3"', "'min_documents': expected a valid integer, found '3'"),
+        ("stop_words = 3", "'stop_words': expected a list of strings, found 3"),
+        ("labels = 3", "'labels': expected a list of strings, found 3"),
+        ("label = 'a'", "unknown key 'label' (did you mean 'labels'?)"),
+        ("title_field = 'a'", "unknown key 'title_field' (did you mean 'title'?)"),
+        ("tls = 1", "unknown key 'tls'"),
+        ('max_decompressed = "20 apples"', "'max_decompressed'"),
+    ],
+)
+def test_a_key_of_ingest_of_another_kind__is_refused_before_anything_is_made(job, capsys, said, told):
+    job.write_text(JOB.replace("shard_tokens = 600", said))
+    assert main(["batch", str(job)]) == 2
+    assert told in capsys.readouterr().err
+    assert not (job.parent / "job").exists()
+
+
+def test_folders_of_texts__keep_their_names_and_leave_out_hidden_files(job):
+    texts = job.parent / "texts"
+    for name in ("a/1.txt", "b/1.txt", "b/.2.txt.swp", ".DS_Store"):
+        (texts / name).parent.mkdir(parents=True, exist_ok=True)
+        (texts / name).write_text("sailor baker taxing " * 30)
+    job.write_text(JOB.replace("day-*.jsonl", "texts").replace("iterations = 30", "iterations = 2"))
+    assert batch(job).documents == 2
+    (texts / "c").mkdir()
+    (texts / "c/1.txt").write_text("sailor " * 40)
+    assert batch(job).documents == 3
+    files = sorted((job.parent / "job/corpus/documents").iterdir())
+    assert [name for file in files for name in pq.read_table(file)["id"].to_pylist()] == [
+        "a/1.txt",
+        "b/1.txt",
+        "c/1.txt",
+    ]
+
+
+def test_an_empty_file__is_read_once_it_holds_something_and_so_is_one_that_takes_the_name_of_another(job):
+    job.write_text(JOB.replace("iterations = 30", "iterations = 2"))
+    folder = job.parent
+    content = (folder / "day-1.jsonl").read_bytes()
+    (folder / "day-1.jsonl").write_bytes(b"")
+    with pytest.raises(InputError, match="the file is empty"):
+        batch(job)
+    (folder / "day-1.jsonl").write_bytes(content)
+    (folder / "day-2.jsonl").write_bytes(b"")
+    assert batch(job).documents == 40
+    write_day(folder, 2, documents=10)
+    assert batch(job).documents == 50
+    (folder / "day-2.jsonl").rename(folder / "day-3.jsonl")
+    write_day(folder, 4, documents=5)
+    (folder / "day-4.jsonl").rename(folder / "day-2.jsonl")
+    found = batch(job)
+    assert (found.documents, found.warnings) == (55, ())
+
+
+def test_a_job_of_too_few_words_to_hold_any_out__goes_on_when_there_are_more(job):
+    job.write_text(JOB.replace("iterations = 30", "iterations = 2"))
+    (job.parent / "day-1.jsonl").write_text('{"id": "x", "text": "sailor"}\n')
+    with pytest.raises(InputError, match="empty"):
+        batch(job)
+    job.write_text(job.read_text().replace("shard_tokens = 600", "grow = true"))
+    write_day(job.parent, 2)
+    assert batch(job).documents == 41

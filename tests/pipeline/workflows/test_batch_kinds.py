@@ -1,0 +1,250 @@
+"""Batch jobs of ensembles, of kept samples and of vectors: what is published, begun from, killed and rolled back."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+from collapsium.pipeline import Model, batch, evaluate, rollback, topics, verify, versions
+from collapsium.pipeline.analysis.scoring.completion import complete
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.workflows.batch.config import read_job
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.runs.members import leaves, member_seed
+from collapsium.storage.runs.run import Run
+from tests.conformance import bits
+from tests.pipeline.workflows.test_batch import JOB, STEPS, write_day
+
+QUICK = JOB.replace("iterations = 30", "iterations = 6")
+KINDS = {
+    "restarts": QUICK + "[report]\nenabled = false\n",
+    "samples": QUICK + "[report]\nenabled = false\n",
+    "vectors": """[batch]
+folder = "job"
+[ingest]
+sources = ["day-*.csv"]
+id = "id"
+labels = "kind"
+shard_tokens = 60
+[heldout]
+fraction = 0.2
+[fit]
+family = "hca"
+depth = 2
+iterations = 4
+[report]
+enabled = false
+[cluster]
+scheduler = "serial"
+""",
+}
+KINDS["restarts"] = KINDS["restarts"].replace('"lda"', '"lda"\nrestarts = 2')
+KINDS["samples"] = KINDS["samples"].replace('"lda"', '"gibbs-lda"\nsamples = 2\nsample_every = 2')
+
+
+def write_vectors_of(folder, day, count=20, scale=1.0):
+    """A day's vectors on a line, nearly, with an id and a label each."""
+    generator = np.random.default_rng(day)
+    values = scale * generator.normal(size=(count, 1)) * [1.0, 2.0, 3.0] + generator.normal(size=(count, 3)) / 9
+    rows = [f"{day}-{n},k{n % 2}," + ",".join(map(repr, map(float, row))) for n, row in enumerate(values)]
+    (folder / f"day-{day}.csv").write_text("id,kind,a,b,c\n" + "\n".join(rows) + "\n")
+
+
+def write(folder, kind, day, count):
+    (write_vectors_of if kind == "vectors" else write_day)(folder, day, count)
+
+
+def published(job):
+    """What is published and current, but for its date: the record, all models, and the proportions."""
+    place = job.parent / "job/published/current"
+    record = {**json.loads((place / "version.json").read_text()), "created": "", "sha256": "", "plan": ""}
+    arrays = [(name, bits(Model(url), len(Model(url).record.shards))) for name, url in leaves(place)]
+    return record, arrays, pq.read_table(place / "proportions.parquet").to_pydict()
+
+
+class Killed(BaseException):
+    """Ends a job at once, as a power cut does."""
+
+
+@pytest.fixture(scope="module", params=sorted(KINDS))
+def days(request, tmp_path_factory):
+    """A kind of job of which the first day is published, and what the second day comes to if nothing is stopped."""
+    kind = request.param
+    place = tmp_path_factory.mktemp(kind)
+    write(place, kind, 1, 20)
+    (place / "job.toml").write_text(KINDS[kind])
+    batch(place / "job.toml")
+    before = shutil.copytree(place, tmp_path_factory.mktemp("before") / "job")
+    write(place, kind, 2, 10)
+    outcome = batch(place / "job.toml")
+    return kind, before, outcome, published(place / "job.toml"), place
+
+
+@pytest.mark.parametrize("step", STEPS[1:])
+def test_a_job_killed_at_any_step__goes_on_to_the_same_bits(days, tmp_path, step):
+    kind, before, _, expected, _ = days
+    job = shutil.copytree(before, tmp_path / "place") / "job.toml"
+    write(job.parent, kind, 2, 10)
+
+    def sink(event):
+        if event["event"] == "step" and (event["step"], event["done"]) == (step, True):
+            raise Killed
+        if step == "fit" and event["event"] == "iteration" and event["iteration"] == 2 and event.get("member") != 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises((Killed, KeyboardInterrupt)):
+        batch(job, sinks=[sink])
+    assert batch(job).version == 2
+    assert published(job) == expected
+    assert batch(job).outcome == "nothing-new"
+
+
+def test_a_version__holds_all_its_models_and_is_scored_by_their_mean(days):
+    kind, _, outcome, (record, arrays, proportions), place = days
+    folder, cycle = place / "job/published/0002", place / "job/cycles/0002"
+    assert (outcome.outcome, outcome.documents, outcome.new_documents) == ("published", 30, 10)
+    assert [name for name, _ in arrays] == ([""] if kind == "vectors" else ["000", "001"])
+    assert arrays[0] != arrays[-1] or kind == "vectors"
+    assert not list(folder.rglob("checkpoints"))
+    assert verify(folder).broken == []
+    assert len(topics(folder)) >= 1
+    assert len(proportions["id"]) == Corpus(cycle / "train").manifest.documents
+    assert record["holds"] == ("vectors" if kind == "vectors" else "documents")
+    if kind == "vectors":
+        found = evaluate(folder, unseen=cycle / "heldout")
+        assert (record["score"], record["scored"]) == (found.reconstruction_error, found.documents)
+        assert (
+            record["previous"]["score"]
+            == evaluate(place / "job/published/0001", unseen=cycle / "heldout").reconstruction_error
+        )
+        assert "error" in outcome.line()
+        assert record["warm"] is None
+        return
+    found = evaluate(folder, heldout=cycle / "heldout")
+    assert record["score"] == pytest.approx(found.score)
+    assert [one["score"] for one in record["members"]] == pytest.approx([one.score for one in found.members])
+    assert "of an ensemble" in record["definition"]
+    assert f"2 models, score {record['score']:.4f} nats over {record['scored']:,} held-out tokens" in outcome.line()
+
+
+def test_the_next_version__begins_where_the_one_before_has_ended(days):
+    kind, _, _, (record, _, _), place = days
+    run = place / "job/cycles/0002/run"
+    if kind == "restarts":
+        for number in range(2):
+            member = Run(run / f"members/00{number}").record()
+            assert member["warm"]["url"].endswith(f"cycles/0001/run/members/00{number}/model")
+            assert member["seed"] == member_seed(0, number)
+        assert record["warm"] == 1
+    elif kind == "samples":
+        assert Run(run).record()["warm"]["url"].endswith("cycles/0001/run/model")
+        assert [Model(url).record.iterations for _, url in leaves(run)] == [1, 3]  # 2.4 iterations have no room for two
+    else:
+        assert "warm" not in Run(run).record()
+
+
+def test_a_version_that_was_rolled_back_to__is_what_the_next_one_begins_from(days, tmp_path):
+    kind, _, _, _, place = days
+    job = shutil.copytree(place, tmp_path / "place", symlinks=True) / "job.toml"
+    assert rollback(job) == 1
+    write(job.parent, kind, 3, 5)
+    assert batch(job).version == 3
+    record = versions(job)[-1][0]
+    assert record.previous["version"] == 1
+    if kind == "restarts":  # the run is gone, the published members stand
+        member = Run(job.parent / "job/cycles/0003/run/members/001").record()
+        assert member["warm"]["url"].endswith("published/0001/members/001/model")
+    assert record.warm == (None if kind == "vectors" else 1)
+
+
+@pytest.mark.parametrize("days", ["restarts"], indirect=True)
+def test_restarts_of_another_number__begin_anew(days, tmp_path):
+    _, before, *_ = days
+    job = shutil.copytree(before, tmp_path / "place") / "job.toml"
+    job.write_text(KINDS["restarts"].replace("restarts = 2", "restarts = 3"))
+    found = batch(job)
+    assert (found.version, len(found.members), versions(job)[-1][0].warm) == (2, 3, None)
+    assert any("2 of 3 members" in text for text in found.notices)
+
+
+@pytest.mark.parametrize("days", ["restarts"], indirect=True)
+def test_a_mean_prediction_of_known_words__is_that_of_the_mean(days):
+    """A model that is counted twice predicts as it does by itself, whichever words are scored."""
+    *_, place = days
+    parts = [place / f"job/cycles/0002/{name}" for name in ("train", "heldout")]
+    run = place / "job/cycles/0002/run"
+    for words in (None, 9):
+        alone = [complete(run / f"members/00{n}", *parts, words=words) for n in range(2)]
+        mean = complete(run, *parts, words=words)
+        assert [one.score for one in mean.members] == [one.score for one in alone]
+        assert min(one.score for one in alone) <= mean.score
+        assert mean.tokens == alone[0].tokens
+
+
+def test_worse_vectors__alarm(tmp_path, capsys):
+    write_vectors_of(tmp_path, 1, 40)
+    job = tmp_path / "job.toml"
+    job.write_text(KINDS["vectors"])
+    batch(job)
+    job.write_text(
+        KINDS["vectors"].replace("depth = 2", "depth = 1\nsplit = false\nmax_nodes = 1\nloading_scale = 0.01")
+    )
+    assert main(["batch", str(job), "--quiet", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["score"] > found["previous_score"]
+    assert (found["outcome"], found["holds"], found["version"]) == ("alarm", "vectors", 1)
+    assert batch(job, accept=True).version == 2
+
+
+def test_zarr_arrays_as_sources__are_files_of_their_own(tmp_path):
+    (tmp_path / "incoming").mkdir()
+    generator = np.random.default_rng(1)
+    for day in (1, 2):
+        zarr.save_array(str(tmp_path / f"incoming/day-{day}.zarr"), generator.normal(size=(15, 3)))
+        (tmp_path / "job.toml").write_text(
+            KINDS["vectors"].replace("day-*.csv", "incoming").replace('id = "id"\nlabels = "kind"\n', "")
+        )
+        assert batch(tmp_path / "job.toml").documents == 15 * day
+    assert batch(tmp_path / "job.toml").outcome == "nothing-new"
+    shutil.rmtree(tmp_path / "incoming/day-1.zarr")
+    found = batch(tmp_path / "job.toml")
+    assert ["day-1.zarr" in text for text in found.notices] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (QUICK.replace('"lda"', '"lda"\nsamples = 2'), "'samples': 2 requires 'sample_every'"),
+        (KINDS["samples"].replace("sample_every = 2", "sample_every = 9"), "takes more than 9 iterations, found 6"),
+        (KINDS["samples"].replace("sample_every", "tolerance = 0.1\nsample_every"), "does not go with 'tolerance'"),
+        (KINDS["restarts"].replace("restarts = 2", "restarts = -1"), "'restarts'"),
+        (KINDS["restarts"].replace("restarts = 2", 'keep = "best"'), "say how many with restarts"),
+        (KINDS["vectors"].replace("id =", 'format = "csv"\nid ='), "'hca' takes vectors, found 'csv'"),
+        (QUICK.replace("shard_tokens", 'format = "vectors"\nshard_tokens'), "'lda' takes documents, found 'vectors'"),
+        (KINDS["vectors"].replace("id =", "grow = true\nid ="), "the columns of vectors are fixed"),
+    ],
+)
+def test_what_a_kind_of_job_cannot_have__is_refused_before_anything_runs(tmp_path, capsys, text, where):
+    (tmp_path / "job.toml").write_text(text)
+    assert main(["batch", str(tmp_path / "job.toml")]) != 0
+    error = capsys.readouterr().err
+    assert where in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "job").exists()
+
+
+def test_fits_of_vectors_and_of_samples__have_no_tolerance_by_themselves(tmp_path):
+    found = {}
+    for kind, text in {**KINDS, "plain": QUICK}.items():
+        (tmp_path / f"{kind}.toml").write_text(text)
+        job = read_job(tmp_path / f"{kind}.toml")
+        found[kind] = (job.limits.get("tolerance"), job.begins_warm, job.limits_when(True)["iterations"])
+    assert found == {
+        "plain": (0.01, True, 2),
+        "restarts": (0.01, True, 2),
+        "samples": (None, True, 3),
+        "vectors": (None, False, 1),
+    }

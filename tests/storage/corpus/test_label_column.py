@@ -1,0 +1,62 @@
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.storage.building.label_split import label_draws, part_columns
+from collapsium.storage.corpus.label_column import listed, rows_of, union
+from collapsium.storage.corpus.parquet import LABELS
+
+LABEL = st.fixed_dictionaries({"field": st.sampled_from(["a", "b", "ab"]), "value": st.sampled_from(["", "x", "bx"])})
+COLUMN = st.lists(st.none() | st.lists(LABEL, max_size=4), min_size=1, max_size=6)
+
+
+@given(COLUMN, st.integers(0, 5))
+def test_rows__are_the_lists_of_labels(drawn, first):
+    column = pa.array(drawn, LABELS).slice(min(first, len(drawn)))
+    found = listed(rows_of(column), len(column))
+    assert found.type == LABELS
+    assert found.to_pylist() == [one or [] for one in drawn[first:]]
+
+
+@given(st.lists(COLUMN, min_size=1, max_size=3))
+def test_union__has_each_label_once_where_it_came_first(drawn):
+    count = min(map(len, drawn))
+    expected = []
+    for document in range(count):
+        every = [label for column in drawn for label in column[document] or []]
+        expected.append([label for place, label in enumerate(every) if label not in every[:place]])
+    assert union([pa.array(column[:count], LABELS) for column in drawn], count).to_pylist() == expected
+
+
+@given(COLUMN, st.integers(0, 6), st.floats(0.05, 0.95), st.integers(-3, 99), st.sampled_from([None, "a", "n"]))
+def test_labels__are_dropped_by_their_address_alone(drawn, cut, share, seed, field):
+    numbers = pa.array([float(n) if n % 2 else None for n in range(len(drawn))], pa.float64())
+    extras = {"labels": pa.array(drawn, LABELS), "n": numbers}
+    left, dropped, able = part_columns(extras, 0, share, seed, field)
+    cut = min(cut, len(drawn))
+    pieces = [
+        part_columns({name: one.slice(a, b - a) for name, one in extras.items()}, a, share, seed, field)
+        for a, b in ((0, cut), (cut, len(drawn)))
+    ]
+    for whole, parts in ((left, [one[0] for one in pieces]), (dropped, [one[1] for one in pieces])):
+        for name, column in whole.items():
+            assert column.to_pylist() == [value for part in parts for value in part[name].to_pylist()]
+    assert able == sum(one[2] for one in pieces)
+    for name in extras:
+        for own, a, b in zip(*(part[name].to_pylist() for part in (extras, left, dropped)), strict=True):
+            if name == "n":
+                assert (a if b is None else b) == own
+            else:
+                assert [one for one in own or [] if one in a] == a
+                assert [one for one in own or [] if one not in a] == b
+                assert field is None or all(one["field"] == field for one in b)
+
+
+def test_labels__are_dropped_with_the_probability_and_apart_from_one_another():
+    documents = np.repeat(np.arange(20_000), 2)
+    draws = label_draws(documents, ["a", "ab"] * 20_000, ["bx", "x"] * 20_000, 3).reshape(-1, 2)
+    assert ((draws >= 0) & (draws < 1)).all()
+    assert abs((draws < 0.3).mean() - 0.3) < 4 * np.sqrt(0.21 / 40_000)
+    assert abs(np.corrcoef(draws.T)[0, 1]) < 4 / np.sqrt(20_000)
+    assert not np.isin(draws, label_draws(documents, ["a"] * 40_000, ["x"] * 40_000, 4)).any()

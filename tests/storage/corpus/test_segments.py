@@ -1,0 +1,69 @@
+"""Segments of documents, as shards have them."""
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.storage.corpus.segments import Segments
+from collapsium.storage.corpus.shard import EXTRAS, Documents, Shard
+from collapsium.workers import tasks
+
+SEGMENT = st.dictionaries(st.integers(0, 9), st.integers(1, 4), max_size=4)
+DOCUMENTS = st.lists(st.one_of(st.none(), st.lists(SEGMENT, max_size=4)), min_size=1, max_size=5)
+
+
+def documents_of_segments(rows):
+    """Make documents of lists of segments, each a word's count by its number."""
+    each = [one or [] for one in rows]
+    pairs = [(word, part[word]) for one in each for part in one for word in sorted(part)]
+    lengths = [sum(map(len, one)) for one in each]
+    words, counts = (np.array([pair[place] for pair in pairs], dtype=np.int32) for place in (0, 1))
+    segments = pa.array([None if one is None else [len(part) for part in one] for one in rows], EXTRAS["segments"])
+    ids = pa.array([str(n) for n in range(len(rows))], pa.string())
+    return Documents(ids, np.cumsum([0, *lengths]), words, counts, {"segments": segments})
+
+
+@given(DOCUMENTS)
+def test_shards__keep_each_segment_with_its_words(rows):
+    shard = Shard.of(0, documents_of_segments(rows), segmented=True)
+    found = []
+    for document in range(shard.documents):
+        first, last = shard.segments.documents[document], shard.segments.documents[document + 1]
+        bounds = [(shard.segments.pairs[g], shard.segments.pairs[g + 1]) for g in range(first, last)]
+        found.append([{shard.words[shard.position[p]]: shard.counts[p] for p in range(*one)} for one in bounds])
+    assert found == [one or [] for one in rows]
+    assert len(shard.segments) == sum(map(len, found))
+
+
+@given(DOCUMENTS)
+def test_segments__go_through_scratch_files(tmp_path_factory, rows):
+    shard = Shard.of(3, documents_of_segments(rows), segmented=True)
+    again = tasks.opened(tasks.stored(shard, str(tmp_path_factory.mktemp("scratch"))))
+    np.testing.assert_array_equal(again.segments.documents, shard.segments.documents)
+    np.testing.assert_array_equal(again.segments.pairs, shard.segments.pairs)
+    assert again.labels is None
+
+
+@given(DOCUMENTS)
+def test_families_without_segments__get_them_merged(rows):
+    shard = Shard.of(0, documents_of_segments(rows))
+    assert shard.segments is None
+    whole = Shard.of(0, documents_of_segments(rows), segmented=True)
+    np.testing.assert_array_equal(shard.lengths, whole.lengths)
+    assert shard.pairs <= whole.pairs
+
+
+def test_documents_without_the_column__are_one_segment_each():
+    offsets = np.array([0, 2, 2, 5])
+    found = Segments.of(offsets, {})
+    np.testing.assert_array_equal(found.documents, [0, 1, 2, 3])
+    np.testing.assert_array_equal(found.pairs, offsets)
+
+
+@given(DOCUMENTS)
+def test_emptied_shards__have_as_many_segments(rows):
+    shard = Shard.of(0, documents_of_segments(rows), segmented=True)
+    empty = shard.emptied()
+    assert len(empty.segments) == len(shard.segments)
+    assert not empty.segments.pairs.any()

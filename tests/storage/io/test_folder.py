@@ -1,0 +1,138 @@
+"""Folders that strangers have written: links lead nowhere, records name no other store, what is not ours stays."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import Model, fit, resume, verify
+from collapsium.pipeline.cli.main import main
+from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.records import dump
+from collapsium.storage.runs.checkpoint import Checkpoints
+from collapsium.storage.runs.run import Run
+
+OPTIONS = {"family": "lda", "topics": 2, "iterations": 2, "checkpoint_every": 1}
+
+
+@pytest.fixture
+def run(small, tmp_path):
+    """A run that is at its end."""
+    fit(small[0], tmp_path / "run", **OPTIONS)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("operation", ["read", "write", "append", "create", "cut", "open", "exists", "read_from"])
+@pytest.mark.parametrize("name", ["linked", "behind/file"])
+def test_links_inside__are_not_followed(tmp_path, operation, name):
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    outside.mkdir()
+    inside.mkdir()
+    (outside / "file").write_bytes(b"mine")
+    (inside / "linked").symlink_to(outside / "file")
+    (inside / "behind").symlink_to(outside)
+    more = {"write": (b"",), "append": (b"x",), "create": (b"x",), "cut": (0,), "read_from": (0,)}.get(operation, ())
+    with pytest.raises(DamagedError, match="is a symbolic link"):
+        getattr(Folder(inside), operation)(name, *more)
+    with pytest.raises(DamagedError, match="is a symbolic link"):
+        Folder(inside) / name
+    assert (outside / "file").read_bytes() == b"mine"
+
+
+def test_a_link__that_the_user_names_is_followed_and_one_that_is_deleted_goes_alone(tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_bytes(b"mine")
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    assert Folder(tmp_path / "link").read("file") == b"mine"
+    (tmp_path / "outside" / "other").symlink_to(tmp_path / "outside" / "file")
+    Folder(tmp_path / "link").delete("other")
+    assert [path.name for path in (tmp_path / "outside").iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "run.json"])
+def test_resume__overwrites_nothing_that_a_link_leads_to(run, tmp_path, name):
+    (tmp_path / "thesis.tex").write_text("ten years of work")
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(tmp_path / "thesis.tex")
+    with pytest.raises(CollapsiumError, match="symbolic link"):
+        resume(run, iterations=4)
+    assert (tmp_path / "thesis.tex").read_text() == "ten years of work"
+
+
+def test_resume__appends_nothing_to_what_a_link_leads_to(run, tmp_path):
+    (tmp_path / "thesis.tex").write_text("ten years of work")
+    (run / "journal.jsonl").unlink(missing_ok=True)
+    (run / "journal.jsonl").symlink_to(tmp_path / "thesis.tex")
+    resume(run, iterations=4)  # without the journal, which is no part of the result
+    assert (tmp_path / "thesis.tex").read_text() == "ten years of work"
+
+
+def test_resume__deletes_nothing_that_a_link_leads_to(run, tmp_path):
+    home = tmp_path / "home"
+    (run / "checkpoints").rename(home)
+    (home / "20231105").mkdir()
+    (home / "20231105" / "photo").write_text("dear")
+    (run / "checkpoints").symlink_to(home)
+    with pytest.raises(CollapsiumError, match="symbolic link"):
+        resume(run, iterations=4)
+    assert (home / "20231105" / "photo").read_text() == "dear"
+
+
+def test_checkpoints__that_are_somebodys_folders_stay(run):
+    (run / "checkpoints" / "00000000").mkdir()
+    (run / "checkpoints" / "00000000" / "photo").write_text("dear")
+    resume(run, iterations=5)
+    assert (run / "checkpoints" / "00000000" / "photo").read_text() == "dear"
+    assert Checkpoints(Folder(run) / "checkpoints").latest() == 5
+
+
+def test_an_unfinished_checkpoint__that_a_kill_has_left_goes(run):
+    place = run / "checkpoints" / "00000000"
+    (place / "rows").mkdir(parents=True)
+    (place / ".events.jsonl.0123abcd.part").write_bytes(b"{")
+    resume(run, iterations=5)
+    assert not place.exists()
+
+
+HOSTILE = [
+    "reference::{}",
+    "ftp://127.0.0.1:1/corpus",
+    "http://127.0.0.1:1/corpus",
+    "simplecache::s3://b/c",
+    "s3://b/c",
+]
+
+
+@pytest.mark.parametrize("url", HOSTILE)
+def test_records__connect_to_no_store_that_the_user_has_not_named(run, small, tmp_path, url, monkeypatch, capsys):
+    record = json.loads((run / "run.json").read_text())
+    record["corpus"]["url"] = url
+    Folder(run).write("run.json", dump({name: value for name, value in record.items() if name != "sha256"}))
+    monkeypatch.setattr("socket.socket.connect", lambda *args: pytest.fail("a connection was tried"))
+    with pytest.raises(AbsentError, match="opened only where you name it yourself"):
+        Run(run).place_of("corpus")
+    with pytest.raises(AbsentError, match="say where with CORPUS"):
+        resume(run, iterations=4)
+    assert not verify(run).broken
+    assert main(["report", str(run), str(tmp_path / "report.html")]) == 0
+    assert main(["export", str(run), str(tmp_path / "csv"), "--to", "csv"]) == 0
+    assert main(["topics", str(run)]) == 0
+    resume(run, corpus=small[0], iterations=4)
+    assert Model(run).record.iterations == 4
+    capsys.readouterr()
+
+
+@given(st.sampled_from(["s3", "gs", "http", "ftp", "memory", "file", "ssh"]), st.sampled_from(["a", "b"]))
+def test_recorded__stays_in_the_store_that_the_record_is_from(protocol, host):
+    local = Folder("folder")
+    assert local.recorded("corpora/kos") == "corpora/kos"
+    place, url = Folder("memory://a/run"), f"{protocol}://{host}/corpus"
+    if protocol in ("memory", "file"):
+        assert place.recorded(url) == url
+    else:
+        with pytest.raises(AbsentError):
+            place.recorded(url)
+    with pytest.raises(AbsentError):
+        place.recorded(f"zip://x::{url}")

@@ -1,0 +1,246 @@
+"""Locks of runs: one owner, dead ones give way, and who has lost it finds out before it writes."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from collapsium.storage.errors import LockedError, TakenOverError
+from collapsium.storage.io import lock
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.lock import LEASE, LockWatch, RunLock
+from collapsium.storage.io.records import dump
+from collapsium.storage.runs.run import Run
+
+HOLD = """
+import sys, time
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.lock import RunLock
+held = RunLock(Folder(sys.argv[1]))
+held.acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+class SimulatedClock:
+    """A clock that only pauses move; who else moves with it may act at each."""
+
+    def __init__(self):
+        self.now, self.others = 1000.0, []
+
+    def __call__(self):
+        return self.now
+
+    def pause(self, seconds):
+        self.now += seconds
+        for act in self.others:
+            act(self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    simulated = SimulatedClock()
+    monkeypatch.setattr(lock, "clock", simulated)
+    monkeypatch.setattr(lock, "pause", simulated.pause)
+    monkeypatch.setattr(lock, "notice", lambda text: None)
+    return simulated
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Have every lock taken on another machine than it is looked at from."""
+    names = iter(f"machine-{number} boot" for number in range(10_000))
+    monkeypatch.setattr(lock, "this_machine", lambda: next(names))
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request, tmp_path):
+    if request.param == "local":
+        return Folder(tmp_path / "run/lock")
+    return Folder(f"memory://{uuid.uuid4().hex}/run/lock")
+
+
+def renewing(owner, clock):
+    """Let an owner renew its lock as its thread would."""
+    last = [clock()]
+
+    def act(now):
+        if now - last[0] >= LEASE / lock.RENEWALS:
+            last[0] = now
+            with owner.hold():
+                owner._write()
+
+    return act
+
+
+def held_elsewhere(folder):
+    process = subprocess.Popen([sys.executable, "-c", HOLD, folder.path], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_an_owner_that_is_killed__gives_way_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "pause", lambda seconds: pytest.fail("it waits"))
+    folder = Folder(tmp_path / "run/lock")
+    process = held_elsewhere(folder)
+    try:
+        with pytest.raises(LockedError, match=f"{tmp_path}/run: process {process.pid} on .* works on it"):
+            RunLock(folder).acquire()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    with RunLock(folder) as taken:
+        taken.require()
+        assert taken.generation == 2
+        assert folder.names() == ["00000002.json", "gate"]
+
+
+def test_an_owner_that_is_stopped__gives_way_after_its_lease_and_hears_of_it(tmp_path, clock):
+    folder = Folder(tmp_path / "run/lock")
+    process = held_elsewhere(folder)
+    try:
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        with RunLock(folder) as taken:
+            assert clock() - 1000.0 > LEASE
+            os.kill(process.pid, signal.SIGCONT)
+            taken.require()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_generations__rise_with_each_takeover(folder, clock, elsewhere):
+    for generation in (1, 2, 3):
+        owner = RunLock(folder)
+        owner.acquire()
+        assert owner.generation == generation
+    owner.release()
+    assert LockWatch(folder).look() is None
+    assert not folder.exists()
+
+
+def test_generations__rise_above_those_that_have_begun_a_checkpoint(tmp_path):
+    run = Run(tmp_path / "run")
+    run.create({})
+    for generation in (1, 2, 3):
+        with run.held() as owner:
+            assert owner.generation == generation
+            place = run.checkpoints.own(12).folder
+            place.write("globals/x", b"")
+    assert (run.folder / "checkpoints").names() == ["00000012", "00000012-0002", "00000012-0003"]
+
+
+@pytest.mark.parametrize("ahead", [300.0, -300.0, 86400.0, -86400.0])
+def test_no_wall_clock__lets_a_second_driver_in_or_keeps_it_out(folder, clock, elsewhere, monkeypatch, ahead):
+    owner = RunLock(folder)
+    owner.acquire()
+    monkeypatch.setattr(lock.time, "time", lambda: 1e9 + ahead)
+    clock.others.append(renewing(owner, clock))
+    with pytest.raises(LockedError, match="works on it"):
+        RunLock(folder).acquire()
+    assert clock() - 1000.0 <= LEASE / lock.RENEWALS + 2 * LEASE / lock.LOOKS
+    owner.require()
+    clock.others.clear()  # it dies
+    began = clock()
+    with RunLock(folder):
+        assert LEASE < clock() - began < 1.1 * LEASE
+        with pytest.raises(TakenOverError, match="the lock was lost"):
+            owner.require()
+    owner.release()
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_an_owner_that_slept__writes_nothing_beside_its_successor_or_after_it(folder, clock, elsewhere, ended):
+    run = Run(folder.url.rpartition("/")[0])
+    run.create({})
+    asleep, later = Run(run.folder.url), Run(run.folder.url)
+    with pytest.raises(TakenOverError), asleep.held():
+        asleep.tell({"event": "notice", "text": "begun"})
+        asleep.note({"event": "notice", "text": "begun"})
+        with later.held() as lock_of_later:
+            assert lock_of_later.generation == 2
+            later.tell({"event": "notice", "text": "taken over"})
+            if ended:
+                lock_of_later.release()
+            before = {name: run.folder.read(name) for name in run.folder.files()}
+            for write in (
+                lambda: asleep.tell({"event": "iteration"}),
+                lambda: asleep.note({"event": "iteration"}),
+                lambda: asleep.rewrite({}),
+                lambda: asleep.cut_events(0),
+                lambda: asleep.retell([]),
+                lambda: asleep.model.write("model.json", b"{}"),
+                lambda: asleep.member(1).write("run.json", b"{}"),
+                lambda: asleep.checkpoints.go_back(0),
+                lambda: asleep.in_member(0).create({}),
+                lambda: asleep.folder.remove(),
+                lambda: asleep.folder.delete("run.json"),
+                lambda: asleep.folder.append("model/new", b"x"),
+            ):
+                with pytest.raises(TakenOverError):
+                    write()
+            assert {name: run.folder.read(name) for name in run.folder.files()} == before
+            if not ended:
+                later.tell({"event": "notice", "text": "more"})
+        raise RuntimeError("what it meets then")
+    assert [event["generation"] for event in run.events()] == ([1, 2] if ended else [1, 2, 2])
+
+
+def test_an_owner_that_slept_without_a_successor__goes_on(folder, clock, elsewhere):
+    with RunLock(folder) as owner:
+        clock.now += 3 * LEASE
+        owner.require()
+        clock.now += 3 * LEASE
+        with owner.hold():
+            pass
+
+
+def test_of_two_who_have_watched_a_dead_owner__one_takes_over(folder, clock, elsewhere, monkeypatch):
+    RunLock(folder).acquire()
+    dead, rival = LockWatch(folder).look(), RunLock(folder)
+    rival.acquire()
+    monkeypatch.setattr(LockWatch, "wait", lambda watch: dead)
+    with pytest.raises(LockedError, match="has just begun to work on it"):
+        RunLock(folder).acquire()
+    rival.require()
+    rival.release()
+
+
+def test_a_lock_that_is_removed_with_its_run__is_lost_and_not_made_again(tmp_path, clock):
+    run = Run(tmp_path / "run")
+    run.create({})
+    with pytest.raises(TakenOverError), run.held():
+        Folder(tmp_path / "run").remove()
+        run.tell({"event": "iteration"})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"{", b"", b"\xff" * 100, dump({"format": "collapsium-lock", "version": 3}), dump({"format": "x"})]
+    + [
+        dump({"format": "collapsium-lock", "version": 3, "machine": "m", "process": 1, "started": "0", "lease": lease,
+              "nonce": "0" * 32, "renewals": 0})
+        for lease in (1e300, -1.0, 601.0)
+    ],
+)  # fmt: skip
+def test_a_damaged_lock__gives_way_once_it_was_watched(folder, clock, data):
+    folder.write("00000007.json", data)
+    with RunLock(folder) as owner:
+        assert owner.generation == 8
+        assert LEASE < clock() - 1000.0 < 1.1 * LEASE
+
+
+def test_a_gate_that_is_a_link__is_not_followed(tmp_path, clock):
+    (tmp_path / "lock").mkdir()
+    (tmp_path / "lock/gate").symlink_to(tmp_path / "thesis.tex")
+    with pytest.raises(OSError, match="gate"):
+        RunLock(Folder(tmp_path / "lock")).acquire()
+    assert not (tmp_path / "thesis.tex").exists()

@@ -1,0 +1,75 @@
+"""Records that anyone may have written: each is refused in a line, at once."""
+
+import contextlib
+import json
+
+import pytest
+
+from collapsium.pipeline.families.networks.specification import MAX_KINDS, Vectors, check_network, read_network
+from collapsium.storage.errors import DamagedError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.records import dump, numbers_of_names, parse_json
+from collapsium.storage.io.toml_files import parse_toml
+from collapsium.storage.runs.checkpoint import Checkpoints
+from collapsium.storage.runs.event_records import parse_event
+from collapsium.storage.runs.run import Run
+from tests.chaos.records import MISSING, VALUES, changed, places_of, written
+from tests.records import RUN, START
+
+
+@pytest.mark.parametrize("text", ["1e999", "NaN", "-Infinity", "1" * 30, "1" * 5000, "[" * 100_000, '"\\', "\udc80"])
+def test_json_of_numbers_beyond_64_bits_or_none__is_refused(text):
+    with pytest.raises(DamagedError, match="x: expected"):
+        parse_json(text.encode("utf-8", "surrogatepass"), "x")
+
+
+@pytest.mark.parametrize("field", ["restarts", "kept", "samples"])
+def test_a_run_of_ten_million_members__is_refused(tmp_path, field):
+    limits = {**RUN["limits"], **({field: 10**7} if field == "samples" else {})}
+    record = {**RUN, "limits": limits, **({} if field == "samples" else {field: 10**7})}
+    Folder(tmp_path).write("run.json", dump({"format": "collapsium-run", "version": 2, **record}))
+    with pytest.raises(DamagedError, match=f"field '.*{field}'"):
+        Run(tmp_path).record()
+
+
+def test_a_run_record__is_read_or_refused_whatever_a_field_holds(tmp_path):
+    folder = Folder(tmp_path)
+    for path in places_of(RUN):
+        for value in (MISSING, *VALUES):
+            record = {"format": "collapsium-run", "version": 2, **changed(RUN, path, value)}
+            folder.write("run.json", written(record))
+            with contextlib.suppress(DamagedError):
+                assert Run(tmp_path).record()["family"] is not None
+
+
+def test_events_without_their_fields__are_refused():
+    for name in ("family", "documents", "shards"):
+        event = {key: value for key, value in START.items() if key != name}
+        with pytest.raises(DamagedError, match=f"expected the field '{name}'"):
+            parse_event(json.dumps(event).encode(), "x", "line 1")
+    with pytest.raises(DamagedError, match="restarts"):
+        parse_event(json.dumps({**START, "restarts": 10**7}).encode(), "x", "line 1")
+
+
+def test_names_that_are_no_numbers_of_ours__are_left_out(tmp_path):
+    names = ["00000003", "²", "٣", "3", "20231105", "1" * 30, "00000002.json"]
+    assert numbers_of_names(names, 8) == [3, 20231105]
+    (tmp_path / "²").mkdir()
+    assert Checkpoints(Folder(tmp_path)).candidates() == ([], [])
+
+
+@pytest.mark.parametrize(
+    "text", ["a = " + "1" * 5000, "a = 1" + "0" * 30, "a = " + "[" * 3000, ".".join("a" * 100) + " = 1"]
+)
+def test_toml_of_large_numbers_and_deep_tables__is_refused(text):
+    with pytest.raises(ValueError, match=r".+"):
+        parse_toml(text)
+
+
+def test_networks_of_many_kinds_and_huge_lags__are_refused():
+    with pytest.raises(ValueError, match=f"at most {MAX_KINDS} kinds"):
+        check_network({f"k{number}": Vectors(over="document") for number in range(10_000)})
+    with pytest.raises(ValueError, match="is no parent"):
+        check_network({"a": Vectors(over="segment", parents=("a[-99999999999999999999]",))})
+    with pytest.raises(ValueError, match="no file"):
+        read_network("/dev/zero")

@@ -1,0 +1,113 @@
+"""Arrays that are written without Zarr's machinery: Zarr writes the same bytes, and reads them."""
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+from zarr.storage import MemoryStore
+
+from collapsium.storage.errors import DamagedError
+from collapsium.storage.io import arrays
+from collapsium.storage.io.arrays import open_arrays, read_arrays, write_arrays
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.zarr_fast_path import (
+    PlainArray,
+    described,
+    plain_array,
+    plain_group,
+    usual_text,
+    write_array,
+)
+
+TYPES = st.sampled_from(["f8", "f4", "i8", "i4", "u2", "u1", "b1", "i1", "u8"])
+SHAPES = arrays_of.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=7)
+VALUES = TYPES.flatmap(lambda kind: arrays_of.arrays(np.dtype(kind), SHAPES))
+
+
+def by_zarr(values, chunks, compress):
+    """The files that Zarr writes."""
+    files = {}
+    options = {} if compress else {"compressors": None}
+    array = zarr.create_array(
+        MemoryStore(files), name="x", shape=values.shape, dtype=values.dtype, chunks=chunks, zarr_format=3,
+        config={"write_empty_chunks": True}, **options,
+    )  # fmt: skip
+    if values.size:
+        array[...] = values
+    return {key: data.to_bytes() for key, data in files.items() if key != "zarr.json"}
+
+
+@pytest.mark.parametrize("kind", ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"])
+@pytest.mark.parametrize("compress", [False, True])
+def test_usual_text__is_what_zarr_writes(kind, compress):
+    shape, chunks = (5, 3), (2, 3)
+    text = usual_text(shape, np.dtype(kind), chunks, compress=compress)
+    assert text == described(shape, np.dtype(kind), chunks, compress=compress)
+
+
+@given(VALUES, st.integers(1, 4), st.booleans())
+def test_files__are_those_of_zarr(values, rows, compress):
+    chunks = (rows, *(max(size, 1) for size in values.shape[1:]))
+    files = {}
+    write_array(lambda key, data: files.update({key: bytes(data)}), "x", values, chunks, compress=compress)
+    assert files == by_zarr(values, chunks, compress)
+
+
+@given(VALUES, st.integers(1, 4), st.booleans(), st.integers(-9, 9), st.integers(-9, 9))
+def test_rows__are_those_that_were_written(values, rows, compress, first, last):
+    chunks = (rows, *(max(size, 1) for size in values.shape[1:]))
+    files = by_zarr(values, chunks, compress)
+    found = plain_array(files.__getitem__, "x", files["x/zarr.json"])
+    assert isinstance(found, PlainArray)
+    assert found.shape == values.shape
+    for part in (slice(first, last), slice(None), ..., slice(None, None, 2), np.arange(0, values.shape[0], 3)):
+        np.testing.assert_array_equal(found[part], values[part])
+        assert found[part].dtype == values.dtype
+
+
+@given(st.dictionaries(st.text("abc_", min_size=1, max_size=5), VALUES, max_size=3), st.booleans())
+def test_groups__are_opened_by_zarr_and_like_it(tmp_path_factory, given, compress):
+    folder = Folder(tmp_path_factory.mktemp("group"))
+    wanted = {**given, "number": np.array(2.5), "other": np.array(7)}
+    write_arrays(folder, wanted, compress=compress)
+    group = zarr.open_group(folder.url, mode="r", zarr_format=3)
+    for name, values in given.items():
+        np.testing.assert_array_equal(group[name][...] if values.size else values, values)
+    found = read_arrays(folder)
+    assert found.keys() == wanted.keys()
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(found[name], values)
+
+
+@pytest.mark.parametrize("other", [{"fill_value": 1.0}, {"attributes": {"a": 1}}, {"compressors": None, "filters": []}])
+def test_arrays_that_others_have_written__are_read_by_zarr(tmp_path, monkeypatch, other):
+    values = np.arange(6.0).reshape(3, 2)
+    write_arrays(Folder(tmp_path), {"x": values})
+    monkeypatch.setattr(arrays, "plain_array", lambda read, name, said: None)
+    np.testing.assert_array_equal(read_arrays(Folder(tmp_path))["x"], values)
+    monkeypatch.undo()
+    foreign = zarr.create_array(MemoryStore(files := {}), shape=(3, 2), dtype="f8", chunks=(2, 1), **other)
+    foreign[...] = values
+    assert plain_array(files.__getitem__, "x", files["zarr.json"].to_bytes()) is None
+
+
+@given(st.binary(max_size=60) | st.sampled_from([b"{}", b"[]", b'{"shape": 3}', b'{"shape": [1e9]}']))
+def test_what_is_no_description__opens_nothing(said):
+    assert plain_array(dict.__getitem__, "x", said) is None
+    assert plain_group(said) is None
+
+
+def test_a_chunk_of_another_size__is_a_damage(tmp_path):
+    folder = Folder(tmp_path)
+    write_arrays(folder, {"x": np.arange(8.0)}, compress=False)
+    said = described((8,), np.dtype("f8"), (4,), compress=False)  # two chunks, of which one is there, and is too long
+    store = arrays.DigestedFiles(
+        folder, {"x/c/0": folder.write("x/c/0", bytes(64)), "x/c/1": folder.write("x/c/1", b"")}
+    )
+    found = arrays.StoredRows(folder, plain_array(store.read, "x", said))
+    for part in (slice(0, 4), slice(4, 8)):
+        with pytest.raises(DamagedError):
+            found[part]
+    assert list(open_arrays(folder)) == ["x"]

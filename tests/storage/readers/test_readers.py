@@ -1,0 +1,280 @@
+import gzip
+import json
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+from hypothesis import given
+
+from collapsium.storage.building.ingest import ingest
+from collapsium.storage.building.vocabulary_cuts import Cuts
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.errors import AbsentError, CollapsiumError, InputError, OptionError
+from collapsium.storage.readers.open import ReadOptions, guess_format, open_source
+from tests.strategies import bags
+
+VOCABULARY = "a\nb\nc\n"
+
+
+def put(folder, name, text):
+    path = folder / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return str(path)
+
+
+def rows_of(corpus):
+    """A corpus on disk as a list of {word: count}."""
+    found = []
+    for reference in corpus.references:
+        documents = reference.documents()
+        for first, last in zip(documents.offsets, documents.offsets[1:], strict=False):
+            words, counts = documents.words[first:last].tolist(), documents.counts[first:last].tolist()
+            assert words == sorted(words)
+            found.append(dict(zip(words, counts, strict=True)))
+    return found
+
+
+def write(kind, folder, rows, vocabulary):
+    """Write rows in a format; returns the path."""
+    put(folder, "vocab.txt", "".join(f"w{n}\n" for n in range(vocabulary)))
+    if kind in ("uci", "uci.gz"):
+        pairs = [(d + 1, w + 1, row[w]) for d, row in enumerate(rows) for w in sorted(row)]
+        text = f"{len(rows)}\n{vocabulary}\n{len(pairs)}\n" + "".join(f"{d} {w} {c}\n" for d, w, c in pairs)
+        if kind == "uci":
+            return put(folder, "docword.x.txt", text)
+        return put(folder, "docword.x.txt.gz", gzip.compress(text.encode()))
+    if kind == "ldac":
+        lines = [" ".join([str(len(row)), *(f"{w}:{row[w]}" for w in sorted(row))]) for row in rows]
+        return put(folder, "x.ldac", "\n".join(lines) + "\n")
+    matrix = scipy.sparse.lil_matrix((len(rows), vocabulary), dtype=np.int64)
+    for d, row in enumerate(rows):
+        for w, count in row.items():
+            matrix[d, w] = count
+    path = str(folder / f"x.{kind}")
+    if kind == "npz":
+        scipy.sparse.save_npz(path, matrix.tocsc())
+    else:
+        scipy.io.mmwrite(path, matrix.tocsc())
+    return path
+
+
+@pytest.mark.parametrize("kind", ["uci", "uci.gz", "ldac", "mtx", "npz"])
+@given(bags())
+def test_counted_formats__keep_all_documents_words_and_counts(tmp_path_factory, kind, drawn):
+    rows, vocabulary = drawn
+    folder = tmp_path_factory.mktemp("formats")
+    path = write(kind, folder, rows, vocabulary)
+    source = open_source([path], kind.removesuffix(".gz"), ReadOptions(vocabulary=str(folder / "vocab.txt")))
+    manifest = ingest(source, folder / "corpus")
+    corpus = Corpus(folder / "corpus")
+    assert rows_of(corpus) == rows
+    assert corpus.vocabulary.words == [f"w{n}" for n in range(vocabulary)]
+    assert manifest.documents == len(rows)
+    assert manifest.tokens == sum(sum(row.values()) for row in rows)
+    frequency = [sum(w in row for row in rows) for w in range(vocabulary)]
+    assert corpus.vocabulary.documents.tolist() == frequency
+    assert corpus.vocabulary.tokens.tolist() == [sum(row.get(w, 0) for row in rows) for w in range(vocabulary)]
+
+
+BAD_UCI = {
+    "a wrong header": ("two\n3\n1\n1 1 1\n", "line 1: expected the number of documents, found 'two'"),
+    "no header": ("", "line 1: expected the number of documents, found the end of the file"),
+    "a document out of range": ("2\n3\n1\n3 1 1\n", "line 4: expected a document from 1 to 2, found '3 1 1'"),
+    "a document of zero": ("2\n3\n1\n0 1 1\n", "line 4: expected a document from 1 to 2"),
+    "a word out of range": ("2\n3\n2\n1 1 1\n1 4 1\n", "line 5: expected a word from 1 to 3, found '1 4 1'"),
+    "a negative count": ("2\n3\n1\n1 1 -2\n", "line 4: expected a count of 1 or more, found '1 1 -2'"),
+    "a zero count": ("2\n3\n1\n1 1 0\n", "line 4: expected a count of 1 or more"),
+    "a fractional count": ("2\n3\n1\n1 1 1.5\n", "line 4: expected three whole numbers, found '1 1 1.5'"),
+    "a huge count": ("2\n3\n1\n1 1 99999999999\n", "line 4: expected a count"),
+    "a word that is text": ("2\n3\n1\n1 b 1\n", "line 4: expected three whole numbers"),
+    "two fields": ("2\n3\n1\n1 1\n", "line 4: expected three whole numbers"),
+    "an empty line": ("2\n3\n2\n1 1 1\n\n2 1 1\n", "line 5: expected three whole numbers, found an empty line"),
+    "documents out of order": ("2\n3\n2\n2 1 1\n1 1 1\n", "line 5: out of order"),
+    "words out of order": ("2\n3\n2\n1 2 1\n1 1 1\n", "line 5: out of order"),
+    "a pair twice": ("2\n3\n2\n1 2 1\n1 2 1\n", "line 5: out of order"),
+    "too few pairs": ("2\n3\n3\n1 1 1\n1 2 1\n", "expected 3 pairs as line 3 says, found 2"),
+    "too many pairs": ("2\n3\n1\n1 1 1\n1 2 1\n", "expected 1 pairs as line 3 says, found 2"),
+    "no token": ("2\n3\n0\n", "the corpus is empty"),
+    "another vocabulary": ("2\n4\n1\n1 1 1\n", "the header names 4 words, the vocabulary has 3"),
+}
+BAD_LDAC = {
+    "a missing count": ("2 0:1 1\n", "line 1: expected WORD:COUNT in whole numbers, found '1'"),
+    "fewer pairs": ("1 0:1\n3 0:1 1:1\n", "line 2: expected 3 pairs as its first number says, found 2"),
+    "a word out of range": ("1 3:1\n", "line 1: expected a word from 0 to 2, found '3:1'"),
+    "a negative word": ("1 -1:1\n", "line 1: expected a word from 0 to 2"),
+    "a fractional count": ("1 0:1.5\n", "line 1: expected WORD:COUNT in whole numbers"),
+    "a negative count": ("1 0:-1\n", "line 1: expected a count of 1 or more"),
+    "a word twice": ("2 0:1 0:2\n", "line 1: expected each word once, found '0'"),
+    "an empty line": ("1 0:1\n\n", "line 2: expected a document's number of pairs first"),
+    "no token": ("0\n", "the corpus is empty"),
+}
+
+
+def check_refused(folder, path, message, **options):
+    with pytest.raises(InputError) as raised:
+        ingest(open_source([path], None, ReadOptions(**options)), folder / "corpus")
+    assert message in str(raised.value)
+    assert path in str(raised.value)
+    assert not [p.name for p in folder.iterdir() if "corpus" in p.name]
+
+
+@pytest.mark.parametrize("name", BAD_UCI)
+@pytest.mark.parametrize("packed", [False, True])
+def test_uci__says_what_is_wrong_and_leaves_nothing(tmp_path, name, packed):
+    text, message = BAD_UCI[name]
+    put(tmp_path, "vocab.x.txt", VOCABULARY)
+    data = gzip.compress(text.encode()) if packed else text
+    check_refused(tmp_path, put(tmp_path, "docword.x.txt" + ".gz" * packed, data), message)
+
+
+@pytest.mark.parametrize("name", BAD_LDAC)
+def test_ldac__says_what_is_wrong_and_leaves_nothing(tmp_path, name):
+    text, message = BAD_LDAC[name]
+    put(tmp_path, "vocab.txt", VOCABULARY)
+    check_refused(tmp_path, put(tmp_path, "x.ldac", text), message)
+
+
+def test_uci__a_fault_in_a_later_block_has_its_line(tmp_path, monkeypatch):
+    from collapsium.storage.readers.counts import uci
+
+    monkeypatch.setattr(uci, "BLOCK", 16)
+    put(tmp_path, "vocab.x.txt", VOCABULARY)
+    good = [f"{d} {w} 1" for d in range(1, 31) for w in (1, 3)]
+    path = put(tmp_path, "docword.x.txt", f"31\n3\n{len(good)}\n" + "\n".join(good) + "\n")
+    ingest(open_source([path]), tmp_path / "whole")
+    assert rows_of(Corpus(tmp_path / "whole")) == [{0: 1, 2: 1}] * 30 + [{}]
+    good[41] = "21 3 x"
+    check_refused(
+        tmp_path, put(tmp_path, "docword.x.txt", f"31\n3\n{len(good)}\n" + "\n".join(good) + "\n"), "line 45:"
+    )
+
+
+def test_uci__empty_lines_at_the_end_are_no_fault(tmp_path):
+    put(tmp_path, "vocab.x.txt", VOCABULARY)
+    ingest(open_source([put(tmp_path, "docword.x.txt", "2\n3\n1\n1 1 1\n\n \n")]), tmp_path / "corpus")
+    assert rows_of(Corpus(tmp_path / "corpus")) == [{0: 1}, {}]
+
+
+def test_uci__a_truncated_gzip_is_named(tmp_path):
+    put(tmp_path, "vocab.x.txt", VOCABULARY)
+    whole = gzip.compress(b"2\n3\n2\n1 1 1\n2 1 1\n")
+    check_refused(tmp_path, put(tmp_path, "docword.x.txt.gz", whole[:-9]), "cut short or damaged")
+    check_refused(tmp_path, put(tmp_path, "docword.x.txt.gz", b"not gzip at all"), "cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("%%MatrixMarket matrix coordinate real general\n2 3 1\n1 1 1.5\n", "row 1, column 1: expected a whole count"),
+        (
+            "%%MatrixMarket matrix coordinate integer general\n2 3 1\n1 2 -1\n",
+            "row 1, column 2: expected a whole count",
+        ),
+        ("%%MatrixMarket matrix coordinate integer general\n2 3 1\n3 1 1\n", "expected a sparse matrix"),
+        ("%%MatrixMarket matrix coordinate integer general\n2 4 1\n1 1 1\n", "documents x 3 words"),
+        ("%%MatrixMarket matrix array integer general\n1 3\n1\n1\n1\n", "found a dense one"),
+        ("not a matrix\n", "expected a sparse matrix"),
+        ("", "the file is empty"),
+    ],
+)
+def test_mtx__says_what_is_wrong_and_leaves_nothing(tmp_path, text, message):
+    put(tmp_path, "vocab.txt", VOCABULARY)
+    check_refused(tmp_path, put(tmp_path, "x.mtx", text), message)
+
+
+def test_npz__says_what_is_wrong_and_runs_no_pickle(tmp_path):
+    put(tmp_path, "vocab.txt", VOCABULARY)
+    check_refused(tmp_path, put(tmp_path, "x.npz", b"PK\x03\x04 cut short"), "expected a sparse matrix")
+    np.savez(tmp_path / "y.npz", data=np.array([object()], dtype=object), format=np.array("csr"))
+    check_refused(tmp_path, str(tmp_path / "y.npz"), "expected a sparse matrix")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"id": "1", "text": "cat"}\n{"id": "2"\n', "line 2: expected a JSON object"),
+        ("[1]\n", "line 1: expected a JSON object, found list"),
+        ('{"text": "cat"}\n', "line 1: expected a string or whole number in field 'id'"),
+        ('{"id": "1", "text": 3}\n', "line 1: expected a string in field 'text'"),
+        ('{"id": "1", "text": "cat"}\n{"id": "1", "text": "dog"}\n', "the document id '1' occurs twice"),
+        ('{"id": "1", "text": "..."}\n', "the corpus is empty"),
+        ("", "the corpus is empty"),
+    ],
+)
+def test_jsonl__says_what_is_wrong_and_leaves_nothing(tmp_path, text, message):
+    check_refused(tmp_path, put(tmp_path, "x.jsonl", text), message)
+
+
+def test_jsonl__takes_other_fields_and_stop_words(tmp_path):
+    lines = [{"key": 7, "body": "The cats and THE dogs; cats don’t"}, {"key": 8, "body": "Überraschung x 42 a1"}]
+    path = put(tmp_path, "x.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
+    ingest(open_source([path], None, ReadOptions(id="key", text="body")), tmp_path / "corpus")
+    corpus = Corpus(tmp_path / "corpus")
+    assert corpus.vocabulary.words == ["a1", "cats", "dogs", "don’t", "überraschung"]
+    assert corpus.references[0].documents().ids.to_pylist() == ["7", "8"]
+    assert rows_of(corpus) == [{1: 2, 2: 1, 3: 1}, {0: 1, 4: 1}]
+    options = ReadOptions(id="key", text="body", stop_words="none")
+    ingest(open_source([path], None, options), tmp_path / "all")
+    assert "the" in Corpus(tmp_path / "all").vocabulary.words
+
+
+def test_text__a_folder_has_a_document_a_file(tmp_path):
+    put(tmp_path, "texts/b.txt", "dog dog")
+    put(tmp_path, "texts/a/one.txt", "cat")
+    put(tmp_path, "texts/.hidden", "secret")
+    put(tmp_path, "texts/empty.txt", "")
+    ingest(open_source([str(tmp_path / "texts")]), tmp_path / "corpus")
+    corpus = Corpus(tmp_path / "corpus")
+    assert corpus.references[0].documents().ids.to_pylist() == ["a/one.txt", "b.txt", "empty.txt"]
+    assert rows_of(corpus) == [{0: 1}, {1: 2}, {}]
+    check_refused(tmp_path / "texts", put(tmp_path, "texts/bad.txt", b"\xff\xfe\xff"), "expected UTF-8 text")
+
+
+def test_cuts__drop_words_by_document_frequency_and_keep_documents(tmp_path):
+    rows = ["cat dog", "cat dog", "cat rare", "rare2"]
+    path = put(tmp_path, "x.jsonl", "\n".join(json.dumps({"id": n, "text": text}) for n, text in enumerate(rows)))
+    ingest(open_source([path]), tmp_path / "corpus", cuts=Cuts(min_documents=2, max_document_share=0.6))
+    corpus = Corpus(tmp_path / "corpus")
+    assert corpus.vocabulary.words == ["dog"]
+    assert rows_of(corpus) == [{0: 1}, {0: 1}, {}, {}]
+    with pytest.raises(InputError, match="no word is left of 4 after the cuts"):
+        ingest(open_source([path]), tmp_path / "none", cuts=Cuts(min_documents=9))
+    assert not (tmp_path / "none").exists()
+
+
+def test_several_sources__are_one_corpus_with_distinct_ids(tmp_path):
+    put(tmp_path, "vocab.txt", VOCABULARY)
+    paths = [put(tmp_path, name, "1 0:1\n1 2:3\n") for name in ("x.ldac", "y.ldac")]
+    ingest(open_source(paths), tmp_path / "corpus")
+    documents = Corpus(tmp_path / "corpus").references[0].documents()
+    assert documents.ids.to_pylist() == ["x.ldac/1", "x.ldac/2", "y.ldac/1", "y.ldac/2"]
+    assert rows_of(Corpus(tmp_path / "corpus")) == [{0: 1}, {2: 3}] * 2
+
+
+def test_several_sources__of_one_name_keep_distinct_ids_and_none_comes_twice(tmp_path):
+    vocabulary = put(tmp_path, "v.txt", VOCABULARY)
+    paths = [put(tmp_path / place, "x.ldac", "1 0:1\n") for place in ("a", "b")]
+    options = ReadOptions(vocabulary=vocabulary)
+    ingest(open_source(paths, None, options), tmp_path / "corpus")
+    assert Corpus(tmp_path / "corpus").references[0].documents().ids.to_pylist() == ["a/x.ldac/1", "b/x.ldac/1"]
+    with pytest.raises(InputError, match="the same source is given twice"):
+        open_source([paths[0], paths[0]], None, options)
+
+
+def test_absent_files_and_unknown_formats__are_clear_errors(tmp_path):
+    for name in ("docword.none.txt", "none.ldac", "none.mtx", "none.npz", "none.jsonl", "none.txt"):
+        with pytest.raises(AbsentError, match="no such file"):
+            open_source([str(tmp_path / name)])
+    with pytest.raises(OptionError, match="does not tell its format"):
+        guess_format(put(tmp_path, "data.bin", "x"))
+    with pytest.raises(OptionError, match="did you mean 'ldac'"):
+        open_source(["x"], "lda-c")
+    with pytest.raises(InputError, match="name one with --vocabulary"):
+        open_source([put(tmp_path, "x.ldac", "1 0:1\n")])
+    put(tmp_path, "vocab.txt", "a\na\n")
+    with pytest.raises(InputError, match="line 2: the word 'a' stands on line 1 already"):
+        open_source([str(tmp_path / "x.ldac")])
+    with pytest.raises(CollapsiumError, match="found a folder"):
+        open_source([str(tmp_path)], "uci")

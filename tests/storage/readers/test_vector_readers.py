@@ -1,0 +1,470 @@
+"""Files of dense vectors: all formats give the same vectors, and what is wrong is named by file, row and column."""
+
+import contextlib
+import gzip
+import io
+import json
+import pickle
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.sparse
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from collapsium.pipeline import ingest
+from collapsium.pipeline.cli.main import main
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.vectors import Vectors
+from collapsium.storage.errors import AbsentError, CollapsiumError, InputError, OccupiedError, OptionError
+from collapsium.storage.readers.open import ReadOptions, guess_format, open_vectors
+from tests.storage.corpus.test_vectors import FINITE
+from tests.storage.readers.test_readers import put
+
+FORMATS = (
+    "csv",
+    "csv.gz",
+    "header.csv",
+    "npy",
+    "fortran.npy",
+    "npy.gz",
+    "npz",
+    "packed.npz",
+    "zarr",
+    "2.zarr",
+    "group.zarr",
+)
+SMALL = np.array([[1.5, -2.0, 3.0], [4.0, 5.0, 1e-300], [7.0, 8.25, 9.0]])
+
+
+def write(kind, folder, values):
+    """Write values in a format; returns the path."""
+    path = str(folder / f"x.{kind}")
+    if "csv" in kind:
+        lines = [",".join(map(repr, row)) for row in values.tolist()]
+        if kind == "header.csv":
+            lines.insert(0, ",".join(f"column {n}" for n in range(values.shape[1])))
+        text = ("\n".join(lines) + "\n").encode()
+        return put(folder, f"x.{kind}", gzip.compress(text) if kind.endswith("gz") else text)
+    if "npy" in kind:
+        sink = io.BytesIO()
+        np.save(sink, np.asfortranarray(values) if kind == "fortran.npy" else values)
+        return put(folder, f"x.{kind}", gzip.compress(sink.getvalue()) if kind.endswith("gz") else sink.getvalue())
+    if "npz" in kind:
+        (np.savez_compressed if kind == "packed.npz" else np.savez)(path, values=values)
+        return path
+    chunks = (2, max(values.shape[1] - 1, 1))
+    if kind == "group.zarr":
+        group = zarr.open_group(path, mode="w")
+        group.create_array("a", shape=values.shape, chunks=chunks, dtype=values.dtype)[...] = values
+        return path
+    zarr.create_array(path, data=values, chunks=chunks, zarr_format=2 if kind == "2.zarr" else 3)
+    return path
+
+
+def read(*paths, **options):
+    """All vectors of files."""
+    return Vectors.join(list(open_vectors(list(paths), ReadOptions(**options)).vectors()))
+
+
+@settings(max_examples=15)
+@given(hnp.arrays(np.float64, st.tuples(st.integers(1, 7), st.integers(1, 4)), elements=FINITE))
+def test_formats__give_the_same_vectors(tmp_path_factory, values):
+    place = tmp_path_factory.mktemp("formats")
+    for kind in FORMATS:
+        path = write(kind, place, values)
+        found = read(path)
+        assert found.values.tobytes() == (values + 0.0 if "csv" in kind else values).tobytes() or (
+            np.array_equal(found.values, values)
+        )
+        assert found.values.dtype == np.float64
+        assert found.ids.to_pylist() == [str(n) for n in range(1, len(values) + 1)]
+        shutil.rmtree(path) if "zarr" in kind else None
+    shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", "<i2", "u1", "?", ">i8", "f2"])
+@pytest.mark.parametrize("kind", ["npy", "npz", "zarr"])
+def test_numbers_of_any_type__become_doubles(tmp_path, dtype, kind):
+    values = np.array([[1, 0], [0, 1], [1, 1]], dtype=dtype)
+    found = read(write(kind, tmp_path, values)).values
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, values.astype(float))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_portions__are_cut_anywhere_and_join_to_the_whole(tmp_path, monkeypatch, kind):
+    for module in ("arrays", "chunked"):
+        monkeypatch.setattr(f"collapsium.storage.readers.open.{module}.PORTION", 7)
+    monkeypatch.setattr("collapsium.storage.readers.vectors.csv_file.BLOCK", 50)
+    values = np.random.default_rng(1).normal(size=(23, 3))
+    path = write(kind, tmp_path, values)
+    parts = list(open_vectors([path]).vectors())
+    assert len(parts) > 1
+    assert Vectors.join(parts).values.tobytes() == values.tobytes()
+    assert Vectors.join(parts).ids.to_pylist() == [str(n) for n in range(1, 24)]
+
+
+def test_formats__are_told_from_the_name_where_it_tells(tmp_path):
+    assert [guess_format(f"a/x.{end}") for end in ("npy", "NPY.gz", "zarr", "npz")] == [
+        "vectors",
+        "vectors",
+        "vectors",
+        "npz",
+    ]
+    ingest(write("npy", tmp_path, SMALL), tmp_path / "c")
+    np.testing.assert_array_equal(Corpus(tmp_path / "c").references[0].load().values, SMALL)
+    assert Corpus(tmp_path / "c").vocabulary.words == ["x1", "x2", "x3"]
+    with pytest.raises(CollapsiumError, match="text"):  # a table is one of texts, unless it is said to be of vectors
+        ingest(write("csv", tmp_path, SMALL), tmp_path / "d")
+    assert not (tmp_path / "d").exists()
+
+
+# Ids, labels and names -----------------------------------------------------------------------------------------------
+
+TABLE = "name,length,kind,width\na,1,x,2\nb,3,,4\nc,5,y,6\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [TABLE, "\ufeff" + TABLE, TABLE.replace("\n", "\r\n"), TABLE.replace("kind", '"kind"'), TABLE.replace(",", " , ")],
+)
+@pytest.mark.parametrize(("id_field", "label"), [("name", "kind"), ("1", "3"), ("-4", "-2"), ("name", "kind=3")])
+def test_columns__are_ids_and_labels_by_name_or_number(tmp_path, text, id_field, label):
+    path = put(tmp_path, "t.csv", text)
+    found = read(path, id=id_field, labels=(label,))
+    assert found.ids.to_pylist() == ["a", "b", "c"]
+    assert found.values.tolist() == [[1, 2], [3, 4], [5, 6]]
+    given = [{"field": "kind", "value": "x"}], [], [{"field": "kind", "value": "y"}]
+    assert found.extras["labels"].to_pylist() == [*given]
+    source = open_vectors([path], ReadOptions(id=id_field, labels=(label,)))
+    assert source.columns() == ["length", "width"]
+
+
+def test_labels__of_files_without_a_header_have_names_too(tmp_path):
+    path = put(tmp_path, "t.data", "1,2,a,0\n3,4,b,7\n")
+    assert read(path, labels=("-2", "-1")).extras["labels"].to_pylist() == [
+        [{"field": "label1", "value": "a"}, {"field": "label2", "value": "0"}],
+        [{"field": "label1", "value": "b"}, {"field": "label2", "value": "7"}],
+    ]
+    one = read(put(tmp_path, "s.tra", "1,a\n2,b\n"), labels=("-1",)).extras["labels"].to_pylist()
+    assert one == [[{"field": "label", "value": "a"}], [{"field": "label", "value": "b"}]]
+    named = read(path, labels=("kind=3", "-1")).extras["labels"].to_pylist()
+    assert [pair["field"] for pair in named[0]] == ["kind", "label2"]
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "zarr"])
+def test_labels__are_columns_of_an_array(tmp_path, kind):
+    path = write(kind, tmp_path, np.array([[1.0, 0.5, 7.0], [2.0, 0.25, 8.5]]))
+    found = read(path, labels=("digit=-1",), id="1")
+    assert found.values.tolist() == [[0.5], [0.25]]
+    assert found.ids.to_pylist() == ["1", "2"]
+    assert [pairs[0] for pairs in found.extras["labels"].to_pylist()] == [
+        {"field": "digit", "value": "7"},
+        {"field": "digit", "value": "8.5"},
+    ]
+
+
+def test_labels_and_ids__are_arrays_of_an_archive(tmp_path, monkeypatch):
+    monkeypatch.setattr("collapsium.storage.readers.vectors.numpy_file.PORTION", 4)
+    path = tmp_path / "x.npz"
+    np.savez(path, X=SMALL, y=np.array([1, 0, 2]), kind=np.array(["a", "b", "c"]), ids=np.array(["p", "q", "r"]))
+    found = read(str(path), labels=("y", "sort=kind"), id="ids")
+    assert found.ids.to_pylist() == ["p", "q", "r"]
+    assert found.values.tobytes() == SMALL.tobytes()
+    assert found.extras["labels"].to_pylist()[2] == [
+        {"field": "y", "value": "2"},
+        {"field": "sort", "value": "c"},
+    ]
+    with pytest.raises(InputError, match=r"expected one array of vectors, found X, y, kind, ids \(--values NAME\)"):
+        read(str(path))
+    assert read(str(path), values="X").values.tobytes() == SMALL.tobytes()
+    with pytest.raises(OptionError, match="--values Y: .* has no such array"):
+        read(str(path), values="Y")
+    np.savez(path, X=SMALL, y=np.arange(4))
+    with pytest.raises(InputError, match="array 'y': expected one value for each of 3 vectors, found 4"):
+        read(str(path), labels=("y",))
+
+
+def test_groups__name_their_array(tmp_path):
+    path = str(tmp_path / "g.zarr")
+    group = zarr.open_group(path, mode="w")
+    for name in ("a", "b"):
+        group.create_array(name, data=SMALL + (name == "b"))
+    assert read(path, values="b").values.tobytes() == (SMALL + 1).tobytes()
+    with pytest.raises(InputError, match=r"expected one array, found a, b \(--values NAME\)"):
+        read(path)
+    with pytest.raises(OptionError, match="--values c: .* has no such array"):
+        read(path, values="c")
+    with pytest.raises(OptionError, match="is one array, which has no name"):
+        read(f"{path}/a", values="a")
+
+
+def test_zarr__is_read_from_any_store():
+    zarr.create_array(zarr.storage.FsspecStore.from_url("memory://arrays/x.zarr"), data=SMALL)
+    assert read("memory://arrays/x.zarr").values.tobytes() == SMALL.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "header", "columns"),
+    [
+        ("a,b\n1,2\n", None, ["a", "b"]),
+        ("1,2\n3,4\n", None, ["x1", "x2"]),
+        ("1,2\n3,4\n", "yes", ["1", "2"]),
+        ("1,2\n3,4\n", "no", ["x1", "x2"]),
+        ("nan,inf\n3,4\n", "yes", ["nan", "inf"]),
+    ],
+)
+def test_header__is_found_or_said(tmp_path, text, header, columns):
+    source = open_vectors([put(tmp_path, "x.csv", text)], ReadOptions(header=header))
+    assert source.columns() == columns
+    assert sum(len(part) for part in source.vectors()) == text.count("\n") - (columns[0] != "x1")
+
+
+def test_vocabulary__names_the_columns(tmp_path):
+    path, names = write("npy", tmp_path, SMALL), put(tmp_path, "names", "p\nq\nr\n")
+    assert open_vectors([path], ReadOptions(vocabulary=names)).columns() == ["p", "q", "r"]
+    with pytest.raises(InputError, match="expected names of the 3 columns of values, found 2"):
+        open_vectors([path], ReadOptions(vocabulary=put(tmp_path, "few", "p\nq\n")))
+
+
+def test_several_files__are_one_behind_another(tmp_path):
+    paths = [put(tmp_path, "a/x.tra", "1,2,0\n3,4,1\n"), write("npy", tmp_path, np.array([[5.0, 6.0, 1.0]]))]
+    found = read(*paths, labels=("digit=-1",))
+    assert found.values.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert found.ids.to_pylist() == ["x.tra/1", "x.tra/2", "x.npy/1"]
+    other = put(tmp_path, "b.csv", "1,2,3,4\n")
+    with pytest.raises(InputError, match=r"b.csv: expected 2 columns of values as in .*x.tra, found 3"):
+        read(*paths, other, labels=("-1",))
+    named = [put(tmp_path, "n.csv", "p,q\n1,2\n"), put(tmp_path, "m.csv", "p,r\n3,4\n")]
+    with pytest.raises(InputError, match=r"m.csv: expected the columns of .*n.csv, found 'r' for 'q'"):
+        read(*named)
+    with pytest.raises(InputError, match="the same source is given twice"):
+        read(paths[0], paths[0])
+
+
+# Refusals ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        ("\n\n", "the file is empty"),
+        ("a,b\n", "the corpus is empty"),
+        ("1,2\n3,x\n", "row 2, column 2: expected a number, found 'x'"),
+        ("1,2\n\n3,x\n", "column 2: expected a number, found 'x'"),
+        ("1,2\n3,\n", "row 2, column 2: expected a number, found ''"),
+        ("a,b\n1,2\n3,NA\n", "row 2, column 2: expected a number, found 'NA'"),
+        ("5.1,3.5,setosa\n4.9,3.0,setosa\n", "row 1, column 3: expected a number, found 'setosa'"),
+        ("1,2\n3\n", "row 2: expected 2 columns as in the first line, found 1"),
+        ("1,2\n3,4,5\n", "row 2: expected 2 columns as in the first line, found 3"),
+        ("1,2\n3,nan\n", "row 2, column 2 ('x2'): expected a finite number, found nan"),
+        ("a,b\n1,2\n-inf,4\n", "row 2, column 1 ('a'): expected a finite number, found -inf"),
+        ("1,2\n1e999,4\n", "row 2, column 1 ('x1'): expected a finite number, found inf"),
+        ("1,1_0\n", "column 2: expected a number"),
+        ("a,a\n1,2\n", "header: expected a name of its own for each column of values, found 'a' twice"),
+        ("a,\n1,2\n", "header: expected a name of its own for each column of values, found one without"),
+        ("1,\xff\n".encode("latin-1"), "expected UTF-8 text"),
+        (b"1,2\n3,\xff\n", "row 2, column 2: expected a number"),
+    ],
+)
+def test_tables__that_are_wrong_are_refused(tmp_path, text, message):
+    path = put(tmp_path, "x.csv", text)
+    for shard_tokens in (None, 1):
+        with pytest.raises(InputError) as raised:
+            ingest(path, tmp_path / "c", format="vectors", shard_tokens=shard_tokens)
+        assert message in str(raised.value)
+        assert str(raised.value).startswith(path)
+    assert [one.name for one in tmp_path.iterdir()] == ["x.csv"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_values_that_are_not_finite__are_named(tmp_path, monkeypatch, kind):
+    for module in ("arrays", "chunked"):
+        monkeypatch.setattr(f"collapsium.storage.readers.open.{module}.PORTION", 3)
+    monkeypatch.setattr("collapsium.storage.readers.vectors.csv_file.BLOCK", 10)
+    values = SMALL.copy()
+    values[2, 1] = np.nan
+    path, before = write(kind, tmp_path, values), sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match=r"row 3, column 2 \('.*'\): expected a finite number, found nan"):
+        ingest(path, tmp_path / "c", format="vectors", shard_tokens=3)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_column_that_is_named__is_that_of_the_file(tmp_path):
+    path = put(tmp_path, "x.csv", "a,1,2\nb,3,nan\n")
+    with pytest.raises(InputError, match=r"row 2, column 3 \('x2'\)"):
+        read(path, labels=("1",))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": ("9",)}, r"--labels 9: .*x.csv has the columns 1 to 2, or -1 to -2"),
+        ({"labels": ("-3",)}, r"--labels -3: .*x.csv has the columns"),
+        ({"labels": ("0",)}, r"--labels 0: .*x.csv has the columns"),
+        ({"labels": ("c",)}, r"--labels c: .* has no such column"),
+        ({"id": "c"}, r"--id c: .* has no such column"),
+        ({"labels": ("a", "1")}, "a column is named twice"),
+        ({"labels": ("a",), "id": "a"}, "a column is named twice"),
+        ({"header": "perhaps"}, "--header: expected yes or no, found 'perhaps'"),
+        ({"header": "no", "labels": ("a",)}, "names no columns; expected a number"),
+    ],
+)
+def test_columns__that_are_not_there_are_refused(tmp_path, options, message):
+    with pytest.raises(OptionError, match=message):
+        read(put(tmp_path, "x.csv", "a,b\n1,2\n"), **options)
+
+
+def test_no_column_of_values__is_refused(tmp_path):
+    with pytest.raises(InputError, match="expected a column of values"):
+        read(put(tmp_path, "x.csv", "1,2\n"), labels=("1", "2"))
+
+
+def test_ids__are_there_and_differ(tmp_path):
+    for text, message in (
+        ("a,1\n,2\n", "row 2: expected an id, found none"),
+        ("a,1\nb,2\na,3\n", "row 3: the id 'a' occurs twice"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read(put(tmp_path, "x.csv", text), id="1")
+    one, other = put(tmp_path, "x.csv", "a,1\n"), put(tmp_path, "y.csv", "a,1\n")
+    with pytest.raises(InputError, match=r"y.csv: row 1: the id 'a' occurs twice"):
+        read(one, other, id="1")
+
+
+@pytest.mark.parametrize("values", [np.zeros(3), np.zeros((2, 2, 2)), np.zeros((3, 0)), np.float64(1.0)])
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+def test_arrays_of_other_shapes__are_refused(tmp_path, values, kind):
+    path = tmp_path / f"x.{kind}"
+    np.save(path, values) if kind == "npy" else np.savez(path, values)
+    with pytest.raises(InputError, match="expected a dense array of vectors x columns, found the shape"):
+        read(str(path))
+
+
+@pytest.mark.parametrize("values", [np.array([["a"]]), np.array([[1j]]), np.zeros((1, 1), dtype="M8[s]")])
+def test_arrays_of_no_numbers__are_refused(tmp_path, values):
+    np.save(tmp_path / "x.npy", values)
+    with pytest.raises(InputError, match="expected numbers, found values of type"):
+        read(str(tmp_path / "x.npy"))
+
+
+def test_other_files__are_refused(tmp_path):
+    with pytest.raises(AbsentError, match="no such file"):
+        read(str(tmp_path / "x.csv"))
+    scipy.sparse.save_npz(tmp_path / "x.npz", scipy.sparse.csr_matrix(SMALL))
+    with pytest.raises(InputError, match="found a sparse matrix; see --format npz"):
+        read(str(tmp_path / "x.npz"))
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match="expected a Zarr array"):
+        read(str(tmp_path / "folder"))
+    zarr.create_array(str(tmp_path / "v.zarr"), data=np.arange(3.0))
+    with pytest.raises(InputError, match="found the shape 3"):
+        read(str(tmp_path / "v.zarr"))
+    np.save(tmp_path / "x.npy", SMALL)
+    (tmp_path / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-4])
+    with pytest.raises(InputError, match="bytes more of numbers"):
+        read(str(tmp_path / "x.npy"))
+    (tmp_path / "there").mkdir()
+    with pytest.raises(OccupiedError):
+        ingest(write("csv", tmp_path, SMALL), tmp_path / "there", format="vectors")
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("x.csv", {"format": "vectors", "stop_words": "none"}, "--stop-words: is of documents"),
+        ("x.csv", {"format": "vectors", "min_documents": 2}, "--min-documents: is of documents"),
+        ("x.csv", {"format": "vectors", "max_document_share": 0.5}, "--max-document-share: is of documents"),
+        ("x.csv", {"format": "vectors", "text": "text"}, "--text: is of documents"),
+        ("x.mtx", {"labels": "1"}, "--labels: is of vectors alone"),
+        ("x.txt", {"values": "a"}, "--values: is of vectors alone"),
+        ("x.txt", {"header": "no"}, "--header: is of vectors alone"),
+        ("x.csv", {"format": "vectors", "shard_tokens": 0}, "--shard-tokens"),
+    ],
+)
+def test_options_of_the_other_kind__are_refused(tmp_path, source, options, message):
+    with pytest.raises(OptionError, match=message):
+        ingest(put(tmp_path, source, "1,2\n"), tmp_path / "c", **options)
+    assert not (tmp_path / "c").exists()
+
+
+class Trap:
+    """Unpickling it is found out."""
+
+    def __reduce__(self):
+        return (open, ("unpickled", "w"))
+
+
+def test_nothing_is_unpickled(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sink = io.BytesIO()
+    np.save(sink, np.array([[Trap()]], dtype=object), allow_pickle=True)
+    put(tmp_path, "x.npy", sink.getvalue())
+    with zipfile.ZipFile("x.npz", "w") as archive:
+        archive.writestr("x.npy", sink.getvalue())
+    zarr.create_array("x.zarr", shape=(1, 1), chunks=(1, 1), dtype="f8", zarr_format=2, compressors=None)
+    record = json.loads((tmp_path / "x.zarr/.zarray").read_text())
+    (tmp_path / "x.zarr/.zarray").write_text(json.dumps({**record, "filters": [{"id": "pickle"}]}))
+    (tmp_path / "x.zarr/0.0").write_bytes(pickle.dumps(Trap()))
+    shutil.copytree("x.zarr", "y.zarr")
+    (tmp_path / "y.zarr/.zarray").write_text(json.dumps({**record, "compressor": {"id": "pickle"}}))
+    put(tmp_path, "x.csv", pickle.dumps(Trap()))
+    for name in ("x.npy", "x.npz", "x.zarr", "y.zarr", "x.csv"):
+        with pytest.raises(InputError, match=name):
+            read(name)
+    assert not (tmp_path / "unpickled").exists()
+
+
+def test_arrays_that_promise_too_much__are_refused(tmp_path, monkeypatch):
+    zarr.create_array(str(tmp_path / "x.zarr"), shape=(10**9, 2), chunks=(10, 2), dtype="f8")
+    with pytest.raises(InputError, match="expected most of its 100000000 chunks, found 0"):
+        read(str(tmp_path / "x.zarr"))
+    zarr.create_array(str(tmp_path / "y.zarr"), shape=(10**12, 2), chunks=(10**12, 2), dtype="f8")
+    with pytest.raises(InputError, match="expected chunks of at most"):
+        read(str(tmp_path / "y.zarr"))
+    monkeypatch.setattr("collapsium.storage.readers.vectors.numpy_file.LEAST_LIMIT", 1 << 10)
+    np.savez_compressed(tmp_path / "x.npz", np.zeros((10**5, 4)))
+    monkeypatch.setattr("collapsium.storage.readers.vectors.numpy_file.RATIO", 2)
+    with pytest.raises(InputError, match=r"come out of it \(--max-decompressed\)"):
+        read(str(tmp_path / "x.npz"))
+    assert len(read(str(tmp_path / "x.npz"), max_decompressed=10**8)) == 10**5
+
+
+def test_the_command__says_what_it_made(tmp_path, capsys):
+    path = put(tmp_path, "x.tra", "1,2,0\n1,4,1\n")
+    assert main(["ingest", path, str(tmp_path / "c"), "--format", "vectors", "--labels", "digit=-1"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path / 'c'}: 2 vectors of 2 columns, 1 shard",
+        "the same in all vectors: x1 (1 column, kept)",
+    ]
+    assert main(["ingest", path, str(tmp_path / "d"), "--format", "vectors", "--labels", "-1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["vectors"]["constant"] == [0]
+    assert main(["ingest", path, str(tmp_path / "e"), "--format", "vectors", "--stop-words", "english"]) == 2
+    assert "--stop-words: is of documents" in capsys.readouterr().err
+    assert not (tmp_path / "e").exists()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_any_change_of_a_byte__is_a_result_or_an_error_of_ours(tmp_path, kind):
+    path = tmp_path / write(kind, tmp_path, SMALL).rpartition("/")[2]
+    files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+    held = {file: file.read_bytes() for file in files}
+    generator = np.random.default_rng(0)
+    for trial in range(30):
+        file = files[trial % len(files)]
+        data = bytearray(held[file])
+        data[generator.integers(len(data))] ^= 1 << generator.integers(8)
+        file.write_bytes(data)
+        with contextlib.suppress(CollapsiumError):
+            ingest(str(path), tmp_path / "c", format="vectors", max_decompressed=10**6)
+        if (tmp_path / "c").exists():
+            assert np.isfinite(Corpus(tmp_path / "c").references[0].load().values).all()
+            shutil.rmtree(tmp_path / "c")
+        assert not [one for one in tmp_path.iterdir() if one != path]
+        file.write_bytes(held[file])

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+
+from collapsium.storage.errors import AbsentError, DamagedError, OccupiedError
+from collapsium.storage.io.arrays import read_arrays, write_arrays
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.records import dump
+from collapsium.storage.runs.checkpoint import CheckpointRecord, Checkpoints
+from collapsium.storage.runs.model import StoredModel
+from collapsium.storage.runs.run import Run
+from tests.records import RUN
+
+ARRAYS = {
+    "number": np.array(3.5),
+    "flag": np.array(True),
+    "empty": np.zeros((0, 4)),
+    "rows": np.arange(12, dtype=np.float32).reshape(3, 4),
+    "turned": np.arange(6).reshape(2, 3).T,
+}
+
+
+@pytest.mark.parametrize("place", ["disk", "memory"])
+@pytest.mark.parametrize("compress", [True, False])
+def test_arrays__come_back_as_they_were(tmp_path, place, compress):
+    folder = Folder(tmp_path / "a" if place == "disk" else f"memory://arrays/{compress}")
+    for _ in range(2):  # a second time replaces the first
+        write_arrays(folder, ARRAYS, compress=compress)
+    found = read_arrays(folder)
+    assert set(found) == set(ARRAYS)
+    for name, values in ARRAYS.items():
+        np.testing.assert_array_equal(found[name], values)
+        assert found[name].dtype == values.dtype
+        assert found[name].shape == values.shape
+
+
+def test_arrays__that_are_not_there_or_damaged(tmp_path):
+    with pytest.raises(AbsentError):
+        read_arrays(Folder(tmp_path / "none"))
+    (tmp_path / "other").mkdir()
+    with pytest.raises(DamagedError, match="digests.json: the file is missing"):
+        read_arrays(Folder(tmp_path / "other"))
+
+
+def test_run__keeps_its_record_and_events(tmp_path):
+    run = Run(tmp_path / "run")
+    assert run.events() == []
+    run.create(RUN)
+    assert run.record() == {"format": "collapsium-run", "version": 2, **RUN}
+    for number in range(3):
+        run.tell({"event": "iteration", "iteration": number, "elapsed": 1.0})
+    with (tmp_path / "run/events.jsonl").open("a") as handle:
+        handle.write('{"event": "iter')  # still being written
+    assert [event["iteration"] for event in run.events()] == [0, 1, 2]
+    with pytest.raises(OccupiedError):
+        run.create({})
+    (tmp_path / "run/events.jsonl").write_text("not json\n")
+    assert run.events() == []
+    assert "line 1: expected JSON" in run.events_fault()
+    (tmp_path / "run/events.jsonl").write_text('{"event": "started"}\n[]\n{"event": "started"}\n')
+    assert run.events() == [{"event": "started"}]
+    assert "line 2: expected an event" in run.events_fault()
+    with pytest.raises(AbsentError, match="not a run"):
+        Run(tmp_path).record()
+
+
+def test_run__without_a_model_says_so(tmp_path):
+    Run(tmp_path / "run").create({})
+    with pytest.raises(AbsentError, match="the run has no model yet"):
+        StoredModel(tmp_path / "run")
+
+
+def recorded(checkpoint, iteration):
+    digest = checkpoint.write("globals", {"x": np.array(iteration)})
+    return CheckpointRecord(
+        iteration=iteration, run="0" * 64, parts={"globals": digest}, blocks=(0, 1), shards=0, events=(0, "0" * 64),
+        progress={}, previous={},
+    )  # fmt: skip
+
+
+def test_checkpoints__keep_the_last_two_and_ignore_what_was_not_published(tmp_path):
+    checkpoints = Checkpoints(Folder(tmp_path / "checkpoints"))
+    assert checkpoints.latest() is None
+    assert checkpoints.candidates() == ([], [])
+    for iteration in (3, 10, 20):
+        checkpoints.publish(recorded(checkpoints.at(iteration), iteration))
+    recorded(checkpoints.at(25), 25)  # cut short before it was published
+    assert checkpoints.latest() == 20
+    names = [name for name in checkpoints.folder.names() if name != "latest.json"]
+    assert names == ["00000010", "00000020", "00000025"]
+    assert checkpoints.candidates() == ([20, 10], [])
+    found = checkpoints.at(20)
+    assert found.read("globals", found.record().parts["globals"])["x"] == 20
+    checkpoints.folder.write("latest.json", dump({"format": "collapsium-checkpoint", "version": 2, "iteration": "x"}))
+    with pytest.raises(DamagedError, match="field 'iteration'"):
+        checkpoints.latest()
+    assert checkpoints.candidates()[0] == [20, 10]
+    assert "latest.json" in checkpoints.candidates()[1][0]
+    checkpoints.discard(25)
+    checkpoints.discard(20)  # is whole: stays
+    assert [name for name in checkpoints.folder.names() if name != "latest.json"] == ["00000010", "00000020"]

@@ -1,0 +1,331 @@
+"""Memory used again: whatever is taken and let go of, no two arrays share a piece, and what waits has its limit."""
+
+import gc
+import mmap
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from collapsium.workers.arrays import buffer_pool as buffers
+from collapsium.workers.arrays.buffer_pool import PAGE, SMALL, WASTE, Pool
+
+DTYPES = st.sampled_from([np.uint8, np.uint16, np.int32, np.float32, np.float64]).map(np.dtype)
+LARGE = 2 * SMALL  # bytes of an array that is worth a piece of its own
+
+
+def large(pool, size=LARGE, dtype=np.uint8):
+    """An array of `size` bytes."""
+    return pool.empty(size // np.dtype(dtype).itemsize, dtype)
+
+
+def place(array):
+    """Where an array's numbers lie."""
+    return array.__array_interface__["data"][0]
+
+
+def pieces(pool):
+    """Pieces that wait, by their lengths."""
+    return [len(piece) for piece in pool._free]
+
+
+@pytest.fixture
+def pool():
+    return Pool()
+
+
+@pytest.fixture
+def nothing_idle(monkeypatch):
+    """Only as many bytes may wait as are in use or were reserved."""
+    monkeypatch.setattr(buffers, "IDLE", 0)
+
+
+@given(st.lists(st.integers(0, 40), max_size=3), DTYPES, st.booleans())
+def test_empty__is_like_any_other_array(shape, dtype, whole):
+    shape = (*shape, 1 + SMALL // dtype.itemsize) if whole and 0 not in shape and np.prod(shape) < 20 else tuple(shape)
+    array = Pool().empty(shape, dtype)
+    assert (array.shape, array.dtype) == (shape, dtype)
+    assert array.flags.c_contiguous
+    assert array.flags.aligned
+    assert array.flags.writeable
+    array.fill(3)
+    np.testing.assert_array_equal(array, np.full(shape, 3, dtype))
+
+
+def test_empty__takes_a_number_for_a_shape_and_pieces_only_for_what_is_large(pool):
+    for size, used in ((SMALL - 1, 0), (SMALL, SMALL), (SMALL + 1, SMALL + PAGE), (0, 0)):
+        array = pool.empty(size, np.uint8)
+        assert array.shape == (size,)
+        assert pool._used == used
+        del array
+    assert pool.empty((SMALL // 8, 0, 9), np.float64).size == 0
+
+
+def test_zeros__are_zeros_also_where_something_else_was():
+    for _ in range(3):
+        array = buffers.zeros((LARGE // 8, 2))
+        assert array.dtype == np.float64
+        assert not array.any()
+        array.fill(7)
+        del array
+    assert not buffers.zeros(3, np.uint16).any()
+
+
+# Used again ----------------------------------------------------------------------------------------------------------
+
+
+def test_pieces__are_used_again_for_whatever_fits(pool):
+    first = pool.empty((SMALL, 2), np.uint8)
+    where = place(first)
+    del first
+    second = pool.empty(LARGE // 8, np.float64)
+    assert place(second) == where
+    third = large(pool)
+    assert place(third) != where
+    assert pool._used == 2 * LARGE
+    del second, third
+    assert pieces(pool) == [LARGE, LARGE]
+
+
+def test_pieces__are_taken_that_waste_least(pool):
+    held = {size: large(pool, size) for size in (3 * SMALL, 2 * SMALL, 4 * SMALL, 10 * SMALL)}
+    where = {size: place(array) for size, array in held.items()}
+    held.clear()
+    assert sorted(pieces(pool)) == sorted(where)
+    assert place(one := large(pool, 2 * SMALL - 1)) == where[2 * SMALL]
+    assert place(two := large(pool, 2 * SMALL - 1)) == where[3 * SMALL]
+    assert place(three := large(pool, 3 * SMALL + 1)) == where[4 * SMALL]
+    # The largest would be mostly empty: a piece of its own is made instead, though it waits.
+    assert place(four := large(pool, SMALL)) not in where.values()
+    assert pieces(pool) == [10 * SMALL]
+    # Up to so many times too large it is taken.
+    assert place(large(pool, int(10 * SMALL / WASTE) + 1)) == where[10 * SMALL]
+    assert [array.size for array in (one, two, three, four)] == [2 * SMALL - 1, 2 * SMALL - 1, 3 * SMALL + 1, SMALL]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda array: array[5:9],
+        lambda array: array.reshape(-1, 2)[:, 1],
+        lambda array: array.view(np.uint16).T,
+        lambda array: np.asarray(array)[np.newaxis],
+        lambda array: memoryview(array)[3:],
+        lambda array: np.lib.stride_tricks.sliding_window_view(array, 3),
+    ],
+)
+def test_views__keep_a_piece_in_use(pool, view):
+    array = large(pool)
+    array.fill(1)
+    part = view(array)
+    del array
+    gc.collect()
+    assert not pool._free
+    other = large(pool)
+    other.fill(2)
+    assert (np.asarray(part).view(np.uint8) == 1).all()
+    del part
+    assert pieces(pool) == [LARGE]
+
+
+def test_arrays__in_a_cycle_are_given_back_by_the_collector(pool):
+    array = large(pool)
+    cycle = {"array": array}
+    cycle["self"] = cycle
+    del array, cycle
+    gc.collect()
+    assert pieces(pool) == [LARGE]
+    assert pool._used == 0
+
+
+class Taking(RuleBasedStateMachine):
+    """Arrays are taken, viewed and let go of in any order; each keeps its own numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.pool, self.held, self.number = Pool(), [], 0
+
+    def teardown(self):
+        self.held.clear()
+        assert self.pool._used == 0
+
+    @rule(size=st.integers(SMALL - PAGE, 6 * SMALL), dtype=DTYPES)
+    def take(self, size, dtype):
+        self.number += 1
+        array = self.pool.empty(size // dtype.itemsize, dtype)
+        array.fill(self.number % 256)
+        self.held.append((array, self.number % 256, array.nbytes if array.nbytes >= SMALL else 0))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def let_go(self, data):
+        self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def view(self, data):
+        index = data.draw(st.integers(0, len(self.held) - 1))
+        array, number, size = self.held.pop(index)
+        self.held.append((array[array.size // 2 :], number, size))
+
+    @rule(size=st.integers(SMALL, 3 * SMALL), count=st.integers(1, 2))
+    def reserve(self, size, count):
+        self.pool.reserve([size] * count)
+
+    @invariant()
+    def arrays_keep_their_numbers(self):
+        for array, number, _ in self.held:
+            assert (array == number).all()
+
+    @invariant()
+    def bytes_are_counted(self):
+        assert self.pool._idle == sum(pieces(self.pool))
+        sizes = [size for _, _, size in self.held if size]
+        assert sum(sizes) <= self.pool._used <= sum(WASTE * size + PAGE for size in sizes)
+
+    @invariant()
+    def no_more_waits_than_may(self):
+        assert self.pool._idle <= max(self.pool._used, self.pool._reserved, buffers.IDLE)
+
+
+TestTaking = Taking.TestCase
+TestTaking.settings = settings(max_examples=20, stateful_step_count=25, deadline=None, derandomize=True)
+
+
+# The limit -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("nothing_idle")
+def test_limit__is_what_is_in_use(pool):
+    arrays = [large(pool) for _ in range(6)]
+    waiting = []
+    while arrays:
+        arrays.pop()
+        waiting.append(len(pool._free))
+    assert waiting == [1, 2, 3, 2, 1, 0]
+
+
+@pytest.mark.usefixtures("nothing_idle")
+def test_limit__lets_go_of_what_has_waited_longest(pool):
+    arrays = [large(pool, LARGE + n * PAGE) for n in range(5)]
+    for _ in range(3):
+        arrays.pop(0)
+    # Two are in use, three came back: the first of these is gone.
+    assert pieces(pool) == [LARGE + PAGE, LARGE + 2 * PAGE]
+
+
+def test_limit__leaves_some_however_little_is_in_use(pool, monkeypatch):
+    monkeypatch.setattr(buffers, "IDLE", 2 * LARGE)
+    arrays = [large(pool) for _ in range(5)]
+    arrays.clear()
+    assert pieces(pool) == [LARGE, LARGE]
+
+
+def test_limit__is_low_where_memory_is_short(pool, monkeypatch):
+    monkeypatch.setattr(buffers, "IDLE", LARGE)
+    pool.lean = True
+    pool.reserve([LARGE] * 3)
+    assert pieces(pool) == [LARGE]
+    arrays = [large(pool) for _ in range(6)]
+    for _ in range(3):
+        arrays.pop()
+        assert pieces(pool) == [LARGE]
+    pool.lean = False
+    arrays.pop()
+    assert pieces(pool) == [LARGE] * 2
+
+
+@pytest.mark.usefixtures("nothing_idle")
+def test_pieces__that_go_are_given_back_to_the_system(pool, monkeypatch):
+    class Piece(mmap.mmap):
+        """A piece that can be referred to weakly."""
+
+    made = []
+
+    def fetch(*args, **flags):
+        made.append(weakref.ref(piece := Piece(*args, **flags)))
+        return piece
+
+    monkeypatch.setattr(buffers.mmap, "mmap", fetch)
+    arrays = [large(pool) for _ in range(3)]
+    assert all(one() is not None for one in made)
+    arrays.clear()
+    assert [one() for one in made] == [None] * 3
+
+
+# Reserving -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("nothing_idle")
+@given(st.lists(st.integers(SMALL, 3 * SMALL), min_size=1, max_size=4))
+def test_reserve__fetches_ahead_what_arrays_then_take(sizes):
+    """Whatever the sizes: pieces are whole pages, and none of them may be let go of for that."""
+    pool = Pool()
+    pool.reserve(sizes)
+    assert sorted(pieces(pool)) == sorted(-(-size // PAGE) * PAGE for size in sizes)
+    assert pool._used == 0
+    where = {place(np.frombuffer(piece, np.uint8)) for piece in pool._free}
+    # In falling order, in which no array takes the piece of a larger one.
+    arrays = [large(pool, size) for size in sorted(sizes, reverse=True)]
+    assert {place(array) for array in arrays} == where
+    assert not pool._free
+    arrays.clear()
+    assert len(pool._free) == len(sizes)
+
+
+def test_reserve__fetches_nothing_for_what_is_small(pool):
+    pool.reserve([])
+    pool.reserve(size for size in (0, 10, SMALL - 1))
+    assert (pool._idle, pool._reserved, pool._free) == (0, 0, [])
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the system which pages are there")
+def test_reserve__touches_every_page(pool):
+    """Only then is it fetched: a map alone is a promise."""
+    import resource
+
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    pool.reserve([64 * SMALL])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt > faults  # of huge pages, few
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    large(pool, 64 * SMALL).fill(1)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults < 16
+
+
+# Threads -------------------------------------------------------------------------------------------------------------
+
+
+def test_threads__take_and_give_side_by_side(pool):
+    wrong, rounds = [], 60
+
+    def work(number):
+        generator = np.random.default_rng(number)
+        for _ in range(rounds):
+            array = large(pool, int(generator.integers(SMALL, 3 * SMALL)))
+            array.fill(number)
+            if not (array == number).all():
+                wrong.append(number)
+            del array
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert pool._used == 0
+    assert pool._idle == sum(pieces(pool))
+
+
+def test_arrays__given_back_by_another_thread_are_taken_here(pool):
+    holder = [large(pool)]
+    where = place(holder[0])
+    thread = threading.Thread(target=holder.clear)
+    thread.start()
+    thread.join()
+    assert place(large(pool)) == where

@@ -1,0 +1,262 @@
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers import tasks
+from collapsium.workers.arrays import delta as delta_
+from collapsium.workers.arrays.delta import Delta, change, fresh, total
+
+
+@st.composite
+def deltas(draw):
+    """Deltas over a few words, some arrays of which may be missing; whole numbers, so that sums are exact."""
+    words = np.array(sorted(draw(st.sets(st.integers(0, 6)))), dtype=np.int32)
+    numbers = np.random.default_rng(draw(st.integers(0, 10**6)))
+    parts = {}
+    if draw(st.booleans()):
+        parts["word_topic"] = change(numbers.integers(-9, 9, (words.size, 2)).astype(float), "word", "topic")
+    if draw(st.booleans()):
+        parts["tables"] = fresh(numbers.integers(0, 9, 2).astype(float), "topic")
+    if draw(st.booleans()):
+        parts["tokens"] = fresh(float(numbers.integers(0, 9)))
+    return Delta(parts, {"word": words} if "word_topic" in parts else {}, {"kernel": 1.0})
+
+
+def dense(delta):
+    """All arrays over all words, zeros where there is nothing."""
+    word = np.zeros((7, 2))
+    if "word_topic" in delta:
+        word[delta.ids["word"]] = delta["word_topic"]
+    tables = delta["tables"] if "tables" in delta else np.zeros(2)
+    return np.concatenate([word.ravel(), tables, [delta.number("tokens")]])
+
+
+@given(st.lists(deltas(), max_size=5))
+def test_total__is_the_sum_of_what_each_holds(given_deltas):
+    expected = sum((dense(one) for one in given_deltas), np.zeros(17))
+    np.testing.assert_array_equal(dense(total(given_deltas)), expected)
+
+
+@given(deltas(), deltas(), deltas())
+def test_addition__does_not_depend_on_grouping_or_order(one, two, three):
+    np.testing.assert_array_equal(dense((one + two) + three), dense(one + (two + three)))
+    np.testing.assert_array_equal(dense(one + two), dense(two + one))
+
+
+@given(deltas())
+def test_zero__changes_nothing(one):
+    for found in (one + Delta(), Delta() + one):
+        np.testing.assert_array_equal(dense(found), dense(one))
+        assert found.seconds == one.seconds
+
+
+@given(deltas(), deltas())
+def test_addition__leaves_both_alone(one, two):
+    before = [{name: part.values.copy() for name, part in delta.parts.items()} for delta in (one, two)]
+    assert (one + two).seconds == {"kernel": 2.0}
+    for delta, values in zip((one, two), before, strict=True):
+        for name, part in delta.parts.items():
+            np.testing.assert_array_equal(part.values, values[name])
+
+
+@given(deltas(), st.integers(0, 7))
+def test_between__cuts_into_parts_that_add_up(one, cut):
+    low, high = one.between("word", 0, cut), one.between("word", cut, 7)
+    np.testing.assert_array_equal(dense(low + high)[:14], dense(one)[:14])
+    np.testing.assert_array_equal(dense(one.with_dim("word") + one.without_dim("word")), dense(one))
+
+
+def test_addition__refuses_what_does_not_fit():
+    with pytest.raises(ValueError, match="cannot be added"):
+        Delta({"x": fresh(np.zeros(2), "topic")}) + Delta({"x": fresh(np.zeros(3), "topic")})
+    with pytest.raises(ValueError, match="cannot be added"):
+        Delta({"x": fresh(0.0)}) + Delta({"x": change(0.0)})
+    with pytest.raises(ValueError, match="whole"):
+        Delta({"x": fresh(np.zeros(2), "word")}) + Delta({"x": fresh(np.zeros(1), "word")}, {"word": np.array([1])})
+
+
+def test_addition__aligns_ids_that_only_one_side_has():
+    one = Delta({"node": change(np.array([1.0, 2.0]), "node")}, {"node": np.array([3, 9])})
+    two = Delta({"node": change(np.array([10.0]), "node")}, {"node": np.array([5])})
+    both = one + two
+    np.testing.assert_array_equal(both.ids["node"], [3, 5, 9])
+    np.testing.assert_array_equal(both["node"], [1.0, 10.0, 2.0])
+
+
+def test_addition__aligns_rows_and_columns_that_only_one_side_has():
+    def table(words, topics, *rows):
+        ids = {"word": np.array(words), "topic": np.arange(topics)}
+        return Delta({"n": change(np.array(rows), "word", "topic"), "m": fresh(np.arange(topics), "topic")}, ids)
+
+    one, two = table([1, 4], 2, [1, 2], [3, 4]), table([0, 4], 3, [10, 20, 30], [40, 50, 60])
+    for both in (one + two, two + one):
+        np.testing.assert_array_equal(both["n"], [[10, 20, 30], [1, 2, 0], [43, 54, 60]])
+        np.testing.assert_array_equal(both["m"], [0, 2, 2])
+        np.testing.assert_array_equal(both.ids["word"], [0, 1, 4])
+        np.testing.assert_array_equal(both.ids["topic"], [0, 1, 2])
+    np.testing.assert_array_equal(one["n"], [[1, 2], [3, 4]])
+
+
+# Two sweeps, one after the other -------------------------------------------------------------------------------------
+
+
+@given(deltas(), deltas())
+def test_then__adds_changes_and_keeps_what_is_fresh_of_the_later(one, two):
+    """Whether both have an array or only one of them: one that a delta does not have counts as zero."""
+    both = one.then(two)
+    np.testing.assert_array_equal(dense(both)[:14], dense(one)[:14] + dense(two)[:14])
+    np.testing.assert_array_equal(dense(both)[14:], dense(two)[14:])
+    for name, part in both.parts.items():
+        assert part.kind == {**one.parts, **two.parts}[name].kind
+    assert both.seconds == {"kernel": 2.0}
+
+
+@given(deltas(), deltas(), deltas())
+def test_then__does_not_depend_on_grouping(one, two, three):
+    np.testing.assert_array_equal(dense(one.then(two).then(three)), dense(one.then(two.then(three))))
+
+
+@given(deltas(), deltas())
+def test_then__leaves_both_alone(one, two):
+    before = [{name: part.values.copy() for name, part in delta.parts.items()} for delta in (one, two)]
+    both = one.then(two)
+    for other in (one, two):  # what one alone has is shared, and never changed
+        both = total([both, other, other])
+    for delta, values in zip((one, two), before, strict=True):
+        for name, part in delta.parts.items():
+            np.testing.assert_array_equal(part.values, values[name])
+
+
+@given(deltas())
+def test_then__of_nothing(one):
+    np.testing.assert_array_equal(dense(Delta().then(one)), dense(one))
+    after = one.then(Delta())
+    np.testing.assert_array_equal(dense(after)[:14], dense(one)[:14])
+    assert not dense(after)[14:].any()  # a sweep that tells nothing has no totals
+
+
+# Many deltas ---------------------------------------------------------------------------------------------------------
+
+STEP = 2.0**-15  # of a responsibility
+
+
+@st.composite
+def float_deltas(draw, exact=False, most=12):
+    """Changes of rows as sweeps leave them: float32, over some of 20 words; whole steps of few tokens, or any."""
+    numbers = np.random.default_rng(draw(st.integers(0, 10**6)))
+    made = []
+    for _ in range(draw(st.integers(1, most))):
+        words = np.flatnonzero(numbers.random(20) < draw(st.sampled_from([0.2, 0.8, 1.0]))).astype(np.int32)
+        values = numbers.normal(scale=10.0, size=(words.size, 3))
+        values = np.round(np.clip(values, -30, 30) / STEP) * STEP if exact else values * 10.0 ** numbers.integers(-6, 6)
+        rest = numbers.normal(size=words.size)
+        parts = {"word_active": change(values.astype(np.float32), "word", "topic"), "word_rest": change(rest, "word")}
+        made.append(Delta({**parts, "moved": fresh(float(numbers.random()))}, {"word": words}))
+    return made
+
+
+def bits(delta):
+    return {name: (part.values.dtype, part.values.tobytes()) for name, part in delta.parts.items()}, delta.ids["word"]
+
+
+def check_same_bits(one, other):
+    assert bits(one)[0] == bits(other)[0]
+    np.testing.assert_array_equal(bits(one)[1], bits(other)[1])
+
+
+def grouped(given_deltas, data):
+    """The sum of the same deltas in the same order, put in brackets at random."""
+    if len(given_deltas) == 1:
+        return given_deltas[0]
+    cut = data.draw(st.integers(1, len(given_deltas) - 1))
+    return grouped(given_deltas[:cut], data) + grouped(given_deltas[cut:], data)
+
+
+@given(float_deltas(exact=True), st.data())
+def test_total__of_whole_steps_is_exact_in_any_order_and_grouping(given_deltas, data):
+    """Up to 2^9 tokens steps of 2^-15 are exact in float32, and so are their sums."""
+    expected = total(given_deltas)["word_active"]
+    order = data.draw(st.permutations(given_deltas))
+    np.testing.assert_array_equal(grouped(given_deltas, data)["word_active"], expected)
+    np.testing.assert_array_equal(total(order)["word_active"], expected)
+
+
+@given(float_deltas(), st.data())
+def test_total__adds_from_left_to_right_to_the_same_bits(given_deltas, data):
+    one_by_one = given_deltas[0]
+    for delta in given_deltas[1:]:
+        one_by_one = one_by_one + delta
+    check_same_bits(total(given_deltas), one_by_one)
+    check_same_bits(total(iter(given_deltas)), one_by_one)
+    # Deltas without arrays do not move the brackets.
+    place = data.draw(st.integers(0, len(given_deltas)))
+    check_same_bits(total([*given_deltas[:place], Delta(), *given_deltas[place:]]), one_by_one)
+
+
+@given(float_deltas(), st.data())
+def test_total__in_other_brackets_differs_by_rounding_alone(given_deltas, data):
+    size = sum(float(np.abs(delta["word_active"]).max(initial=0.0)) for delta in given_deltas)
+    found, expected = grouped(given_deltas, data), total(given_deltas)
+    np.testing.assert_allclose(found["word_active"], expected["word_active"], atol=len(given_deltas) * 2e-7 * size)
+    np.testing.assert_allclose(found["word_rest"], expected["word_rest"], atol=1e-12)
+
+
+@given(float_deltas(exact=True))
+def test_total__conserves_sums_over_words(given_deltas):
+    found = total(given_deltas)
+    for name in ("word_active", "word_rest"):
+        expected = sum(delta[name].sum(axis=0, dtype=np.float64) for delta in given_deltas)
+        np.testing.assert_allclose(found[name].sum(axis=0, dtype=np.float64), expected, rtol=1e-12, atol=1e-9)
+    assert found["word_active"].dtype == np.float32  # nothing grows on its way
+    np.testing.assert_array_equal(found.ids["word"], np.unique(np.concatenate([d.ids["word"] for d in given_deltas])))
+
+
+@given(float_deltas(), st.data())
+def test_add__takes_deltas_and_what_sweeps_left(given_deltas, data):
+    mixed = [tasks.Swept({}, one) if data.draw(st.booleans()) else one for one in given_deltas]
+    found = tasks.add(mixed)
+    check_same_bits(found, total(given_deltas))
+    assert found.seconds["reduce"] > 0.0
+    again = tasks.add([found, given_deltas[0]])
+    assert again.seconds["reduce"] > found.seconds["reduce"]
+
+
+@given(float_deltas(most=1), st.sets(st.integers(1, 19), max_size=4))
+def test_pick__cuts_what_a_sweep_left_into_blocks_that_add_up(given_deltas, inner):
+    """What concerns no word goes with the first block, once."""
+    (whole,) = given_deltas
+    swept, edges = tasks.Swept({}, whole), [0, *sorted(inner), 20]
+    parts = [tasks.pick(swept, (low, high, not low)) for low, high in zip(edges, edges[1:], strict=False)]
+    for (low, high), part in zip(zip(edges, edges[1:], strict=False), parts, strict=True):
+        assert ((part.ids["word"] >= low) & (part.ids["word"] < high)).all()
+        assert ("moved" in part) == (low == 0)
+    check_same_bits(total(parts), whole)
+    assert tasks.pick(swept, None) is whole
+
+
+@given(
+    st.integers(0, 60),
+    st.integers(120, 300),
+    st.sampled_from([0.0, 0.1, 0.4, 0.9]),
+    st.sampled_from(["float32", "float64"]),
+    st.integers(0, 2**31),
+)
+def test_pickle__gives_back_what_was_packed(rows, columns, share, dtype, seed):
+    """Also where tables are sent without their zeros, which those of this size are not by themselves."""
+    generator = np.random.default_rng(seed)
+    values = generator.normal(size=(rows, columns)).astype(dtype) * (generator.random((rows, columns)) < share)
+    given_ = Delta({"word_topic": change(values, "word", "topic")}, {"word": np.arange(rows) * 2})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta_, "PACKED", 0)
+        patch.setattr(delta_, "ROWS", 7)
+        sent = pickle.dumps(given_, protocol=5)
+        found = pickle.loads(sent)
+    assert found.parts["word_topic"].kind == "change"
+    assert found["word_topic"].dtype == values.dtype
+    np.testing.assert_array_equal(found["word_topic"], values)
+    np.testing.assert_array_equal(found.ids["word"], given_.ids["word"])
+    if columns > 128 and share <= 0.1 and rows > 20:
+        assert len(sent) < 0.5 * values.nbytes

@@ -1,0 +1,66 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.arrays.document_hash import addresses, smallest
+from collapsium.workers.arrays.random_streams import Stream
+from tests.strategies import bags, documents_of
+
+STREAM = Stream(3, "start", 0)
+
+
+def of(rows, stream=STREAM, number=0):
+    """Addresses of documents that make a shard."""
+    return addresses(Shard.of(number, documents_of(rows)), stream.at(place=number))
+
+
+@given(bags(), st.data())
+def test_addresses__do_not_depend_on_how_documents_are_cut_and_ordered(drawn, data):
+    rows, _ = drawn
+    whole = of(rows)
+    assert whole.dtype == np.int64
+    assert (whole >= 0).all()
+    order = data.draw(st.permutations(range(len(rows))))
+    cut = data.draw(st.integers(0, len(rows)))
+    parts = [[rows[n] for n in part] for part in (order[:cut], order[cut:]) if part]
+    found = np.concatenate([of(part, number=number) for number, part in enumerate(parts)])
+    np.testing.assert_array_equal(found, whole[order])
+
+
+@given(bags(max_documents=20, max_words=8))
+def test_addresses__are_the_same_for_the_same_documents_alone(drawn):
+    rows, _ = drawn
+    found = of(rows)
+    for one, first in zip(rows, found, strict=True):
+        for other, second in zip(rows, found, strict=True):
+            assert (first == second) == (one == other)
+
+
+@given(bags())
+def test_addresses__are_others_for_another_seed_purpose_or_iteration(drawn):
+    rows, _ = drawn
+    for stream in (Stream(4, "start", 0), Stream(3, "sweep", 0), Stream(3, "start", 1)):
+        assert (of(rows) != of(rows, stream)).all()
+
+
+def test_addresses__are_spread_evenly():
+    """By their size and by their low bits, of documents that differ in one count or one word."""
+    found = of([{word: count} for word in range(50) for count in range(1, 41)])
+    for bits in (found / 2.0**63, (found % 1024) / 1024):
+        shares = np.histogram(bits, 10, (0.0, 1.0))[0] / found.size
+        assert (np.abs(shares - 0.1) < 0.04).all()
+
+
+@given(bags(max_documents=12, max_words=3, max_count=2), st.integers(0, 14), st.data())
+def test_smallest__of_shards_together_are_those_of_the_corpus(drawn, count, data):
+    rows, _ = drawn
+    there = np.array([bool(row) for row in rows])
+    whole = smallest(of(rows), count, there)
+    assert whole.size == min(count, len({tuple(sorted(row.items())) for row in rows if row}))
+    assert (np.diff(whole) > 0).all()
+    order = data.draw(st.permutations(range(len(rows))))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
+    parts = [order[low:high] for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True) if low < high]
+    found = [smallest(of([rows[n] for n in part]), count, there[list(part)]) for part in parts]
+    np.testing.assert_array_equal(np.unique(np.concatenate(found))[:count], whole)

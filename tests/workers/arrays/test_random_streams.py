@@ -1,0 +1,29 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.arrays.random_streams import Stream
+
+addresses = st.builds(
+    Stream, st.integers(-5, 2**70), st.sampled_from(["start", "sweep", ""]), st.integers(0, 9), st.integers(-1, 9)
+)
+
+
+def numbers(stream):
+    return stream.generator().random(8)
+
+
+@given(addresses)
+def test_stream__same_address_same_numbers(stream):
+    np.testing.assert_array_equal(numbers(stream), numbers(stream.at()))
+
+
+@given(addresses, addresses)
+def test_stream__other_address_other_numbers(one, two):
+    assert (one == two) == bool((numbers(one) == numbers(two)).all())
+
+
+def test_stream__is_uniform_across_neighbouring_addresses():
+    first = np.array([Stream(0, "start", 0, place).generator().random() for place in range(2000)])
+    counts, _ = np.histogram(first, bins=10, range=(0, 1))
+    assert ((counts - 200) ** 2 / 200).sum() < 30  # chi-squared with 9 degrees of freedom: 30 is beyond 1 in 2000

@@ -1,0 +1,166 @@
+"""How many topics documents may list, and choosing the lists of a portion."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.families.cvb.document_lists import (
+    LEAST,
+    PAIRS_A_TOPIC,
+    ROOM,
+    WHOLE,
+    carry,
+    choose,
+    portions,
+    room,
+    room_for,
+)
+from collapsium.workers.families.cvb.parameters import Listing, Parameters, Rows
+from tests.naive import active as naive
+from tests.workers.kernels.cvb.test_active import listed_shards
+
+TOPICS, MOST = st.integers(1, 3000), st.sampled_from([0, 0, 1, 5, 24, 200, 5000])
+
+
+def offsets_of(lengths):
+    return np.concatenate([[0], np.cumsum(np.array(lengths, dtype=np.int64))]).astype(np.int64)
+
+
+@given(st.lists(st.integers(0, 2000), max_size=6), TOPICS, MOST)
+def test_room__is_what_each_document_may_list(lengths, topics, most):
+    found = room(offsets_of(lengths), topics, most)
+    assert found.dtype == np.int64
+    assert found.tolist() == [min(room_for(length, topics, most), topics) for length in lengths]
+    assert ((found >= 1) & (found <= topics)).all()
+    if most:
+        assert (found == min(most, topics)).all()
+
+
+@given(st.integers(0, 3000), st.integers(0, 3000), TOPICS, MOST)
+def test_room__does_not_shrink_with_pairs(one, other, topics, most):
+    found = room(offsets_of(sorted((one, other))), topics, most)
+    assert found[0] <= found[1]
+
+
+@given(st.integers(0, 3000), st.integers(1, WHOLE))
+def test_room__is_for_all_topics_where_they_are_few(pairs, topics):
+    assert room(offsets_of([pairs]), topics, 0).tolist() == [topics]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "topics", "most", "expected"),
+    [
+        (0, WHOLE, 0, WHOLE),
+        (0, WHOLE + 1, 0, ROOM),
+        (PAIRS_A_TOPIC - 1, 1000, 0, ROOM),
+        (PAIRS_A_TOPIC, 1000, 0, ROOM + 1),
+        (10 * PAIRS_A_TOPIC, 1000, 0, ROOM + 10),
+        (10**6, 1000, 0, 1000),
+        (10**6, 1000, 30, 30),
+        (3, 1000, 30, 30),
+        (3, 20, 30, 20),
+        (3, 100, 30, 30),
+    ],
+)
+def test_room__examples(pairs, topics, most, expected):
+    assert room(offsets_of([pairs]), topics, most).tolist() == [expected]
+
+
+def test_room__is_kept_to_by_the_plan_of_a_fit():
+    """A plan asks for documents of their mean length, which need not be whole."""
+    for topics in (5, 1000):
+        assert room_for(20.9, topics, 0) == room_for(20, topics, 0)
+
+
+# Choosing ------------------------------------------------------------------------------------------------------------
+
+
+def parameters_of(state, rows, most=0):
+    """Parameters for lists of a shard of `listed_shards`."""
+    topics, total = state.topics, 20.0
+    listing = Listing(
+        most=most, every=1, flatten=1.0, momentum=0.0, totals=rows["totals"] - total, even=rows["even"],
+        weight=rows["weight"], following=np.ones(topics),
+    )  # fmt: skip
+    return Parameters(rows["a"], float(rows["a"].sum()), rows["b"], total, listing=listing)
+
+
+def whole(state):
+    """All documents, as one portion."""
+    count, rest = state.counts
+    local = {"document_lists": state.lists, "document_topics": state.topic, "document_counts": count}
+    return next(portions(state.shard, {**local, "document_rest": rest, "pair_shares": state.share}))
+
+
+def working_of(state, rows, parameters):
+    return Rows({"word_active": rows["active"], "word_rest": rows["rest"]}, parameters)
+
+
+@given(listed_shards(), st.sampled_from([0.0, 50.0]), st.integers(0, 6))
+def test_choose__gives_lists_within_their_room(state, extra, most):
+    rows = state.rows(extra)
+    parameters = parameters_of(state, rows, most)
+    topic, sizes = choose(whole(state), working_of(state, rows, parameters), parameters)
+    assert (topic.dtype, sizes.dtype) == (np.uint16, np.int64)
+    assert topic.size == sizes.sum()
+    lengths = np.diff(state.shard.offsets)
+    assert (sizes <= room(state.shard.offsets, state.topics, most)).all()
+    np.testing.assert_array_equal(sizes > 0, lengths > 0)  # an empty document lists nothing, any other something
+    for own in np.split(topic.astype(np.int64), np.cumsum(sizes)[:-1]):
+        assert (np.diff(own) > 0).all()
+        assert (own < state.topics).all()
+
+
+@given(listed_shards(), st.sampled_from([0.0, 50.0]))
+def test_choose__keeps_what_a_document_is_sure_of(state, extra):
+    """A listed topic of more than its prior and than a little stays, where there is room for all."""
+    rows = state.rows(extra)
+    parameters = parameters_of(state, rows)
+    topic, sizes = choose(whole(state), working_of(state, rows, parameters), parameters)
+    chosen = [set(own.tolist()) for own in np.split(topic, np.cumsum(sizes)[:-1])]
+    owner = np.repeat(np.arange(state.shard.documents), np.diff(state.lists))
+    for document, k, count in zip(owner, state.topic, state.counts[0], strict=True):
+        if count > max(rows["a"][k], LEAST) * (1 + 1e-5):
+            assert int(k) in chosen[document]
+
+
+@given(listed_shards(), st.sampled_from([0.0, 50.0]), st.data())
+def test_carry__moves_what_dropped_topics_held_to_the_background(state, extra, data):
+    rows = state.rows(extra)
+    parameters = parameters_of(state, rows)
+    portion, working = whole(state), working_of(state, rows, parameters)
+    new = [
+        sorted(data.draw(st.sets(st.integers(0, state.topics - 1)))) if length else []
+        for length in np.diff(state.shard.offsets)
+    ]
+    topic = np.array([k for own in new for k in own], dtype=np.uint16)
+    after = carry(portion, working, (topic, np.array([len(own) for own in new], dtype=np.int64)))
+    np.testing.assert_array_equal(after.topic, topic)
+    before_counts, before_rest = naive.word_counts(state.shape, *state.given, *state.where)
+    where = after.lists, after.topic, after.starts, after.share
+    counts, rest = naive.word_counts(state.shape, *state.given, *where)
+    np.testing.assert_array_equal(working.change, counts - before_counts)
+    np.testing.assert_array_equal(working.rest_change, rest - before_rest)
+    assert (working.change <= 0.0).all()
+    tokens = naive.document_counts(state.shard.offsets, state.shard.counts, *where)
+    np.testing.assert_array_equal(after.count, tokens[0])
+    np.testing.assert_array_equal(after.rest, tokens[1])
+    # What stays listed keeps its responsibilities.
+    old = {(d, int(k)): q[:, j] for d, (_, own, q) in enumerate(documents(state, portion)) for j, k in enumerate(own)}
+    for d, (_, own, q) in enumerate(documents(state, after)):
+        for j, k in enumerate(own):
+            np.testing.assert_array_equal(q[:, j], old.get((d, int(k)), np.zeros(len(q))))
+
+
+def documents(state, portion):
+    return naive.documents(state.shard.offsets, portion.lists, portion.topic, portion.starts, portion.share)
+
+
+@given(listed_shards())
+def test_carry__to_the_same_lists_does_nothing(state):
+    rows = state.rows(0.0)
+    portion, working = whole(state), working_of(state, rows, parameters_of(state, rows))
+    assert carry(portion, working, (state.topic, np.diff(state.lists))) is portion
+    assert not working.change.any()
+    assert not working.rest_change.any()

@@ -1,0 +1,105 @@
+"""Rows whose background is spread over the topics, while a shard is swept and when a block is read."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.families.cvb.parameters import Listing, Parameters, Rows, counted, expected, listing_of
+from tests.naive import background as naive
+
+STEP = 2.0**-15
+
+
+@st.composite
+def blocks(draw):
+    """Rows of a few words, some without a token: their arrays, and parameters for them."""
+    noise = np.random.default_rng(draw(st.integers(0, 2**31)))
+    words, topics = draw(st.integers(0, 6)), draw(st.integers(1, 5))
+    active = np.round(9 * noise.random((words, topics)) * (noise.random((words, topics)) < 0.6) / STEP) * STEP
+    rest = np.round(9 * noise.random(words) * (noise.random(words) < 0.7) / STEP) * STEP
+    a, total = noise.uniform(0.1, 2.0, topics), draw(st.sampled_from([0.5, 30.0]))
+    totals = active.sum(axis=0) + noise.uniform(0.0, 5.0, topics)
+    listing = Listing(
+        most=0, every=1, flatten=1.0, momentum=0.8, totals=totals, even=draw(st.sampled_from([1e-6, 0.4])),
+        weight=noise.uniform(1e-3, 2.0, topics), following=np.ones(topics),
+    )  # fmt: skip
+    order = draw(st.sampled_from([0, 2]))
+    parameters = Parameters(a, float(a.sum()), noise.uniform(0.01, 1.0, words), total, order, listing=listing)
+    rows = {"word_active": active.astype(np.float32), "word_rest": rest}
+    return {**rows, "word_topic_variance": noise.random((words, topics))}, parameters
+
+
+def read_only(rows):
+    """As they may arrive from another worker."""
+    for values in rows.values():
+        values.flags.writeable = False
+    return rows
+
+
+@given(blocks())
+def test_rows__hold_what_a_sweep_reads(drawn):
+    rows, parameters = drawn
+    listing, working = parameters.listing, Rows(read_only(rows), parameters)
+    np.testing.assert_array_equal(working.totals, listing.totals + parameters.total)
+    np.testing.assert_array_equal(working.ratio, parameters.topics / working.totals)
+    given_ = rows["word_active"], rows["word_rest"], listing.even, parameters.words, listing.weight, working.ratio
+    row_topic, background, spreading = naive.spread(*given_)
+    np.testing.assert_allclose(working.topic, row_topic, rtol=1e-6)
+    np.testing.assert_allclose(working.background, background, rtol=1e-6)
+    np.testing.assert_allclose(working.spreading, spreading, rtol=1e-6)
+    assert working.active is rows["word_active"]
+    assert working.variance.size == (rows["word_topic_variance"].size if parameters.order == 2 else 0)
+
+
+@given(blocks())
+def test_rows__begin_unmoved_and_move_nothing_that_was_given(drawn):
+    rows, parameters = drawn
+    working = Rows(read_only(rows), parameters)
+    parts = working.changes()
+    assert {name: (part.dims, part.kind) for name, part in parts.items()} == {
+        "word_active": (("word", "topic"), "change"),
+        "word_rest": (("word",), "change"),
+    }
+    for name, part in parts.items():
+        assert part.values.shape == rows[name].shape
+        assert not part.values.any()
+    working.change += np.float32(0.5)
+    working.rest_change -= 0.25
+    working.running += 1.0  # as sweeps do, which leave the totals they began with
+    np.testing.assert_array_equal(working.totals, parameters.listing.totals + parameters.total)
+    assert (working.changes()["word_active"].values == 0.5).all()
+    assert (working.changes()["word_rest"].values == -0.25).all()
+
+
+@given(blocks())
+def test_expected__is_the_counts_with_their_background(drawn):
+    rows, parameters = drawn
+    found = expected(read_only(rows), parameters.listing.weight, parameters.listing.even)
+    assert (found.dtype, found.shape) == (np.float32, rows["word_active"].shape)
+    np.testing.assert_allclose(found.sum(axis=1), rows["word_active"].sum(axis=1) + rows["word_rest"], rtol=1e-5)
+    assert (found >= rows["word_active"]).all()
+    np.testing.assert_array_equal(found, Rows(rows, parameters).topic)  # what sweeps see is no other
+
+
+@given(blocks(), st.booleans())
+def test_counted__is_what_the_block_keeps_to_itself_where_rows_run_ahead(drawn, ahead):
+    rows, parameters = drawn
+    if ahead:
+        rows = {**rows, "block_active": rows["word_active"], "word_active": rows["word_active"] + np.float32(1.0)}
+    assert counted(rows) is rows["block_active" if ahead else "word_active"]
+    # What is read from a block at the end are the counts themselves.
+    plain = {name: values for name, values in rows.items() if name != "block_active"} | {"word_active": counted(rows)}
+    weight, even = parameters.listing.weight, parameters.listing.even
+    np.testing.assert_array_equal(expected(rows, weight, even), expected(plain, weight, even))
+
+
+@given(blocks())
+def test_listing_of__is_there_or_an_error(drawn):
+    _, parameters = drawn
+    assert listing_of(parameters) is parameters.listing
+    dense = Parameters(parameters.topics, 1.0, parameters.words, 1.0)
+    with pytest.raises(ValueError, match="need a listing"):
+        listing_of(dense)
+    with pytest.raises(ValueError, match="need a listing"):
+        Rows({"word_active": np.zeros((1, 1), np.float32), "word_rest": np.zeros(1)}, dense)

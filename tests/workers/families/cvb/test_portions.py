@@ -1,0 +1,155 @@
+from dataclasses import fields, replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.arrays.spill import Shelf, shelve
+from collapsium.workers.families.cvb import document_lists as module
+from collapsium.workers.families.cvb.document_lists import Gathering, cut, portions, starts_of
+from tests.workers.kernels.cvb.test_active import listed_shards
+
+SIZES = [1, 3, 40, 1 << 24]  # of portions: from one document to all
+
+
+def local_of(state):
+    """A shard's local state."""
+    count, rest = state.counts
+    local = {"document_lists": state.lists, "document_topics": state.topic, "document_counts": count}
+    return {**local, "document_rest": rest, "pair_shares": state.share, "age": np.array(3)}
+
+
+def check_equal(found, expected):
+    assert set(found) == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+        assert found[name].dtype == values.dtype
+        assert found[name].shape == values.shape
+
+
+def shortened(portion):
+    """A portion without the last topic of each list."""
+    keep = np.ones(portion.topic.size, dtype=bool)
+    keep[portion.lists[1:][np.diff(portion.lists) > 0] - 1] = False
+    lists = np.concatenate([[0], np.cumsum(keep)])[portion.lists].astype(np.int64)
+    pieces = []
+    for (first, last), (low, high), at in zip(
+        pairwise(portion.offsets), pairwise(portion.lists), portion.starts, strict=False
+    ):
+        share = portion.share[at : at + (last - first) * (high - low)].reshape(last - first, high - low)
+        pieces.append(share[:, :-1].ravel())
+    share = np.concatenate([np.zeros(0, dtype=np.uint16), *pieces])
+    return replace(portion, lists=lists, topic=portion.topic[keep], count=portion.count[keep], share=share)
+
+
+def gathered(shard, before, change, age=4):
+    """Put changed portions together."""
+    changed = [change(portion) for portion in portions(shard, before)]
+    after = Gathering(shard, before, [(one.topic, np.diff(one.lists)) for one in changed], same=False)
+    for portion in changed:
+        made = after.blank(portion)
+        for values, given_ in zip(made, (portion.share, portion.count, portion.rest), strict=True):
+            values[:] = given_
+        after.add(replace(portion, share=made[0], count=made[1], rest=made[2]))
+    return after.finish(age)
+
+
+@given(listed_shards(), st.sampled_from(SIZES))
+def test_cut__covers_all_documents_in_runs_as_long_as_may_be(state, size):
+    starts = starts_of(state.shard.offsets, state.lists)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PORTION", size)
+        runs = cut(state.shard.offsets, state.lists)
+    assert [first for first, _ in runs] == [0, *(last for _, last in runs[:-1])]
+    assert runs[-1][1] == state.shard.documents
+    for first, last in runs:
+        assert last > first
+        assert starts[last] - starts[first] <= size or last == first + 1
+        if last < state.shard.documents:
+            assert starts[last + 1] - starts[first] > size
+
+
+@given(listed_shards(), st.sampled_from(SIZES), st.booleans())
+def test_portions__are_the_documents_in_their_order(tmp_path, state, size, on_disk):
+    local = local_of(state)
+    before = shelve(local, str(tmp_path)) if on_disk else local
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PORTION", size)
+        found = list(portions(state.shard, before))
+    for name, values in {
+        "position": state.shard.position,
+        "counts": state.shard.counts,
+        "topic": state.topic,
+        "count": local["document_counts"],
+        "rest": local["document_rest"],
+        "share": state.share,
+    }.items():
+        joined = np.concatenate([getattr(one, name) for one in found])
+        np.testing.assert_array_equal(joined, values)
+        assert joined.dtype == values.dtype
+    for one in found:
+        assert one.offsets[0] == one.lists[0] == one.starts[0] == 0
+        assert one.offsets.size == one.lists.size == one.rest.size + 1
+        assert (one.offsets[-1], one.lists[-1], one.starts[-1]) == (one.counts.size, one.topic.size, one.share.size)
+    for name, values in (("offsets", state.shard.offsets), ("lists", state.lists)):
+        sizes = np.concatenate([np.diff(getattr(one, name)) for one in found])
+        np.testing.assert_array_equal(sizes, np.diff(values))
+
+
+@given(listed_shards(), st.sampled_from(SIZES), st.booleans(), st.booleans())
+def test_gathering__puts_together_what_it_is_given(tmp_path, state, size, on_disk, same):
+    local = local_of(state)
+    before = shelve(local, str(tmp_path)) if on_disk else local
+    noise = np.random.default_rng(0)
+    expected = {**local, "age": np.array(4)}
+    for name in module.CHANGING:
+        expected[name] = noise.integers(0, 9, local[name].size).astype(local[name].dtype)
+    done = dict.fromkeys(module.CHANGING, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PORTION", size)
+        lists = [(portion.topic, np.diff(portion.lists)) for portion in portions(state.shard, before)]
+        after = Gathering(state.shard, before, [] if same else lists, same=same)
+        for portion in portions(state.shard, before):
+            made = after.blank(portion)
+            for name, values, old in zip(
+                module.CHANGING, made, (portion.share, portion.count, portion.rest), strict=True
+            ):
+                assert (values.dtype, values.shape) == (old.dtype, old.shape)
+                values[:] = expected[name][done[name] : done[name] + values.size]
+                done[name] += values.size
+            after.add(replace(portion, share=made[0], count=made[1], rest=made[2]))
+        found = after.finish(4)
+    assert isinstance(found, Shelf) == on_disk
+    check_equal(found, expected)
+    check_equal(before, local)
+
+
+@given(listed_shards(), st.sampled_from(SIZES), st.sampled_from(SIZES))
+def test_gathering__of_other_lists_is_the_same_in_memory_and_on_a_shelf_in_any_portions(tmp_path, state, size, other):
+    local = local_of(state)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PORTION", size)
+        memory = gathered(state.shard, local, shortened)
+        patch.setattr(module, "PORTION", other)
+        disk = gathered(state.shard, shelve(local, str(tmp_path)), shortened)
+    assert isinstance(memory, dict)
+    assert isinstance(disk, Shelf)
+    check_equal(disk, memory)
+    np.testing.assert_array_equal(np.diff(memory["document_lists"]), np.maximum(np.diff(state.lists) - 1, 0))
+    starts = starts_of(state.shard.offsets, memory["document_lists"])
+    assert memory["pair_shares"].size == starts[-1]
+    check_equal(local, local_of(state))
+
+
+@given(listed_shards())
+def test_portions__of_the_whole_are_views(state):
+    """In memory nothing is copied: what a sweep reads is the state itself."""
+    local = local_of(state)
+    (portion,) = portions(state.shard, local)
+    assert (portion.document, portion.pair) == (0, 0)
+    for field in fields(portion):
+        assert isinstance(getattr(portion, field.name), np.ndarray) or field.name in ("document", "pair")
+    for values, name in ((portion.share, "pair_shares"), (portion.topic, "document_topics")):
+        assert np.shares_memory(values, local[name]) or values.size == 0

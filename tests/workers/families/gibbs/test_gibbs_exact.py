@@ -1,0 +1,252 @@
+"""The samplers against exact posteriors of corpora small enough to enumerate, and Geweke's joint-distribution test.
+
+A sampler that loses the share of a topic that dies, or spreads it over the others instead of giving it back, gets
+chances below 1e-20 here; each test also tells neighbouring parameters apart.
+"""
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+from scipy.stats import chi2
+
+from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.arrays.delta import Delta, change
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import load_sweeps
+from tests.strategies import documents_of
+
+WORDS = 3
+
+
+class Chain:
+    """A family's sampler on one shard, a sweep and an update at a time; words may be exchanged in between."""
+
+    def __init__(self, family, seed, **options):
+        self.half, self.driver, self.stream = load_sweeps(family), load_family(family), Stream(seed)
+        self.config, self.iteration = self.driver.Config(**options), 0
+
+    def start(self, shard):
+        self.globals = self.driver.initialise(Summary(shard.documents, WORDS, shard.tokens), self.config, self.stream)
+        local, delta = self.half.start(shard, {}, self.globals, self.stream)
+        self._update(delta)
+        self.z = local["token_topic"]
+
+    def step(self, shard):
+        self.iteration += 1
+        at = replace(self.stream, purpose="sweep", iteration=self.iteration, place=0)
+        row = np.zeros((shard.words.size, self.globals["topic"].size), dtype=np.int32)
+        np.add.at(row, (np.repeat(shard.position, shard.counts), self.z), 1)
+        local, delta = self.half.sweep(shard, {"token_topic": self.z}, {"word_topic": row}, self.globals, at)
+        self._update(delta)
+        self.z = local["token_topic"]
+
+    def _update(self, delta):
+        told = Delta({"topic": change(delta["word_topic"].sum(axis=0, dtype=np.int64), "topic")}, delta.ids)
+        told = delta.without_dim("word") + Delta(told.parts, {"topic": delta.ids["topic"]})
+        at = replace(self.stream, purpose="update", iteration=self.iteration)
+        self.globals = self.driver.update(self.globals, told, self.config, at)
+
+
+def tokens_of(shard):
+    owner = np.repeat(np.repeat(np.arange(shard.documents), np.diff(shard.offsets)), shard.counts)
+    return owner, np.repeat(shard.words[shard.position], shard.counts)
+
+
+def tabled(owner, z, sizes):
+    found = np.zeros(sizes, dtype=int)
+    np.add.at(found, (owner, z), 1)
+    return found
+
+
+def log_words(words, z, topics, beta):
+    """log p(w | z), phi summed out."""
+    row = tabled(z, words, (topics, WORDS))
+    each = gammaln(beta / WORDS + row) - gammaln(beta / WORDS)
+    return each.sum() + (gammaln(beta) - gammaln(beta + row.sum(axis=1))).sum()
+
+
+def misfit(samples, log_weights):
+    """Chance of a chi-square as large as that of the samples against the posterior, rare states taken together."""
+    states = list(log_weights)
+    weight = np.exp(np.array([log_weights[one] for one in states]) - max(log_weights.values()))
+    expected = weight / weight.sum() * len(samples)
+    tally = Counter(samples)
+    assert set(tally) <= set(states)
+    seen = np.array([tally[one] for one in states])
+    order = np.argsort(expected)
+    rare = int(np.searchsorted(np.cumsum(expected[order]), 10.0)) + 1
+    while rare < len(states) and expected[order[rare]] < 5.0:
+        rare += 1
+    groups = [order[:rare], *order[rare:, np.newaxis]]
+    both = np.array([(seen[one].sum(), expected[one].sum()) for one in groups])
+    assert len(both) > 5
+    return chi2.sf(((both[:, 0] - both[:, 1]) ** 2 / both[:, 1]).sum(), len(both) - 1)
+
+
+def sampled(chain, shard, count, thinning, named):
+    chain.start(shard)
+    found = []
+    for number in range(count * thinning + 20):
+        chain.step(shard)
+        if number >= 20 and number % thinning == 0:
+            found.append(named(chain.z))
+    return found
+
+
+@pytest.mark.parametrize("rows", [[{0: 2, 1: 1}, {1: 2, 2: 1}], [{0: 3}, {}, {0: 1, 2: 1}]])
+def test_lda__samples_from_the_posterior(rows):
+    shard, alpha, beta = Shard.of(0, documents_of(rows)), 0.4, 1.5
+    owner, words = tokens_of(shard)
+
+    def posterior(alpha):
+        found = {}
+        for z in itertools.product(range(2), repeat=words.size):
+            here = tabled(owner, np.array(z), (len(rows), 2))
+            documents = (gammaln(alpha + here) - gammaln(alpha)).sum()
+            found[z] = documents + log_words(words, np.array(z), 2, beta)
+        return found
+
+    chain = Chain("gibbs-lda", 1, topics=2, alpha=alpha, beta=beta)
+    samples = sampled(chain, shard, 2500, 3, lambda z: tuple(z.tolist()))
+    assert misfit(samples, posterior(alpha)) > 0.01
+    assert misfit(samples, posterior(0.25)) < 1e-6  # the test can fail
+
+
+def named(z):
+    """A partition: topics numbered as they occur."""
+    numbers = {}
+    return tuple(numbers.setdefault(int(k), len(numbers)) for k in z)
+
+
+def partitions(size):
+    return {named(z) for z in itertools.product(range(size), repeat=size)}
+
+
+def stirling(most):
+    """Unsigned Stirling numbers of the first kind: ways to seat n at m tables."""
+    found = np.zeros((most + 1, most + 1))
+    found[0, 0] = 1.0
+    for n in range(1, most + 1):
+        found[n, 1:] = found[n - 1, :-1] + (n - 1) * found[n - 1, 1:]
+    return found
+
+
+def log_partition(owner, z, documents, alpha, gamma):
+    """log p(partition) of a Chinese restaurant franchise, tables summed out."""
+    topics, ways = max(z) + 1, stirling(len(z))
+    here = tabled(owner, np.array(z), (documents, topics))
+    log_terms = []
+    cells = [range(1 if n else 0, n + 1) for n in here.ravel()]
+    for tables in itertools.product(*cells):
+        m = np.reshape(tables, here.shape)
+        term = np.log([ways[n, t] for n, t in zip(here.ravel(), tables, strict=True)]).sum()
+        term += m.sum() * np.log(alpha) + gammaln(m.sum(axis=0)).sum()
+        log_terms.append(term + topics * np.log(gamma) + gammaln(gamma) - gammaln(gamma + m.sum()))
+    return np.logaddexp.reduce(log_terms) + (gammaln(alpha) - gammaln(alpha + here.sum(axis=1))).sum()
+
+
+@pytest.mark.parametrize(("rows", "start"), [([{0: 2, 1: 1}, {1: 1, 2: 1}], 1), ([{0: 2}, {}, {0: 1, 2: 1}], 3)])
+def test_hdp__samples_from_the_posterior(rows, start):
+    shard, beta = Shard.of(0, documents_of(rows)), 1.5
+    owner, words = tokens_of(shard)
+
+    def posterior(alpha, gamma):
+        found = {}
+        for z in partitions(words.size):
+            chance = log_partition(owner, z, len(rows), alpha, gamma)
+            found[z] = chance + log_words(words, np.array(z), max(z) + 1, beta)
+        return found
+
+    options = {"alpha_shape": 3.0, "alpha_rate": 2.0, "gamma_shape": 4.0, "gamma_rate": 5.0, "learn": ()}
+    chain = Chain("gibbs-hdp", 2, start_topics=start, beta=beta, **options)
+    samples = sampled(chain, shard, 2500, 4, named)
+    assert misfit(samples, posterior(1.5, 0.8)) > 0.01
+    assert misfit(samples, posterior(1.5, 0.5)) < 1e-3  # the test can fail
+
+
+LENGTHS = (4, 0, 1, 5)
+
+
+def drawn_words(owner, z, beta, noise):
+    """Words of tokens given their topics, as a shard, and the topics in its order."""
+    phi = {k: noise.dirichlet(np.full(WORDS, beta / WORDS)) for k in sorted({int(k) for k in z})}
+    words = np.array([noise.choice(WORDS, p=phi[int(k)]) for k in z])
+    order = np.lexsort((words, owner))
+    rows = [Counter(words[owner == d].tolist()) for d in range(len(LENGTHS))]
+    return Shard.of(0, documents_of(rows)), np.asarray(z)[order].astype(np.uint16)
+
+
+def statistics(shard, z, globals):
+    owner, words = tokens_of(shard)
+    top = int(z.max()) + 1
+    row, here = tabled(words, z, (WORDS, top)), tabled(owner, z, (len(LENGTHS), top))
+    found = [(row**2).sum(), (here**2).sum(), (row.sum(axis=0) ** 2).sum(), (row.sum(axis=1) ** 2).sum()]
+    if "gamma" in globals:
+        alpha, gamma = float(globals["alpha"]), float(globals["gamma"])
+        found += [np.unique(z).size, alpha, gamma, alpha**2, gamma**2, alpha * found[1], gamma * np.unique(z).size]
+    return found
+
+
+def lda_prior(options, noise):
+    theta = noise.dirichlet(np.full(options["topics"], options["alpha"]), len(LENGTHS))
+    z = [noise.choice(options["topics"], p=theta[d]) for d, n in enumerate(LENGTHS) for _ in range(n)]
+    return np.array(z), {}
+
+
+def hdp_prior(options, noise):
+    alpha = noise.gamma(options["alpha_shape"]) / options["alpha_rate"]
+    gamma = noise.gamma(options["gamma_shape"]) / options["gamma_rate"]
+    dishes, z = [], []
+    for length in LENGTHS:
+        tables = []  # (dish, guests)
+        for _ in range(length):
+            chances = np.array([guests for _, guests in tables] + [alpha])
+            at = noise.choice(chances.size, p=chances / chances.sum())
+            if at == len(tables):
+                weights = np.array([*dishes, gamma])
+                dish = noise.choice(weights.size, p=weights / weights.sum())
+                dishes += [0] if dish == len(dishes) else []
+                dishes[dish] += 1
+                tables.append([dish, 0])
+            tables[at][1] += 1
+            z.append(tables[at][0])
+    return np.array(z), {"alpha": alpha, "gamma": gamma}
+
+
+GEWEKE = {
+    "gibbs-lda": (lda_prior, {"topics": 3, "alpha": 0.5, "beta": 2.0}),
+    "gibbs-hdp": (
+        hdp_prior,
+        {"alpha_shape": 3.0, "alpha_rate": 2.0, "gamma_shape": 4.0, "gamma_rate": 3.0, "beta": 2.0, "start_topics": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("family", GEWEKE)
+def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(family):
+    """Draws of everything from the prior, against a chain that takes turns: topics given words, words given topics."""
+    prior, options = GEWEKE[family]
+    noise = np.random.default_rng(5)
+    owner = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
+    straight, turns = [], []
+    for _ in range(3000):
+        z, found = prior(options, noise)
+        shard, z = drawn_words(owner, z, options["beta"], noise)
+        straight.append(statistics(shard, z, found))
+    chain = Chain(family, 3, **options)
+    chain.start(shard)
+    for _ in range(4000):
+        chain.step(shard)
+        shard, chain.z = drawn_words(tokens_of(shard)[0], chain.z, options["beta"], noise)
+        turns.append(statistics(shard, chain.z, chain.globals))
+    straight, turns = np.array(straight), np.array(turns)[200:]
+    batches = turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
+    error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)
+    score = (straight.mean(axis=0) - turns.mean(axis=0)) / error
+    assert (np.abs(score) < 3.5).all(), score
+    assert (error < 0.05 * np.abs(straight.mean(axis=0))).all()  # it would see what is off by a fifth

@@ -1,0 +1,101 @@
+"""The samplers of topics given labels against exact posteriors of corpora small enough to enumerate."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import load_sweeps
+from tests.strategies import documents_of
+from tests.workers.families.gibbs.test_gibbs_exact import WORDS, log_words, misfit, tabled, tokens_of
+
+ROWS = [{0: 1, 1: 1}, {0: 2}, {2: 1}]
+NAMES = (("kind", "a"), ("kind", "b"))
+LABELS = Labels(NAMES, np.array([0, 1, 3, 3]), np.array([1, 0, 1], dtype=np.int32))  # b; a and b; none
+ALPHA, ETA = 0.4, 0.6
+
+
+def shard_of():
+    return replace(Shard.of(0, documents_of(ROWS)), labels=LABELS)
+
+
+def swept(family, options, count):
+    """A sweep after another on one shard; each one's local state, and the objective."""
+    half, driver, shard, stream = load_sweeps(family), load_family(family), shard_of(), Stream(1)
+    config = driver.Config(alpha=ALPHA, eta=ETA, **options)
+    summary = Summary(3, WORDS, shard.tokens, labels=LabelTable(NAMES, (1, 2), (), 2, 2))
+    globals_ = driver.initialise(summary, config, stream)
+    block = half.blank(WORDS, globals_)
+    local, delta = half.start(shard, block, globals_, stream)
+    for iteration in range(count + 1):
+        block, told = half.fold(block, delta.with_dim("word"), globals_)
+        told = delta.without_dim("word") + told
+        if iteration:
+            yield local, driver.objective(globals_, told)["objective"]
+        globals_ = driver.update(globals_, told, config, stream)
+        local, delta = half.sweep(shard, local, block, globals_, replace(stream, purpose="sweep", iteration=iteration))
+
+
+def log_documents(owner, z, allowed):
+    """log p(z | labels) of tokens that have a topic which their document may have."""
+    found = 0.0
+    for document, own in enumerate(allowed):
+        n = np.array([(z[owner == document] == k).sum() for k in own])
+        found += (gammaln(ALPHA + n) - gammaln(ALPHA)).sum()
+        found += gammaln(ALPHA * len(own)) - gammaln(ALPHA * len(own) + n.sum())
+    return found
+
+
+def log_authors(z, author, topics):
+    """log p(z, a) but for the chances of authors, which are alike."""
+    n = tabled(author, z, (3, topics))
+    each = (gammaln(ALPHA + n) - gammaln(ALPHA)).sum()
+    return each + (gammaln(topics * ALPHA) - gammaln(topics * ALPHA + n.sum(axis=1))).sum()
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "allowed"),
+    [
+        ("labeled-lda", {}, [[1], [0, 1], [0, 1]]),
+        ("partially-labeled-lda", {"topics_per_label": 1, "background": 1}, [[1, 2], [0, 1, 2], [2]]),
+        ("partially-labeled-lda", {"topics_per_label": 2, "background": 0}, [[2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]),
+    ],
+)
+def test_topics_of_labels__are_sampled_from_the_posterior(family, options, allowed):
+    owner, words = tokens_of(shard_of())
+    topics = 1 + max(map(max, allowed))
+    posterior = {
+        z: log_documents(owner, np.array(z), allowed) + log_words(words, np.array(z), topics, ETA * WORDS)
+        for z in itertools.product(*(allowed[document] for document in owner))
+    }
+    samples = []
+    for local, objective in swept(family, options, 3000):
+        z = tuple(local["token_topic"].tolist())
+        np.testing.assert_allclose(objective, posterior[z], rtol=1e-9)
+        samples.append(z)
+    assert misfit(samples[::2], posterior) > 0.01
+    assert misfit(samples[::2], {z: 0.5 * value for z, value in posterior.items()}) < 1e-6  # the test can fail
+
+
+def test_author_topic__samples_from_the_posterior():
+    owner, words = tokens_of(shard_of())
+    authors = [[1], [0, 1], [2]]
+    posterior = {
+        (z, a): log_authors(np.array(z), np.array(a), 2) + log_words(words, np.array(z), 2, ETA * WORDS)
+        for z in itertools.product(range(2), repeat=words.size)
+        for a in itertools.product(*(authors[document] for document in owner))
+    }
+    samples = []
+    for local, objective in swept("author-topic", {"topics": 2}, 3000):
+        named = [authors[document][place] for document, place in zip(owner, local["token_author"], strict=True)]
+        samples.append((tuple(local["token_topic"].tolist()), tuple(named)))
+        np.testing.assert_allclose(objective, posterior[samples[-1]] - 2 * np.log(2.0), rtol=1e-9)
+    assert misfit(samples[::2], posterior) > 0.01
+    assert misfit(samples[::2], {one: 0.5 * value for one, value in posterior.items()}) < 1e-6

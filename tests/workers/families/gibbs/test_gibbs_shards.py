@@ -1,0 +1,159 @@
+"""The Gibbs families beside shards: starts, topics born in several shards, slots, sweeps without an update between."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.families.gibbs import gibbs_hdp
+from tests.conformance import problem_of
+from tests.conftest import planted_rows, write_corpus
+from tests.strategies import documents_of
+
+FAMILIES = {"gibbs-lda": {"topics": 5}, "gibbs-hdp": {"start_topics": 5}}
+
+
+def first_globals(family, shard, **options):
+    half = load_family(family)
+    config = half.Config(**{**FAMILIES[family], **options})
+    return half.initialise(Summary(shard.documents, 30, shard.tokens), config, Stream(0))
+
+
+def counts_by(shard, z, topics):
+    documents, words = np.zeros((shard.documents, topics)), np.zeros((shard.words.size, topics))
+    owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
+    np.add.at(documents, (np.repeat(owner, shard.counts), z), 1)
+    np.add.at(words, (np.repeat(shard.position, shard.counts), z), 1)
+    return documents, words
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_start__from_another_run_draws_topics_by_its_proportions_and_words(family):
+    shard = Shard.of(3, documents_of(planted_rows(3, documents=200, tokens=60)))
+    noise = np.random.default_rng(1)
+    theta, phi = noise.dirichlet(np.ones(3), shard.documents), noise.dirichlet(np.ones(shard.words.size), 3).T
+    globals_ = first_globals(family, shard)
+    warm = {"document_topic": theta, "word_topic": phi}
+    local, delta = load_sweeps(family).start(shard, {}, globals_, Stream(1, "start", place=3), warm)
+    documents, words = counts_by(shard, local["token_topic"], delta["word_topic"].shape[1])
+    np.testing.assert_array_equal(delta["word_topic"], words)
+    assert not documents[:, 3:].any()  # the other run has three topics
+    owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
+    share = theta[owner] * phi[shard.position]
+    share *= (shard.counts / share.sum(axis=1))[:, np.newaxis]
+    expected = np.zeros((shard.words.size, 3))
+    np.add.at(expected, shard.position, share)
+    assert (np.abs(words[:, :3] - expected) < 4.5 * np.sqrt(expected + 1.0)).all()
+    with pytest.raises(ValueError, match="a start from 999 topics"):
+        many = {"document_topic": np.ones((shard.documents, 999)), "word_topic": np.ones((shard.words.size, 999))}
+        load_sweeps(family).start(shard, {}, globals_, Stream(1), many)
+
+
+CASES = [("gibbs-lda", {"topics": 4}), ("lda", {"topics": 4, "responsibilities": "dense"})]
+CASES += [("gibbs-hdp", {"start_topics": start, "beta": 3.0, "gamma_shape": 90.0}) for start in (1, 6)]
+
+
+@pytest.mark.parametrize(("family", "options"), CASES)
+def test_local_sweeps__of_one_shard_begin_from_what_the_last_one_left(family, options, tmp_path, monkeypatch):
+    """Sweeps without a sum between see the rows and totals that a recount of the local state gives."""
+    corpus = write_corpus(tmp_path / "one", planted_rows(4), 30)
+    problem, executor, globals_ = problem_of(corpus, family, options)
+    half, seen = load_sweeps(family), []
+    sweep = half.sweep
+
+    def watched(shard, local, rows, globals, stream):
+        columns = rows["word_topic"].shape[1]
+        if "token_topic" in local:
+            _, words = counts_by(shard, local["token_topic"], columns)
+            totals = globals["topic"][:columns]
+            prior = gibbs_hdp.priors(globals).topics if "pi" in globals else globals["alpha"]
+            assert (prior[local["token_topic"]] > 0.0).all()
+        else:
+            words = np.zeros((shard.words.size, columns))
+            np.add.at(words, shard.position, shard.counts[:, np.newaxis] * local["pair_topic"])
+            totals = globals["topic_moments"][0]
+        np.testing.assert_allclose(rows["word_topic"][shard.words] if len(words) != len(rows["word_topic"]) else
+                                   rows["word_topic"], words, atol=1e-3)  # fmt: skip
+        np.testing.assert_allclose(totals, words.sum(axis=0), atol=1e-2)
+        seen.append(stream.purpose)
+        return sweep(shard, local, rows, globals, stream)
+
+    monkeypatch.setattr(half, "sweep", watched)
+    list(run(replace(problem, local_sweeps=4), executor, globals_, Limits(iterations=3)))
+    assert seen == ["sweep", "again 1", "again 2", "again 3"] * 3
+
+
+def test_slots__of_shards_that_do_not_share_a_lane_never_meet():
+    globals_ = {"gamma": np.array(1.0), "lanes": np.array(5), "free": np.arange(32) % 3 == 1}
+    taken = {}
+    for shard in range(7):
+        found = gibbs_hdp.slots(globals_, shard)
+        taken[shard] = {*found.free, *found.more(), *found.more()}
+        assert found.free == sorted(found.free)
+        assert all(globals_["free"][slot] for slot in found.free)
+        assert min(taken[shard] - set(found.free)) >= 32
+    for one in range(7):
+        for other in range(one):
+            assert bool(taken[one] & taken[other]) == (one % 5 == other % 5)
+
+
+def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, monkeypatch):
+    """Five shards of words of their own begin with one topic; each brings forth others, in more slots than there were."""
+    rows = [{6 * (number // 12) + number % 6: 20} for number in range(60)]
+    corpus = write_corpus(tmp_path / "five", rows, 30, shard_tokens=240)
+    options = {"start_topics": 1, "beta": 0.5, "gamma_shape": 70.0, "alpha_shape": 40.0}
+    problem, executor, globals_ = problem_of(corpus, "gibbs-hdp", options)
+    assert len(problem.shards) == int(globals_["lanes"]) == 5
+    half, born = load_sweeps("gibbs-hdp"), []
+    sweep = half.sweep
+
+    def watched(*given):
+        local, delta = sweep(*given)
+        born.append(set(np.flatnonzero(delta["born"])))
+        return local, delta
+
+    monkeypatch.setattr(half, "sweep", watched)
+    wide = globals_["pi"].size
+    for state, progress in run(problem, executor, globals_, Limits(iterations=12)):
+        after = state.globals
+        assert after["pi"].size >= wide
+        wide = after["pi"].size
+        free = np.flatnonzero(after["free"])
+        assert (np.bincount(free % 5, minlength=5) >= 2).all()  # of each shard, before its next sweep
+        np.testing.assert_array_equal(after["free"], after["topic"] == 0)
+        np.testing.assert_array_equal(after["pi"] > 0.0, after["topic"] > 0)
+        assert after["pi"].sum() < 1.0
+        assert progress.figures["topics"] == np.count_nonzero(after["topic"])
+    rounds = [born[at : at + 5] for at in range(0, len(born), 5)]
+    assert len(rounds) == 12
+    assert all(sum(len(one) for one in each) == len(set().union(*each)) for each in rounds)
+    assert any(all(each) for each in rounds)  # in all five at once
+    assert wide > globals_["pi"].size
+    assert after["topic"].sum() == 1200
+    # A block has the columns of its last sweep; the model has all.
+    block = half.finish(state.blocks[0].value.rows, after)
+    assert block["word_topic"].shape == (30, wide)
+
+
+def test_no_tokens_at_all__are_swept():
+    shard = Shard.of(0, documents_of([{}, {}]))
+    for family in FAMILIES:
+        half, globals_ = load_family(family), first_globals(family, shard)
+        block = tasks.blank(family, 0, 30, globals_)
+        swept = tasks.start(family, shard, None, [block], globals_, Stream(1, "start"))
+        for number in range(3):
+            block = tasks.fold(family, block, [swept.delta], globals_)
+            globals_ = half.update(globals_, block.told, half.Config(**FAMILIES[family]), Stream(1, "u", number))
+            swept = tasks.sweep(family, shard, swept, None, [block], globals_, Stream(1, "sweep", number))
+        assert not swept.delta["word_topic"].any()
+        theta = load_sweeps(family).infer(swept.local, globals_)["document_topic"]
+        assert np.isfinite(theta).all()
+        assert isinstance(block.told, Delta)

@@ -1,0 +1,201 @@
+"""The sampler of trees against exact posteriors of corpora small enough to enumerate, and Geweke's test."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.ncrp.gibbs_state import levels
+from tests.strategies import documents_of
+from tests.workers.families.gibbs.test_gibbs_exact import misfit, tabled, tokens_of
+
+FAMILY, WORDS = "gibbs-ncrp", 3
+
+
+class Chain:
+    """The sampler on one shard, a sweep and an update at a time; words may be exchanged in between."""
+
+    def __init__(self, seed, shard, **options):
+        self.driver, self.stream = load_family(FAMILY), Stream(seed)
+        self.config, self.iteration = self.driver.Config(**options), 0
+        summary = Summary(shard.documents, WORDS, shard.tokens)
+        self.globals = self.driver.initialise(summary, self.config, self.stream)
+        self.block = tasks.blank(FAMILY, 0, WORDS, self.globals)
+        self._take(tasks.start(FAMILY, shard, None, [self.block], self.globals, self.stream.at(purpose="start")))
+
+    def step(self, shard):
+        self.iteration += 1
+        at = self.stream.at(purpose="sweep", iteration=self.iteration)
+        self._take(tasks.sweep(FAMILY, shard, self.swept, None, [self.block], self.globals, at))
+
+    def exchange(self, shard):
+        """Take other words, of the same nodes."""
+        local, row = self.swept.local, np.zeros_like(self.block.rows["word_topic"])
+        owner, words = tokens_of(shard)
+        np.add.at(row, (words, local["document_path"][owner, local["token_level"]]), 1)
+        self.block = tasks.Block(0, WORDS, {"word_topic": row}, Delta())
+
+    def _take(self, swept):
+        self.swept = tasks.keep(swept)
+        self.block = tasks.fold(FAMILY, self.block, [swept.delta], self.globals)
+        at = self.stream.at(purpose="update", iteration=self.iteration)
+        self.globals = self.driver.update(self.globals, self.block.told, self.config, at)
+
+    @property
+    def state(self):
+        """The tree, as a number for each document and level, and the tokens' levels."""
+        return named(self.swept.local["document_path"]), tuple(self.swept.local["token_level"].tolist())
+
+
+def named(paths):
+    """Nodes numbered as they occur."""
+    numbers = {}
+    return tuple(tuple(numbers.setdefault(int(node), len(numbers)) for node in path) for path in paths)
+
+
+def trees(documents, depth, chances, gamma):
+    """{named paths: log p} of the nested Chinese restaurant process, a document after another."""
+    if not documents:
+        return {(): 0.0}
+    found = {}
+    for paths, log in trees(documents - 1, depth, chances, gamma).items():
+        prefixes = {path[:at] for path in paths for at in range(1, depth + 1)} or {(0,)}
+        waiting = [((0,), log)]
+        while waiting:
+            path, here = waiting.pop()
+            if len(path) == depth:
+                key = named([*paths, path])
+                found[key] = np.logaddexp(found.get(key, -np.inf), here)
+                continue
+            passing = sum(one[: len(path)] == path for one in paths)
+            below = {one for one in prefixes if len(one) == len(path) + 1 and one[:-1] == path}
+            for one in below:
+                there = sum(other[: len(one)] == one for other in paths)
+                waiting.append((one, here + np.log(there / (gamma + passing))))
+            waiting.append(
+                (
+                    (*path, max([node for one in [*paths, path] for node in one]) + 1),
+                    here + np.log(gamma / (gamma + passing)),
+                )
+            )
+    return found
+
+
+def posterior(shard, depth, alpha, eta, gamma):
+    """{state: log p}, the topics and proportions summed out."""
+    owner, words = tokens_of(shard)
+    found = {}
+    for paths, log in trees(shard.documents, depth, None, gamma).items():
+        path = np.array(paths)
+        for z in itertools.product(range(depth), repeat=words.size):
+            nodes = path[owner, list(z)]
+            row, here = tabled(nodes, words, (path.max() + 1, WORDS)), tabled(owner, np.array(z), (len(path), depth))
+            level = np.zeros(path.max() + 1, dtype=int)
+            level[path.ravel()] = np.tile(np.arange(depth), len(path))
+            one = np.asarray(eta)[level]
+            value = log + (gammaln(np.asarray(alpha) + here) - gammaln(alpha)).sum()
+            value += (gammaln(one[:, np.newaxis] + row) - gammaln(one[:, np.newaxis])).sum()
+            value += (gammaln(WORDS * one) - gammaln(WORDS * one + row.sum(axis=1))).sum()
+            found[(paths, z)] = value
+    return found
+
+
+CASES = [
+    ([{0: 1, 1: 1}, {0: 1}, {1: 1}], 3),
+    ([{0: 2}, {}, {0: 1, 2: 1}], 2),
+    ([{0: 1, 1: 1}, {0: 2}], 4),
+]
+
+
+@pytest.mark.parametrize(("rows", "depth"), CASES, ids=["3", "2", "4"])
+def test_ncrp__samples_from_the_posterior(rows, depth):
+    shard = Shard.of(0, documents_of(rows))
+    alpha, eta, gamma = (1.0, 0.5, 2.0, 0.7)[:depth], (0.3, 0.6, 0.2, 0.4)[:depth], 0.8
+    chain = Chain(1, shard, depth=depth, alpha=alpha, eta=eta, gamma=gamma, learn=())
+    samples = []
+    for number in range(5000):
+        chain.step(shard)
+        if number >= 20 and number % 3 == 0:
+            samples.append(chain.state)
+    assert misfit(samples, posterior(shard, depth, alpha, eta, gamma)) > 0.01
+    assert misfit(samples, posterior(shard, depth, alpha, eta, 3.0 * gamma)) < 1e-3  # the test can fail
+    assert misfit(samples, posterior(shard, depth, alpha, np.array(eta) * 3.0, gamma)) < 1e-3
+
+
+LENGTHS = (4, 3, 0, 5)
+
+
+def statistics(shard, paths, z, found):
+    owner, words = tokens_of(shard)
+    paths = np.array(named(paths))
+    depth, top = paths.shape[1], int(paths.max()) + 1
+    row = tabled(paths[owner, z], words, (top, WORDS))
+    here = tabled(owner, z, (len(LENGTHS), depth))
+    passing = np.bincount(paths.ravel(), minlength=top)
+    values = [(row**2).sum(), (here**2).sum(), (row.sum(axis=1) ** 2).sum(), (passing**2).sum(), top]
+    values += [np.unique(paths[:, at]).size for at in range(1, depth)]
+    values += [*here.sum(axis=0), found["gamma"], found["gamma"] * top]
+    values += [np.sqrt(one) for name in ("eta", "alpha") for one in found[name]]
+    return values
+
+
+def drawn_words(owner, paths, z, eta, noise):
+    """A shard of words drawn given nodes, and the levels of its tokens in their order."""
+    nodes, words = paths[owner, z], np.zeros(owner.size, dtype=int)
+    for node in np.unique(nodes):
+        level = int(np.nonzero(paths == node)[1][0])
+        log = np.log(noise.gamma(eta[level] + 1.0, size=WORDS)) - noise.exponential(size=WORDS) / eta[level]
+        phi = np.exp(log - log.max())
+        words[nodes == node] = noise.choice(WORDS, (nodes == node).sum(), p=phi / phi.sum())
+    order = np.lexsort((words, owner))
+    rows = [dict(zip(*np.unique(words[owner == d], return_counts=True), strict=True)) for d in range(len(LENGTHS))]
+    return Shard.of(0, documents_of(rows)), z[order]
+
+
+def prior(means, depth, noise):
+    """Paths, levels and parameters, forth."""
+    found = {name: noise.exponential(means[name], None if name == "gamma" else depth) for name in means}
+    paths = []
+    for _ in LENGTHS:
+        path = [0]
+        while len(path) < depth:
+            passing = [one for one in paths if one[: len(path)] == path]
+            place = noise.random() * (found["gamma"] + len(passing))
+            new = max([node for one in [*paths, path] for node in one]) + 1
+            path.append(passing[int(place)][len(path)] if place < len(passing) else new)
+        paths.append(path)
+    theta = [noise.gamma(found["alpha"] + 1.0) * noise.random(depth) ** (1.0 / found["alpha"]) for _ in LENGTHS]
+    z = [noise.choice(depth, p=one / one.sum()) for one, n in zip(theta, LENGTHS, strict=True) for _ in range(n)]
+    return np.array(paths), np.array(z), found
+
+
+def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution():
+    """Draws of everything from the prior, against a chain that takes turns: the tree given words, words given it."""
+    noise, depth, means = np.random.default_rng(5), 3, {"eta": 0.8, "alpha": 2.0, "gamma": 1.0}
+    owner = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
+    straight, turns = [], []
+    for _ in range(1500):
+        paths, z, found = prior(means, depth, noise)
+        shard, z = drawn_words(owner, paths, z, found["eta"], noise)
+        straight.append(statistics(shard, paths, z, found))
+    chain = Chain(3, shard, depth=depth, learn=("eta", "alpha", "gamma"), **means)
+    for _ in range(3000):
+        chain.step(shard)
+        local = chain.swept.local
+        shard, z = drawn_words(owner, local["document_path"], local["token_level"], chain.globals["eta"], noise)
+        chain.swept = tasks.Swept({**local, "token_level": z.astype(np.uint8)}, Delta())
+        chain.exchange(shard)
+        turns.append(statistics(shard, local["document_path"], z, chain.globals))
+    straight, turns = np.array(straight), np.array(turns)[200:]
+    batches = turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
+    error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)
+    score = (straight.mean(axis=0) - turns.mean(axis=0)) / error
+    assert (np.abs(score) < 3.5).all(), score
+    assert (error < 0.1 * np.abs(straight.mean(axis=0))).all(), error / straight.mean(axis=0)
+    assert levels(chain.globals["node_parent"]).max() == depth - 1

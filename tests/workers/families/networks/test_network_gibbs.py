@@ -1,0 +1,289 @@
+"""The compiled sampler of networks against posteriors that can be enumerated, and Geweke's joint-distribution test."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import gammaln
+
+from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.pipeline.families.networks import common as networks
+from collapsium.workers.arrays.delta import Delta, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.networks import sampler as network
+from collapsium.workers.families.networks.graph import Graph
+from tests.naive.network import Network, log_probability
+from tests.networks import DIAMOND
+from tests.strategies import shard_of
+from tests.workers.families.gibbs.test_gibbs_exact import WORDS, log_words, misfit
+from tests.workers.families.networks.test_network_exact import Case, states_of
+
+ALPHA, BETA = 0.7, 1.5
+
+
+class Chain:
+    """The sampler on one shard, a sweep at a time, with the driver's draws of strengths and discounts where they are learned;
+    words may be exchanged in between."""
+
+    def __init__(self, family, shard, seed, words=WORDS, **options):
+        driver, self.stream, self.iteration = load_family(family), Stream(seed), 0
+        self.config = driver.Config(**{"topics": 2, "alpha": ALPHA, "beta": BETA, "learn": (), **options})
+        summary = Summary(shard.documents, words, shard.tokens)
+        self.globals = driver.initialise(summary, self.config, self.stream)
+        self.graph = Graph.of(shard, self.globals)
+        z = np.random.default_rng(seed).integers(0, self.config.topics, shard.tokens).astype(np.uint16)
+        rows = {"word_topic": np.zeros((shard.words.size, self.config.topics), np.int32)}
+        given = shard, self.graph, self.globals, z, network.no_tables(self.graph), rows
+        self.sampling = network.Sampling.of(*given)
+        self.sampling.run(self.stream, entering=True)
+        self.take(shard, z)
+
+    def take(self, shard, z):
+        """Have other words, and topics in their order."""
+        columns = network.padded(self.config.topics)
+        row = np.zeros((shard.words.size, columns), dtype=np.int32)
+        np.add.at(row, (np.repeat(shard.position, shard.counts), z), 1)
+        self.sampling.shard, self.sampling.token_topic, self.sampling.row = shard, z, row
+        self.sampling.totals = row.sum(axis=0).astype(np.float64)
+
+    def step(self):
+        self.iteration += 1
+        at = self.stream.at(purpose="sweep", iteration=self.iteration)
+        found = self.sampling.run(at)
+        if not self.config.learn:
+            return
+        below = slice(self.graph.above, None)
+        roots = np.diff(self.graph.node_edges)[below] == 0
+        customers, tables = found["node_customers"][below], found["node_tables"][below]
+        parts = network.node_sums(self.graph.node_kind[below], roots, customers, tables, self.globals, at)
+        parts["joins"] = fresh(found["sums"][:, 1], "kind")
+        sums = Delta(parts, {"tables": np.arange(parts["tables"].values.shape[1])})
+        self.globals["strength"] = networks.draw_strengths(self.globals, sums, self.config.strength_mean, at)
+        if "discount" in self.config.learn:
+            self.globals["discount"] = networks.draw_discounts(self.globals, sums, at)
+
+    def z(self):
+        return self.sampling.token_topic
+
+    def tables(self):
+        """s of all edges."""
+        topics = self.config.topics
+        found = np.zeros((self.graph.edge_parent.size, topics), dtype=np.int64)
+        start, entries, topic, count = self.sampling.tables
+        number = np.repeat(np.arange(entries.size), entries)
+        at = np.repeat(start - np.cumsum(entries) + entries, entries) + np.arange(number.size)
+        found[number, topic[at]] = count[at]
+        found[: int(self.graph.node_edges[self.graph.above])] = self.sampling.above[1][:, :topics]
+        return found
+
+
+def tokens_of(shard, graph):
+    """Each token's node and word."""
+    pair = np.repeat(np.arange(shard.pairs), shard.counts)
+    segment = np.repeat(np.arange(graph.segment_node.size), np.diff(shard.segments.pairs))
+    return graph.segment_node[segment][pair], shard.words[shard.position[pair]]
+
+
+def enumerated(chain, shard):
+    """log p(z, s | words) but for a constant, of all states."""
+    graph, globals_ = chain.graph, chain.globals
+    node, words = tokens_of(shard, graph)
+    parents = [graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)]
+    given = globals_["strength"], globals_["discount"], globals_["alpha"], graph.node_kind, graph.edge_mixing
+    found = {}
+    for (z, _), state in states_of(Case(parents, node.tolist()), Network(parents, *given)).items():
+        key = z, state.s.astype(np.int64).tobytes()
+        found[key] = log_probability(state) + log_words(words, np.array(z), 2, BETA)
+    return found
+
+
+SECTIONS = {name: one for name, one in DIAMOND.items() if name != "corpus"}
+TINY = {
+    "tree": ("segmented-lda", {}, [[{0: 1, 1: 1}, {}, {1: 1}], [{2: 1}]]),
+    "chain": ("sequential-lda", {}, [[{0: 2}, {}, {1: 1}]]),
+    "diamond": ("dirichlet-network", {"network": {**SECTIONS, "document": {"over": "document"}}}, [[{0: 1, 1: 1}, {1: 1}]]),
+    "below a corpus": ("dirichlet-network", {"network": DIAMOND}, [[{0: 1}], [{0: 1}, {1: 1}]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("discount", "moving"), [(0.0, True), (0.4, False)])
+@pytest.mark.parametrize("name", TINY)
+def test_sweeps__sample_from_the_posterior(name, discount, moving):
+    """Frequencies of topics and tables; by token moves alone, and with moves of tables."""
+    family, options, documents = TINY[name]
+    shard = shard_of(documents)
+    chain = Chain(family, shard, 4, strength=1.3, discount=discount, tables=moving, **options)
+    expected, samples = enumerated(chain, shard), []
+    for number in range(20 + 9 * 800):
+        chain.step()
+        if number >= 20 and number % 9 == 0:  # nearly independent
+            samples.append((tuple(chain.z().tolist()), chain.tables().tobytes()))
+    assert misfit(samples, expected) > 0.01
+    assert misfit(samples, {one: 0.5 * value for one, value in expected.items()}) < 1e-4  # the test can fail
+
+
+DOCUMENTS = [[3, 0, 2], [2], [1, 2]]  # tokens of segments
+MEAN = 2.0
+
+
+def drawn_words(documents, noise):
+    """Words of the tokens of each segment given their topics, as a shard, and the topics in its order."""
+    phi = noise.dirichlet(np.full(WORDS, BETA / WORDS), 3).cumsum(axis=1)[:, :-1]
+    rows, topics = [], []
+    for document in documents:
+        rows.append([])
+        for z in document:
+            words = (noise.random((len(z), 1)) > phi[z]).sum(axis=1)
+            rows[-1].append({w: n for w, n in enumerate(np.bincount(words, minlength=WORDS).tolist()) if n})
+            topics += np.asarray(z)[np.argsort(words, kind="stable")].tolist()
+    return shard_of(rows), np.array(topics, dtype=np.uint16)
+
+
+def split_up(z):
+    """Topics by document and segment."""
+    found, at = [], 0
+    for document in DOCUMENTS:
+        found.append([])
+        for size in document:
+            found[-1].append(z[at : at + size])
+            at += size
+    return found
+
+
+def from_the_prior(graph, strength, discount, noise):
+    """Topics and tables, customer after customer: each sits down, and the head of a new table goes further up."""
+    tables = [[] for _ in graph.node_kind]  # (value, customers)
+    counts = np.zeros((graph.node_kind.size, 3))
+    edges = np.zeros((graph.edge_parent.size, 3), dtype=int)
+
+    def chosen(weight):
+        running = weight.cumsum()
+        return int(running.searchsorted(noise.random() * running[-1], side="right"))
+
+    def come(j):
+        first, last = graph.node_edges[j], graph.node_edges[j + 1]
+        if first == last:
+            k = chosen(ALPHA + counts[j])
+            counts[j, k] += 1
+            return k
+        b, a = strength[graph.node_kind[j]], discount[graph.node_kind[j]]
+        weight = np.array([size - a for _, size in tables[j]] + [b + a * len(tables[j])])
+        at = chosen(weight)
+        if at == len(tables[j]):
+            asked = graph.edge_mixing[first:last] + edges[first:last].sum(axis=1)
+            e = first + chosen(asked)
+            k = come(graph.edge_parent[e])
+            edges[e, k] += 1
+            tables[j].append([k, 0])
+        tables[j][at][1] += 1
+        return tables[j][at][0]
+
+    sizes = [size for document in DOCUMENTS for size in document]
+    z = [come(j) for j, size in zip(graph.segment_node, sizes, strict=True) for _ in range(size)]
+    return np.array(z), edges
+
+
+def statistics(shard, z, s, graph, strength, discount):
+    """What is compared: each in both samples."""
+    row = np.zeros((WORDS, 3))
+    node, words = tokens_of(shard, graph)
+    np.add.at(row, (words, z), 1)
+    n = np.zeros((graph.node_kind.size, 3))
+    np.add.at(n, (node, z), 1)
+    many = np.bincount(
+        graph.node_kind[np.repeat(np.arange(n.shape[0]), np.diff(graph.node_edges))], s.sum(axis=1), strength.size
+    )
+    child = np.unique(graph.node_kind[np.flatnonzero(np.diff(graph.node_edges))])
+    found = [(row**2).sum(), (n**2).sum(), (row.sum(axis=0) ** 2).sum(), (s**2).sum()]
+    first = s[graph.node_edges[:-1][np.diff(graph.node_edges) > 1]]
+    found += [first.sum()] if first.size else []
+    for kind in child:
+        b, a = strength[kind], discount[kind]
+        found += [many[kind], np.log(b), b, np.log(b) * many[kind]]
+        found += [a, a**2, a * many[kind], a * b] if discount.any() else []
+    return found
+
+
+GEWEKE = {
+    "segmented": ("segmented-lda", {}),
+    "sequential": ("sequential-lda", {}),
+    "diamond": ("dirichlet-network", {"network": DIAMOND}),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "learn"),
+    [("segmented", ("strength",)), *((name, ("strength", "discount")) for name in GEWEKE)],
+    ids=lambda one: one if isinstance(one, str) else "-".join(one),
+)
+def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(name, learn):
+    """Draws of everything from the prior, against a chain that takes turns: hyperparameters, topics and tables given words,
+    words given topics. b is exponential, a uniform."""
+    family, options = GEWEKE[name]
+    noise = np.random.default_rng(7)
+    shard, _ = drawn_words(split_up(np.zeros(13, dtype=int)), noise)
+    chain = Chain(family, shard, 8, topics=3, learn=learn, strength=MEAN, strength_mean=MEAN, **options)
+    graph, kinds, straight, turns = chain.graph, chain.globals["strength"].size, [], []
+    for _ in range(2500):
+        strength = noise.exponential(MEAN, kinds)
+        discount = noise.random(kinds) * ("discount" in learn)
+        z, s = from_the_prior(graph, strength, discount, noise)
+        shard, z = drawn_words(split_up(z), noise)
+        straight.append(statistics(shard, z, s, graph, strength, discount))
+    for _ in range(3200):
+        chain.step()
+        shard, z = drawn_words(split_up(chain.z()), noise)
+        chain.take(shard, z)
+        turns.append(statistics(shard, z, chain.tables(), graph, chain.globals["strength"], chain.globals["discount"]))
+    straight, turns = np.array(straight), np.array(turns)[200:]
+    batches = turns.reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
+    error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)
+    score = (straight.mean(axis=0) - turns.mean(axis=0)) / error
+    assert (np.abs(score) < 3.5).all(), score
+    assert (error < 0.1 * straight.std(axis=0)).all()  # it would see what is off by a third of a deviation
+
+
+@pytest.mark.parametrize("b", [0.5, 20.0])
+def test_one_segment__is_lda_with_a_prior_of_two_levels(b):
+    """Topics given words, with proportions of documents and of their segments integrated numerically."""
+    shard = shard_of([[{0: 2, 1: 1}], [{1: 2, 2: 1}]])
+    chain = Chain("segmented-lda", shard, 6, strength=b)
+    node, words = tokens_of(shard, chain.graph)
+    mu, weight = np.polynomial.legendre.leggauss(400)
+    x = 0.5 * (1 - np.cos(np.pi * (mu + 1) / 2))  # so that the ends of a beta density do no harm
+    weight = weight * np.sin(np.pi * (mu + 1) / 2) * stats.beta(ALPHA, ALPHA).pdf(x)
+
+    def log_document(n):
+        rising = [np.exp(gammaln(b * p + k) - gammaln(b * p)) for p, k in ((x, n[0]), (1 - x, n[1]))]
+        return np.log((weight * rising[0] * rising[1]).sum())
+
+    expected, samples = {}, []
+    for bits in range(2**6):
+        z = np.array([bits >> place & 1 for place in range(6)])
+        n = [np.bincount(z[node == j], minlength=2) for j in np.unique(node)]
+        expected[tuple(z.tolist())] = sum(map(log_document, n)) + log_words(words, z, 2, BETA)
+    for number in range(20 + 3 * 2000):
+        chain.step()
+        if number >= 20 and number % 3 == 0:
+            samples.append(tuple(chain.z().tolist()))
+    assert misfit(samples, expected) > 0.01
+
+
+@pytest.mark.parametrize(("b", "a"), [(0.1, 0.0), (3.0, 0.0), (1e5, 0.0), (2.0, 0.3)])
+def test_tokens_of_segments__have_the_same_topic_as_often_as_b_says(b, a):
+    """Where words tell nothing: E[sum nu^2] = E[sum mu^2] + (1 - E[sum mu^2]) (1 - a) / (b + 1) in a segment; E[sum mu^2]
+    between two, as in LDA on documents."""
+    shard = shard_of([[{0: 2}, {0: 1}]] * 30)
+    chain = Chain("segmented-lda", shard, 6, words=1, strength=b, discount=a)
+    within, between = [], []
+    for number in range(820):
+        chain.step()
+        if number >= 20:
+            z = chain.z().reshape(30, 3)
+            within.append((z[:, 0] == z[:, 1]).mean())
+            between.append((z[:, 0] == z[:, 2]).mean())
+    alike = (ALPHA + 1) / (2 * ALPHA + 1)
+    for found, expected in ((within, alike + (1 - alike) * (1 - a) / (b + 1)), (between, alike)):
+        batches = np.array(found).reshape(20, -1).mean(axis=1)
+        error = batches.std(ddof=1) / np.sqrt(20)
+        assert abs(np.mean(found) - expected) < 3.5 * error
+        assert error < 0.02

@@ -1,0 +1,187 @@
+"""Dates as people write them, and sums by date: the same as from all documents at once, however they are cut."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.storage.readers.texts.fields import as_date
+from collapsium.workers.date_sums import KNOWN, bounded, coarsened, date_sums, floored, moment, resolved
+from collapsium.workers.ingest.dates import DAY, END, FIRST, HOUR, MONTH, UNITS, YEAR, hours_of, read_date
+
+moments = st.datetimes(datetime.datetime(1000, 1, 1), datetime.datetime(9999, 12, 30))
+
+
+@pytest.mark.parametrize(
+    ("text", "moment_", "unit"),
+    [
+        ("1987-02-26", "1987-02-26T00", "day"),
+        ("1987-2-6", "1987-02-06T00", "day"),
+        ("1987/02/26", "1987-02-26T00", "day"),
+        ("19870226", "1987-02-26T00", "day"),
+        ("1987-W09-4", "1987-02-26T00", "day"),
+        ("26-FEB-1987 15:01:01.79", "1987-02-26T15", "hour"),
+        (" 5-APR-1987 01:02:03.04 ", "1987-04-05T01", "hour"),
+        ("1987-02-26T15:01:01Z", "1987-02-26T15", "hour"),
+        ("1987-02-26 15:01:01.123456789+02:00", "1987-02-26T13", "hour"),
+        ("1987-02-26 15:01:01 UTC", "1987-02-26T15", "hour"),
+        ("Thu, 26 Feb 1987 15:01:01 +0100", "1987-02-26T14", "hour"),
+        ("Feb 26, 1987, 3:01 PM", "1987-02-26T15", "hour"),
+        ("26 February 1987", "1987-02-26T00", "day"),
+        ("2/26/1987", "1987-02-26T00", "day"),
+        ("26.2.1987", "1987-02-26T00", "day"),
+        ("February 1987", "1987-02-01T00", "month"),
+        ("1987-02", "1987-02-01T00", "month"),
+        ("1987", "1987-01-01T00", "year"),
+        ("1987.0", "1987-01-01T00", "year"),
+        ("541350061", "1987-02-26T15", "hour"),
+        ("1420070400123", "2015-01-01T00", "hour"),
+        ("26-FEB-87", "1987-02-26T00", "day"),
+    ],
+)
+def test_forms_of_dates__are_read(text, moment_, unit):
+    found = read_date(text)
+    assert (f"{moment(found.hour):%Y-%m-%dT%H}", UNITS[found.exact], found.day_first) == (moment_, unit, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "n.d.", "monday", "10", "198702", "1999-00-00", "2020-13-01", "2020-02-30", "12:30", "27-MAR-1987 02:17:09.88T C",
+     "0001-01-01T00:00:00+05:00", "99999-01-01", "9" * 40, "a" * 1000, "2020-01-02T25:00", "Infinity"],
+)  # fmt: skip
+def test_what_is_no_date__is_not_guessed(text):
+    assert read_date(text) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1987.0, "1987"), (float("nan"), None), (1420070400.5, "1420070400.5"), (1987, "1987"), (None, None),
+     (datetime.datetime(1987, 2, 26, 15), "1987-02-26T15:00:00"), (datetime.date(1987, 2, 26), "1987-02-26")],
+)  # fmt: skip
+def test_dates_of_records__are_kept_as_texts_that_are_read(value, text):
+    assert as_date(value) == text
+    assert text is None or read_date(text) is not None
+
+
+@given(moments, st.sampled_from(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%d-%b-%Y %H:%M:%S", "%d %B %Y", "%b %d, %Y %H:%M"]))
+def test_dates__are_those_that_were_written(at, form):
+    text = at.strftime(form).replace(at.strftime("%Y"), f"{at.year:04d}")
+    found = read_date(text)
+    expected = hours_of(at) if "%H" in form else hours_of(at) // 24 * 24
+    assert (found.hour, found.exact, found.day_first) == (expected, HOUR if "%H" in form else DAY, None)
+
+
+@given(st.one_of(st.text(max_size=70), st.from_regex(r"[0-9./: +TZ-]{1,30}", fullmatch=True)))
+def test_any_text__is_read_or_refused(text):
+    found = read_date(text)
+    assert found is None or FIRST <= found.hour < END
+
+
+@given(st.dates(datetime.date(1000, 1, 1)), st.sampled_from("/.-"))
+def test_days_and_months_that_look_alike__are_told_apart_or_noted(day, between):
+    found = read_date(f"{day.day}{between}{day.month}{between}{day.year}")
+    if day.day > 12 or day.day == day.month:
+        assert (moment(found.hour).date(), found.day_first) == (day, None)
+        assert found.order == (day.day > 12)
+    else:
+        assert moment(found.day_first).date() == day
+        assert moment(found.hour).date() == datetime.date(day.year, day.day, day.month)
+
+
+FORMS = st.sampled_from(
+    [
+        "1987-02-26",
+        "1987-02-27T10:00",
+        "1987-02-27T11:30",
+        "1987",
+        "1988-05",
+        "03/04/1987",
+        "13/04/1987",
+        "4/13/1987",
+        None,
+        "",
+        "?!",
+    ]
+)
+
+
+def expected_sums(sums, texts, theta, tokens):
+    """What the sums must be, document by document."""
+    for row in range(sums.hour.size):
+        own = [
+            n
+            for n, text in enumerate(texts)
+            if tokens[n] > 0 and text and (one := read_date(text)) is not None
+            and (one.hour, one.exact, KNOWN if one.day_first is None else one.day_first)
+            == (sums.hour[row], sums.exact[row], sums.day_first[row])
+        ]  # fmt: skip
+        w = tokens[own]
+        yield len(own), w.sum(), (w**2).sum(), w @ theta[own], w**2 @ theta[own], w**2 @ theta[own] ** 2
+
+
+@given(st.lists(FORMS, min_size=1, max_size=25), st.integers(0, 1000), st.data())
+def test_sums__are_those_of_all_documents_however_they_are_cut(texts, seed, data):
+    generator = np.random.default_rng(seed)
+    theta = generator.dirichlet(np.ones(3), size=len(texts))
+    tokens = generator.integers(0, 9, len(texts)).astype(float)
+    cut = data.draw(st.integers(0, len(texts)))
+    dates = pa.array(texts, pa.string())
+    parts = [
+        date_sums(dates[low:high], theta[low:high], tokens[low:high], tokens[low:high] > 0)
+        for low, high in ((0, cut), (cut, len(texts)))
+    ]
+    found, whole = parts[0] + parts[1], date_sums(dates, theta, tokens, tokens > 0)
+    assert found.tally == whole.tally
+    names = ("documents", "tokens", "squares", "shares", "weighted", "squared")
+    for name in ("hour", "exact", "day_first", *names):
+        assert np.allclose(getattr(found, name), getattr(whole, name))
+    for row, values in enumerate(expected_sums(whole, texts, theta, tokens)):
+        for name, value in zip(names, values, strict=True):
+            assert np.allclose(getattr(whole, name)[row], value)
+    told = whole.tally
+    assert whole.documents.sum() + told.missing + told.unreadable == np.count_nonzero(tokens)
+
+
+@given(st.lists(st.integers(0, 2_000_000), min_size=1, max_size=60), st.integers(1, 100))
+def test_many_dates__become_coarser_until_they_are_few(hours, cells):
+    texts = pa.array([f"{moment(hour):%Y-%m-%dT%H}:00" for hour in hours])
+    ones = np.ones(len(hours))
+    whole = date_sums(texts, ones[:, None], ones, ones > 0)
+    found = bounded(whole, cells)
+    assert found.hour.size <= cells or set(found.exact.tolist()) == {YEAR}
+    assert found.documents.sum() == found.shares.sum() == len(hours)
+    again = bounded(bounded(date_sums(texts[:1], ones[:1, None], ones[:1], ones[:1] > 0), cells) + whole, cells)
+    assert set(again.hour.tolist()) == set(found.hour.tolist())
+
+
+def test_units__begin_where_calendars_say():
+    at = np.array([hours_of(datetime.datetime(1969, 11, 30, 23)), hours_of(datetime.datetime(2020, 2, 29, 5))])
+    for unit, expected in ((DAY, ["1969-11-30", "2020-02-29"]), (MONTH, ["1969-11-01", "2020-02-01"]), (YEAR, ["1969-01-01", "2020-01-01"])):  # fmt: skip
+        assert [moment(one).date().isoformat() for one in floored(at, unit)] == expected
+
+
+@pytest.mark.parametrize(
+    ("others", "expected", "unit"),
+    [(["25/04/1987"], "1987-04-03", DAY), (["04/25/1987"], "1987-03-04", DAY), ([], "1987-01-01", YEAR),
+     (["25/04/1987", "04/25/1987"], "1987-01-01", YEAR)],
+)  # fmt: skip
+def test_day_or_month_first__is_what_other_dates_show(others, expected, unit):
+    texts = pa.array(["03/04/1987", *others])
+    ones = np.ones(len(texts))
+    found = resolved(date_sums(texts, ones[:, None], ones, ones > 0))
+    assert (hours_of(datetime.datetime.fromisoformat(expected)), unit) in zip(
+        found.hour.tolist(), found.exact.tolist(), strict=True
+    )
+    assert (found.day_first == KNOWN).all()
+    assert found.documents.sum() == len(texts)
+
+
+def test_years__are_never_ambiguous():
+    texts = pa.array(["03/04/1987", "05/06/1987"])
+    ones = np.ones(2)
+    found = coarsened(date_sums(texts, ones[:, None], ones, ones > 0), YEAR)
+    assert found.day_first.tolist() == [KNOWN]
+    assert found.documents.tolist() == [2]

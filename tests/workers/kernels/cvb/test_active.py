@@ -1,0 +1,350 @@
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.families.cvb.document_lists import starts_of
+from collapsium.workers.kernels.cvb import active
+from tests.naive import active as naive
+from tests.naive import background as naive_background
+from tests.strategies import documents_of
+
+pytestmark = pytest.mark.kernels
+
+UNIT = naive.UNIT
+# The kernel computes in float32, where a weight is off by some 1e-6, and cuts to whole steps: what lies near a whole step
+# falls to either side, which moves the later pairs of the shard by that much. Powers take the bits of a float32 for
+# its logarithm, whose last places are lost beside the exponent: some 1e-5 of a weight.
+STEPS, TEMPERED_STEPS = 2, 4
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A shard whose documents list topics, and rows of its words in which other shards count too."""
+
+    shard: Shard
+    topics: int
+    lists: np.ndarray
+    topic: np.ndarray
+    share: np.ndarray
+    noise: np.random.Generator
+
+    @property
+    def given(self):
+        return self.shard.offsets, self.shard.position, self.shard.counts
+
+    @property
+    def starts(self):
+        return starts_of(self.shard.offsets, self.lists)
+
+    @property
+    def where(self):
+        return self.lists, self.topic, self.starts, self.share
+
+    @property
+    def shape(self):
+        return self.shard.words.size, self.topics
+
+    @property
+    def counts(self):
+        """E[n_dk] of the lists and background tokens, as the kernels store them."""
+        found = naive.document_counts(self.shard.offsets, self.shard.counts, *self.where)
+        return found[0].astype(np.float32), found[1].astype(np.float32)
+
+    def rows(self, extra):
+        """Rows and parameters; `extra` scales what other shards count."""
+        listed, rest = naive.word_counts(self.shape, *self.given, *self.where)
+        listed += np.floor(extra * self.noise.random(self.shape) * UNIT) / UNIT
+        rest += np.floor(extra * self.noise.random(rest.size) * UNIT) / UNIT
+        made = {"active": listed.astype(np.float32), "rest": rest, "even": 0.4}
+        made.update(a=self.noise.uniform(0.1, 2.0, self.topics), b=self.noise.uniform(0.1, 1.0, rest.size))
+        made["weight"] = made["a"] / self.noise.uniform(20.0, 40.0, self.topics)
+        row_topic = listed + naive_background.parts(listed, rest, made["even"], made["weight"])
+        made["totals"] = row_topic.sum(axis=0) + 20.0
+        made["ratio"] = made["a"] / made["totals"]
+        spread = naive_background.spread(made["active"], rest, made["even"], made["b"], made["weight"], made["ratio"])
+        made.update(
+            row_topic=spread[0].astype(np.float32), background=spread[1].astype(np.float32), spreading=spread[2]
+        )
+        return made
+
+
+@st.composite
+def listed_shards(draw, max_count=4):
+    """Documents that are empty, of one pair, of a few or of more than are gathered together; lists of any length."""
+    noise = np.random.default_rng(draw(st.integers(0, 2**31)))
+    topics, sharp = draw(st.integers(1, 6)), draw(st.sampled_from([10.0, 0.3, 0.01]))
+    pairs = noise.choice([0, 1, 4, 18, 18], size=draw(st.integers(1, 4)))
+    rows = [
+        {int(word): int(noise.integers(1, max_count + 1)) for word in noise.choice(20, size, replace=False)}
+        for size in pairs
+    ]
+    sizes = np.where(pairs > 0, noise.choice([0, 1, (topics + 1) // 2, topics, topics], pairs.size), 0)
+    topic = [np.sort(noise.choice(topics, size, replace=False)) for size in sizes]
+    share = []
+    for count, size in zip(pairs, sizes, strict=True):
+        q = noise.dirichlet(np.full(size + 1, sharp), count)[:, :size]
+        if noise.random() < 0.5:  # no background
+            q /= np.maximum(q.sum(axis=1, keepdims=True), 1e-300)
+        share.append(np.floor(np.minimum(q, 1.0) * UNIT).ravel())
+    joined = [np.concatenate([np.zeros(0), *arrays]).astype(np.uint16) for arrays in (topic, share)]
+    lists = np.cumsum([0, *sizes]).astype(np.int64)
+    return Listed(Shard.of(0, documents_of(rows)), topics, lists, *joined, noise)
+
+
+def run(state, rows, power=1.0):
+    """Sweep: the new state, the changes of E[n_kw] and of the background by words, B + E[n_k], and what was counted."""
+    share = np.full_like(state.share, 77)
+    counts = tuple(np.full_like(one, np.nan) for one in state.counts)
+    row_change, rest_change = np.array(rows.get("moved", np.zeros(state.shape)), np.float32), np.zeros(state.shape[0])
+    running = rows["totals"].copy()
+    active.sweep_active(
+        *state.given, rows["b"], rows["background"], rows["a"], rows["ratio"], power, *state.where, *state.counts,
+        rows["row_topic"], running, row_change, share, *counts, rest_change,
+    )  # fmt: skip
+    return replace(state, share=share), row_change, rest_change, running, counts
+
+
+def run_twin(state, rows, power=1.0):
+    """The same by the twin: new responsibilities, the change of E[n_kw], and B + E[n_k]."""
+    return naive.sweep(
+        *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], power, *state.where,
+        rows["totals"], rows["row_topic"], rows.get("moved", 0.0),
+    )  # fmt: skip
+
+
+def difference(share, other):
+    """How many steps two lists of responsibilities are apart."""
+    return np.abs(share.astype(np.int64) - other.astype(np.int64)).max(initial=0)
+
+
+def alone(a, steps, listed=None, count=1):
+    """A document of one pair, over the topics `listed`, and rows in which its weights are in proportion to a."""
+    topics = len(a)
+    listed = range(topics) if listed is None else listed
+    topic, lists = np.array(listed, dtype=np.uint16), np.array([0, len(listed)], dtype=np.int64)
+    share = np.array(steps, dtype=np.uint16)
+    state = Listed(Shard.of(0, documents_of([{0: count}])), topics, lists, topic, share, np.random.default_rng(0))
+    a, big = np.array(a, dtype=np.float64), 1e6
+    rows = {"a": a, "b": np.ones(1), "row_topic": np.full((1, topics), big, dtype=np.float32)}
+    rows["totals"] = np.full(topics, 10 * big)
+    rows["ratio"] = a / rows["totals"]
+    rows["background"] = (rows["row_topic"] @ rows["ratio"]).astype(np.float32)
+    return state, rows
+
+
+@given(listed_shards())
+def test_begin__equals_its_twin_and_counts_every_token(state):
+    noise = state.noise.uniform(0.1, 1.1, state.topic.size).astype(np.float32)
+    share, counts = np.full_like(state.share, 77), tuple(np.full_like(one, np.nan) for one in state.counts)
+    listed, rest = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
+    active.begin(*state.given, state.lists, state.topic, noise, state.starts, share, *counts, listed, rest)
+    assert difference(share, naive.begin(state.shard.offsets, state.lists, noise)) <= 1
+    begun = replace(state, share=share)
+    for found, exact in zip(counts, begun.counts, strict=True):
+        np.testing.assert_array_equal(found, exact)
+    for found, exact in zip((listed, rest), naive.word_counts(state.shape, *state.given, *begun.where), strict=True):
+        np.testing.assert_array_equal(found, exact)
+    assert listed.sum() + rest.sum() == state.shard.counts.sum()
+    sizes = np.diff(state.lists)  # what truncation leaves over is less than a step a topic
+    assert (counts[1] <= np.where(sizes > 0, (sizes + 0.1) / UNIT, 1.0) * state.shard.lengths).all()
+
+
+@given(listed_shards(), st.sampled_from([0.0, 1.0, 50.0]))
+def test_sweep__equals_its_twin(state, extra):
+    rows = state.rows(extra)
+    new, row_change, _, running, _ = run(state, rows)
+    share, twin_change, twin_running = run_twin(state, rows)
+    assert difference(new.share, share) <= STEPS
+    tokens = state.shard.counts.sum()
+    np.testing.assert_allclose(row_change, twin_change, atol=STEPS * tokens / UNIT)
+    np.testing.assert_allclose(running, twin_running, rtol=1e-9, atol=STEPS * tokens / UNIT)
+
+
+@given(listed_shards(), st.sampled_from([0.0, 50.0]))
+def test_sweep__goes_on_in_rows_that_have_moved(state, extra):
+    """The documents before have moved E[n_kw], but not what the topics that are not listed weigh."""
+    rows = state.rows(extra)
+    rows["moved"] = (np.floor(4 * state.noise.random(state.shape) * UNIT) / UNIT).astype(np.float32)
+    new, row_change, _, running, _ = run(state, rows)
+    share, twin_change, twin_running = run_twin(state, rows)
+    assert difference(new.share, share) <= STEPS
+    tokens = state.shard.counts.sum()
+    np.testing.assert_allclose(row_change, twin_change, atol=STEPS * tokens / UNIT)
+    np.testing.assert_allclose(running, twin_running, rtol=1e-9, atol=STEPS * tokens / UNIT)
+    before, after = (naive.word_counts(state.shape, *state.given, *one.where)[0] for one in (state, new))
+    np.testing.assert_array_equal(row_change - rows["moved"], after - before)
+
+
+@given(listed_shards(), st.sampled_from([0.0, 50.0]), st.sampled_from([1.0, 0.875]), st.data())
+def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, data):
+    rows, cut = state.rows(extra), data.draw(st.integers(0, state.shard.documents))
+    whole, row_change, rest_change, running, counts = run(state, rows, power)
+    share, found = np.zeros_like(state.share), tuple(np.zeros_like(one) for one in state.counts)
+    moved, rest_moved, now = np.zeros_like(row_change), np.zeros_like(rest_change), rows["totals"].copy()
+    for first, last in ((0, cut), (cut, state.shard.documents)):
+        pairs = slice(state.shard.offsets[first], state.shard.offsets[last])
+        listed = slice(state.lists[first], state.lists[last])
+        held, here = slice(state.starts[first], state.starts[last]), slice(first, last + 1)
+        active.sweep_active(
+            state.shard.offsets[here] - pairs.start, state.shard.position[pairs], state.shard.counts[pairs],
+            rows["b"], rows["background"], rows["a"], rows["ratio"], power,
+            state.lists[here] - listed.start, state.topic[listed], state.starts[here] - held.start, state.share[held],
+            state.counts[0][listed], state.counts[1][first:last], rows["row_topic"],
+            now, moved, share[held], found[0][listed], found[1][first:last], rest_moved,
+        )  # fmt: skip
+    for one, other in zip(
+        (share, moved, rest_moved, now, *found), (whole.share, row_change, rest_change, running, *counts), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("power", [2.0, 0.875, 0.5])
+@given(listed_shards(), st.sampled_from([0.0, 50.0]))
+def test_sweep__with_a_power_equals_its_twin(power, state, extra):
+    rows = state.rows(extra)
+    assert difference(run(state, rows, power)[0].share, run_twin(state, rows, power)[0]) <= TEMPERED_STEPS
+
+
+@given(listed_shards(max_count=9), st.sampled_from([0.0, 50.0]), st.sampled_from([1.0, 2.0, 0.875]))
+def test_sweep__loses_no_token(state, extra, power):
+    rows = state.rows(extra)
+    new, row_change, rest_change, running, counts = run(state, rows, power)
+    # Multiples of 2^-15 below 512 are exact in float32, and so are their sums.
+    for found, exact in zip(counts, new.counts, strict=True):
+        np.testing.assert_array_equal(found, exact)
+    owner = np.repeat(np.arange(state.shard.documents), np.diff(state.lists))
+    listed = np.bincount(owner, weights=counts[0], minlength=state.shard.documents)
+    np.testing.assert_array_equal(listed + counts[1], state.shard.lengths)
+
+    before, after = (naive.word_counts(state.shape, *state.given, *one.where) for one in (state, new))
+    np.testing.assert_array_equal(row_change, after[0] - before[0])
+    np.testing.assert_array_equal(rest_change, after[1] - before[1])
+    np.testing.assert_array_equal(row_change.sum(axis=1) + rest_change, 0.0)
+    np.testing.assert_allclose(running - rows["totals"], row_change.sum(axis=0), atol=1e-9)
+    assert (rows["active"] + row_change).min(initial=0.0) >= 0.0
+    assert (rows["row_topic"] + row_change).min(initial=0.0) >= -1e-6 * rows["row_topic"].max(initial=0.0)
+    held = [q.sum(axis=1) for _, _, q in naive.documents(state.shard.offsets, *new.where)]
+    assert np.concatenate([np.zeros(1), *held]).max() <= 1.0
+
+
+@given(listed_shards(max_count=3000))
+def test_sweep__rounds_beyond_512_tokens_as_float32_does(state):
+    rows = state.rows(0.0)
+    new, row_change, rest_change, _, counts = run(state, rows)
+    before, after = (naive.word_counts(state.shape, *state.given, *one.where) for one in (state, new))
+    tokens = max(state.shard.tokens, 1)
+    np.testing.assert_allclose(row_change, after[0] - before[0], atol=1e-6 * tokens)
+    np.testing.assert_allclose(rest_change, after[1] - before[1], atol=1e-9 * tokens)
+    for found, exact in zip(counts, new.counts, strict=True):
+        np.testing.assert_allclose(found, exact, atol=1e-6 * tokens)
+
+
+@given(listed_shards(), st.sampled_from([0.0, 50.0]))
+def test_sweep__goes_on_from_where_it_ended(state, extra):
+    """Nothing drifts: after some sweeps the counts that were carried along still equal a recount."""
+    rows = state.rows(extra)
+    for _ in range(3):
+        new, row_change, _, running, counts = run(state, rows)
+        state, rows = new, {**rows, "row_topic": rows["row_topic"] + row_change, "totals": running}
+    for found, exact in zip(counts, state.counts, strict=True):
+        np.testing.assert_array_equal(found, exact)
+
+
+@given(listed_shards(), st.sampled_from([0.0, 50.0]))
+def test_sweep__with_a_power_of_almost_one_is_the_update_itself(state, extra):
+    rows = state.rows(extra)
+    assert difference(run(state, rows, 1 - 1e-6)[0].share, run(state, rows)[0].share) <= TEMPERED_STEPS
+
+
+@given(
+    st.lists(st.floats(-4.0, 4.0), min_size=2, max_size=5), st.sampled_from([2.0, 0.875, 0.5]), st.booleans(), st.data()
+)
+def test_sweep__raises_ratios_of_weights_to_a_power(logarithms, power, every, data):
+    """Exactly to 2, else about: logarithms are off by at most 0.0861, both before and after they are multiplied."""
+    a = np.exp2(logarithms)
+    listed = list(range(a.size)) if every else sorted(data.draw(st.sets(st.integers(0, a.size - 1), min_size=2)))
+    state, rows = alone(a, [0] * len(listed), listed)
+    steps = run(state, rows, power)[0].share.astype(np.float64)
+    for i, one in enumerate(listed):
+        for j, other in enumerate(listed):
+            least = min(steps[i], steps[j])
+            if least >= 30:  # few steps tell no ratio
+                found, exact = np.log2(steps[i] / steps[j]), power * (logarithms[one] - logarithms[other])
+                assert abs(found - exact) <= (0.0 if power == 2 else 0.0861 * (1 + power)) + 1.5 / least + 1e-3
+
+
+@pytest.mark.parametrize("listed", [[0, 1, 2], [0, 1]])
+@pytest.mark.parametrize("wide", [8.0, 20.0])
+def test_sweep__powers_above_one_sharpen_and_below_one_flatten(listed, wide):
+    state, rows = alone([1.0, wide, wide / 2], [0] * len(listed), listed)
+    ratios = []
+    for power in (0.5, 0.875, 1.0, 2.0):
+        steps = run(state, rows, power)[0].share.astype(np.float64)
+        ratios.append(steps[1] / steps[0])
+    assert ratios == sorted(ratios)
+    assert ratios[2] == pytest.approx(wide, rel=2e-2)
+    assert ratios[0] < 0.7 * ratios[2]
+    assert ratios[3] > 1.4 * ratios[2]
+
+
+def test_sweep__a_pair_alone_in_its_corpus_follows_the_prior():
+    """Also where its topics are not all listed: the background weighs as much as the topics in it."""
+    for steps in ([29000, 3000, 700], [0, 0, 0]):
+        state, rows = alone([0.2, 0.6, 0.8], steps)
+        np.testing.assert_allclose(run(state, rows)[0].share / UNIT, [0.125, 0.375, 0.5], atol=1e-4)
+    state, rows = alone([0.2, 0.6, 0.8], [3000, 700], [0, 2])
+    new, _, rest_change, _, counts = run(state, rows)
+    np.testing.assert_allclose(new.share / UNIT, [0.125, 0.5], atol=1e-4)
+    np.testing.assert_allclose(counts[1], [0.375], atol=1e-4)
+    np.testing.assert_allclose(rest_change, counts[1] - (1 - 3700 / UNIT), atol=1e-9)
+
+
+def test_sweep__a_documents_background_draws_more_background():
+    """E[n_d,rest] / a_rest times as much again; here of a second pair of the document."""
+    state, rows = alone([0.2, 0.6, 0.8], [0, 0], [0, 2], count=4)
+    np.testing.assert_allclose(run(state, rows)[0].share[0] / UNIT, 0.2 / (1.0 + 0.6 * (1 + 3 / 0.6)), atol=1e-4)
+
+
+@pytest.mark.parametrize("power", [1.0, 0.875])
+@pytest.mark.parametrize("small", [1e-30, 1e-12, 1e-3])
+@pytest.mark.parametrize("certain", [True, False])
+@pytest.mark.parametrize("topic", [[0, 1, 2], [0, 1], [2]])
+def test_sweep__is_finite_where_priors_vanish(power, small, certain, topic):
+    """Sticks of topics without a token fall to nothing; documents may have a single token."""
+    shard = Shard.of(0, documents_of([{0: 1}, {}, {2: 1}, {0: 2, 1: 1}]))
+    sizes = np.array([len(topic), 0, len(topic), len(topic)])
+    lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    steps = [UNIT] + [0] * (len(topic) - 1) if certain else [UNIT // 3] * len(topic)
+    share = np.tile(np.array(steps, dtype=np.uint16), shard.pairs)
+    listed = np.tile(np.array(topic, dtype=np.uint16), 3)
+    state = Listed(shard, 3, lists, listed, share, np.random.default_rng(0))
+    for a in (np.array([0.5, 0.5, small]), np.full(3, small)):
+        rows = {**state.rows(0.0), "a": a, "b": np.full(3, max(small, 1e-12))}
+        rows["ratio"] = a / rows["totals"]
+        rows["background"] = ((rows["b"][:, np.newaxis] + rows["row_topic"]) @ rows["ratio"]).astype(np.float32)
+        new, row_change, rest_change, running, counts = run(state, rows, power)
+        assert all(np.isfinite(values).all() for values in (row_change, rest_change, running, *counts))
+        for found, exact in zip(counts, new.counts, strict=True):
+            np.testing.assert_array_equal(found, exact)
+
+
+def test_sweep__squares_weights_however_small():
+    state, rows = alone([1e-9, 3e-9, 2e-9], [UNIT, 0, 0])
+    rows.update(b=np.full(1, 1e-9), row_topic=np.float32([[1.0, 0.0, 0.0]]), totals=np.full(3, 1000.0))
+    assert difference(run(state, rows, 2.0)[0].share, run_twin(state, rows, 2.0)[0]) <= TEMPERED_STEPS
+
+
+def test_sweep__leaves_its_inputs_alone():
+    state, rows = alone([0.2, 0.6, 0.8], [3000, 700], [0, 2])
+    held = [*state.given, *state.where, *state.counts]
+    held += [rows[name] for name in ("a", "b", "background", "ratio", "row_topic")]
+    before = [values.copy() for values in held]
+    for values in held:
+        values.flags.writeable = False
+    run(state, rows)
+    for values, copy in zip(held, before, strict=True):
+        np.testing.assert_array_equal(values, copy)

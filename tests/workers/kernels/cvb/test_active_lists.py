@@ -1,0 +1,228 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.families.cvb.document_lists import starts_of
+from collapsium.workers.kernels.cvb import active_lists as lists
+from tests.naive import active as naive_active
+from tests.naive import lists as naive
+from tests.strategies import documents_of
+from tests.workers.kernels.cvb.test_active import UNIT, Listed, listed_shards
+
+pytestmark = pytest.mark.kernels
+
+
+def choose(state, rows, threshold, room):
+    """Choose lists: the topics of each document."""
+    places = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
+    chosen = np.full(int(places[-1]) + 1, 999, dtype=np.uint16)
+    sizes = np.full(room.size, -1, dtype=np.int64)
+    lists.choose(
+        *state.given, rows["b"], rows["background"], rows["a"], rows["totals"], threshold, *state.where,
+        state.counts[0], rows["active"], rows["spreading"].astype(np.float32), rows["even"], rows["weight"],
+        places, chosen, sizes,
+    )  # fmt: skip
+    within = np.arange(chosen.size - 1) - np.repeat(places[:-1], room) < np.repeat(sizes, room)
+    assert (chosen[:-1][~within] == 999).all()
+    assert chosen[-1] == 999
+    return [chosen[first : first + size].astype(np.int64) for first, size in zip(places, sizes, strict=False)]
+
+
+def expected(state, rows):
+    parts = rows["background"].astype(np.float64), rows["a"], rows["totals"], *state.where, rows["row_topic"]
+    return naive.expected(*state.given, rows["b"], *parts)
+
+
+@given(listed_shards(), st.sampled_from([0.0, 1.0, 50.0]), st.sampled_from([0.01, 0.5, 3.0, 100.0]), st.data())
+def test_choose__equals_its_twin(state, extra, least, data):
+    rows = state.rows(extra)
+    threshold = least * state.noise.uniform(0.5, 1.0, state.topics)
+    room = np.array([data.draw(st.integers(1, state.topics)) for _ in range(state.shard.documents)])
+    counts = expected(state, rows)
+    for d, found in enumerate(choose(state, rows, threshold, room)):
+        if state.shard.lengths[d] == 0:
+            assert found.size == 0
+            continue
+        assert 1 <= found.size <= room[d]
+        assert (np.diff(found) > 0).all()
+        assert found[-1] < state.topics
+        twin = naive.choose(counts[d], threshold, room[d])
+        if not np.isclose(counts[d], threshold, rtol=1e-4).any():  # else it hangs on a hair how many pass
+            assert found.size == twin.size
+            differs = np.setxor1d(found, twin)
+            assert differs.size == 0 or borders(counts[d], threshold, room[d])[differs].all()
+
+
+def borders(count, threshold, room):
+    """Which topics hang on a hair: as large as the last that finds room or, where none passes, as the largest.
+
+    Counts are summed in float32, from differences of which a few digits are lost, and the interval in which the limit
+    lies where room is short is halved 16 times.
+    """
+    passing = np.sort(count[count > threshold])[::-1]
+    if 0 < passing.size <= room:
+        return np.zeros(count.size, dtype=bool)
+    last = passing[room - 1] if passing.size else count.max()
+    return np.isclose(count, last, rtol=1e-4, atol=1e-5 + count.max() / 2**16)
+
+
+@given(listed_shards(), st.sampled_from([0.0, 50.0]))
+def test_expected_counts__are_all_tokens_of_a_document(state, extra):
+    """Of the twin: what is not listed shares the background, all of it where phi is that of S_w."""
+    rows = state.rows(extra)
+    counts = expected(state, rows)
+    for d, (_, own, _) in enumerate(naive_active.documents(state.shard.offsets, *state.where)):
+        tokens = state.shard.lengths[d] - (state.counts[1][d] if own.size == state.topics else 0.0)
+        assert counts[d].sum() == pytest.approx(tokens, rel=1e-2, abs=1e-6)
+
+
+@pytest.mark.parametrize("topics", [2, 3, 6])
+def test_choose__lists_everything_where_more_than_half_would_be(topics):
+    for passing in range(1, topics + 1):
+        steps = np.zeros(topics, dtype=np.uint16)
+        steps[topics - passing :] = 100
+        state = all_listed([{0: 9}], steps)
+        rows, threshold = state.rows(0.0), np.full(topics, 9 * 50 / UNIT)
+        every, own = np.arange(topics), np.arange(topics - passing, topics)
+        found = choose(state, rows, threshold, np.array([topics]))[0]
+        np.testing.assert_array_equal(found, every if 2 * passing > topics else own)
+        # Not so where there is no room for all.
+        if passing < topics:
+            np.testing.assert_array_equal(choose(state, rows, threshold, np.array([topics - 1]))[0], own)
+
+
+def all_listed(rows, steps):
+    """Documents that list all topics, with the same responsibilities in all pairs."""
+    shard, topics = Shard.of(0, documents_of(rows)), len(steps)
+    offsets = (np.arange(shard.documents + 1) * topics).astype(np.int64)
+    topic = np.tile(np.arange(topics, dtype=np.uint16), shard.documents)
+    share = np.tile(np.array(steps, dtype=np.uint16), shard.pairs)
+    return Listed(shard, topics, offsets, topic, share, np.random.default_rng(0))
+
+
+def test_choose__takes_the_largest_where_room_is_short_and_one_where_none_passes():
+    steps = [100, 9000, 300, 9001, 200, 8000]
+    state = all_listed([{0: 1, 1: 2}], steps)
+    rows = state.rows(0.0)
+    for room in range(1, 6):
+        found = choose(state, rows, np.full(6, 1e-4), np.array([room]))[0]
+        np.testing.assert_array_equal(found, np.sort(np.argsort(steps)[::-1][:room]))
+        np.testing.assert_array_equal(choose(state, rows, np.full(6, 10.0), np.array([room]))[0], [3])
+
+
+@given(
+    st.lists(st.sampled_from([0, 700, 701, 4000, 5000]), min_size=1, max_size=6), st.sampled_from([0.0, 0.1]), st.data()
+)
+def test_choose__fills_the_room_with_the_first_where_counts_are_equal(steps, least, data):
+    state, room = all_listed([{0: 1}], steps), data.draw(st.integers(1, len(steps)))
+    found = choose(state, state.rows(0.0), np.full(len(steps), least), np.array([room]))[0]
+    np.testing.assert_array_equal(found, naive.choose(np.array(steps) / UNIT, least, room))
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 4])
+def test_choose__of_equal_topics_takes_as_many_as_find_room(room):
+    state = all_listed([{0: 1}], [1000] * 5)
+    found = choose(state, state.rows(0.0), np.full(5, 1e-4), np.array([room]))[0]
+    np.testing.assert_array_equal(found, np.arange(room))
+
+
+@given(listed_shards(max_count=9), st.sampled_from([0.0, 50.0]), st.integers(0, 2**31))
+def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
+    noise, rows, documents = np.random.default_rng(seed), state.rows(extra), state.shard.documents
+    new = [
+        np.sort(noise.choice(state.topics, noise.integers(0 if length == 0 else 1, state.topics + 1), replace=False))
+        for length in state.shard.lengths
+    ]
+    new_lists = np.cumsum([0, *(own.size for own in new)]).astype(np.int64)
+    new_topic = np.concatenate(new).astype(np.uint16)
+    new_starts = starts_of(state.shard.offsets, new_lists)
+    share, row_change = np.zeros(int(new_starts[-1]), dtype=np.uint16), np.zeros(state.shape, dtype=np.float32)
+    count, rest = np.full(new_topic.size, np.nan, np.float32), np.full(documents, np.nan, np.float32)
+    rest_change = np.zeros(state.shape[0])
+    lists.carry(
+        *state.given, *state.where, new_lists, new_topic, new_starts, row_change, rest_change, share, count, rest
+    )
+    twin, dropped = naive.carry(state.shape, *state.given, *state.where, new_lists, new_topic)
+    np.testing.assert_array_equal(share, twin)
+    np.testing.assert_array_equal(row_change, -dropped)
+    np.testing.assert_array_equal(rest_change, dropped.sum(axis=1))
+
+    carried = replace(state, lists=new_lists, topic=new_topic, share=share)
+    for found, exact in zip((count, rest), carried.counts, strict=True):
+        np.testing.assert_array_equal(found, exact)
+    owner = np.repeat(np.arange(documents), np.diff(new_lists))
+    tokens = np.bincount(owner, weights=count, minlength=documents) + rest
+    np.testing.assert_array_equal(tokens, state.shard.lengths)
+    np.testing.assert_array_equal(row_change.sum(axis=1) + rest_change, 0.0)
+    assert (rows["active"] + row_change).min(initial=0.0) >= 0.0
+
+
+@given(listed_shards())
+def test_carry__to_the_same_lists_changes_nothing(state):
+    share, count, rest = np.zeros_like(state.share), *(np.full_like(one, np.nan) for one in state.counts)
+    row_change, rest_change = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
+    where = state.lists, state.topic, state.starts
+    lists.carry(*state.given, *state.where, *where, row_change, rest_change, share, count, rest)
+    for found, exact in zip((share, count, rest), (state.share, *state.counts), strict=True):
+        np.testing.assert_array_equal(found, exact)
+    np.testing.assert_array_equal(row_change, 0.0)
+    np.testing.assert_array_equal(rest_change, 0.0)
+
+
+@given(listed_shards(max_count=9))
+def test_listed_tables__equal_their_twin(state):
+    prior = state.noise.uniform(0.1, 2.0, state.topics)
+    tables, grown = np.ones(state.topics), np.ones(state.topics + 1)
+    given_ = state.shard.offsets, state.shard.counts, *state.where
+    lists.listed_tables(*given_, *state.counts, prior, tables, grown)
+    twin, twin_grown = naive.tables(*given_, prior)
+    np.testing.assert_allclose(tables - 1, twin, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(grown[:-1] - 1 + grown[-1] - 1, twin_grown, rtol=1e-6, atol=1e-6)
+    # Together with the lists' counts, that is every token; but for documents that list all and have some background.
+    listed = np.bincount(state.topic, weights=state.counts[0], minlength=state.topics)
+    every = (np.diff(state.lists) == state.topics) * state.counts[1]
+    tokens = listed.sum() + (prior * twin_grown).sum() + every.sum()
+    np.testing.assert_allclose(tokens, state.shard.lengths.sum(), rtol=1e-6)
+
+
+@given(listed_shards(max_count=9), st.sampled_from([1.0, -1.0]))
+def test_listed_moments__equal_their_twin(state, sign):
+    variance, log_absent = np.ones(state.shape), np.ones(state.shape)
+    lists.listed_moments(*state.given, *state.where, sign, variance, log_absent)
+    twin = naive.moments(state.shape, *state.given, *state.where)
+    np.testing.assert_allclose(variance, 1 + sign * twin[0], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(log_absent, 1 + sign * twin[1], rtol=1e-9, atol=1e-9)
+
+
+@given(listed_shards(), st.sampled_from([0.0, 50.0]), st.sampled_from([0.0, 0.7]))
+def test_listed_probability__equals_its_twin(state, extra, beyond):
+    rows, documents = state.rows(extra), state.shard.documents
+    words = state.shape[0]
+    offsets = np.arange(documents + 1, dtype=np.int64) * words  # all words held out, also of documents without a token
+    position = np.tile(np.arange(words, dtype=np.int32), documents)
+    given_ = offsets, position, rows["row_topic"], rows["b"], rows["a"], rows["totals"], np.array([beyond, 20.0])
+    found = np.full(position.size, np.nan)
+    lists.listed_probability(*given_, state.lists, state.topic, *state.counts, found)
+    twin = naive.probability(*given_, state.lists, state.topic, *state.counts)
+    np.testing.assert_allclose(found, twin, rtol=1e-6)
+    assert (found > 0).all()
+
+
+def test_listed_probability__sums_to_one_over_the_vocabulary():
+    """Also in a document that lists all topics, where what its responsibilities leave over belongs to none."""
+    shard = Shard.of(0, documents_of([{0: 3, 1: 1}, {2: 2}, {}, {1: 5}]))
+    topic, lists_ = np.array([0, 2, 1, 0, 1, 2], dtype=np.uint16), np.array([0, 2, 3, 3, 6], dtype=np.int64)
+    share = np.array([20000, 5000, 1000, 31000, 7, 9000, 8000, 7000], dtype=np.uint16)
+    state = Listed(shard, 3, lists_, topic, share, np.random.default_rng(0))
+    rows = state.rows(5.0)
+    row_topic = rows["row_topic"]
+    totals = rows["b"].sum() + row_topic.sum(axis=0, dtype=np.float64)
+    offsets, position = np.arange(5, dtype=np.int64) * 3, np.tile(np.arange(3, dtype=np.int32), 4)
+    found, rest = np.empty(12), np.array([0.3, rows["b"].sum()])
+    given_ = row_topic, rows["b"], rows["a"], totals, rest
+    lists.listed_probability(offsets, position, *given_, lists_, topic, *state.counts, found)
+    np.testing.assert_allclose(found.reshape(4, 3).sum(axis=1), 1.0, rtol=1e-6)

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.kernels.cvb import background
+from tests.naive import background as naive
+
+pytestmark = pytest.mark.kernels
+
+UNIT = 2**15
+
+
+@st.composite
+def blocks(draw):
+    """Rows of words, some of them without a token, as arguments of `spread`; and numbers to go on with."""
+    noise = np.random.default_rng(draw(st.integers(0, 2**31)))
+    rows, topics = draw(st.integers(0, 6)), draw(st.integers(1, 5))
+    scale = draw(st.sampled_from([0.0, 1.0, 100.0]))
+    active = steps(scale * noise.random((rows, topics)) * (noise.random((rows, topics)) < 0.6))
+    rest = steps(draw(st.sampled_from([0.0, 1.0, 100.0])) * noise.random(rows) * (noise.random(rows) < 0.8))
+    even, weight = np.float64(draw(st.sampled_from([1e-6, 0.4]))), noise.uniform(1e-3, 2.0, topics)
+    return active.astype(np.float32), rest, even, weight, noise
+
+
+def steps(values):
+    """Round to whole steps."""
+    return np.round(values * UNIT) / UNIT
+
+
+def spread(active, rest, even, weight, b=None, ratio=None):
+    """Spread: E[n_kw], S_w and the factors."""
+    rows = rest.size
+    b, ratio = np.ones(rows) if b is None else b, np.ones(weight.size) if ratio is None else ratio
+    made = np.full_like(active, np.nan), np.full(rows, np.nan, np.float32), np.full(rows, np.nan, np.float32)
+    background.spread(active, rest, even, b, weight, ratio, *made)
+    return made
+
+
+@given(blocks())
+def test_spread__equals_its_twin(drawn):
+    active, rest, even, weight, noise = drawn
+    b, ratio = noise.uniform(0.01, 1.0, rest.size), noise.uniform(1e-3, 1.0, weight.size)
+    row_topic, background_weight, factor = spread(active, rest, even, weight, b, ratio)
+    twin = naive.spread(active, rest, even, b, weight, ratio)
+    np.testing.assert_allclose(row_topic, twin[0], rtol=1e-6)
+    np.testing.assert_allclose(background_weight, twin[1], rtol=1e-6)
+    np.testing.assert_allclose(factor, twin[2], rtol=1e-6)
+
+
+@given(blocks())
+def test_spread__keeps_every_token_and_gives_back_what_it_is_made_of(drawn):
+    active, rest, even, weight, _ = drawn
+    row_topic, _, factor = spread(active, rest, even, weight)
+    np.testing.assert_allclose(row_topic.sum(axis=1), active.sum(axis=1) + rest, rtol=1e-6)
+    assert (row_topic >= active).all()
+    put_together = active + factor[:, np.newaxis] * weight * (even + active)
+    np.testing.assert_allclose(put_together, row_topic, rtol=1e-5)
+
+
+def test_spread__is_even_where_a_word_has_no_tokens():
+    active, rest = np.zeros((2, 3), dtype=np.float32), np.array([6.0, 0.0])
+    row_topic, _, _ = spread(active, rest, 0.4, np.array([1.0, 2.0, 3.0]))
+    np.testing.assert_allclose(row_topic, [[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]])
+
+
+def test_spread__is_finite_where_nothing_weighs_anything():
+    row_topic, background_weight, _ = spread(np.zeros((1, 2), np.float32), np.zeros(1), 0.4, np.zeros(2))
+    np.testing.assert_array_equal(row_topic, np.zeros((1, 2)))
+    assert np.isfinite(background_weight).all()
+
+
+@given(blocks(), st.sampled_from([0.0, 0.5, 2.0]))
+def test_fold_rows__equals_its_twin_and_conserves_tokens(drawn, momentum):
+    active, rest, even, weight, noise = drawn
+    words = np.flatnonzero(noise.random(rest.size) < 0.6)  # those of the delta, in any order
+    noise.shuffle(words)
+    place = np.full(rest.size, -1, dtype=np.int64)
+    place[words] = np.arange(words.size)
+    change = steps(noise.normal(size=(words.size, weight.size)))
+    change = np.maximum(change, -active[words]).astype(np.float32)
+    new, ahead, totals = fold_rows(active, rest, even, weight, change, place, momentum)
+    twin = naive.fold_rows(active, rest, even, weight, change, place, momentum)
+    np.testing.assert_array_equal(new, twin[0])
+    np.testing.assert_allclose(totals[0], twin[2][0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(totals[0].sum(), new.sum(dtype=np.float64) + rest.sum(), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(totals[0], spread(new, rest, even, weight)[0].sum(axis=0), rtol=1e-5, atol=1e-12)
+    np.testing.assert_allclose(ahead, twin[1], rtol=1e-6, atol=1e-6)
+    assert (ahead >= 0.0).all()
+    np.testing.assert_allclose(totals[1], twin[2][1], rtol=1e-5, atol=1e-5)
+    if not momentum:
+        np.testing.assert_array_equal(ahead, new)
+        np.testing.assert_array_equal(totals[1], totals[0])
+
+
+def fold_rows(active, rest, even, weight, change, place, momentum, wanted=True):
+    """Fold: the new block, that ahead of it if it is wanted, and their sums."""
+    new, totals = np.full_like(active, np.nan), np.zeros((2, weight.size))
+    ahead = np.full_like(active if wanted else active[:0], np.nan)
+    moved = np.ones(1)
+    background.fold_rows(active, rest, even, weight, change, place, momentum, new, ahead, totals, moved)
+    np.testing.assert_allclose(moved, 1.0 + np.abs(change[place[place >= 0]]).sum(dtype=np.float64), rtol=1e-9)
+    return new, ahead, totals
+
+
+@given(blocks(), st.sampled_from([0.0, 0.5]))
+def test_fold_rows__makes_no_rows_ahead_where_none_are_wanted(drawn, momentum):
+    active, rest, even, weight, noise = drawn
+    change, place = steps(noise.random(active.shape)).astype(np.float32), np.arange(rest.size)
+    new, ahead, totals = fold_rows(active, rest, even, weight, change, place, momentum, wanted=False)
+    full = fold_rows(active, rest, even, weight, change, place, momentum)
+    assert ahead.shape == (0, weight.size)
+    np.testing.assert_array_equal(new, full[0])
+    np.testing.assert_array_equal(totals[0], full[2][0])
+    np.testing.assert_array_equal(totals[1], 0.0)
+
+
+@given(blocks(), st.sampled_from([0.0, 0.5]))
+def test_fold_rows__without_a_change_leaves_the_block_alone(drawn, momentum):
+    active, rest, even, weight, _ = drawn
+    none, place = np.zeros((0, weight.size), dtype=np.float32), np.full(rest.size, -1, dtype=np.int64)
+    new, ahead, totals = fold_rows(active, rest, even, weight, none, place, momentum)
+    np.testing.assert_array_equal(new, active)
+    np.testing.assert_array_equal(ahead, active)
+    np.testing.assert_array_equal(totals[1], totals[0])

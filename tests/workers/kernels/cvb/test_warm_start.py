@@ -1,0 +1,98 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.families.cvb.document_lists import starts_of
+from collapsium.workers.families.cvb.warm_start import first_lists
+from collapsium.workers.kernels.cvb import warm_start as warming
+from tests.naive import active as naive_active
+from tests.naive import warming as naive
+from tests.naive.active import UNIT
+from tests.strategies import shards
+
+pytestmark = pytest.mark.kernels
+
+
+@st.composite
+def known(draw):
+    """A shard, and what another run knows of it: proportions and topics, some of which are zero."""
+    shard, _ = draw(shards(max_documents=4))
+    topics, seed = draw(st.integers(1, 5)), draw(st.integers(0, 2**31))
+    generator = np.random.default_rng(seed)
+    theta = generator.dirichlet(np.full(topics, 0.3), size=shard.documents).astype(np.float32)
+    phi = generator.dirichlet(np.full(shard.words.size, 0.3), size=topics).T.astype(np.float32)
+    phi[generator.random(phi.shape) < 0.2] = 0.0
+    return shard, theta.reshape(shard.documents, topics), np.ascontiguousarray(phi), generator
+
+
+@given(known())
+def test_expect__equals_its_twin(given_):
+    shard, theta, phi, _ = given_
+    found = np.full(theta.shape, 9.0)
+    warming.expect(shard.offsets, shard.position, shard.counts, theta, phi, found)
+    expected = naive.expected(shard.offsets, shard.position, shard.counts, theta, phi)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-12)
+
+
+@given(known(), st.integers(0, 2))
+def test_give_dense__equals_its_twin(given_, more):
+    shard, theta, phi, _ = given_
+    found = np.full((shard.pairs, theta.shape[1] + more), 9.0, dtype=np.float32)
+    warming.give_dense(shard.offsets, shard.position, theta, phi, found)
+    q = naive.responsibilities(shard.offsets, shard.position, theta, phi)
+    expected = np.where(np.isnan(q), 1.0 / theta.shape[1], q)
+    np.testing.assert_allclose(found[:, : theta.shape[1]], expected, rtol=1e-5, atol=1e-12)
+    assert (found[:, theta.shape[1] :] == 0.0).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-6)
+
+
+@given(known(), st.integers(0, 2))
+def test_give_listed__equals_its_twin_and_a_recount(given_, more):
+    shard, theta, phi, generator = given_
+    topics = theta.shape[1] + more
+    chosen = [np.flatnonzero(generator.random(topics) < 0.6) if n else np.zeros(0, int) for n in shard.lengths]
+    topic = np.concatenate([*chosen, np.zeros(0)]).astype(np.uint16)
+    lists = np.cumsum([0, *(one.size for one in chosen)]).astype(np.int64)
+    starts = starts_of(shard.offsets, lists)
+    share = np.full(int(starts[-1]), 999, dtype=np.uint16)
+    count, rest = np.full(topic.size, 9, dtype=np.float32), np.full(shard.documents, 9, dtype=np.float32)
+    rows, row_rest = np.zeros((shard.words.size, topics), dtype=np.float32), np.zeros(shard.words.size)
+    given_arrays = shard.offsets, shard.position, shard.counts
+    warming.give_listed(*given_arrays, theta, phi, lists, topic, starts, share, count, rest, rows, row_rest)
+    expected = naive.steps(shard.offsets, shard.position, theta, phi, lists, topic)
+    assert np.abs(share - expected).max(initial=0.0) <= 1
+    where = lists, topic, starts, share
+    counts = naive_active.document_counts(shard.offsets, shard.counts, *where)
+    for found, recounted in zip((count, rest), counts, strict=True):
+        np.testing.assert_array_equal(found, recounted.astype(np.float32))
+    words = naive_active.word_counts(rows.shape, *given_arrays, *where)
+    np.testing.assert_array_equal(rows, words[0])  # so few tokens that steps add exactly
+    np.testing.assert_array_equal(row_rest, words[1])
+    counted = np.zeros_like(rows), np.zeros_like(row_rest)
+    warming.count_listed(*given_arrays, *where, *counted)  # as where they are taken up by another fit
+    for found, recounted in zip(counted, words, strict=True):
+        np.testing.assert_array_equal(found, recounted)
+    for (low, high), (first, last) in zip(pairwise(starts), pairwise(shard.offsets), strict=True):
+        pairs = share[low:high].astype(int).reshape(max(last - first, 1), -1)
+        assert (pairs.sum(axis=1) <= UNIT).all()
+
+
+def listed_by(expected, prior, places, occupied=None):
+    documents = len(expected)
+    occupied = np.ones(documents, bool) if occupied is None else np.array(occupied)
+    topic, sizes = first_lists(np.array(expected), np.array(prior), np.array(places), occupied)
+    cuts = np.cumsum([0, *sizes])
+    return [topic[first:last].tolist() for first, last in pairwise(cuts)]
+
+
+def test_first_lists__are_the_largest_topics_for_which_there_is_room():
+    expected = [[5.0, 0.1, 3.0, 4.0, 0.0], [0.0, 0.01, 0.02, 0.0, 0.0], [9.0, 9.0, 9.0, 9.0, 9.0]]
+    prior = [0.2] * 7
+    assert listed_by(expected, prior, [2, 2, 3]) == [[0, 3], [2], [0, 1, 2]]
+    assert listed_by(expected, prior, [4, 4, 4], [True, False, True]) == [[0, 2, 3], [], [0, 1, 2, 3]]
+    # More than half of all topics: all of them, whose cells lie side by side.
+    assert listed_by(expected, prior, [7, 7, 7]) == [[0, 2, 3], [2], [0, 1, 2, 3, 4, 5, 6]]
+    assert listed_by(expected[:1], [6.0, 0.05, 0.05, 0.05, 0.05], [4]) == [[1, 2, 3]]

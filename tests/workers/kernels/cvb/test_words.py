@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.kernels.cvb import words
+from tests.naive import assign as naive_assign
+from tests.naive import moments as exact
+from tests.naive import words as naive
+from tests.strategies import shards
+
+pytestmark = pytest.mark.kernels
+
+
+@given(shards(max_count=9))
+def test_log_absent__equals_its_twin(drawn):
+    shard, q = drawn
+    found = np.empty((shard.words.size, q.shape[1]))
+    words.add_log_absent(shard.position, shard.counts, q, found)
+    twin = naive.log_absent(shard.words.size, shard.position, shard.counts, q)
+    np.testing.assert_allclose(np.exp(found), np.exp(twin), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found, twin, rtol=1e-3, atol=1e-6)
+
+
+def test_log_absent__is_finite_where_a_word_is_certain():
+    q = np.ones((1, 1), dtype=np.float32)
+    found = np.empty((1, 1))
+    words.add_log_absent(np.zeros(1, dtype=np.int32), np.array([100000], dtype=np.int32), q, found)
+    assert np.isfinite(found).all()
+    assert found[0, 0] < -600
+
+
+@given(shards())
+def test_counts__equal_their_twin(drawn):
+    shard, q = drawn
+    shape = (shard.words.size, q.shape[1])
+    mean, variance, none = np.ones(shape), np.zeros(shape), np.zeros((0, 0))
+    words.add_counts(shard.position, shard.counts, q, mean, variance)
+    np.testing.assert_allclose(
+        mean - 1, naive_assign.word_topic(shape[0], shard.position, shard.counts, q), rtol=1e-7, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        variance, naive_assign.word_variance(shape[0], shard.position, shard.counts, q), rtol=1e-7, atol=1e-12
+    )
+    again = np.ones(shape)
+    words.add_counts(shard.position, shard.counts, q, again, none)
+    np.testing.assert_array_equal(again, mean)
+
+
+@given(shards(), st.floats(0.01, 5.0))
+def test_word_tables__equal_their_twin(drawn, prior):
+    shard, q = drawn
+    rows = shard.words.size
+    mean = naive_assign.word_topic(rows, shard.position, shard.counts, q)
+    variance = naive_assign.word_variance(rows, shard.position, shard.counts, q)
+    absent = naive.log_absent(rows, shard.position, shard.counts, q)
+    tables, bound = np.empty(rows), np.zeros(1)
+    words.word_tables(mean, variance, absent, np.full(rows, prior), tables, bound)
+    np.testing.assert_allclose(tables, exact.tables(prior, mean, variance, absent).sum(axis=1), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(bound[0], exact.log_rising(prior, mean, variance, absent).sum(), rtol=1e-4, atol=1e-6)
+
+
+@given(st.lists(st.floats(0, 50), min_size=1, max_size=5), st.floats(0.5, 200.0))
+def test_topic_totals__equal_their_twin(totals, prior):
+    mean = np.array(totals)
+    variance, absent = mean * 0.4, -1.3 * mean
+    log_xi, rising = np.empty_like(mean), np.empty_like(mean)
+    words.topic_totals(mean, variance, absent, np.array([prior]), log_xi, rising)
+    np.testing.assert_allclose(log_xi, exact.log_xi(prior, mean, variance, absent), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(rising, exact.log_rising(prior, mean, variance, absent), rtol=1e-7, atol=1e-9)
+
+
+@given(st.lists(st.integers(0, 2000), max_size=8), st.floats(0.01, 300.0))
+def test_log_eta__equals_its_twin(lengths, prior):
+    sums = np.zeros(2)
+    words.log_eta(np.array(lengths, dtype=np.float64), np.array([prior]), sums)
+    np.testing.assert_allclose(sums, naive.log_eta(lengths, prior), rtol=1e-8, atol=1e-8)

@@ -1,0 +1,184 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.parquet import LABELS
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.gibbs import author_topic, labeled_lda, partially_labeled_lda
+from collapsium.workers.families.gibbs.labelled import Allowed
+from collapsium.workers.kernels.gibbs.authors import sweep_authors
+from collapsium.workers.kernels.gibbs.labels import label_probability, settle_labels, sweep_labels
+from tests.conftest import labels_of
+from tests.naive import gibbs_labels as naive
+from tests.strategies import bags, documents_of
+
+
+@pytest.fixture(autouse=True)
+def _wrapping():
+    """With the compiler off NumPy would warn of whole numbers that wrap around, as they shall."""
+    with np.errstate(over="ignore"):
+        yield
+
+
+@st.composite
+def samples(draw):
+    """A shard, what topics its documents may have, topics of its tokens, and counts of other shards."""
+    rows, _ = draw(bags())
+    shard = Shard.of(0, documents_of(rows))
+    noise = np.random.default_rng(draw(st.integers(0, 2**31)))
+    labels, each, background = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(0, 2))
+    has = noise.random((shard.documents, labels)) < draw(st.sampled_from([0.0, 0.4, 1.0]))
+    lists, label = np.concatenate([[0], np.cumsum(has.sum(axis=1))]), np.nonzero(has)[1].astype(np.int32)
+    allowed = Allowed(lists, label, each, background, labels * each + background)
+    elsewhere = noise.poisson(draw(st.sampled_from([0.0, 2.0])), (shard.words.size, allowed.topics)).astype(np.int32)
+    return shard, allowed, elsewhere, noise, Stream(draw(st.integers(0, 2**31)), "sweep").key()
+
+
+def given_of(shard):
+    return shard.offsets, shard.position, shard.counts
+
+
+def counted(shard, z, elsewhere):
+    row = elsewhere.copy()
+    np.add.at(row, (np.repeat(shard.position, shard.counts), z), 1)
+    return row
+
+
+def drawn(shard, allowed, noise):
+    owner = np.repeat(np.arange(shard.documents), shard.lengths)
+    place = (noise.random(shard.tokens) * allowed.sizes()[owner]).astype(np.int64)
+    return owner, allowed.topic(owner, place).astype(np.uint16)
+
+
+@given(samples())
+def test_allowed__are_the_topics_of_the_labels_and_the_background(sample):
+    _, allowed, *_ = sample
+    expected = naive.allowed_of(*allowed.arguments, allowed.topics)
+    starts, document, topic = allowed.flat()
+    assert [own.tolist() for own in expected] == [topic[a:b].tolist() for a, b in zip(starts, starts[1:], strict=False)]
+    every = np.arange(allowed.topics)
+    for number, own in enumerate(expected):
+        np.testing.assert_array_equal(allowed.has(np.full(every.size, number), every), np.isin(every, own))
+
+
+@pytest.mark.kernels
+@given(samples())
+def test_sweep__equals_its_twin(sample):
+    shard, allowed, elsewhere, noise, key = sample
+    _, z = drawn(shard, allowed, noise)
+    row, found = counted(shard, z, elsewhere), z.copy()
+    totals = row.sum(axis=0).astype(np.float64)
+    sweep_labels(*given_of(shard), key, *allowed.arguments, 0.2, 0.3, 1.5, totals, row, found)
+    own = naive.allowed_of(*allowed.arguments, allowed.topics)
+    np.testing.assert_array_equal(found, naive.sweep(*given_of(shard), key, own, 0.2, 0.3, 1.5, elsewhere, z))
+    np.testing.assert_array_equal(row, counted(shard, found, elsewhere))
+    np.testing.assert_array_equal(totals, row.sum(axis=0))
+
+
+@pytest.mark.kernels
+@given(samples(), st.sampled_from([0.05, 1.0]), st.sampled_from([1, 40]))
+def test_settle_and_probability__equal_their_twins(sample, prior, sweeps):
+    shard, allowed, row, noise, _ = sample
+    inverse, row = 1.0 / (row.sum(axis=0) + 2.0), row.astype(np.float32)
+    phi, own = (row + 0.4) * inverse, naive.allowed_of(*allowed.arguments, allowed.topics)
+    starts, document, _ = allowed.flat()
+    topic, count = np.empty(document.size, np.uint16), np.empty(document.size, np.float32)
+    more = (prior, 0.4, inverse)
+    settle_labels(*given_of(shard), row, *allowed.arguments, *more, sweeps, starts, topic, count)
+    expected = naive.settle(*given_of(shard), phi, own, prior, sweeps)
+    np.testing.assert_allclose(count, np.concatenate(expected), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(topic, np.concatenate(own))
+    dense, probability = np.zeros((shard.documents, allowed.topics)), np.empty(shard.pairs)
+    dense[document, topic] = count
+    given_ = shard.offsets, shard.position, row, *allowed.arguments, *more, starts, topic, count
+    label_probability(*given_, probability)
+    expected = naive.probability(shard.offsets, shard.position, phi, own, prior, dense)
+    np.testing.assert_allclose(probability, expected, rtol=1e-6)
+
+
+@pytest.mark.kernels
+@given(samples())
+def test_sweep_authors__equals_its_twin(sample):
+    shard, allowed, elsewhere, noise, key = sample
+    authors = [np.flatnonzero(noise.random(4) < 0.5) for _ in range(shard.documents)]
+    authors = [own if own.size else np.array([4]) for own in authors]
+    lists, author = np.cumsum([0, *(own.size for own in authors)]), np.concatenate(authors).astype(np.int32)
+    owner = np.repeat(np.arange(shard.documents), shard.lengths)
+    z = noise.integers(0, allowed.topics, shard.tokens).astype(np.uint16)
+    a = (noise.random(shard.tokens) * np.diff(lists)[owner]).astype(np.uint16)
+    told = noise.poisson(1.0, (5, allowed.topics)).astype(np.int32)
+
+    def by_author(z, a):
+        found = told.copy()
+        np.add.at(found, (author[lists[owner] + a], z), 1)
+        return found
+
+    row, table, found, chosen = counted(shard, z, elsewhere), by_author(z, a), z.copy(), a.copy()
+    totals = row.sum(axis=0).astype(np.float64)
+    sweep_authors(*given_of(shard), key, lists, author, 0.2, 0.3, 1.5, totals, row, table, found, chosen)
+    given_ = (*given_of(shard), key, authors, 0.2, 0.3, 1.5, elsewhere, told)
+    expected = naive.sweep_authors(*given_, z, a)
+    np.testing.assert_array_equal(found, expected[0])
+    np.testing.assert_array_equal(chosen, expected[1])
+    np.testing.assert_array_equal(row, counted(shard, found, elsewhere))
+    np.testing.assert_array_equal(table, by_author(found, chosen))
+    np.testing.assert_array_equal(totals, row.sum(axis=0))
+
+
+TABLE = LabelTable((("kind", "a"), ("kind", "b")), (1, 1), (), 2, 2)
+COMMON = {"vocabulary": np.array(4.0), "alpha": np.array(0.5), "beta": np.array(0.4), "label_table": TABLE.packed()}
+EACH = [[("kind", "b")], [("kind", "a"), ("kind", "b")], [("kind", "new"), ("other", "a")], []]
+
+
+def unseen():
+    """Four documents: of one label, of both, of unknown ones, and of none."""
+    column = pa.array([labels_of(each) for each in EACH], LABELS)
+    shard = Shard.of(0, documents_of([{0: 2, 3: 1}] * 4))
+    return Shard(0, shard.offsets, shard.words, shard.position, shard.counts, Labels.of(4, {"labels": column}))
+
+
+def rows_of(shard, topics):
+    return {"word_topic": np.arange(shard.words.size * topics, dtype=np.int32).reshape(-1, topics)}
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes", "expected"),
+    [
+        (labeled_lda, (1, 0), [[0, 1], [1, 1], [1, 1], [1, 1]]),
+        (partially_labeled_lda, (2, 1), [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1]]),
+        (partially_labeled_lda, (2, 0), [[0, 0, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]),
+    ],
+)
+def test_documents_without_words__have_the_topics_of_their_labels_alike(family, sizes, expected):
+    """Labels that training did not have are missing."""
+    topics, shard = 2 * sizes[0] + sizes[1], unseen()
+    globals_ = {**COMMON, "label_topics": np.array(sizes[0]), "background_topics": np.array(sizes[1])}
+    globals_["topic"] = np.full(topics, 9)
+    expected = np.array(expected) / np.sum(expected, axis=1, keepdims=True)
+    empty = shard.emptied()
+    local = family.settle(empty, rows_of(empty, topics), globals_, Stream(0))
+    np.testing.assert_allclose(family.infer(local, globals_)["document_topic"], expected)
+    np.testing.assert_array_equal(family.lengths(local)["document_tokens"], np.zeros(4))
+    rows = rows_of(shard, topics)
+    phi = family.probabilities(rows, globals_)["word_topic"]
+    table = family.predict(shard, local, rows, globals_)
+    np.testing.assert_allclose(table["probability"], (expected @ phi.T).ravel(), rtol=1e-6)
+    filled = family.infer(family.settle(shard, rows, globals_, Stream(0)), globals_)["document_topic"]
+    assert ((filled > 0.0) == (expected > 0.0)).all()
+    assert not np.allclose(filled[1], expected[1])
+
+
+def test_author_topic__has_the_mean_of_the_authors_whatever_the_words():
+    held = np.array([[4, 0, 0], [0, 1, 5], [2, 2, 0]])
+    shard, globals_ = unseen(), {**COMMON, "label_topic": held, "topic": held.sum(axis=0)}
+    theta = (held + 0.5) / (held.sum(axis=1, keepdims=True) + 1.5)
+    expected = np.array([theta[1], theta[:2].mean(axis=0), theta[2], theta[2]])
+    for one in (shard, shard.emptied()):
+        local = author_topic.settle(one, rows_of(one, 3), globals_, Stream(0))
+        np.testing.assert_allclose(author_topic.infer(local, globals_)["document_topic"], expected)
+        np.testing.assert_array_equal(author_topic.lengths(local)["document_tokens"], one.lengths)

@@ -1,0 +1,157 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.kernels import random
+from collapsium.workers.kernels.gibbs import topics as gibbs
+from collapsium.workers.kernels.gibbs.topics import COMMON
+from tests.naive import gibbs as naive
+from tests.naive.random import uniform
+from tests.strategies import bags, documents_of
+
+pytestmark = pytest.mark.kernels
+
+
+@pytest.fixture(autouse=True)
+def _wrapping():
+    """With the compiler off NumPy would warn of whole numbers that wrap around, as they shall."""
+    with np.errstate(over="ignore"):
+        yield
+
+
+@st.composite
+def samples(draw):
+    """A shard with topics of its tokens, counts of other shards, and priors: some topics are empty, some slots free."""
+    rows, _ = draw(bags())
+    shard = Shard.of(0, documents_of(rows))
+    noise = np.random.default_rng(draw(st.integers(0, 2**31)))
+    topics, columns = draw(st.integers(1, 5)), draw(st.sampled_from([32, 64]))
+    slots = noise.permutation(columns)[:topics]
+    z = noise.choice(slots, shard.tokens).astype(np.uint16)
+    elsewhere = np.zeros((shard.words.size, columns), dtype=np.int32)
+    elsewhere[:, slots] = noise.poisson(draw(st.sampled_from([0.0, 2.0])), (shard.words.size, topics))
+    prior = np.zeros(columns)
+    prior[slots] = noise.uniform(0.01, 2.0, topics)
+    return shard, z, elsewhere, prior, Stream(draw(st.integers(0, 2**31)), "sweep").key()
+
+
+def given_of(shard):
+    return shard.offsets, shard.position, shard.counts
+
+
+def counted(shard, z, elsewhere):
+    row = elsewhere.copy()
+    np.add.at(row, (np.repeat(shard.position, shard.counts), z), 1)
+    return row
+
+
+def swept(sample, gamma, rest, slots):
+    """The kernel, given some slots; what it moved, and its state."""
+    shard, z, elsewhere, prior, key = sample
+    row, prior, z, rest = counted(shard, z, elsewhere), prior.copy(), z.copy(), np.array([rest])
+    totals, reusable = row.sum(axis=0).astype(np.float64), np.zeros(prior.size, dtype=np.int64)
+    free, state = np.array(slots, dtype=np.int64), np.array([0, 0, 0, len(slots)])
+    reusable[free] = 1
+    common = (*given_of(shard), key, 0.3, 1.5, gamma, reusable, state, free)
+    gibbs.sweep_tokens(*common, prior, rest, totals, row, z)
+    np.testing.assert_array_equal(row, counted(shard, z, elsewhere))
+    np.testing.assert_array_equal(totals, row.sum(axis=0))
+    return z, prior, rest[0], list(free[: state[3]]), state
+
+
+@given(samples())
+def test_sweep__equals_its_twin(sample):
+    shard, z, elsewhere, prior, key = sample
+    found = swept(sample, 0.0, 0.0, [])
+    expected, *_ = naive.sweep(*given_of(shard), key, 0.3, 1.5, 0.0, elsewhere, prior, 0.0, [], z)
+    np.testing.assert_array_equal(found[0], expected)
+    np.testing.assert_array_equal(found[1], prior)
+
+
+@given(samples(), st.sampled_from([0.3, 1.0, 20.0]), st.sampled_from([1e-3, 1.0, 50.0]))
+def test_sweep__of_a_growing_number_of_topics_equals_its_twin(sample, gamma, rest):
+    """There are more slots than tokens, so that they never run out; some columns are no slots at all."""
+    shard, z, elsewhere, prior, key = sample
+    pad = np.zeros((shard.words.size, 128), dtype=np.int32)
+    sample = shard, z, np.concatenate([elsewhere, pad], axis=1), np.concatenate([prior, np.zeros(128)]), key
+    slots = [int(slot) for slot in np.flatnonzero(sample[3] == 0.0)[::-1] if slot % 3]
+    found = swept(sample, gamma, rest, slots)
+    expected = naive.sweep(*given_of(shard), key, 0.3, 1.5, gamma, sample[2], sample[3], rest, slots, z)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-12)
+    np.testing.assert_allclose(found[2], expected[2], rtol=1e-9, atol=1e-15)
+    assert found[3] == expected[3]
+    np.testing.assert_allclose(found[1].sum() + found[2], prior.sum() + rest)  # sticks are broken, not lost
+
+
+@given(samples())
+def test_sweep__stops_where_no_slot_is_free_and_goes_on_when_there_are(sample):
+    """One slot at a time gives what all slots at once give."""
+    shard, z, elsewhere, prior, key = sample
+    at_once = swept(sample, 2.0, 5.0, list(np.flatnonzero(prior == 0.0)[::-1][-shard.tokens - 1 :]))
+    order = [int(slot) for slot in np.flatnonzero(prior == 0.0)]
+    row, prior, z, rest = counted(shard, z, elsewhere), prior.copy(), z.copy(), np.array([5.0])
+    totals, reusable = row.sum(axis=0).astype(np.float64), np.zeros(prior.size, dtype=np.int64)
+    state, free, runs = np.array([0, 0, 0, 0]), np.zeros(prior.size, dtype=np.int64), 0
+    while state[0] < shard.documents:
+        common = (*given_of(shard), key, 0.3, 1.5, 2.0, reusable, state, free)
+        gibbs.sweep_tokens(*common, prior, rest, totals, row, z)
+        if state[0] < shard.documents:
+            free[0], state[3], runs = order.pop(0), 1, runs + 1
+            reusable[free[0]] = 1
+    np.testing.assert_array_equal(z, at_once[0])
+    np.testing.assert_array_equal(prior, at_once[1])
+    assert runs >= (shard.tokens > 0)
+
+
+@given(samples())
+def test_lists__equal_their_twin(sample):
+    shard, z, _, prior, key = sample
+    lists, topic = np.zeros(shard.documents + 1, dtype=np.int64), np.zeros(z.size, dtype=np.uint16)
+    count, tables, rising = np.zeros(z.size, dtype=np.float32), np.zeros(prior.size), np.zeros(1)
+    prior[z] = np.maximum(prior[z], 0.01)
+    gibbs.list_documents(shard.offsets, shard.counts, z, prior, lists, topic, count, tables, rising)
+    expected, expected_tables, expected_rising = naive.list_documents(shard.offsets, shard.counts, z, prior)
+    for document, found in enumerate(expected):
+        part = slice(lists[document], lists[document + 1])
+        assert list(zip(topic[part].tolist(), count[part].tolist(), strict=True)) == list(found.items())
+    np.testing.assert_allclose(tables, expected_tables, rtol=1e-10)
+    np.testing.assert_allclose(rising[0], expected_rising, rtol=1e-10, atol=1e-10)
+    drawn = np.zeros(prior.size)
+    gibbs.draw_tables(topic[: lists[-1]], count[: lists[-1]], prior, key, drawn)
+    np.testing.assert_array_equal(drawn, naive.draw_tables(topic[: lists[-1]], count[: lists[-1]], prior, key))
+    assert drawn.sum() <= z.size
+
+
+@pytest.mark.parametrize("prior", [0.003, 0.5, 7.0])
+def test_word_rising__equals_its_twin(prior):
+    """Also of counts so large that they are not tallied."""
+    row = np.random.default_rng(1).poisson(3.0, (5, 7)).astype(np.int32)
+    row[2, 3:6] = COMMON - 1, COMMON, 10 * COMMON
+    sums = np.zeros(2)
+    gibbs.word_rising(row, prior, sums)
+    np.testing.assert_allclose(sums, naive.word_rising(row, prior), rtol=1e-10)
+
+
+@given(samples())
+def test_draw_topics__equals_its_twin(sample):
+    shard, z, elsewhere, _, key = sample
+    noise = np.random.default_rng(z.size)
+    theta, phi = noise.dirichlet(np.full(3, 0.3), shard.documents), noise.dirichlet(np.full(3, 0.3), shard.words.size)
+    phi[0] = 0.0  # a word that the other run does not have
+    found = np.empty(z.size, dtype=np.uint16)
+    gibbs.draw_topics(*given_of(shard), theta, phi, key, found)
+    np.testing.assert_array_equal(found, naive.draw_topics(*given_of(shard), theta, phi, key))
+
+
+def test_numbers__equal_their_twin_and_are_uniform():
+    key, numbers = Stream(3, "numbers").key(), np.empty(4000)
+    random.uniforms(key, 10, numbers)
+    np.testing.assert_array_equal(numbers[:50], [uniform(key, 10 + n) for n in range(50)])
+    tallied = np.histogram(numbers, bins=20, range=(0.0, 1.0))[0]
+    assert ((tallied - 200.0) ** 2 / 200.0).sum() < 43.8  # a chance of 0.001 with 19 degrees of freedom
+    assert abs(np.corrcoef(numbers[1:], numbers[:-1])[0, 1]) < 3.3 / np.sqrt(4000)
+    assert len({Stream(3, "numbers", 0, place).key().tobytes() for place in range(9)}) == 9

@@ -1,0 +1,231 @@
+"""Kernels of networks by expected tables, beside plain twins; and how far expected tables are from exact ones."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collapsium.pipeline.families.base import Summary, load_family, make_config
+from collapsium.storage.corpus.segments import Segments
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.networks import variational as networkexpected
+from collapsium.workers.families.networks.common import node_pairs
+from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.families.networks.shared_nodes import graph_above
+from collapsium.workers.kernels.networks.topic_lists import MOST
+from tests.naive import network_expected as naive
+from tests.naive.network_expected import Document, Held, Words
+
+pytestmark = pytest.mark.kernels
+
+NETWORKS = {
+    "segments": {"document": {"over": "document"}, "segment": {"over": "segment", "parents": ["document"]}},
+    "chain": {
+        "document": {"over": "document"},
+        "segment": {"over": "segment", "parents": ["segment[-1]"], "otherwise": ["document"]},
+    },
+    "diamond": {
+        "corpus": {"over": "corpus"},
+        "one": {"over": "corpus", "parents": ["corpus"]},
+        "document": {"over": "document", "parents": ["corpus"]},
+        "segment": {"over": "segment", "parents": ["document", "one"], "mixing": 0.7},
+    },
+}
+WORDS = 7
+
+
+def shard_of(seed):
+    """Three documents with a few segments, some of them empty."""
+    generator = np.random.default_rng(seed)
+    rows, documents = [], [0]
+    for _ in range(3):
+        many = int(generator.integers(0, 4))
+        rows += [np.sort(generator.permutation(WORDS)[: generator.integers(0, 5)]) for _ in range(many)]
+        documents.append(len(rows))
+    pairs = np.cumsum([0, *(row.size for row in rows)]).astype(np.int64)
+    position = np.concatenate([np.zeros(0), *rows]).astype(np.int32)
+    counts = generator.integers(1, 4, position.size).astype(np.int32)
+    segments = Segments(np.array(documents, dtype=np.int64), pairs)
+    return Shard(0, pairs[documents], np.arange(WORDS, dtype=np.int32), position, counts, None, segments)
+
+
+def problem(seed, network, discount):
+    """A shard, its first state, and what is known of the words and of vectors above documents."""
+    shard, generator, topics = shard_of(seed), np.random.default_rng(seed), 4
+    options = {"topics": topics, "network": NETWORKS[network], "discount": discount, "inference": "variational"}
+    options.update(learn=["strength", "alpha"], beta=3.0)
+    config = make_config("dirichlet-network", options)
+    globals_ = dict(load_family("dirichlet-network").initialise(Summary(3, WORDS, shard.tokens), config, Stream(1)))
+    shape = globals_["vector_mean"].shape
+    globals_["strength"] = generator.uniform(0.5, 8.0, globals_["strength"].size)
+    globals_["vector_topic"] = generator.gamma(0.5, 8.0, shape)
+    globals_["vector_absent"] = -globals_["vector_topic"] * generator.uniform(1.0, 2.0, shape)
+    above = networkexpected.expected_above(graph_above(globals_), globals_)
+    globals_.update(vector_mean=above["mean"], vector_response=above["response"])
+    local, delta = networkexpected.start(shard, globals_, Stream(seed))
+    word_topic = delta["word_topic"] + generator.gamma(0.3, 3.0, (WORDS, topics))
+    globals_["topic"] = word_topic.sum(axis=0)
+    return shard, local, {"word_topic": word_topic}, globals_
+
+
+def documents_of(shard, local, globals_):
+    """Plain documents with the tokens that the local state gives them, and each one's pairs by node."""
+    graph, found = Graph.kept(local), []
+    starts, topic, count, absent = (local[f"document_{name}"] for name in networkexpected.OWN)
+    pairs, lists = node_pairs(shard, graph), shares_of(local)
+    for low, high in itertools.pairwise(graph.nodes):
+        parents = []
+        for node in range(low, high):
+            edges = slice(graph.node_edges[node], graph.node_edges[node + 1])
+            ids = [p - low if p >= low else p - graph.above for p in graph.edge_parent[edges]]
+            parents.append(list(zip(ids, graph.edge_mixing[edges], strict=True)))
+        one = Document(
+            parents, graph.node_kind[low:high], globals_["strength"], globals_["discount"], globals_["alpha"],
+            globals_["vector_mean"], globals_["vector_response"],
+        )  # fmt: skip
+        own = []
+        for j, node in enumerate(range(low - graph.above, high - graph.above)):
+            entries = slice(starts[node], starts[node + 1])
+            one.own[j, topic[entries]], one.own_absent[j, topic[entries]] = count[entries], absent[entries]
+            own.append([[shard.position[p], shard.counts[p], lists[p]] for p in range(pairs[node], pairs[node + 1])])
+        found.append((one, own))
+    return found
+
+
+def shares_of(local):
+    """{topic: responsibility} of each pair."""
+    ends = np.cumsum(local["pair_sizes"], dtype=np.int64)
+    return [
+        {int(k): s / 32768 for k, s in zip(local["pair_topics"][at], local["pair_shares"][at], strict=True)}
+        for at in (slice(end - size, end) for end, size in zip(ends, local["pair_sizes"].astype(int), strict=True))
+    ]
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.3])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_sweep__is_that_of_its_twin(network, discount):
+    @settings(max_examples=5)
+    @given(st.integers(0, 10**6))
+    def same(seed):
+        shard, local, rows, globals_ = problem(seed, network, discount)
+        after, delta = networkexpected.sweep(shard, local, rows, globals_)
+        beta, topics = float(globals_["beta"]), globals_["alpha"].size
+        words = Words(rows["word_topic"] + beta / WORDS, globals_["topic"] + beta, beta / WORDS)
+        above, absent, chance, lists = 0.0, 0.0, 0.0, []
+        rising, sums = np.zeros(topics), np.zeros(2)
+        for document, pairs in documents_of(shard, local, globals_):
+            document.settle()
+            chance += sum(document.visit(j, own, words) for j, own in enumerate(pairs) if own)
+            document.gather()
+            above, absent = above + document.m[document.nodes :], absent + document.z[document.nodes :]
+            lists += [pair[2] for own in pairs for pair in own]
+            for j in range(document.nodes):
+                given_ = document.m[j], document.z[j], document.alpha
+                if not document.parents[j]:
+                    rising += [naive.seated(*each, 0.0) for each in zip(*given_, strict=True)]
+                elif document.m[j].sum() > 0:
+                    sums += document.tables[j], 1.0
+        found = [dense(one, topics) for one in shares_of(after)]
+        np.testing.assert_allclose(found, [dense(one, topics) for one in lists], atol=5e-3)
+        np.testing.assert_allclose(delta["log_likelihood"], chance, rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(delta["vector_topic"], above, rtol=0.02, atol=0.02)
+        np.testing.assert_allclose(delta["vector_absent"], absent, rtol=0.05, atol=0.05)
+        np.testing.assert_allclose(delta["rising"], rising, rtol=0.02, atol=0.02)
+        if not discount:
+            np.testing.assert_allclose(delta["opened"].sum(), sums[0], rtol=0.01, atol=1e-6)
+        moved = counted(shard, shares_of(after), topics) - counted(shard, shares_of(local), topics)
+        np.testing.assert_array_equal(delta["word_topic"], moved)
+
+    same()
+
+
+def dense(shares, topics):
+    return [shares.get(k, 0.0) for k in range(topics)]
+
+
+def counted(shard, lists, topics):
+    found = np.zeros((WORDS, topics))
+    for pair, shares in enumerate(lists):
+        for k, q in shares.items():
+            found[shard.position[pair], k] += shard.counts[pair] * q
+    return found
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.3])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_vectors__are_those_of_the_twin_and_sum_to_one(network, discount):
+    shard, local, _, globals_ = problem(3, network, discount)
+    mean = networkexpected.vectors(local, globals_)
+    expected = []
+    for document, _ in documents_of(shard, local, globals_):
+        document.settle()
+        expected += document.mean[: document.nodes].tolist()
+    np.testing.assert_allclose(mean, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(mean.sum(axis=1), 1.0, rtol=1e-5)
+
+
+def test_unseen_documents__are_those_of_the_twin():
+    shard, _, rows, globals_ = problem(5, "diamond", 0.0)
+    settled = networkexpected.settle(shard, rows, globals_)
+    assert not set(networkexpected.PAIRS) & set(settled)
+    phi = networkexpected.word_probability(rows, globals_)
+    alike = np.tile(globals_["alpha"] / globals_["alpha"].sum(), (shard.documents, 1)).astype(np.float32)
+    lists = networkexpected.given(shard, alike, phi.astype(np.float32))
+    local = networkexpected.local_of(shard, Graph.of(shard, globals_), lists, 4)
+    expected = []
+    for document, pairs in documents_of(shard, local, globals_):
+        for _ in range(networkexpected.FOLD_IN_SWEEPS):
+            document.settle()
+            for j, own in enumerate(pairs):
+                if own:
+                    document.visit(j, own, Held(phi))
+        document.settle()
+        expected += document.mean[: document.nodes].tolist()
+    np.testing.assert_allclose(networkexpected.vectors(settled, globals_), expected, atol=5e-3)
+
+
+def test_lists__keep_the_most_that_matter_and_sum_to_one():
+    topics, generator = 40, np.random.default_rng(1)
+    shard = shard_of(1)
+    theta = generator.dirichlet(np.full(topics, 0.5), shard.documents).astype(np.float32)
+    phi = generator.dirichlet(np.full(topics, 0.5), WORDS).astype(np.float32)
+    sizes, topic, share = networkexpected.given(shard, theta, phi)
+    local = {"pair_sizes": sizes, "pair_topics": topic, "pair_shares": share}
+    owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
+    for pair, found in enumerate(shares_of(local)):
+        expected = naive.choose((theta[owner[pair]] * phi[shard.position[pair]]).tolist())
+        assert len(found) <= MOST
+        assert sum(found.values()) == 1.0
+        np.testing.assert_allclose(dense(found, topics), dense(expected, topics), atol=1e-3)
+
+
+def exact_tables(chances, base, discount):
+    """E[t] of customers of a value, each there with its chance, seated one after another; over all (m, t)."""
+    weight = {(0, 0): 1.0}
+    for q in chances:
+        after = {}
+        for (m, t), w in weight.items():
+            opened = 1.0 if m == 0 else base / (base + m - discount * t)
+            for key, each in (
+                ((m, t), 1 - q), ((m + 1, t + 1), q * opened), ((m + 1, t), q * (1 - opened)),
+            ):  # fmt: skip
+                after[key] = after.get(key, 0.0) + w * each
+        weight = after
+    return sum(t * w for (_, t), w in weight.items())
+
+
+@given(
+    st.lists(st.floats(0.01, 0.999), min_size=1, max_size=25),
+    st.floats(1e-3, 30.0),
+    st.sampled_from([0.0, 0.2, 0.6]),
+)
+def test_expected_tables__are_near_the_exact_ones(chances, base, discount):
+    log_absent = sum(math.log(1 - q) for q in chances)
+    found = naive.seated(sum(chances), log_absent, base, discount)
+    assert found <= sum(chances) + 1e-9
+    assert found >= 1 - math.exp(log_absent) - 1e-9 or found == sum(chances)
+    assert math.isclose(found, exact_tables(chances, base, discount), rel_tol=0.15)

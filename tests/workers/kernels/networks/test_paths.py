@@ -1,0 +1,405 @@
+"""The kernels of networks of vectors beside their twin, on random shards and networks."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import gammaln, psi
+from scipy.stats import chisquare, kstest
+
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.networks import common as networks
+from collapsium.pipeline.families.networks.specification import Vectors, plan_of
+from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.corpus.labels import Labels
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.networks import sampler as half
+from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.families.networks.shared_nodes import graph_above, mended, visited
+from collapsium.workers.families.networks.stirling import tables_for
+from collapsium.workers.kernels.networks.shared_nodes import visit_above
+from tests.naive import network as naive
+from tests.naive.network import Laid, Network, State
+from tests.networks import DIAMOND, LABELS
+from tests.strategies import segmented, shard_of
+
+WORDS = 3
+NAMES = (("kind", "a"), ("kind", "b"), ("other", "c"))
+TABLE = LabelTable(NAMES, (1, 1, 1), (), 3, 1)
+DOCUMENT = {"document": {"over": "document"}}
+PLANS = {
+    "segmented": {**DOCUMENT, "segment": {"over": "segment", "parents": ["document"]}},
+    "sequential": {**DOCUMENT, "segment": {"over": "segment", "parents": ["segment[-1]"], "otherwise": ["document"]}},
+    "diamond": DIAMOND,
+    "labels": LABELS,
+    "documents below the corpus": {"corpus": {"over": "corpus"}, "document": {"over": "document", "parents": ["corpus"]}},
+    "segments share vectors": {**DOCUMENT, "part": {"over": "segment", "every": 2, "parents": ["document"]}},
+    "two roots": {
+        "corpus": {"over": "corpus"},
+        **DOCUMENT,
+        "segment": {"over": "segment", "parents": ["corpus", "document"], "mixing": 0.4},
+    },
+    "nobody draws from segments": {**DOCUMENT, "segment": {"over": "segment", "parents": ["document"]}},
+    "no parents": DOCUMENT,
+}  # fmt: skip
+WORDS_FROM = {"nobody draws from segments": "document"}
+
+
+@pytest.fixture(autouse=True)
+def _wrapping():
+    """With the compiler off NumPy would warn of whole numbers that wrap around, as they shall."""
+    with np.errstate(over="ignore"):
+        yield
+
+
+class Made:
+    """A shard, its network as the kernels and as the twin have them, and a state of each, without tokens.
+
+    The vectors above documents have customers of other shards.
+    """
+
+    def __init__(self, plan, documents, topics, discounted, seed, elsewhere=6):
+        noise = np.random.default_rng(seed)
+        shard = shard_of(documents)
+        has = noise.random((shard.documents, len(NAMES))) < 0.5
+        offsets = np.concatenate([[0], np.cumsum(has.sum(axis=1))]).astype(np.int64)
+        labels = Labels(NAMES, offsets, np.nonzero(has)[1].astype(np.int32))
+        self.shard = type(shard)(0, shard.offsets, shard.words, shard.position, shard.counts, labels, shard.segments)
+        given_ = {name: Vectors(**one) for name, one in PLANS[plan].items()}
+        plan_ = plan_of(given_, WORDS_FROM.get(plan, list(given_)[-1]), TABLE)
+        self.config = networks.NetworkConfig(topics=topics, alpha=0.6, beta=1.8, learn=("alpha", "discount"))
+        summary = Summary(shard.documents, WORDS, shard.tokens, labels=TABLE)
+        self.globals = networks.initialise(summary, self.config, plan_, table=True)
+        kinds = len(plan_.kinds)
+        self.globals["alpha"] = noise.gamma(1.0, 0.7, topics) + 0.05
+        self.globals["strength"] = noise.gamma(1.0, 3.0, kinds) + 0.05
+        self.globals["discount"] = noise.uniform(0.05, 0.9, kinds) * discounted
+        self.graph, self.topics, self.noise, self.seed = Graph.of(self.shard, self.globals), topics, noise, seed
+        self.above = self.graph.above
+        self.state = self.nothing()
+        for place in range(elsewhere if self.above else 0):
+            node, k = int(noise.integers(self.above)), int(noise.integers(topics))
+            naive.enter(self.state, place, node, k, lambda _: float(noise.random()))
+        self.put_above()
+        self.z = noise.integers(0, topics, self.shard.tokens).astype(np.uint16)
+        segments = self.shard.segments
+        self.laid = Laid(
+            self.graph.nodes, segments.documents, self.graph.segment_node, segments.pairs, shard.position, shard.counts
+        )
+
+    def network(self, held=0):
+        graph = self.graph
+        parents = [
+            graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)
+        ]
+        given_ = self.globals["strength"], self.globals["discount"], self.globals["alpha"]
+        made = Network(parents, *given_, graph.node_kind, graph.edge_mixing, held)
+        made.levels, longest = int(graph.levels[0]), made.levels
+        assert made.levels >= longest
+        return made
+
+    def nothing(self):
+        shape = self.graph.node_kind.size, self.topics
+        return State(self.network(), np.zeros(shape, int), np.zeros((self.graph.edge_parent.size, self.topics), int))
+
+    def put_above(self):
+        """Tell the kernels of the twin's counts above documents."""
+        self.globals["vector_topic"] = self.state.m[: self.above].copy()
+        self.globals["vector_tables"] = self.state.s[: self.graph.node_edges[self.above]].copy()
+
+    def hold(self):
+        """What is above stays as it is from here on."""
+        self.state = State(self.network(self.above), self.state.n, self.state.s, self.state.m)
+
+    def sampling(self):
+        row = np.zeros((self.shard.words.size, self.topics), dtype=np.int32)
+        np.add.at(row, (np.repeat(self.shard.position, self.shard.counts), self.z), 1)
+        self.row = row + self.noise.poisson(1.0, row.shape).astype(np.int32)
+        self.totals = self.row.sum(axis=0) + 2
+        self.globals["topic"] = self.totals
+        given_ = self.shard, self.graph, self.globals, self.z, half.no_tables(self.graph), {"word_topic": self.row}
+        return half.Sampling.of(*given_)
+
+    def sweep(self, stream, moving, held):
+        """As the twin has it."""
+        keys = [stream.at(purpose=f"{stream.purpose}{name}").key() for name in ("", " tables")]
+        given_ = self.state, self.laid, self.z, self.row, self.totals, 1.8 / WORDS, 1.8, *keys[: 1 + moving]
+        values = half.padded(self.topics)
+        naive.sweep(*given_, values=values, held=held, told=require_valid)
+
+    def require_same(self, sampling, found):
+        np.testing.assert_array_equal(sampling.token_topic, self.z)
+        np.testing.assert_array_equal(dense(sampling, self.topics), self.state.s)
+        for moved, expected in zip(sampling.above, (self.state.m, self.state.s), strict=True):
+            np.testing.assert_array_equal(moved[:, : self.topics], expected[: len(moved)])
+            assert not moved[:, self.topics :].any()
+        np.testing.assert_array_equal(sampling.row[:, : self.topics], self.row)
+        np.testing.assert_array_equal(sampling.totals[: self.topics], self.totals)
+        below = slice(self.above, None)
+        tables = np.array([self.state.tables(i).sum() for i in range(self.state.network.nodes)])
+        np.testing.assert_array_equal(found["node_customers"][below], self.state.m.sum(axis=1)[below])
+        np.testing.assert_array_equal(found["node_tables"][below], tables[below])
+
+
+def require_valid(state):
+    assert state.is_valid()
+
+
+def dense(sampling, topics):
+    """s of all edges."""
+    found = np.zeros((sampling.graph.edge_parent.size, topics), dtype=int)
+    start, entries, topic, count = sampling.tables
+    for e in range(len(found)):
+        found[e, topic[start[e] : start[e] + entries[e]]] = count[start[e] : start[e] + entries[e]]
+    edges = int(sampling.graph.node_edges[sampling.graph.above])
+    found[:edges] = sampling.above[1][:, :topics]
+    return found
+
+
+@st.composite
+def networks_of(draw, plans=tuple(PLANS)):
+    given_ = draw(st.sampled_from(plans)), draw(segmented()), draw(st.sampled_from([1, 2, 3, 18]))
+    return Made(*given_, draw(st.booleans()), draw(st.integers(0, 2**31)))
+
+
+MANY = settings(max_examples=60)
+
+
+@pytest.mark.kernels
+@MANY
+@given(networks_of(), st.booleans(), st.booleans())
+def test_sweep_network__equals_its_twin(made, moving, held):
+    """Tokens enter, and are moved twice; after each move of the twin the counts are allowed."""
+    made.globals["move_tables"] = np.array(moving)
+    if held:
+        made.hold()
+    sampling, stream = made.sampling(), Stream(made.seed, "x")
+    naive.enter_all(made.state, made.laid, made.z, stream.key(), require_valid)
+    made.require_same(sampling, sampling.run(stream, entering=True, held=held))
+    for iteration in (1, 2):
+        here = stream.at(iteration=iteration)
+        made.sweep(here, moving, held)
+        found = sampling.run(here, held=held)
+        made.require_same(sampling, found)
+        nodes = range(made.above, made.state.network.nodes)
+        told = np.zeros(made.globals["strength"].size)
+        for i in nodes:
+            told[made.graph.node_kind[i]] += naive.log_terms(made.state, [i])
+        np.testing.assert_allclose(found["sums"][:, 0], told, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.kernels
+@given(networks_of(), st.booleans())
+def test_means_lists_and_dots__equal_their_twins(made, held):
+    if held:
+        made.hold()
+    sampling, stream = made.sampling(), Stream(made.seed)
+    sampling.run(stream, entering=True, held=held)
+    sampling.run(stream.at(iteration=1), held=held)
+    graph, local, shard = made.graph, sampling.local(), made.shard
+    n = made.state.n.copy()
+    np.add.at(n, (made.laid.tokens()[1], sampling.token_topic), 1)
+    m = None
+    if held:
+        m = State(made.network(), n, dense(sampling, made.topics)).m
+        m[: made.above] = made.state.m[: made.above]
+    state = State(made.state.network, n, dense(sampling, made.topics), m)
+    require_valid(state)
+    globals_ = {
+        **made.globals,
+        "vector_topic": state.m[: made.above],
+        "vector_tables": sampling.above[1][:, : made.topics],
+    }
+    mean = naive.expected(state)[made.above :]
+    np.testing.assert_allclose(half.vectors(local, globals_), mean, rtol=2e-6, atol=1e-9)
+    starts, topic, count = (local[f"document_{name}"] for name in half.OWN)
+    listed = [list(zip(topic[a:b], count[a:b], strict=True)) for a, b in zip(starts, starts[1:], strict=False)]
+    nodes = range(made.above, graph.node_kind.size)
+    assert listed == naive.list_nodes(made.laid.tokens()[1], sampling.token_topic, nodes)
+    phi, probability = made.noise.random((shard.words.size, made.topics)), np.empty(shard.pairs)
+    given_ = shard.segments.pairs, graph.segment_node - made.above, shard.position, mean.astype(np.float32), phi
+    half.dot_pairs(*given_, probability)
+    expected = naive.dot_pairs(made.laid._replace(node=graph.segment_node - made.above), mean, phi)
+    np.testing.assert_allclose(probability, expected, rtol=1e-5)
+
+
+def log_words(words, z, topics):
+    row = np.zeros((topics, WORDS))
+    np.add.at(row, (z, words), 1)
+    found = (gammaln(1.8 / WORDS + row) - gammaln(1.8 / WORDS)).sum()
+    return found + (gammaln(1.8) - gammaln(1.8 + row.sum(axis=1))).sum()
+
+
+@MANY
+@given(networks_of())
+def test_objective__is_the_logarithm_of_what_is_sampled(made):
+    """Of tokens' words, topics and tables, and of no other shard; hyperparameters are learned on the way."""
+    made.state = made.nothing()
+    made.put_above()
+    block, globals_, stream = half.blank(WORDS, made.globals), made.globals, Stream(made.seed)
+    rows = {"word_topic": block["word_topic"][made.shard.words]}
+    local, delta = half.start(made.shard, rows, globals_, stream)
+    words = np.repeat(made.shard.words[made.shard.position], made.shard.counts)
+    for iteration in range(3):
+        block, told = half.fold(block, delta.with_dim("word"), globals_)
+        told = delta.without_dim("word") + told
+        if iteration:
+            made.globals = globals_
+            n = np.zeros((made.graph.node_kind.size, made.topics), dtype=int)
+            np.add.at(n, (made.laid.tokens()[1], local["token_topic"]), 1)
+            after = networks.moved_above(globals_, told)
+            sampling = half.Sampling.of(
+                made.shard, made.graph, after, local["token_topic"],
+                tuple(local[f"document_{name}"] for name in half.TABLES), {"word_topic": block["word_topic"][made.shard.words]},
+            )  # fmt: skip
+            state = State(made.network(), n, dense(sampling, made.topics))
+            require_valid(state)
+            np.testing.assert_array_equal(state.m[: made.above], after["vector_topic"])
+            expected = naive.log_probability(state) + log_words(words, local["token_topic"], made.topics)
+            assert networks.objective(globals_, told)["objective"] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        globals_ = networks.update(globals_, told, made.config, stream.at(iteration=iteration))
+        rows = {"word_topic": block["word_topic"][made.shard.words]}
+        local, delta = half.sweep(made.shard, local, rows, globals_, stream.at(purpose="sweep", iteration=iteration))
+
+
+@pytest.mark.kernels
+@given(networks_of(("labels", "two roots")))
+def test_visit_above__equals_its_twin(made):
+    graph, stream = graph_above(made.globals), Stream(made.seed)
+    nodes, network = graph.above, made.network()
+    parents = [[parent for e, (_, parent) in enumerate(network.edges) if e in network.of[i]] for i in range(nodes)]
+    given_ = made.globals["strength"], made.globals["discount"], made.globals["alpha"]
+    of_above = Network(parents, *given_, graph.node_kind, graph.edge_mixing)
+    state = State(of_above, made.state.n[:nodes], made.globals["vector_tables"])
+    found = visited(made.globals, stream, moving=True)
+    key = stream.at(purpose="above tables").key()
+    naive.move_tables(state, range(nodes), naive.numbers_of(key), half.padded(made.topics), require_valid)
+    np.testing.assert_array_equal(found.customers, state.m)
+    np.testing.assert_array_equal(found.tables, state.s)
+    told = np.zeros(made.globals["strength"].size)
+    for i in range(nodes):
+        told[graph.node_kind[i]] += naive.log_terms(state, [i])
+    np.testing.assert_allclose(found.sums["stirling"].values, told, rtol=1e-9, atol=1e-9)
+    rising = np.zeros(made.topics)
+    for i in (i for i in range(nodes) if not of_above.of[i]):
+        rising += made.globals["alpha"] * (psi(made.globals["alpha"] + state.m[i]) - psi(made.globals["alpha"]))
+    np.testing.assert_allclose(found.sums["rising"].values, rising, rtol=1e-9, atol=1e-12)
+
+
+def joins(m, t, a):
+    """The distribution of how many customers speak for 1 - a: S^m_t as a polynomial in what each of them weighs."""
+    ways = {(1, 1): np.array([1.0])}
+    for size in range(2, m + 1):
+        for tables in range(1, size + 1):
+            found = np.zeros(size)
+            if (size - 1, tables - 1) in ways:
+                opened = ways[size - 1, tables - 1]
+                found[: opened.size] += opened
+            if (size - 1, tables) in ways:
+                joined = ways[size - 1, tables]
+                found[: joined.size] += (size - 1 - tables) * joined
+                found[1 : 1 + joined.size] += tables * (1 - a) * joined
+            ways[size, tables] = found
+    return ways[m, t] / ways[m, t].sum()
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize(("m", "t", "a"), [(5, 2, 0.3), (9, 3, 0.7), (6, 1, 0.2), (4, 4, 0.5)])
+def test_joins__are_drawn_from_their_distribution(m, t, a):
+    """A root and one vector below it, whose values each have m customers at t tables."""
+    values, tally = 16, Counter()
+    customers, tables = np.array([[t] * values, [m] * values], dtype=np.int32), np.full((1, values), t, dtype=np.int32)
+    ratios, draws = tables_for([a], m), 600
+    for seed in range(draws):
+        sums, before = np.zeros((1, 2)), customers.copy()
+        visit_above(
+            np.zeros(2, np.int32), np.array([0, 0, 1]), np.array([0]), np.ones(1), np.ones(1), np.array([a]),
+            np.ones(values), ratios, Stream(seed).key(), Stream(seed, "joins").key(), 0, 1, customers, tables,
+            np.zeros(2, np.int64), np.zeros(2, np.int64), sums, np.zeros(values),
+        )  # fmt: skip
+        np.testing.assert_array_equal(customers, before)
+        tally[int(sums[0, 1])] += 1
+    chance = joins(m, t, a)
+    whole = np.ones(1)
+    for _ in range(values):  # of a sum of as many as there are values
+        whole = np.convolve(whole, chance)
+    expected = np.zeros(1 + max(max(tally), whole.size - 1))
+    expected[: whole.size] = draws * whole
+    assert set(tally) <= set(np.flatnonzero(expected).tolist())
+    seen = np.array([tally[one] for one in range(expected.size)])
+    often = expected > 5
+    if often.sum() == 1:
+        assert seen[often] == draws
+        return
+    seen, expected = (np.append(one[often], one[~often].sum()) for one in (seen, expected))
+    kept = expected > 1e-9
+    assert chisquare(seen[kept], expected[kept] * seen[kept].sum() / expected[kept].sum()).pvalue > 0.01
+
+
+@st.composite
+def sums(draw):
+    size, kinds = draw(st.integers(0, 8)), draw(st.integers(1, 3))
+    noise = np.random.default_rng(draw(st.integers(0, 2**31)))
+    customers = noise.poisson(3.0, size)
+    tables = np.minimum(noise.integers(1, 4, size), customers)
+    globals_ = {"strength": noise.gamma(1.0, 2.0, kinds) + 0.1, "alpha": noise.gamma(1.0, 1.0, 4) + 0.1}
+    return noise.integers(0, kinds, size).astype(np.int32), noise.random(size) < 0.4, customers, tables, globals_
+
+
+@given(sums())
+def test_node_sums__are_those_of_single_nodes(given_):
+    kind, roots, customers, tables, globals_ = given_
+    tables = np.where(roots, 0, tables)
+    found = {
+        name: one.values for name, one in half.node_sums(kind, roots, customers, tables, globals_, Stream(1)).items()
+    }
+    total = globals_["alpha"].sum()
+    falling, beyond, eta = np.zeros(globals_["strength"].size), Counter(), 0.0
+    for j, m in enumerate(customers):
+        b = total if roots[j] else globals_["strength"][kind[j]]
+        falling[kind[j]] += gammaln(b) - gammaln(b + m)
+        eta += (psi(total) - psi(total + m)) * roots[j]
+        beyond.update((kind[j], i) for i in range(tables[j]))
+    np.testing.assert_allclose(found["falling"], falling, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found["log_eta"], eta, rtol=1e-9, atol=1e-12)
+    assert found["tables"].shape == (globals_["strength"].size, tables.max(initial=0))
+    assert {(k, i): n for (k, i), n in np.ndenumerate(found["tables"]) if n} == beyond
+    mine = np.isin(np.arange(falling.size), kind[(customers > 0) & ~roots])
+    np.testing.assert_array_equal(found["log_q"] > 0.0, mine)
+
+
+@pytest.mark.parametrize(("b", "m"), [(0.3, 1), (12.0, 40)])
+def test_log_q__is_that_of_a_beta(b, m):
+    globals_ = {"strength": np.array([b]), "alpha": np.ones(2)}
+    one = np.zeros(1, np.int32), np.zeros(1, bool), np.array([m]), np.array([1]), globals_
+    found = [float(half.node_sums(*one, Stream(seed))["log_q"].values[0]) for seed in range(800)]
+    assert kstest(np.exp(-np.array(found)), "beta", (b, m)).pvalue > 0.01
+
+
+@given(networks_of(("labels",)), st.sampled_from([0.0, 0.5, 3.0]))
+def test_mended__is_allowed_and_leaves_what_is(made, spoilt):
+    """Tables that shards have moved apart from each other; customers of documents' tables and tokens stay."""
+    graph = graph_above(made.globals)
+    customers, tables = np.array(made.globals["vector_topic"]), np.array(made.globals["vector_tables"])
+    noise = np.random.default_rng(made.seed)
+    moved = noise.poisson(spoilt, tables.shape) - noise.poisson(spoilt, tables.shape)
+    tables += moved  # may be less than none
+    np.add.at(customers, graph.edge_parent, moved)
+    before = customers.copy()
+    m, s = mended(graph, customers, tables)
+    np.testing.assert_array_equal(customers, before)
+    own = customers.copy()
+    np.subtract.at(own, graph.edge_parent, tables)
+    kept = m.copy()
+    np.subtract.at(kept, graph.edge_parent, s)
+    np.testing.assert_array_equal(kept, own)
+    network = Network(
+        [graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)],
+        made.globals["strength"], made.globals["discount"], made.globals["alpha"], graph.node_kind, graph.edge_mixing,
+    )  # fmt: skip
+    require_valid(State(network, own, s))
+    if not moved.any():
+        np.testing.assert_array_equal(m, made.globals["vector_topic"])
+        np.testing.assert_array_equal(s, made.globals["vector_tables"])

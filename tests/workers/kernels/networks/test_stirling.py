@@ -1,0 +1,178 @@
+import functools
+import math
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import gammaln, gammasgn
+
+from collapsium.workers.families.networks import stirling
+from collapsium.workers.families.networks.stirling import tables_for
+from collapsium.workers.kernels.networks.stirling import fill_ratios, log_stirlings, ratios_at
+
+pytestmark = pytest.mark.kernels
+
+DISCOUNTS = [Fraction(0), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)]
+EMPTY = np.zeros(0)
+
+
+@functools.cache
+def exact(a, end):
+    """S^m_t in fractions, times q^(m-t) for a = p/q so that all are whole: a list a row."""
+    rows = [[1]]
+    for m in range(end):
+        last = [*rows[-1], 0]
+        rows.append([(last[t - 1] if t else 0) + (m * a.denominator - t * a.numerator) * last[t] for t in range(m + 2)])
+    return rows
+
+
+def by_recursion(a, end):
+    """V^m_t of m = `end`, t = 2 ... m, by the recursion."""
+    v = np.zeros(end + 2)
+    v[1] = np.inf
+    for m in range(1, end):
+        t = np.arange(2, m + 2)
+        v[2 : m + 2] = (1 + (m - t * a) * v[2 : m + 2]) / (1 / v[1 : m + 1] + m - (t - 1) * a)
+    return v[2 : end + 1]
+
+
+def second(a, m):
+    """V^m_2 from closed forms."""
+    if a == 0:
+        return sum(1 / j for j in range(1, m))
+    risen = gammaln(m - 2 * a) - gammaln(1 - 2 * a) - gammaln(m - a) + gammaln(1 - a) if a != 0.5 else -np.inf
+    return (1 - gammasgn(1 - 2 * a) * np.exp(risen)) / a
+
+
+def ratios(table, a, m, t):
+    m, t = (one.ravel().copy() for one in np.broadcast_arrays(np.int64(m), np.int64(t)))
+    found = np.empty(m.size)
+    ratios_at(table, float(a), m, t, found)
+    return found
+
+
+def table_to(a, end):
+    table = np.empty(end * (end - 1) // 2)
+    fill_ratios(float(a), 1, end, table)
+    return table
+
+
+@pytest.mark.parametrize("a", DISCOUNTS)
+def test_tables__are_exact_fractions_to_1e_10(a):
+    end, table, rows = 200, table_to(a, 200), exact(a, 200)
+    m, t = (one + 2 for one in np.tril_indices(end - 1))
+    expected = [float(Fraction(rows[i][j] * a.denominator, rows[i][j - 1])) for i, j in zip(m, t, strict=True)]
+    np.testing.assert_allclose(table, expected, rtol=1e-10)
+    np.testing.assert_array_equal(ratios(table, a, m, t), table)
+
+
+@pytest.mark.parametrize("a", DISCOUNTS)
+def test_ratios__beyond_the_table_go_on_as_the_recursion_does(a):
+    for m in (50, 400):
+        t = np.arange(2, m + 1)
+        np.testing.assert_allclose(ratios(EMPTY, a, m, t), by_recursion(float(a), m), rtol=5e-9)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data(), st.floats(0, 0.999), st.integers(2, 100_000))
+def test_ratios__are_finite_and_positive_and_meet_their_ends_up_to_100000(data, a, m):
+    t = np.array([2, m, max(m - 1, 2), data.draw(st.integers(2, m))])
+    found = ratios(EMPTY, a, m, t)
+    assert (np.isfinite(found) & (found > 0)).all()
+    assert found[1] == pytest.approx(2 / (m * (m - 1) * (1 - a)), rel=1e-7)  # S^m_m-1 is a sum of m (m-1) / 2 terms
+
+
+@pytest.mark.parametrize("a", [0.0, 0.1, 0.5, 0.9])
+def test_ratios__at_two_tables_are_closed_forms_up_to_100000(a):
+    for m in (2049, 20_000, 100_000):
+        assert ratios(EMPTY, a, m, 2)[0] == pytest.approx(second(a, m), rel=1e-8)
+
+
+def test_ratios__fall_with_tables_and_grow_with_customers():
+    t = np.arange(2, 5001, 7)
+    found = ratios(EMPTY, 0.3, 5000, t)
+    assert (np.diff(found) < 0).all()  # S^m_t is log-concave in t
+    assert (ratios(EMPTY, 0.3, 5001, t) > found).all()
+
+
+def test_ratios__no_more_tables_than_customers():
+    assert ratios(EMPTY, 0.5, [1, 3, 3000], [2, 4, 3001]).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("a", DISCOUNTS)
+def test_log_stirling__is_the_logarithm_of_exact_fractions(a):
+    rows, table = exact(a, 200), table_to(a, 30)
+    m, t = np.tril_indices(36)
+    found = np.empty(m.size)
+    log_stirlings(table, float(a), m, t, found)
+    for i, j, value in zip(m, t, found, strict=True):
+        if rows[i][j]:
+            assert value == pytest.approx(math.log(rows[i][j]) - (i - j) * math.log(a.denominator), rel=1e-8, abs=1e-8)
+        else:
+            assert value == -math.inf
+    none = np.empty(1)
+    log_stirlings(table, float(a), np.array([2]), np.array([3]), none)
+    assert none[0] == -math.inf
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """No tables but those that a test asks for, and small ones."""
+    monkeypatch.setattr(stirling, "_tables", type(stirling._tables)())
+    monkeypatch.setattr(stirling, "LARGEST", 256)
+
+
+def test_tables_for__growth_changes_nothing(fresh):
+    small, large = tables_for((0.0, 0.3), 65), tables_for((0.0, 0.3), 200)
+    assert small.shape == (2, 128 * 127 // 2)
+    assert large.shape == (2, 256 * 255 // 2)
+    np.testing.assert_array_equal(small, large[:, : small.shape[1]])
+    assert tables_for((0.0, 0.3), 3) is large
+    np.testing.assert_array_equal(large[1], table_to(0.3, 256))
+
+
+def test_tables_for__are_read_only_and_end_at_the_largest(fresh):
+    found = tables_for((0.5,), 10**9)
+    assert found.shape == (1, 256 * 255 // 2)
+    with pytest.raises(ValueError, match="read-only"):
+        found[0, 0] = 1
+
+
+def test_tables_for__threads_share_them(fresh):
+    found, start = [], threading.Barrier(4)
+
+    def ask():
+        start.wait()
+        found.append(tables_for((0.25, 0.0), 100))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(found) == 4
+    assert all(one is found[0] for one in found)
+
+
+def test_tables_for__keeps_those_asked_for_last_within_bounds(fresh, monkeypatch):
+    one = tables_for((0.5,), 64)
+    monkeypatch.setattr(stirling, "HELD", 3 * one.nbytes)
+    for a in (0.1, 0.2, 0.5, 0.3):
+        tables_for((a,), 64)
+    assert list(stirling._tables) == [(0.2,), (0.5,), (0.3,)]
+    assert tables_for((0.5,), 64) is one
+    tables_for((0.4,), 256)  # more than all that may be kept: the last one stays
+    assert list(stirling._tables) == [(0.4,)]
+
+
+def test_tables__take_what_is_said():
+    assert 8 * stirling._size(stirling.LARGEST) < 16.8e6
+
+
+@pytest.mark.parametrize("a", [-0.1, 1.0, math.nan])
+def test_tables_for__refuses_other_discounts(a):
+    with pytest.raises(ValueError, match="less than 1"):
+        tables_for((0.5, a), 10)

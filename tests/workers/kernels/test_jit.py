@@ -1,0 +1,110 @@
+"""The door to the compiler: what a kernel computes does not depend on which process compiled it."""
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from llvmlite import binding
+
+from collapsium.workers.kernels import jit as module
+from collapsium.workers.kernels import moments, special
+from collapsium.workers.kernels.cvb import active, background, stochastic, words
+from collapsium.workers.kernels.cvb import active_lists as lists
+from collapsium.workers.kernels.cvb import active_second_order as active_second
+from collapsium.workers.kernels.cvb import dense as assign
+from collapsium.workers.kernels.networks import stirling
+from collapsium.workers.kernels.target import V3, target
+
+MODULES = (active, active_second, assign, background, lists, moments, special, stirling, stochastic, words)
+
+
+def helpers():
+    """All helpers of the kernels, by their names."""
+    found = {}
+    for one in MODULES:
+        for name, value in vars(one).items():
+            if isinstance(value, module.Helper):
+                found[f"{one.__name__.rpartition('.')[2]}.{name}"] = value
+    return found
+
+
+def test_helpers__are_always_inlined():
+    assert len(helpers()) > 20
+    assert [name for name, one in helpers().items() if not one.options.get("forceinline")] == []
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [background.fold_rows, lists.choose, lists.listed_tables, stirling.ratios_at, words.topic_totals],
+    ids=lambda one: one.__name__,
+)
+def test_kernels__leave_nothing_to_be_called_that_stands_elsewhere_too(kernel, monkeypatch):
+    """A function that stands both beside a kernel and by itself is another one where machine code is loaded."""
+    monkeypatch.setattr(module, "_registered", [])
+    monkeypatch.setattr(module, "cache_folder", lambda: None)  # machine code that was loaded cannot be looked at
+    compiled = module.Kernel(kernel.python, kernel._types).compile()
+    written = compiled.inspect_asm(compiled.signatures[0])
+    assert "zmm" not in written  # a register of AVX-512, which not all processors have
+    functions = re.findall(r"^\s*\.type\s+\"?([^\s,\"]+)\"?,@function", written, re.MULTILINE)
+    ours = [name for name in functions if name.startswith("_ZN9collapsium")]
+    assert len(ours) == 1
+    assert f"{len(kernel.__name__)}{kernel.__name__}" in ours[0]
+
+
+class Features(dict):
+    """The instruction sets of a processor, as llvmlite has them."""
+
+    def flatten(self):
+        return ",".join(f"{'+' if has else '-'}{name}" for name, has in self.items())
+
+
+@pytest.fixture
+def target_of(monkeypatch):
+    """A function that returns the target on a processor with some instruction sets."""
+
+    def found(name, features):
+        monkeypatch.setattr(binding, "get_process_triple", lambda: "x86_64-unknown-linux-gnu")
+        monkeypatch.setattr(binding, "get_host_cpu_name", lambda: name)
+        monkeypatch.setattr(binding, "get_host_cpu_features", lambda: Features(features))
+        return target.__wrapped__()
+
+    monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
+    return found
+
+
+def test_target__is_the_same_for_all_processors_that_have_its_instruction_sets(target_of):
+    plain = dict.fromkeys(V3, True)
+    found = {target_of("haswell", plain), target_of("znver5", {**plain, "avx512f": True, "sse4a": True})}
+    assert [one.processor for one in found] == ["x86-64-v3"]
+
+
+def test_target__is_the_processor_itself_where_it_lacks_one_of_them(target_of):
+    found = target_of("nehalem", {**dict.fromkeys(V3, True), "fma": False})
+    assert found.processor == "nehalem"
+    assert "-fma" in found.features
+
+
+def test_target__is_the_one_that_the_environment_names(target_of, monkeypatch):
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
+    assert target_of("haswell", dict.fromkeys(V3, True)).processor == "generic"
+
+
+OTHERS = """
+import numba, numpy as np
+numba.njit("f8(f8)")(lambda x: x + 1.0)  # sets the compiler to this machine's processor
+from collapsium.workers.kernels import special
+made = [np.empty(50) for _ in range(3)]
+special.polygammas(np.linspace(0.1, 5.0, 50), *made)
+print(special.polygammas._compiled.stats.cache_hits.total(), *(float(one.sum()).hex() for one in made))
+"""
+
+
+def test_kernels__have_the_same_machine_code_where_other_code_was_compiled_before(tmp_path):
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "0"}
+    done = subprocess.run([sys.executable, "-c", OTHERS], env=env, capture_output=True, text=True, check=True)
+    made = [np.empty(50) for _ in range(3)]
+    special.polygammas(np.linspace(0.1, 5.0, 50), *made)
+    assert done.stdout.split() == ["1", *(float(one.sum()).hex() for one in made)]  # 1: as a process of its own made it

@@ -1,0 +1,146 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.families.hca import hca
+from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
+from collapsium.workers.kernels.trees.gaussian import invert, nearest, sweep_components, sweep_factors
+from tests.naive import components as naive
+
+pytestmark = pytest.mark.kernels
+
+SHARE = 1e-3
+
+
+@st.composite
+def trees(draw, most=9):
+    """A tree in columns of which some are free; inner nodes may have no children."""
+    depth = draw(st.integers(1, 5))
+    parents = [ROOT]
+    levels = [0]
+    for _ in range(draw(st.integers(0, most - 1)) if depth > 1 else 0):
+        able = [place for place, level in enumerate(levels) if level < depth - 1]
+        parents.append(draw(st.sampled_from(able)))
+        levels.append(levels[parents[-1]] + 1)
+    columns = np.concatenate([[0], 1 + np.array(draw(st.permutations(range(len(parents) + 2))))])[: len(parents)]
+    found = np.full(len(parents) + 3, FREE, dtype=np.int64)
+    for place, parent in enumerate(parents):
+        found[columns[place]] = ROOT if place == 0 else columns[parent]
+    return Tree(found, depth)
+
+
+@st.composite
+def problems(draw):
+    """Vectors, and the globals of a tree; values and precision may be of any size, and need not fit one another."""
+    tree, generator = draw(trees()), np.random.default_rng(draw(st.integers(0, 2**31)))
+    count, words = draw(st.integers(0, 4)), draw(st.integers(1, 6))
+    scale = draw(st.sampled_from([1e-100, 1e-3, 1.0, 1e5, 1e100]))
+    tau = draw(st.sampled_from([1e-2, 1.0, 1e2])) / scale**2
+    size = tree.parents.size
+    loadings = scale * generator.normal(size=(size + 1, words))
+    spread = scale**2 * np.exp(generator.normal(-3.0, 2.0, size=size + 1))
+    values = scale * draw(st.sampled_from([1.0, 0.0, 10.0])) * generator.normal(size=(count, words))
+    variance = scale**2 * draw(st.sampled_from([1.0, 1000.0]))
+    globals_ = {
+        "vocabulary": np.array(float(words)),
+        "prior_variance": np.array(variance),
+        "tau": np.array(tau),
+        "next_gram": loadings @ loadings.T,
+        "next_spread": spread,
+    }
+    end_log = generator.normal(scale=2.0, size=tree.columns.size) - 3.0
+    paths = hca._paths(tree, chained=False)
+    twin = naive.Paths(loadings[tree.columns], spread[tree.columns], loadings[-1], paths, end_log, tau, variance)
+    return tree, values, globals_, twin
+
+
+def sums_for(count, twin, most):
+    """Arrays for a kernel to fill, and to add to."""
+    (nodes, depth), words = twin.paths.shape, twin.mean.size
+    return (
+        np.zeros((nodes + 1, words)),
+        np.zeros((nodes + 1, nodes + 1)),
+        np.zeros(nodes),
+        np.full((count, most), -7, dtype=np.int32),
+        np.full((count, most), np.nan, dtype=np.float32),
+        np.full(count, -7, dtype=np.int32),
+        np.full((count, depth), np.nan),
+        np.zeros(3),
+    )
+
+
+def near(found, expected, rtol=1e-7):
+    """Close as a whole: to the largest of what is expected."""
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * np.abs(expected).max(initial=1e-300))
+
+
+def require_equal(values, twin, made, expected, most):
+    """What a kernel made is what its twin makes."""
+    by_node, second, ends, kept, masses, best, factors, sums = made
+    near(by_node, expected.by_node)
+    near(second, expected.second)
+    near(second, second.T, 1e-12)
+    np.testing.assert_allclose(ends, expected.q.sum(axis=0), rtol=1e-6, atol=1e-8)
+    near(sums, [expected.bound, (values**2).sum(), expected.beyond])
+    assert sums[1] == pytest.approx((values**2).sum(), rel=1e-12, abs=0.0)
+    assert sums[2] == pytest.approx(expected.beyond, rel=1e-6, abs=1e-9 * len(values))
+    full = np.flatnonzero(twin.paths[:, -1] >= 0)
+    for row, q in enumerate(expected.q):
+        among = full if full.size else np.arange(q.size)
+        assert best[row] in among
+        assert q[best[row]] >= q[among].max() - 1e-8
+        near(factors[row], expected.mean[row, best[row]])
+        listed = np.sort(np.where(q >= SHARE, q, 0.0))[::-1][:most]
+        np.testing.assert_allclose(masses[row][: listed.size], listed, rtol=1e-5, atol=1e-7)
+        there = kept[row] >= 0
+        np.testing.assert_allclose(q[kept[row][there]], masses[row][there], rtol=1e-5)
+        assert not masses[row][~there].any()
+        assert (np.unique(kept[row][there], return_counts=True)[1] == 1).all()
+
+
+@given(problems(), st.integers(1, 4))
+def test_components__equal_their_twin(drawn, most):
+    tree, values, globals_, twin = drawn
+    quadratic, covariance, log_determinant = hca._quadratics(tree, twin.paths, globals_, "next_")
+    for end in range(len(twin.paths)):
+        near(quadratic[end], twin.quadratic(end), 1e-10)
+    made = sums_for(len(values), twin, most)
+    given_ = values, twin.loadings, twin.mean, twin.paths, covariance, twin.end_log - 0.5 * log_determinant
+    sweep_components(*given_, twin.precision, SHARE, *made)
+    require_equal(values, twin, made, naive.sweep_components(values, twin), most)
+
+
+@given(problems(), st.integers(1, 4), st.integers(0, 1000))
+def test_factors__equal_their_twin(drawn, most, seed):
+    tree, values, globals_, twin = drawn
+    depth, generator = twin.paths.shape[1], np.random.default_rng(seed)
+    quadratic, _, _ = hca._quadratics(tree, twin.paths, globals_, "next_")
+    location = generator.normal(size=(len(values), depth))
+    root = 0.3 * generator.normal(size=(len(values), depth, depth))
+    spread = np.matmul(root, root.transpose(0, 2, 1)) + 0.1 * np.eye(depth)
+    expected = naive.sweep_factors(values, twin, location, spread)
+    made = sums_for(len(values), twin, most)
+    given_ = values, twin.loadings, twin.mean, twin.paths, quadratic, twin.end_log
+    sweep_factors(*given_, twin.precision, SHARE, location, spread, *made)
+    require_equal(values, twin, made, expected, most)
+    near(location, expected.location)
+    near(spread, expected.spread)
+
+
+@given(st.integers(0, 5), st.integers(1, 5), st.integers(1, 4), st.sampled_from([1e-150, 1.0, 1e150]), st.data())
+def test_nearest__equals_its_twin_and_takes_the_first_of_several(count, centres, words, scale, data):
+    generator = np.random.default_rng(data.draw(st.integers(0, 2**31)))
+    values, label = scale * generator.integers(-2, 3, size=(count, words)), np.full(count, -7, dtype=np.int32)
+    places = scale * generator.integers(-2, 3, size=(centres, words)).astype(np.float64)
+    nearest(values, places, label)
+    np.testing.assert_array_equal(label, naive.nearest(values, places))
+
+
+@given(st.integers(1, 6), st.integers(0, 1000), st.sampled_from([1e-6, 1.0, 1e6]))
+def test_inverse__is_that_of_the_matrix(size, seed, scale):
+    root = np.random.default_rng(seed).normal(size=(size, size))
+    matrix, inverse = scale * (root @ root.T + np.eye(size)), np.empty((size, size))
+    log_determinant = invert(matrix, inverse)
+    np.testing.assert_allclose(inverse, np.linalg.inv(matrix), rtol=1e-8, atol=1e-10 / scale)
+    assert log_determinant == pytest.approx(np.linalg.slogdet(matrix)[1], rel=1e-10, abs=1e-10)

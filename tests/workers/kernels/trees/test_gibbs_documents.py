@@ -1,0 +1,202 @@
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.kernels.trees import gibbs_documents as gibbs_tree
+from collapsium.workers.kernels.trees import gibbs_subtrees as gibbs_hang
+from collapsium.workers.kernels.trees.gibbs_documents import COMMON
+from collapsium.workers.kernels.trees.gibbs_paths import FREE
+from tests.naive import gibbs_tree as naive
+from tests.strategies import bags, documents_of
+
+pytestmark = pytest.mark.kernels
+
+
+@pytest.fixture(autouse=True)
+def _wrapping():
+    """With the compiler off NumPy would warn of whole numbers that wrap around, as they shall."""
+    with np.errstate(over="ignore"):
+        yield
+
+
+class Sample:
+    """A shard in a tree that other shards are in too; some of its documents may be outside of it."""
+
+    def __init__(self, rows, seed, depth, slots, others, outside):
+        self.shard, noise = Shard.of(0, documents_of(rows)), np.random.default_rng(seed)
+        self.depth, self.alpha, self.eta = depth, noise.uniform(0.1, 3.0, depth), noise.uniform(0.05, 1.5, depth)
+        self.gamma, self.key = float(noise.uniform(0.2, 3.0)), Stream(seed, "sweep").key()
+        self.order = [int(slot) for slot in 1 + noise.permutation(slots - 1)]
+        self.parents, self.path = {0: -1}, np.full((self.shard.documents, depth), -1, dtype=np.int32)
+        self.elsewhere, self.others = np.zeros((self.shard.words.size, slots), dtype=np.int32), np.zeros(slots, int)
+        for number in range(self.shard.documents + others):
+            route = self._route(noise)
+            if number < others:
+                self.others[route] += 1
+                self.elsewhere[:, route] += noise.poisson(0.7, (self.shard.words.size, depth)).astype(np.int32)
+            elif noise.random() >= outside:
+                self.path[number - others] = route
+        there = {0, *np.flatnonzero(self.others), *self.path.ravel()} - {-1}
+        self.parents = {node: up for node, up in self.parents.items() if node in there}
+        self.z = noise.integers(0, depth, self.shard.tokens).astype(np.uint8)
+        self.free = [slot for slot in self.order if slot not in self.parents]
+
+    def _route(self, noise):
+        route = [0]
+        while len(route) < self.depth:
+            below = [node for node, up in self.parents.items() if up == route[-1]]
+            new = not below or noise.random() < 0.4
+            route.append(self.order.pop() if new else int(noise.choice(below)))
+            self.parents[route[-1]] = route[-2]
+        return route
+
+    @property
+    def given(self):
+        return self.shard.offsets, self.shard.position, self.shard.counts
+
+    def counted(self, path, z):
+        """n_iw, and the documents of each node."""
+        row, documents = self.elsewhere.copy(), self.others.copy()
+        owner = np.repeat(np.repeat(np.arange(self.shard.documents), np.diff(self.shard.offsets)), self.shard.counts)
+        inside = path[owner, 0] >= 0
+        node = path[owner, z][inside]
+        np.add.at(row, (np.repeat(self.shard.position, self.shard.counts)[inside], node), 1)
+        np.add.at(documents, path[path[:, 0] >= 0].ravel(), 1)
+        return row, documents
+
+    def swept(self, births, slots=None, apart=False, turn=0, hang=None):
+        """The kernel, given all free slots or so many at a time: path, z, parents and the free slots that are left."""
+        path, z, slots_ = self.path.copy(), self.z.copy(), self.others.size
+        row, documents = self.counted(path, z)
+        parent, level = np.full(slots_, FREE), np.full(slots_, -1)
+        for node, up in self.parents.items():
+            parent[node], at = up, node
+            while at != -1:
+                level[node], at = level[node] + 1, self.parents[at]
+        totals, reusable, free = (
+            row.sum(axis=0, dtype=np.int64),
+            np.zeros(slots_, dtype=np.int64),
+            np.zeros(slots_, int),
+        )
+        waiting, state = list(self.free), np.array([0, 0, 0])
+        while hang is None:
+            while waiting and (slots is None or state[2] < slots):
+                slot = waiting.pop() if slots else waiting.pop(0)  # below those that are there, or above
+                free[: state[2] + 1] = [slot, *free[: state[2]]] if slots else [*free[: state[2]], slot]
+                reusable[slot], state[2] = 1, state[2] + 1
+            common = (*self.given, self.key, self.alpha, self.eta, self.gamma, len(row), births, apart, turn, reusable)
+            gibbs_tree.sweep_documents(*common, state, free, parent, level, documents, totals, row, path, z)
+            if state[0] == self.shard.documents:
+                break
+        if hang is not None:
+            known, reusable = hang
+            free[: len(self.free)], state[2] = self.free, len(self.free)
+            common = (*self.given, self.key, self.alpha, self.eta, self.gamma, len(row), births, known, reusable)
+            gibbs_hang.hang_nodes(*common, state, free, parent, level, documents, totals, row, path, z)
+        expected_row, expected_documents = self.counted(path, z)
+        np.testing.assert_array_equal(row, expected_row)
+        np.testing.assert_array_equal(documents, expected_documents)
+        np.testing.assert_array_equal(totals, expected_row.sum(axis=0))
+        there = np.flatnonzero(parent != FREE)
+        assert set(there) == {0, *np.flatnonzero(documents)}
+        np.testing.assert_array_equal(level[path[path[:, 0] >= 0]], np.arange(self.depth) + 0 * path[path[:, 0] >= 0])
+        return path, z, {int(node): int(parent[node]) for node in there}, [int(one) for one in free[: state[2]]]
+
+
+@st.composite
+def samples(draw):
+    rows, _ = draw(bags(max_documents=4))
+    numbers = draw(st.integers(0, 2**31)), draw(st.sampled_from([2, 3, 4]))
+    return Sample(rows, *numbers, 60, draw(st.sampled_from([0, 0, 1, 3])), draw(st.sampled_from([0.0, 0.4, 1.0])))
+
+
+@given(samples(), st.booleans(), st.booleans(), st.integers(0, 7))
+def test_sweep__equals_its_twin(sample, births, apart, turn):
+    found = sample.swept(births, apart=apart, turn=turn)
+    expected = naive.sweep(
+        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, births, apart, turn, sample.free, sample.parents,
+        sample.elsewhere, sample.others, sample.path, sample.z,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found[0], expected[0])
+    inside = np.repeat(expected[0][:, 0] >= 0, sample.shard.lengths)
+    np.testing.assert_array_equal(found[1][inside], expected[1][inside])
+    assert found[2] == expected[2]
+    assert found[3] == expected[3]
+
+
+@given(samples())
+def test_sweep__stops_where_too_few_slots_are_free_and_goes_on_when_there_are(sample):
+    """With just enough of them at a time it takes the same as if all had been there."""
+    found, whole = sample.swept(True, sample.depth - 1), sample.swept(True)
+    np.testing.assert_array_equal(found[0], whole[0])
+    np.testing.assert_array_equal(found[1], whole[1])
+    assert found[2] == whole[2]
+
+
+def test_sweep__of_words_that_occur_often_equals_its_twin():
+    """Products are taken apart before they leave what floating point can hold, and rising factors become log Gamma."""
+    sample = Sample([{0: 70, 1: 3}, {0: 40}, {1: 900}], 5, 3, 60, 2, 0.0)
+    sample.elsewhere *= 1000
+    sample.eta *= 1e-6
+    found = sample.swept(True)
+    expected = naive.sweep(
+        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, True, False, 0, sample.free, sample.parents,
+        sample.elsewhere, sample.others, sample.path, sample.z,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+@given(samples(), st.booleans(), st.booleans(), st.integers(0, 2**31))
+def test_hang__equals_its_twin(sample, births, known, seed):
+    """Nodes hang by the joint probability of everything, those that other shards know nowhere else."""
+    sample.path[:] = np.where(sample.path[:, :1] < 0, sample.path[sample.path[:, 0].argmax()], sample.path)
+    assume(sample.path.size and sample.path[0, 0] >= 0)
+    there = {0, *np.flatnonzero(sample.others), *sample.path.ravel()}
+    assert there == set(sample.parents)
+    reusable = np.random.default_rng(seed).integers(0, 2, sample.others.size)
+    found = sample.swept(births, hang=(known, reusable))
+    expected = naive.hang_nodes(
+        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, births, known, sample.free,
+        set(np.flatnonzero(reusable)), sample.parents, sample.elsewhere, sample.others, sample.path, sample.z,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+    assert found[2] == expected[2]
+    assert found[3] == expected[3]
+
+
+def test_tally__equals_its_twin():
+    """Also of counts so large that they are listed one by one."""
+    noise = np.random.default_rng(1)
+    row, level = noise.poisson(1.0, (7, 9)).astype(np.int32), noise.integers(-1, 3, 9)
+    row[2, 3:6] = COMMON - 1, COMMON, 10 * COMMON
+    level[3:6] = 1, 2, 0
+    tally, large, larger = (
+        np.zeros((3, COMMON), dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        np.zeros((5, 2), dtype=np.int64),
+    )
+    gibbs_tree.tally_cells(row, level, tally, large, larger)
+    found = {(int(at), int(count)): int(tally[at, count]) for at, count in np.argwhere(tally)}
+    found.update({(int(at), int(count)): 1 for at, count in larger[: large[0]]})
+    assert large[0] == 2
+    assert found == naive.tally_cells(row, level, 3)
+
+
+@given(bags(), st.integers(0, 2**31), st.integers(2, 4))
+def test_fold__equals_its_twin(bag, seed, depth):
+    shard, noise = Shard.of(0, documents_of(bag[0])), np.random.default_rng(seed)
+    phi, count = noise.dirichlet(np.full(shard.words.size, 0.5), 6).T + 1e-3, int(noise.integers(1, 5))
+    paths, log_prior = noise.integers(0, 6, (count, depth)), np.log(noise.dirichlet(np.ones(count)))
+    alpha = noise.uniform(0.1, 3.0, depth)
+    chosen, mean = np.zeros(shard.documents, dtype=np.int64), np.zeros((shard.documents, depth))
+    given_ = shard.offsets, shard.position, shard.counts, alpha, np.ascontiguousarray(phi), log_prior, paths
+    gibbs_tree.fold_documents(*given_, chosen, mean)
+    expected = naive.fold_documents(*given_)
+    np.testing.assert_array_equal(chosen, expected[0])
+    np.testing.assert_allclose(mean, expected[1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(mean.sum(axis=1), shard.lengths, atol=1e-9)

@@ -1,0 +1,188 @@
+"""The sampler of trees beside shards: nodes born in several, emptied in one, starts, unseen documents."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import simulate
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.families.base import Summary, make_config
+from collapsium.pipeline.families.hyperparameters import slice_sampled
+from collapsium.pipeline.families.ncrp import gibbs_ncrp as driver
+from collapsium.pipeline.families.ncrp.nodes import depth_first, planted
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.errors import OptionError
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.ncrp import gibbs_ncrp
+from collapsium.workers.families.ncrp.gibbs_state import levels
+from collapsium.workers.kernels.trees.gibbs_paths import FREE
+from tests.conformance import problem_of
+from tests.conftest import planted_rows, write_corpus
+from tests.strategies import documents_of
+
+FAMILY = "gibbs-ncrp"
+
+
+def require_tree(state):
+    """Counts of documents are those of the shards' paths, which lead from the root down by the nodes' parents."""
+    held = state.globals
+    parent, documents = held["node_parent"], np.zeros(held["node_parent"].size, dtype=int)
+    for swept in state.swept:
+        path = swept.value.local["document_path"]
+        assert (path[:, 0] == 0).all()
+        np.testing.assert_array_equal(parent[path[:, 1:]], path[:, :-1])
+        np.add.at(documents, path.ravel(), 1)
+    np.testing.assert_array_equal(held["node_documents"], documents)
+    there = (documents > 0) | (np.arange(parent.size) == 0)
+    np.testing.assert_array_equal(parent == FREE, ~there)
+    np.testing.assert_array_equal(held["free"], ~there)
+    assert (parent[parent[there][1:]] != FREE).all()
+    assert not held["topic"][~there].any()
+    level = levels(parent)
+    assert ((level >= 0) == there).all()
+
+
+@pytest.mark.parametrize(("lanes", "local_sweeps"), [(16, 1), (2, 1), (16, 3), (2, 3)])
+@pytest.mark.parametrize("options", [{"gamma": 30.0, "eta": 0.02}, {"depth": 4, "entry": "together", "gamma": 5.0}])
+def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lanes, local_sweeps, options):
+    """Nodes are born in several shards at once, die in one where another goes on with them, and leave slots behind."""
+    monkeypatch.setattr(driver, "LANES", lanes)
+    corpus = write_corpus(tmp_path / "five", planted_rows(7, documents=60), 30, shard_tokens=480)
+    problem, executor, globals_ = problem_of(corpus, FAMILY, {**options, "learn": ["alpha"]})
+    assert len(problem.shards) == 5
+    before, seen = set(), {"born": 0, "emptied": 0, "rescued": 0}
+    found = {}
+    sweep = gibbs_ncrp.sweep
+
+    def watched(shard, local, rows, globals, stream):
+        local, delta = sweep(shard, local, rows, globals, stream)
+        moved = np.zeros(delta["node_documents"].size, dtype=int)
+        moved[: globals["node_documents"].size] = globals["node_documents"]
+        lost = np.flatnonzero((moved > 0) & (moved + delta["node_documents"] == 0))
+        found.setdefault(stream.iteration, []).append(
+            (shard.number, set(lost), set(np.flatnonzero(delta["node_parent"])))
+        )
+        return local, delta
+
+    monkeypatch.setattr(gibbs_ncrp, "sweep", watched)
+    for state, _ in run(replace(problem, local_sweeps=local_sweeps), executor, globals_, Limits(iterations=12)):
+        require_tree(state)
+        there = set(np.flatnonzero(state.globals["node_documents"]))
+        told = found.get(state.iteration, [])
+        seen["born"] += len(there - before)
+        seen["emptied"] += len(before - there)
+        seen["rescued"] += len(there & before & set().union(*(lost for _, lost, _ in told), set()))
+        if local_sweeps == 1 and state.iteration:
+            births = [slots for _, _, slots in told]
+            assert sum(map(len, births)) == len(set().union(*births))  # no slot is taken twice
+            turns = {number for number, _, slots in told if slots}
+            assert all(number // lanes % -(-5 // lanes) == state.iteration % -(-5 // lanes) for number in turns)
+        before = there
+    assert seen["born"] > 20
+    assert seen["emptied"] > 5
+    if options["gamma"] == 30.0 and local_sweeps == 1:
+        assert seen["rescued"] > 0
+
+
+def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
+    shard, noise = Shard.of(0, documents_of(planted_rows(3, documents=50))), np.random.default_rng(1)
+    theta, phi = noise.dirichlet(np.ones(4), shard.documents), noise.dirichlet(np.ones(shard.words.size), 4).T
+    config = make_config(FAMILY, {})
+    globals_ = driver.initialise(Summary(shard.documents, 30, shard.tokens, warm=4), config, Stream(0))
+    block = tasks.blank(FAMILY, 0, 30, globals_)
+    local, delta = gibbs_ncrp.start(shard, {}, globals_, Stream(1), {"document_topic": theta, "word_topic": phi})
+    np.testing.assert_array_equal(local["document_level"].sum(axis=1), shard.lengths)
+    block = tasks.fold(FAMILY, block, [delta], globals_)
+    after = driver.update(globals_, block.told, config, Stream(2))
+    assert int(after["another_round"]) == 0
+    assert after["topic"].sum() == shard.tokens
+    path = local["document_path"]
+    np.testing.assert_array_equal(after["node_parent"][path[:, 1:]], path[:, :-1])
+    _, group = np.unique(path[:, 1], return_inverse=True)
+    assert len(set(zip(group, theta.argmax(axis=1), strict=True))) == len(set(group)) == 4
+    with pytest.raises(ValueError, match="a start from 5 topics"):
+        more = {"document_topic": np.ones((shard.documents, 5)), "word_topic": np.ones((shard.words.size, 5))}
+        gibbs_ncrp.start(shard, {}, globals_, Stream(1), more)
+
+
+def test_settle__finds_the_paths_of_unseen_documents(tmp_path):
+    """By the planted tree itself, documents that it has brought forth; twice alike."""
+    given = {"documents": 200, "words": 60, "tokens": 60, "eta": 0.05, "alpha": 2.0, "branching": [2, 3]}
+    simulate(tmp_path / "c", family=FAMILY, seed=2, **given)
+    corpus = Corpus(tmp_path / "c")
+    from collapsium.pipeline.families.model import Model
+
+    model = Model(tmp_path / "c")
+    parent, shard = model.globals["node_parent"], corpus.references[0].load()
+    assert np.bincount(levels(parent)).tolist() == [1, 2, 6]
+    rows = {name: values[shard.words] for name, values in model.rows(0).items()}
+    local = gibbs_ncrp.settle(shard, rows, model.globals, Stream(0))
+    again = gibbs_ncrp.settle(shard, rows, model.globals, Stream(9))
+    np.testing.assert_array_equal(local["document_path"], again["document_path"])
+    np.testing.assert_allclose(gibbs_ncrp.lengths(local)["document_tokens"], shard.lengths)
+    import pyarrow.parquet as pq
+
+    right = 0
+    for path, row in zip(
+        local["document_path"], pq.read_table(tmp_path / "c/truth/proportions").to_pylist(), strict=True
+    ):
+        right += set(row["topics"]) <= set(path.tolist())
+        np.testing.assert_array_equal(parent[path[1:]], path[:-1])
+    assert right > 190
+    inferred = gibbs_ncrp.infer(local, model.globals)
+    np.testing.assert_allclose(inferred["document_topic"].sum(axis=1), 1.0)
+    np.testing.assert_array_equal(inferred["document_path"], local["document_path"])
+
+
+def test_no_tokens_at_all__are_swept():
+    shard = Shard.of(0, documents_of([{}, {}]))
+    config = make_config(FAMILY, {})
+    globals_ = driver.initialise(Summary(2, 30, 0), config, Stream(0))
+    block = tasks.blank(FAMILY, 0, 30, globals_)
+    swept = tasks.start(FAMILY, shard, None, [block], globals_, Stream(1, "start"))
+    for number in range(3):
+        block = tasks.fold(FAMILY, block, [swept.delta], globals_)
+        globals_ = driver.update(globals_, block.told, config, Stream(1, "u", number))
+        swept = tasks.sweep(FAMILY, shard, swept, None, [block], globals_, Stream(1, "sweep", number))
+    assert all(np.isfinite(one).all() for one in globals_.values() if one.dtype.kind == "f")
+    assert np.isfinite(gibbs_ncrp.infer(swept.local, globals_)["document_topic"]).all()
+    assert isinstance(block.told, Delta)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"eta": [0.1, 0.2]}, "eta: expected one value, or 3 with a depth of 3"),
+        ({"alpha": 0.0}, "expected numbers above zero"),
+        ({"depth": 4, "branching": [2, 2]}, "branching: expected one value, or 3 with a depth of 4"),
+        ({"depth": 9}, "depth"),
+    ],
+)
+def test_options__that_do_not_fit_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        make_config(FAMILY, options)
+
+
+def test_nodes__are_described_depth_first_with_their_parents():
+    parent = planted([2, 2])
+    np.testing.assert_array_equal(parent, [-1, 0, 0, 1, 1, 2, 2])
+    weight = np.array([10, 4, 6, 2, 2, 1, 5])
+    assert depth_first(parent, weight).tolist() == [0, 2, 6, 5, 1, 3, 4]
+    assert depth_first(np.array([-1, FREE]), np.zeros(2)).tolist() == [0]
+    assert levels([-1, 0, FREE, 1, 4]).tolist() == [0, 1, -1, 2, -1]
+
+
+def test_slices__are_of_the_posterior():
+    """A Gamma density by the exponential prior: its mean and spread."""
+    noise, value, found = np.random.default_rng(1), 1.0, []
+    for _ in range(6000):
+        value = slice_sampled(lambda one: 3.0 * np.log(one) - 2.0 * one, value, 0.5, noise)
+        found.append(value)
+    assert abs(np.mean(found) - 1.0) < 0.03  # Gamma(4, 2 + 2)
+    assert abs(np.std(found) - 0.5) < 0.03
+    assert 1e-6 <= slice_sampled(lambda one: -1e9 * one, 1e-6, 1.0, noise) < 1e-3

@@ -1,0 +1,222 @@
+import ctypes
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.families.ncrp.tree import ROOT, Tree
+from collapsium.workers.kernels.trees import nodes, paths
+from collapsium.workers.kernels.trees.levels import sweep_levels
+from collapsium.workers.kernels.trees.paths import sweep_paths
+from tests.conftest import INTERPRETED
+from tests.naive import tree as naive
+from tests.strategies import bags, documents_of, trees
+
+pytestmark = pytest.mark.kernels
+
+MOST, SHARE = 16, 1e-3
+
+
+@st.composite
+def corpora(draw):
+    """A shard, with empty documents and large counts; one of a single word too."""
+    rows, _ = draw(bags(max_documents=4, max_count=draw(st.sampled_from([1, 4, 1000])), some_token=False))
+    return Shard.of(0, documents_of(rows))
+
+
+def given_for(shard, tree, seed, alpha_scale, sharp):
+    """Topics, masses of ends and level proportions; sharp ones have words that are all but impossible."""
+    generator = np.random.default_rng(seed)
+    size, words = tree.columns.size, shard.words.size
+    log_node = -generator.gamma(1.0, sharp, size=(words, size)) - 1e-3
+    log_outside = -generator.gamma(1.0, min(sharp, 10.0), size=tree.depth) - 1e-3
+    end_log = generator.normal(0.0, 3.0, size=size) - 1.0
+    alpha = alpha_scale * generator.gamma(1.0, size=tree.depth) + alpha_scale * 0.1
+    share = generator.dirichlet(np.ones(tree.depth), size=shard.documents)
+    return log_node, end_log, log_outside, alpha, shard.lengths[:, np.newaxis] * share
+
+
+def made_for(shard, tree):
+    size = tree.columns.size
+    return (
+        np.full((shard.documents, tree.depth), np.nan),
+        np.full((shard.words.size, size), np.nan),
+        np.full(size, 0.5),
+        np.full((shard.documents, MOST), 77, dtype=np.int32),
+        np.full((shard.documents, MOST), np.nan, dtype=np.float32),
+        np.full(tree.depth, 2.0),
+        np.array([3.0]),
+    )
+
+
+def require_same(made, sums, rtol, atol):
+    document_level, row_node, ends, kept, masses, log_theta, bound = made
+    np.testing.assert_allclose(document_level, sums.document_level, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(row_node, sums.row_node, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(ends - 0.5, sums.ends, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(log_theta - 2.0, sums.log_theta, rtol=rtol, atol=10 * atol)
+    np.testing.assert_allclose(bound[0] - 3.0, sums.bound, rtol=rtol, atol=10 * atol)
+    for q, listed, mass in zip(sums.q, kept, masses, strict=True):
+        there = listed >= 0
+        _, expected = naive.largest(q, SHARE, MOST)
+        assert there.sum() == len(expected)
+        assert len(set(listed[there])) == there.sum()
+        np.testing.assert_allclose(mass[there], expected, rtol=max(rtol, 1e-6), atol=atol)
+        np.testing.assert_allclose(q[listed[there]], mass[there], rtol=max(rtol, 1e-6), atol=atol)
+        assert (np.diff(mass[there]) <= 0.0).all()
+        assert (listed[~there] == -1).all()
+        assert (mass[~there] == 0.0).all()
+
+
+@given(
+    corpora(),
+    trees(),
+    st.integers(0, 1000),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 1e-2, 1.0]),
+    st.sampled_from([1e-2, 1.0, 100.0, 1e6]),
+    st.sampled_from([1.0, 10.0, 100.0]),
+)
+def test_sweep_paths__equals_its_twin_and_counts_every_token(shard, tree, seed, passes, tolerance, scale, sharp):
+    log_node, end_log, log_outside, alpha, before = given_for(shard, tree, seed, scale, sharp)
+    word_node, outside = np.exp(log_node), np.exp(log_outside)
+    given_ = word_node, tree.parent, tree.level, end_log, outside, alpha, before
+    document_level, *made = made_for(shard, tree)
+    pairs = shard.offsets, shard.position, shard.counts
+    sweep_paths(*pairs, *given_, passes, tolerance, SHARE, document_level, *made)
+    require_same((document_level, *made), naive.sweep_paths(*pairs, *given_, passes, tolerance), 1e-8, 1e-8)
+    np.testing.assert_allclose(document_level.sum(axis=1), shard.lengths, rtol=1e-12)
+    np.testing.assert_allclose(made[1].sum(), 0.5 * tree.columns.size + shard.documents, rtol=1e-12)
+
+
+@given(
+    corpora(),
+    trees(),
+    st.integers(0, 1000),
+    st.integers(1, 3),
+    st.sampled_from([1e-2, 1.0, 100.0, 1e6]),
+    st.sampled_from([1.0, 10.0, 100.0]),
+)
+def test_sweep_levels__equals_its_twin_and_counts_every_token(shard, tree, seed, passes, scale, sharp):
+    log_node, end_log, log_outside, alpha, _ = given_for(shard, tree, seed, scale, sharp)
+    generator = np.random.default_rng(seed + 1)
+    before = generator.dirichlet(np.ones(tree.depth), size=shard.pairs).astype(np.float32).reshape(-1, tree.depth)
+    given_ = log_node, tree.parent, tree.level, end_log, log_outside, alpha, before
+    document_level, *made = made_for(shard, tree)
+    pair_level, pairs = np.full_like(before, np.nan), (shard.offsets, shard.position, shard.counts)
+    sweep_levels(*pairs, *given_, passes, SHARE, document_level, pair_level, *made)
+    twin = naive.sweep_levels(*pairs, *given_, passes)
+    # What is kept in single precision goes into the next pass, where counts of a thousand multiply it.
+    rtol, atol = (1e-6, 1e-6) if passes == 1 else (1e-4, 1e-3)
+    require_same((document_level, *made), twin, rtol, atol)
+    np.testing.assert_allclose(pair_level, twin.pair_level, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(document_level.sum(axis=1), shard.lengths, rtol=1e-6)
+
+
+@given(corpora(), trees(depths=(2, 3)), st.integers(0, 1000), st.sampled_from([1e-6, 1e-3, 0.1]))
+def test_sweep_paths__is_finite_where_weights_vanish(shard, tree, seed, alpha):
+    """Dirichlet parameters so small that exp(psi) of them is no number above zero."""
+    generator = np.random.default_rng(seed)
+    size, depth = tree.columns.size, tree.depth
+    word_node = np.where(generator.random((shard.words.size, size)) < 0.5, paths.LOWEST, 0.2)
+    end_log, outside = np.zeros(size), np.full(depth, paths.LOWEST)
+    before = shard.lengths[:, np.newaxis] * np.eye(depth)[generator.integers(0, depth, shard.documents)]
+    document_level, *made = made_for(shard, tree)
+    given_ = word_node, tree.parent, tree.level, end_log, outside, np.full(depth, alpha), before
+    with np.errstate(over="ignore"):  # with the compiler off, a square that nobody needs may be too large
+        sweep_paths(shard.offsets, shard.position, shard.counts, *given_, 5, 0.0, SHARE, document_level, *made)
+    assert all(np.isfinite(one).all() for one in (document_level, *made))
+    np.testing.assert_allclose(document_level.sum(axis=1), shard.lengths, rtol=1e-9)
+    np.testing.assert_allclose(made[1].sum(), 0.5 * size + shard.documents, rtol=1e-9)
+
+
+@given(st.lists(st.sampled_from([0.0, 1e-4, 1e-3, 0.1, 0.25, 0.5]), min_size=1, max_size=30), st.integers(1, 20))
+def test_keep_largest__equals_its_twin(values, most):
+    """Ties too, and where none has the share, of which the largest is kept."""
+    q = np.array(values)
+    ends, masses = np.full(most, 7, dtype=np.int32), np.full(most, np.nan, dtype=np.float32)
+    paths.keep_largest(q, SHARE, ends, masses)
+    chosen, expected = naive.largest(values, SHARE, most)
+    np.testing.assert_array_equal(ends, chosen + [-1] * (most - len(chosen)))
+    np.testing.assert_array_equal(masses, np.array(expected + [0.0] * (most - len(chosen)), dtype=np.float32))
+
+
+def counts_of(generator, words, size):
+    return generator.gamma(0.3, 30.0, size=(words, size)) * (generator.random((words, size)) < 0.6)
+
+
+@given(st.integers(0, 8), st.integers(1, 6), st.integers(0, 1000))
+def test_root_products__equal_their_twin(words, size, seed):
+    counts, gram = counts_of(np.random.default_rng(seed), words, size), np.full((size, size), np.nan)
+    counts[counts < 2 * nodes.FEW] = 0.0
+    nodes.root_products(counts, gram)
+    np.testing.assert_allclose(gram, naive.root_products(counts), rtol=1e-10, atol=1e-12)
+
+
+@given(st.integers(0, 8), st.integers(2, 6), st.integers(0, 1000), st.sampled_from([1e-3, 0.1, 1.0, 1e3]))
+def test_together__equals_its_twin(words, size, seed, scale):
+    generator = np.random.default_rng(seed)
+    counts = counts_of(generator, words, size)
+    first, second = generator.integers(0, size, (2, 7))
+    prior, gain = scale * generator.uniform(0.5, 2.0, 7), np.full(7, np.nan)
+    nodes.together(counts, first, second, prior, gain)
+    np.testing.assert_allclose(gain, naive.together(counts, first, second, prior), rtol=1e-8, atol=1e-5)
+
+
+@given(corpora(), trees(), st.integers(0, 1000))
+def test_path_probability__equals_its_twin(shard, tree, seed):
+    generator = np.random.default_rng(seed)
+    size = tree.columns.size
+    word_node = generator.dirichlet(np.ones(shard.words.size + 1), size=size).T[: shard.words.size] + 1e-9
+    theta = generator.dirichlet(np.ones(tree.depth), size=shard.documents)
+    each = generator.integers(1, min(size, 4) + 1, shard.documents)
+    ends = np.concatenate([generator.permutation(size)[:n] for n in each]).astype(np.int32)
+    masses = generator.uniform(0.01, 1.0, ends.size).astype(np.float32)
+    lists, outside = np.concatenate([[0], np.cumsum(each)]).astype(np.int64), np.full(tree.depth, 1 / 7)
+    probability, document_log = np.full(shard.pairs, np.nan), np.full(shard.documents, np.nan)
+    given_ = shard.offsets, shard.position, shard.counts, np.ascontiguousarray(word_node), tree.parent, tree.level
+    given_ = *given_, theta, lists, ends, masses, outside
+    nodes.path_probability(*given_, probability, document_log)
+    twin = naive.path_probability(*given_)
+    np.testing.assert_allclose(probability, twin[0], rtol=1e-9)
+    np.testing.assert_allclose(document_log, twin[1], rtol=1e-9, atol=1e-9)
+
+
+def shuffled_memory(generator):
+    """Leave holes of many sizes in the heap, so that what is allocated next lies anywhere beside others."""
+    library = ctypes.CDLL(None)
+    library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    held = [library.malloc(int(size)) for size in generator.integers(16, 500, 80)]
+    gone = generator.random(len(held)) < 0.5
+    for place in generator.permutation(np.flatnonzero(gone)):
+        library.free(held[place])
+    return lambda: [library.free(held[place]) for place in np.flatnonzero(~gone)]
+
+
+@pytest.mark.parametrize(("size", "depth"), [(5, 2), (12, 2), (21, 3), (21, 5), (40, 8)])
+def test_sweeps__give_the_same_bits_wherever_arrays_lie(size, depth):
+    """The compiler may sum in another order where two arrays are close to one another."""
+    generator = np.random.default_rng(size)
+    parents = np.concatenate([[ROOT], np.zeros(size // 3, dtype=np.int64), 1 + np.arange(size - 1 - size // 3) % (size // 3)])  # fmt: skip
+    tree = Tree(parents.astype(np.int64) if depth > 2 else np.minimum(parents, 0).astype(np.int64), depth)
+    rows = [{int(word): int(generator.integers(1, 5)) for word in generator.choice(30, 20, False)} for _ in range(15)]
+    shard = Shard.of(0, documents_of(rows))
+    log_node, end_log, log_outside, alpha, before = given_for(shard, tree, size, 10.0, 0.3)
+    first_levels = generator.dirichlet(np.ones(depth), size=shard.pairs).astype(np.float32)
+    found = set()
+    for _ in range(20 if INTERPRETED else 2000):
+        release = shuffled_memory(generator)
+        given_ = [np.array(one) for one in (tree.parent, tree.level, end_log)]
+        level, *made = made_for(shard, tree)
+        pairs = [np.array(one) for one in (shard.offsets, shard.position, shard.counts)]
+        weights = np.exp(log_node), *given_, np.exp(log_outside), np.array(alpha), np.array(before)
+        sweep_paths(*pairs, *weights, 1, 0.0, SHARE, level, *made)
+        bits = [level.tobytes(), *(one.tobytes() for one in made)]
+        level, *made = made_for(shard, tree)
+        pair_level, weights = np.empty_like(first_levels), (np.array(log_node), *given_, log_outside, alpha)
+        sweep_levels(*pairs, *weights, np.array(first_levels), 1, SHARE, level, pair_level, *made)
+        found.add(b"".join([*bits, level.tobytes(), pair_level.tobytes(), *(one.tobytes() for one in made)]))
+        release()
+    assert len(found) == 1

@@ -1,0 +1,66 @@
+"""The kernels of proportions with rates against their twins, in plain NumPy, over random labelled corpora."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.kernels.vb import scaled
+from tests.naive import scaled as naive
+from tests.strategies import shards
+
+
+@st.composite
+def labelled(draw, signed):
+    """A shard, first counts, and labels of its documents with their values and logarithms of rates."""
+    shard, first = draw(shards())
+    topics, generator = first.shape[1], np.random.default_rng(draw(st.integers(0, 1000)))
+    every = draw(st.integers(0, 5))
+    has = generator.random((shard.documents, every)) < draw(st.sampled_from([0.0, 0.4, 1.0]))
+    offsets = np.concatenate([[0], np.cumsum(has.sum(axis=1))]).astype(np.int64)
+    label = np.nonzero(has)[1].astype(np.int32)
+    value = np.round(generator.normal(size=label.size), 1) if signed else np.ones(label.size)
+    log = generator.normal(scale=draw(st.sampled_from([0.0, 1.0, 8.0])), size=(every, topics))
+    before = np.zeros((shard.documents, topics), dtype=np.float32)
+    for document, tokens in enumerate(shard.lengths):
+        before[document] = tokens * generator.dirichlet(np.ones(topics))
+    return shard, before, (offsets, label, value, log), generator
+
+
+def compare(drawn, signed):
+    shard, before, labels, generator = drawn
+    topics, every = before.shape[1], labels[3].shape[0]
+    expected = np.exp(generator.normal(size=(shard.words.size, topics)))
+    prior, log = generator.gamma(0.5, size=topics) + 1e-6, generator.normal(size=topics)
+    passes, tolerance, kinds = 3, 0.0, 8 if signed else 4
+    twin = naive.sweep(shard.offsets, shard.position, shard.counts, expected, prior, log, labels, before, passes, tolerance, kinds)  # fmt: skip
+    made = {
+        "document_topic": np.empty(before.shape, np.float32),
+        "row_topic": np.empty(expected.shape),
+        "topic_sums": np.zeros((2, topics)),
+        "label_sums": np.zeros((every, kinds, topics)),
+        "curvature": np.zeros((every, 2 * every, topics)),
+        "bound": np.zeros(1),
+    }
+    scaled.sweep_scaled(shard.offsets, shard.position, shard.counts, expected, prior, log, *labels, before, passes, tolerance, *made.values())  # fmt: skip
+    for name, values in made.items():
+        close = {"rtol": 1e-6, "atol": 1e-6} if name == "document_topic" else {"rtol": 1e-8, "atol": 1e-8}
+        np.testing.assert_allclose(np.squeeze(values), np.squeeze(twin[name]), **close, err_msg=name)
+    theta, counts = np.empty(before.shape), before.astype(np.float64)
+    scaled.scaled_proportions(*labels, prior, counts, theta)
+    np.testing.assert_allclose(theta, naive.proportions(labels, prior, counts), rtol=1e-9, atol=1e-14)
+    prior = prior + 0.1
+    scaled.expected_proportions(*labels, prior, theta)
+    np.testing.assert_allclose(theta, naive.expected(labels, prior), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.kernels
+@given(labelled(signed=False))
+def test_sweep__equals_its_twin_with_labels(drawn):
+    compare(drawn, False)
+
+
+@pytest.mark.kernels
+@given(labelled(signed=True))
+def test_sweep__equals_its_twin_with_numbers(drawn):
+    compare(drawn, True)

@@ -1,0 +1,92 @@
+"""Examples of topics and sums of labels: the same as from all documents at once, however they are cut into shards."""
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.storage.corpus.parquet import LABELS
+from collapsium.workers.document_summaries import CELLS, Candidates, Labelled, explained, summarise, too_many
+
+sizes = st.integers(1, 40)
+
+
+def drawn(seed, documents, topics):
+    """Proportions with ties, tokens of which some are none, and labels."""
+    generator = np.random.default_rng(seed)
+    theta = np.round(generator.dirichlet(np.full(topics, 0.3), size=documents), 1)
+    tokens = generator.integers(0, 5, documents).astype(float)
+    labels = pa.array(
+        [
+            [{"field": "f", "value": "abc"[one]} for one in generator.integers(0, 3, generator.integers(0, 3))] or None
+            for _ in range(documents)
+        ],
+        LABELS,
+    )
+    return theta, tokens, labels
+
+
+@given(st.integers(0, 10_000), sizes, st.integers(1, 6), st.integers(1, 4))
+def test_examples__are_the_largest_shares_of_all_shards(seed, documents, topics, count):
+    theta, tokens, labels = drawn(seed, documents, topics)
+    cut = documents // 2
+    parts = [
+        summarise(theta[low:high], tokens[low:high], shard, labels[low:high], count)
+        for shard, (low, high) in enumerate(((0, cut), (cut, documents)))
+    ]
+    best = Candidates.join([part.candidates for part in parts]).best(count)
+    for topic in range(topics):
+        order = sorted(
+            (one for one in range(documents) if tokens[one] > 0 and theta[one, topic] >= 0.01),
+            key=lambda one: (-theta[one, topic], -tokens[one], one),
+        )[:count]
+        own = best.take(np.flatnonzero(best.topic == topic))
+        assert (own.shard * cut + own.row).tolist() == order
+        assert np.allclose(own.share, theta[order, topic])
+        assert np.allclose(own.shares[:, 0], theta[order].max(axis=1))
+    whole = summarise(theta, tokens, 0, labels, count)
+    assert whole.documents == sum(part.documents for part in parts) == np.count_nonzero(tokens)
+    assert np.array_equal(whole.largest, parts[0].largest + parts[1].largest)
+
+
+@given(st.integers(0, 10_000), sizes, st.integers(1, 6))
+def test_labels__are_summed_once_a_document(seed, documents, topics):
+    theta, tokens, labels = drawn(seed, documents, topics)
+    cut = documents // 3
+    parts = [
+        summarise(theta[low:high], tokens[low:high], 0, labels[low:high], 1).fields.get("f")
+        for low, high in ((0, cut), (cut, documents))
+    ]
+    found = [part for part in parts if part is not None]
+    total = (
+        found[0]
+        if len(found) == 1
+        else found[0] + found[1]
+        if found
+        else Labelled([], np.zeros(0), np.zeros((0, topics)))
+    )
+    for place, value in enumerate(total.values):
+        own = [
+            one
+            for one in range(documents)
+            if tokens[one] > 0 and any(pair["value"] == value for pair in labels[one].as_py() or ())
+        ]
+        assert total.documents[place] == len(own) > 0
+        assert np.allclose(total.sums[place], theta[own].sum(axis=0))
+    assert total.values == sorted(total.values)
+
+
+def test_labels__of_too_many_values_are_not_added():
+    one = Labelled(["a"], np.ones(1, dtype=np.int64), np.ones((1, CELLS // 2 + 1)))
+    other = Labelled(["b"], np.ones(1, dtype=np.int64), np.ones((1, CELLS // 2 + 1)))
+    assert (one + other).values is None
+    assert (too_many(3) + one).values is None
+    assert (one + one).documents.tolist() == [2]
+
+
+def test_words__are_those_that_a_topic_explains():
+    counts = np.array([5.0, 3.0, 2.0, 4.0])
+    probability = np.array([[0.9, 0.0], [0.1, 0.1], [0.0, 0.8], [0.0, 0.0]])
+    shares, topics = np.array([0.5, 0.5]), np.array([7, 2])
+    found = explained(counts, probability, shares, topics, [7, 2, 9], 2)
+    assert {topic: words.tolist() for topic, words in found.items()} == {7: [0, 1], 2: [2, 1]}

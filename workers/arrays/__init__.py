@@ -1,0 +1,1 @@
+"""Arrays that tasks exchange: deltas, buffers, spill files, random streams."""

@@ -1,0 +1,1 @@
+"""Collapsed variational inference beside a shard."""

@@ -1,0 +1,421 @@
+"""Active responsibilities beside a shard: what families of collapsed topics do where documents list their topics.
+
+A shard keeps for each document the topics of which it expects more than a little (`document_topics`, in the order of
+their ids, from ``document_lists[d]`` on), their expected counts (`document_counts`), its background tokens
+(`document_rest`) and the pairs' responsibilities over that list (`pair_shares`, 16 bits each). Rows hold what lists
+give to each topic (`word_active`) and the words' background tokens (`word_rest`), which `kernels.background.spread`
+spreads over the topics.
+
+Topics part in few sweeps: all pairs of a document start alike; where documents list all topics, only some documents
+begin, and the first sweep squares responsibilities; the next flatten them (annealing); and rows run ahead of the
+counts, which `block_active` keeps as they are, by a share of their last change (momentum).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers import special_functions as special
+from collapsium.workers.arrays import buffer_pool as buffers
+from collapsium.workers.arrays.delta import Arrays, Delta, Part, change, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.spill import Shelf
+from collapsium.workers.families.cvb.document_lists import (
+    WHOLE,
+    Floats,
+    Gathering,
+    Ints,
+    Portion,
+    Steps,
+    carry,
+    choose,
+    portions,
+    starts_of,
+)
+from collapsium.workers.families.cvb.parameters import Parameters, Rows, counted, listing_of
+from collapsium.workers.families.cvb.topic_moves import Judge, Moving
+from collapsium.workers.kernels.cvb import active, background
+from collapsium.workers.kernels.cvb import active_lists as lists
+from collapsium.workers.kernels.cvb import active_second_order as active_second
+from collapsium.workers.kernels.cvb import warm_start as warming
+from collapsium.workers.kernels.cvb.active import NONE
+from collapsium.workers.special_functions import digamma, polygamma
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+Vector = npt.NDArray[np.float64]
+Made = tuple[Steps, Floats, Floats]
+
+# What every fit calls; which sweep it calls, its order says.
+KERNELS = (
+    active.begin,
+    background.spread,
+    background.fold_rows,
+    lists.choose,
+    lists.carry,
+    lists.listed_probability,
+)
+
+FIRST = 8  # topics that it begins with where there are more
+CHOICES, EVERY = {2, 4, 8, 12, 16, 24}, 16  # sweeps at which lists are chosen anew, and again every so many
+SHARP = 2.0  # power of the first sweep where documents list all topics, as the noise in responsibilities is small
+FLAT, FLAT_SWEEPS = 0.875, 20  # power of the next sweeps
+SAMPLE_SWEEPS = 6  # of the documents that begin, before all others
+
+
+def blank(count: int, topics: int, moments: bool, momentum: bool) -> Arrays:
+    """Make the rows of words that have no token yet."""
+    names = ("word_active", "block_active") if momentum else ("word_active",)
+    rows: dict[str, npt.NDArray[Any]] = {name: np.zeros((count, topics), dtype=np.float32) for name in names}
+    rows["word_rest"] = np.zeros(count)
+    if moments:
+        rows.update({name: np.zeros((count, topics)) for name in ("word_topic_variance", "word_topic_log_absent")})
+        rows["word_tables"] = np.zeros(count)
+    return rows
+
+
+def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, every: int) -> tuple[Arrays, Delta]:
+    """List a few random topics for each document, or all if they are few, and draw near-uniform responsibilities.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    topics : int
+        K.
+    stream : Stream
+        Addressed to the shard.
+    moments : bool
+        Whether to give V[n_kw] and Z[n_kw] too.
+    most : int
+        Most topics that a document may list; 0 for the default, which grows with its pairs.
+    every : int
+        Where documents list all topics, one in so many begins; the others are background at first.
+
+    Returns
+    -------
+    local : Arrays
+        The shard's state.
+    delta : Delta
+        Changes from nothing.
+    """
+    generator = stream.generator()
+    topic, sizes = _first_lists(shard, topics, most, every, generator)
+    lists_ = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    starts = starts_of(shard.offsets, lists_)
+    count, rest = np.zeros(topic.size, dtype=np.float32), np.zeros(shard.documents, dtype=np.float32)
+    share = buffers.empty(int(starts[-1]), np.uint16)
+    rows, row_rest = buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size)
+    noise = generator.random(topic.size, dtype=np.float32) + np.float32(0.1)
+    given = shard.offsets, shard.position, shard.counts
+    active.begin(*given, lists_, topic, noise, starts, share, count, rest, rows, row_rest)
+    return begun(shard, (lists_, topic, starts), (share, count, rest), (rows, row_rest), moments=moments)
+
+
+def take(shard: Shard, kept: Arrays, topics: int, *, moments: bool) -> tuple[Arrays, Delta]:
+    """Go on from the lists and responsibilities that another run kept, and count them; see `collapsed.take`."""
+    names = ("document_lists", "document_topics", "pair_shares", "document_counts", "document_rest")
+    lists_, topic, share, count, rest = (kept[name] for name in names)
+    starts = starts_of(shard.offsets, lists_)
+    rows, row_rest = buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size)
+    warming.count_listed(shard.offsets, shard.position, shard.counts, lists_, topic, starts, share, rows, row_rest)
+    age = max(int(kept["age"]), FLAT_SWEEPS)
+    given = (lists_, topic, starts), (share, count, rest), (rows, row_rest)
+    return begun(shard, *given, moments=moments, age=age)
+
+
+def begun(
+    shard: Shard,
+    where: tuple[Ints, Steps, Ints],
+    made: Made,
+    rows: tuple[Floats, Vector],
+    *,
+    moments: bool,
+    age: int = 0,
+) -> tuple[Arrays, Delta]:
+    """Return a shard's first local state, and its counts as changes.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    where : tuple of numpy.ndarray
+        Where each document's list begins, the topics, and where its responsibilities begin.
+    made : tuple of numpy.ndarray
+        Responsibilities, E[n_dk] of the lists, and the documents' background tokens.
+    rows : tuple of numpy.ndarray
+        Counts by words and listed topics, and the words' background tokens.
+    moments : bool
+        Whether to give V[n_kw] and Z[n_kw] too.
+    age : int, optional
+        Sweeps that it counts as having had: the first ones are of another kind.
+
+    Returns
+    -------
+    local : Arrays
+        The shard's state.
+    delta : Delta
+        Changes from nothing.
+    """
+    (lists_, topic, starts), (share, count, rest), (row_active, row_rest) = where, made, rows
+    parts = {"word_active": change(row_active, "word", "topic"), "word_rest": change(row_rest, "word")}
+    if moments:
+        arrays = np.zeros((2, *row_active.shape))
+        given = shard.offsets, shard.position, shard.counts
+        lists.listed_moments(*given, lists_, topic, starts, share, 1.0, arrays[0], arrays[1])
+        parts.update(_moments(arrays))
+    local: Arrays = {
+        "document_lists": lists_,
+        "document_topics": topic,
+        "document_counts": count,
+        "document_rest": rest,
+        "pair_shares": share,
+        "age": np.array(age),
+    }
+    return local, Delta(parts, {"word": shard.words})
+
+
+def _first_lists(
+    shard: Shard, topics: int, most: int, every: int, generator: np.random.Generator
+) -> tuple[Steps, Ints]:
+    """Draw the documents' first lists, and say how long they are; an empty document lists nothing."""
+    occupied = np.diff(shard.offsets) > 0
+    if topics <= min(WHOLE, most or WHOLE):
+        occupied &= np.arange(occupied.size) % every == 0
+        sizes = np.where(occupied, topics, 0)
+        return np.tile(np.arange(topics, dtype=np.uint16), int(occupied.sum())), sizes
+    drawn = generator.integers(topics, size=(shard.documents, min(FIRST, most or FIRST)), dtype=np.uint16)
+    drawn.sort(axis=1)
+    keep = np.concatenate([np.ones((shard.documents, 1), dtype=bool), np.diff(drawn, axis=1) > 0], axis=1)
+    keep &= occupied[:, np.newaxis]
+    return drawn[keep], keep.sum(axis=1)
+
+
+def _moments(arrays: Vector) -> dict[str, Part]:
+    names = ("word_topic_variance", "word_topic_log_absent")
+    return {name: change(values, "word", "topic") for name, values in zip(names, arrays, strict=True)}
+
+
+def sweep(
+    shard: Shard,
+    local: Arrays,
+    rows: Arrays,
+    parameters: Parameters,
+    moving: Moving | None = None,
+    judge: Judge | None = None,
+) -> tuple[Arrays, Delta]:
+    """Pass once over a shard; every few sweeps, choose the documents' lists anew before.
+
+    Parameters
+    ----------
+    shard, local, rows, parameters
+        As for `collapsed.sweep`.
+    moving : Moving, optional
+        Moves of topics to carry out before.
+    judge : Judge, optional
+        Adds up, before, what moves are decided by.
+
+    Returns
+    -------
+    local : Arrays
+        The new state.
+    delta : Delta
+        As of `collapsed.sweep`.
+    """
+    age, prior = int(local["age"]) + 1, parameters.topics
+    relisting = moving is not None or _choosing(age, prior.size)
+    choose_, carry_ = (choose, carry) if moving is None else (moving.choose, moving.carry)
+    working = Rows(rows, parameters)
+    tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
+    moved = np.zeros((2, *working.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
+    if judge is not None and judge.ask:
+        for portion in portions(shard, local):
+            judge.see(portion, working, parameters)
+    # Lists are chosen by the rows as they were, so that all may be chosen first; on disk, that would read it all twice.
+    ahead = relisting and not isinstance(local, Shelf)
+    chosen = [choose_(portion, working, parameters) for portion in portions(shard, local)] if ahead else []
+    after = Gathering(shard, local, chosen, same=not relisting)
+    for number, before in enumerate(portions(shard, local)):
+        portion = before
+        if relisting:
+            portion = carry_(before, working, chosen[number] if ahead else choose_(before, working, parameters))
+        new = _sweep(portion, working, parameters, _power(age, parameters), after.blank(portion))
+        where = new.lists, new.topic, new.starts, new.share
+        if parameters.tables:
+            lists.listed_tables(new.offsets, new.counts, *where, new.count, new.rest, prior, tables, grown)
+        if parameters.moments:
+            given, counts = (new.offsets, new.position), before.counts if moving is None else moving.before(before)
+            old = before.lists, before.topic, before.starts, before.share
+            lists.listed_moments(*given, counts, *old, -1.0, moved[0], moved[1])
+            lists.listed_moments(*given, new.counts, *where, 1.0, moved[0], moved[1])
+        after.add(new)
+    parts = {**working.changes(), **(judge.parts() if judge is not None else {})}
+    if parameters.moments:
+        parts.update(_moments(moved))
+    if parameters.tables:
+        documents = int((shard.lengths > 0).sum())
+        parts["tables"] = fresh(tables + _background_tables(grown, prior, documents), "topic")
+    return after.finish(age), Delta(parts, {"word": shard.words})
+
+
+def _choosing(age: int, topics: int) -> bool:
+    """Say whether lists are chosen anew before a shard's sweep number `age`, 1 for the first."""
+    if topics > WHOLE:
+        return age in CHOICES or age % EVERY == 0
+    return age == SAMPLE_SWEEPS + 1 or (age > FLAT_SWEEPS and (age in CHOICES or age % EVERY == 0))
+
+
+def _power(age: int, parameters: Parameters) -> float:
+    """Return the power to which weights are raised in a shard's sweep number `age`."""
+    if age == 1 and parameters.topics.size <= WHOLE:
+        return SHARP
+    return FLAT if age <= FLAT_SWEEPS else listing_of(parameters).flatten
+
+
+def _sweep(portion: Portion, working: Rows, parameters: Parameters, power: float, made: Made) -> Portion:
+    """Update the responsibilities of a portion."""
+    if parameters.order == 2:
+        return _sweep_second(portion, working, parameters, made)
+    share, count, rest = made
+    active.sweep_active(
+        portion.offsets,
+        portion.position,
+        portion.counts,
+        parameters.words,
+        working.background,
+        parameters.topics,
+        working.ratio,
+        power,
+        portion.lists,
+        portion.topic,
+        portion.starts,
+        portion.share,
+        portion.count,
+        portion.rest,
+        working.topic,
+        working.running,
+        working.change,
+        share,
+        count,
+        rest,
+        working.rest_change,
+    )
+    return replace(portion, share=share, count=count, rest=rest)
+
+
+def _sweep_second(portion: Portion, working: Rows, parameters: Parameters, made: Made) -> Portion:
+    """Update the responsibilities of a portion by the second order."""
+    share, count, rest = made
+    total_variance = listing_of(parameters).variance
+    if total_variance is None:
+        raise ValueError("the second order needs V[n_k]")
+    active_second.sweep_active_second(
+        portion.offsets,
+        portion.position,
+        portion.counts,
+        parameters.words,
+        working.background,
+        parameters.topics,
+        working.ratio,
+        portion.lists,
+        portion.topic,
+        portion.starts,
+        portion.share,
+        portion.count,
+        portion.rest,
+        working.topic,
+        working.variance,
+        total_variance,
+        working.running,
+        working.change,
+        share,
+        count,
+        rest,
+        working.rest_change,
+    )
+    return replace(portion, share=share, count=count, rest=rest)
+
+
+def _background_tables(grown: Vector, prior: Vector, documents: int) -> Vector:
+    """Return the sums over documents of E[s_dk] where a topic is not listed.
+
+    It has about a_k E[n_d,rest] / a_rest tokens there, spread thin over the pairs: a Poisson number, of which the
+    tables are taken at its mean over the documents.
+    """
+    tables = np.zeros_like(prior)
+    mean = prior * np.maximum(grown[:-1] + grown[-1], 0.0) / max(documents, 1)
+    present = -special.expm1(-mean)
+    some = present > 1e-12
+    count = np.maximum(mean[some] / present[some], 1.0)
+    variance = np.maximum(count - special.exp(-mean[some]) * count * count, 0.0)
+    argument = prior[some] + count
+    curve = digamma(argument) - digamma(prior[some]) + 0.5 * variance * polygamma(2, argument)
+    tables[some] = documents * np.clip(prior[some] * present[some] * curve, 0.0, mean[some])
+    return tables
+
+
+def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Part]]:
+    """Add the rows of a delta to a block of the vocabulary.
+
+    Parameters
+    ----------
+    block, delta, parameters
+        As for `collapsed.fold`.
+
+    Returns
+    -------
+    block : dict of str to numpy.ndarray
+        The new rows.
+    parts : dict of str to Part
+        Fresh ``topic_total`` (E[n_k]), ``topic_ahead`` (the same of the rows that run ahead) and ``moved``.
+    """
+    listing = listing_of(parameters)
+    ids = delta.ids.get("word", np.zeros(0, dtype=np.int64))
+    after = dict(block)
+    for name, part in delta.parts.items():
+        if name != "word_active":
+            after[name] = np.array(block[name])
+            after[name][ids] += part.values
+    before = counted(block)
+    place = np.full(len(before), -1, dtype=np.int64)
+    place[ids] = np.arange(ids.size)
+    changed = delta["word_active"] if "word_active" in delta else np.zeros((0, before.shape[1]), dtype=np.float32)
+    new, ahead = buffers.empty(before.shape, np.float32), np.zeros((0, before.shape[1]), dtype=np.float32)
+    if "block_active" in block:
+        ahead = buffers.empty(before.shape, np.float32)
+    totals = np.zeros((2, before.shape[1]))
+    spread = after["word_rest"], listing.even, listing.following
+    moved = np.zeros(1)
+    background.fold_rows(before, *spread, changed, place, listing.momentum, new, ahead, totals, moved)
+    after.update({"block_active": new, "word_active": ahead} if ahead.size else {"word_active": new})
+    parts = {"topic_total": fresh(totals[0], "topic"), "moved": fresh(moved[0])}
+    return after, {**parts, "topic_ahead": fresh(totals[1] if ahead.size else totals[0], "topic")}
+
+
+def document_topic(local: Arrays, prior: Vector) -> Vector:
+    """Return E[n_dk], a_k E[n_d,rest] / a_rest where a topic is not listed; shape (documents, topics)."""
+    starts, topics = local["document_lists"], local["document_topics"]
+    owner = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+    left = prior.sum() - np.bincount(owner, weights=prior[topics], minlength=starts.size - 1)
+    some = (left > NONE * prior.sum()) & (np.diff(starts) < prior.size)
+    growth = np.where(some, local["document_rest"] / np.where(some, left, 1.0), 0.0)
+    counts: Vector = growth[:, np.newaxis] * prior
+    counts[owner, topics] = local["document_counts"]
+    return counts
+
+
+def probability(
+    heldout: Shard, local: Arrays, row_topic: Floats, totals: Vector, parameters: Parameters
+) -> npt.NDArray[np.float64]:
+    """Return the probability of each held-out pair's word in its document, shape (held-out pairs,)."""
+    found = np.empty(heldout.pairs)
+    rest = np.array([max(parameters.concentration - parameters.topics.sum(), 0.0), parameters.total])
+    where = local["document_lists"], local["document_topics"], local["document_counts"], local["document_rest"]
+    given = parameters.words, parameters.topics, totals[0] + parameters.total, rest
+    lists.listed_probability(heldout.offsets, heldout.position, row_topic, *given, *where, found)
+    return found

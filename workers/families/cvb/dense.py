@@ -1,0 +1,151 @@
+"""Dense responsibilities beside a shard: a probability of each pair and topic, for corpora of few topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays.delta import Arrays, Delta, Part, change, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.cvb.parameters import Parameters
+from collapsium.workers.kernels.cvb import dense as assign
+from collapsium.workers.kernels.cvb import words
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+CELLS = 1 << 22  # responsibilities that the start draws at a time
+
+
+def start(shard: Shard, topics: int, stream: Stream, *, moments: bool) -> tuple[Arrays, Delta]:
+    """Draw q ~ 1 + u with u uniform on [0, 1], and count it; see `collapsed.start`."""
+    generator = stream.generator()
+    pair_topic = np.empty((shard.pairs, topics), dtype=np.float32)
+    portion = max(CELLS // topics, 1)
+    for first in range(0, shard.pairs, portion):
+        part = pair_topic[first : first + portion]
+        generator.random(out=part, dtype=np.float32)
+        part += np.float32(1.0)
+        part /= part.sum(axis=1, keepdims=True)
+    return begun(shard, pair_topic, moments=moments)
+
+
+def begun(shard: Shard, pair_topic: npt.NDArray[np.float32], *, moments: bool) -> tuple[Arrays, Delta]:
+    """Return a shard's first local state with the responsibilities that are given, and its counts as changes."""
+    local = {"pair_topic": pair_topic, "document_topic": _document_topic(shard, pair_topic)}
+    return local, Delta(_word_changes(shard, None, pair_topic, moments), {"word": shard.words})
+
+
+def _document_topic(shard: Shard, pair_topic: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    owner = np.repeat(np.arange(shard.documents, dtype=np.int32), np.diff(shard.offsets))
+    result = np.zeros((shard.documents, pair_topic.shape[1]))
+    words.add_counts(owner, shard.counts, pair_topic, result, np.zeros((0, 0)))
+    return result.astype(np.float32)
+
+
+def _word_changes(
+    shard: Shard, old: npt.NDArray[np.float32] | None, new: npt.NDArray[np.float32], moments: bool
+) -> dict[str, Part]:
+    """Count by words what responsibilities amount to, minus what the old ones did."""
+    shape = (shard.words.size, new.shape[1])
+    names = ["word_topic", "word_topic_variance", "word_topic_log_absent"] if moments else ["word_topic"]
+    sums = []
+    for pair_topic in (new, old):
+        if pair_topic is None:
+            continue
+        mean, variance = np.zeros(shape), np.zeros(shape if moments else (0, 0))
+        words.add_counts(shard.position, shard.counts, pair_topic, mean, variance)
+        arrays = [mean]
+        if moments:
+            log_absent = np.empty(shape)
+            words.add_log_absent(shard.position, shard.counts, pair_topic, log_absent)
+            arrays += [variance, log_absent]
+        sums.append(arrays)
+    changes = sums[0] if old is None else [after - before for after, before in zip(*sums, strict=True)]
+    return {name: change(values, "word", "topic") for name, values in zip(names, changes, strict=True)}
+
+
+def sweep(
+    shard: Shard, local: Arrays, rows: Arrays, totals: npt.NDArray[np.float64], parameters: Parameters
+) -> tuple[Arrays, dict[str, Part], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Pass once over a shard.
+
+    Parameters
+    ----------
+    shard, local, rows, totals, parameters
+        As for `collapsed.sweep`.
+
+    Returns
+    -------
+    local : Arrays
+        The new state.
+    parts : dict of str to Part
+        Changes by word and topic.
+    tables : numpy.ndarray of float64, shape (topics,)
+        E[s_k], where it is asked for.
+    sums : numpy.ndarray of float64, shape (2,)
+        What documents add to the bound (order 2).
+    """
+    topics = parameters.topics.size
+    old = local["pair_topic"]
+    new = {"pair_topic": np.empty_like(old), "document_topic": np.empty_like(local["document_topic"])}
+    row_change, tables, sums = np.zeros((shard.words.size, topics)), np.zeros(topics), np.zeros(2)
+    base = rows["word_topic"].astype(np.float32)
+    common = (shard.offsets, shard.position, shard.counts, base, parameters.words)
+    outputs = (new["pair_topic"], new["document_topic"], row_change)
+    parts: dict[str, Part] = {}
+    if parameters.order == 0:
+        wanted = parameters.topics if parameters.tables else np.empty(0)
+        assign.sweep_zeroth(
+            *common,
+            parameters.topics,
+            totals[0] + parameters.total,
+            old,
+            local["document_topic"],
+            wanted,
+            *outputs,
+            tables,
+        )
+        if parameters.moments:
+            parts = _word_changes(shard, old, new["pair_topic"], moments=True)
+    else:
+        variance_change = np.zeros_like(row_change)
+        variance = rows["word_topic_variance"].astype(np.float32)
+        running = totals + np.array([[parameters.total], [0.0]])
+        assign.sweep_second(
+            *common,
+            variance,
+            parameters.topics,
+            running,
+            old,
+            local["document_topic"],
+            *outputs,
+            variance_change,
+            tables,
+            sums,
+        )
+        parts["word_topic_variance"] = change(variance_change, "word", "topic")
+        parts["word_topic_log_absent"] = _log_absent_change(shard, old, new["pair_topic"])
+    parts["word_topic"] = change(row_change, "word", "topic")
+    return new, parts, tables, sums
+
+
+def _log_absent_change(shard: Shard, old: npt.NDArray[Any], new: npt.NDArray[Any]) -> Part:
+    after, before = (np.empty((shard.words.size, new.shape[1])) for _ in range(2))
+    words.add_log_absent(shard.position, shard.counts, new, after)
+    words.add_log_absent(shard.position, shard.counts, old, before)
+    return change(after - before, "word", "topic")
+
+
+def fold(block: Arrays, delta: Delta) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Part]]:
+    """Add the rows of a delta to a block of the vocabulary; see `collapsed.fold`."""
+    ids = delta.ids.get("word", np.zeros(0, dtype=np.int64))
+    after = {name: np.array(values) for name, values in block.items()}
+    parts: dict[str, Part] = {}
+    for name, part in delta.parts.items():
+        after[name][ids] += part.values
+        parts[name.removeprefix("word_")] = change(part.values.sum(axis=0), "topic")
+    parts["moved"] = fresh(np.abs(delta["word_topic"]).sum() if "word_topic" in delta else 0.0)
+    return after, parts

@@ -1,0 +1,105 @@
+"""Starting from another run: responsibilities in proportion to its proportions and topics, q_dwk ~ theta_dk phi_kw.
+
+Another run is a bag of two arrays: ``document_topic``, theta of the shard's documents, and ``word_topic``, phi of its
+words. It may have fewer topics; those beyond begin empty.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays import buffer_pool as buffers
+from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.families.cvb import active as listed
+from collapsium.workers.families.cvb import dense
+from collapsium.workers.families.cvb.document_lists import LEAST, Ints, Steps, room, starts_of
+from collapsium.workers.families.cvb.parameters import Parameters
+from collapsium.workers.kernels.cvb import warm_start as warming
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+Vector = npt.NDArray[np.float64]
+
+
+def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[Arrays, Delta]:
+    """Make a shard's first local state from another run.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    parameters : Parameters
+        For the updates.
+    warm : Arrays
+        ``document_topic``, shape (documents, topics of that run), and ``word_topic``, shape (words of the shard, topics
+        of that run).
+
+    Returns
+    -------
+    local : Arrays
+        As `collapsed.start` makes it, but so old that no sweep treats it as a start.
+    delta : Delta
+        Changes from nothing.
+    """
+    theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float32) for name in ("document_topic", "word_topic"))
+    if parameters.listing is not None:
+        return _listed(shard, parameters, theta, phi)
+    pair_topic = np.empty((shard.pairs, parameters.topics.size), dtype=np.float32)
+    warming.give_dense(shard.offsets, shard.position, theta, phi, pair_topic)
+    return dense.begun(shard, pair_topic, moments=parameters.moments)
+
+
+def _listed(
+    shard: Shard, parameters: Parameters, theta: npt.NDArray[np.float32], phi: npt.NDArray[np.float32]
+) -> tuple[Arrays, Delta]:
+    given, topics = (shard.offsets, shard.position, shard.counts), parameters.topics.size
+    expected = np.empty((shard.documents, theta.shape[1]))
+    warming.expect(*given, theta, phi, expected)
+    most = parameters.listing.most if parameters.listing is not None else 0
+    topic, sizes = first_lists(expected, parameters.topics, room(shard.offsets, topics, most), shard.lengths > 0)
+    lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    starts = starts_of(shard.offsets, lists)
+    share = buffers.empty(int(starts[-1]), np.uint16)
+    made = share, np.zeros(topic.size, dtype=np.float32), np.zeros(shard.documents, dtype=np.float32)
+    rows = buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size)
+    warming.give_listed(*given, theta, phi, lists, topic, starts, *made, *rows)
+    return listed.begun(shard, (lists, topic, starts), made, rows, moments=parameters.moments, age=listed.FLAT_SWEEPS)
+
+
+def first_lists(expected: Vector, prior: Vector, places: Ints, occupied: npt.NDArray[np.bool_]) -> tuple[Steps, Ints]:
+    """Choose documents' topics by what is expected of them, as `kernels.lists.choose` does.
+
+    Parameters
+    ----------
+    expected : numpy.ndarray of float64, shape (documents, topics or fewer)
+        E[n_dk].
+    prior : numpy.ndarray of float64, shape (topics,)
+        a_k.
+    places : numpy.ndarray of int64, shape (documents,)
+        How many topics each document may list.
+    occupied : numpy.ndarray of bool, shape (documents,)
+        Which documents have tokens; the others list nothing.
+
+    Returns
+    -------
+    topic : numpy.ndarray of uint16, shape (listed,)
+        Topics, ascending in a document.
+    sizes : numpy.ndarray of int64, shape (documents,)
+        How many each document has.
+    """
+    documents, known = expected.shape
+    passing = (expected > np.maximum(prior[:known], LEAST)) & occupied[:, np.newaxis]
+    none = np.flatnonzero(occupied & ~passing.any(axis=1))
+    passing[none, expected[none].argmax(axis=1)] = True
+    ranked = np.argsort(-np.where(passing, expected, -1.0), axis=1, kind="stable")
+    number = np.minimum(passing.sum(axis=1), places)
+    keep = np.zeros((documents, prior.size), dtype=bool)
+    owner, rank = np.nonzero(np.arange(known) < number[:, np.newaxis])
+    keep[owner, ranked[owner, rank]] = True
+    # A sweep over more than half of the topics is faster over all, whose cells lie side by side.
+    keep[(places == prior.size) & (2 * number > prior.size)] = True
+    return np.nonzero(keep)[1].astype(np.uint16), keep.sum(axis=1)

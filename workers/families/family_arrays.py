@@ -1,0 +1,147 @@
+"""Check the arrays of models, checkpoints and local states as they are read, by what their family declares.
+
+Each family's half beside a shard has `ARRAYS`, a `FamilyArrays`. Whoever reads arrays from disk has `ModelChecks` look
+at them before anything else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.corpus.vectors import VectorShard
+from collapsium.storage.errors import DamagedError
+from collapsium.workers.arrays.array_fields import Arrays, Known, Sizes, check_arrays
+from collapsium.workers.families.base import load_sweeps
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.vectors import AnyShard
+
+
+@dataclass(frozen=True)
+class ModelChecks:
+    """Checks the arrays of one model or checkpoint, whose globals are sound.
+
+    Attributes
+    ----------
+    family : str
+        The family's name.
+    globals : Arrays
+        The model's globals.
+    sizes : dict of str to int
+        The sizes that they bind.
+    """
+
+    family: str
+    globals: Arrays
+    sizes: Sizes
+
+    @staticmethod
+    def of(family: str, options: Mapping[str, Any], words: int, globals: Arrays, where: str) -> ModelChecks:
+        """Check the globals of a model, with which its other arrays are checked then.
+
+        Parameters
+        ----------
+        family : str
+            The family's name.
+        options : mapping
+            Its options, as they were recorded.
+        words : int
+            Size of the vocabulary, or columns of vectors.
+        globals : Arrays
+            The globals.
+        where : str
+            Their folder, for the error.
+
+        Returns
+        -------
+        ModelChecks
+            Checks of the model's rows and local states.
+
+        Raises
+        ------
+        DamagedError
+            An array is missing, unknown, or does not hold what it must.
+        """
+        topics = options.get("topics")
+        sizes: Sizes = {"topic": topics} if isinstance(topics, int) else {}
+        check_arrays(globals, load_sweeps(family).ARRAYS.globals, Known(sizes), where)
+        if globals["vocabulary"] != words:
+            raise DamagedError(f"{where}/vocabulary", f"expected {words} words, found {globals['vocabulary']:g}")
+        return ModelChecks(family, globals, sizes)
+
+    def rows(self, rows: Arrays, words: int, where: str, *, finished: bool) -> None:
+        """Refuse the rows of a block of the vocabulary that are not the family's.
+
+        Parameters
+        ----------
+        rows : Arrays
+            The rows.
+        words : int
+            How many words the block has.
+        where : str
+            Their folder, for the error.
+        finished : bool
+            Whether they are a finished model's, not a checkpoint's.
+        """
+        declared = load_sweeps(self.family).ARRAYS
+        part = (declared.rows if finished else declared.blocks)(self.globals)
+        check_arrays(rows, part, self._known(word=words), where)
+
+    def local(self, local: Arrays, shard: AnyShard, where: str) -> None:
+        """Refuse a local state that is not the family's, or not of this shard."""
+        sizes = {"document": shard.documents}
+        if not isinstance(shard, VectorShard):
+            sizes.update(pair=shard.pairs, token=shard.tokens)
+        part = load_sweeps(self.family).ARRAYS.local(self.globals)
+        check_arrays(local, part, self._known(shard, **sizes), where)
+
+    def tallies(self, local: Arrays, rows: Arrays, shard: AnyShard, where: str) -> None:
+        """Refuse a local state whose tokens the rows and the globals do not count, where sweeps rely on it.
+
+        Parameters
+        ----------
+        local : Arrays
+            The local state, which was checked.
+        rows : Arrays
+            The rows of the shard's words.
+        shard : Shard or VectorShard
+            The shard.
+        where : str
+            Folder of the local state, for the error.
+
+        Raises
+        ------
+        DamagedError
+            A token is not counted.
+        """
+        declared = load_sweeps(self.family).ARRAYS
+        if declared.tokens is None or not isinstance(shard, Shard):
+            return
+        column, left = declared.tokens(local, shard), np.array(rows["word_topic"])
+        there = column >= 0
+        word, own = np.repeat(shard.position, shard.counts)[there], column[there]
+        fits = int(own.max(initial=-1)) < left.shape[1]
+        if fits:
+            np.subtract.at(left, (word, own), 1)
+        total = np.array(self.globals["topic"]) - np.bincount(own, minlength=self.globals["topic"].size)
+        if not fits or left.min(initial=0) < 0 or total.min(initial=0) < 0:
+            raise DamagedError(where, "expected tokens that the rows and the globals count")
+        if declared.totals is not None:
+            name, other = declared.totals
+            passed = np.asarray(local[other])
+            counted = np.bincount(passed[passed >= 0], minlength=self.globals[name].size)
+            if (self.globals[name] < counted).any():
+                raise DamagedError(where, f"expected what '{name}' of the globals counts in '{other}'")
+
+    def documents(self, kept: Arrays, documents: int, where: str) -> None:
+        """Refuse what a finished model keeps of a local state that is not the family's, or of other documents."""
+        part = load_sweeps(self.family).ARRAYS.local(self.globals).of_documents()
+        check_arrays(kept, part, self._known(document=documents), where)
+
+    def _known(self, shard: AnyShard | None = None, **sizes: int) -> Known:
+        return Known({**self.sizes, **sizes}, self.globals, shard)

@@ -1,0 +1,1 @@
+"""Collapsed Gibbs sampling beside a shard."""

@@ -1,0 +1,1 @@
+"""Gaussian trees beside a shard."""

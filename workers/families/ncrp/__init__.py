@@ -1,0 +1,1 @@
+"""Trees of topics beside a shard."""

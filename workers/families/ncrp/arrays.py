@@ -1,0 +1,295 @@
+"""What the arrays of families of trees must hold: sampled and variational nested CRPs, and Gaussian trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.arrays.array_fields import (
+    Arrays,
+    FamilyArrays,
+    Field,
+    Known,
+    Part,
+    Rule,
+    counts,
+    each,
+    flags,
+    indices,
+    numbers,
+    offsets,
+    optional,
+    singles,
+)
+from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
+from collapsium.workers.families.topic_arrays import GROWING_BLOCKS, GROWING_ROWS, MOST_SWEEPS, POSITIVE, free_of
+
+MOST_DEPTH = 100
+"""Levels of a tree, at most: far beyond what any option allows."""
+
+LEAST_LOG = -1e300
+"""Logarithm of a prior mass of nothing, as the families write it."""
+
+MOVED = "grown merged pruned"
+
+
+def tree(parents: str, depth: str = "") -> Rule:
+    """Return the rule that an array has the parents of a tree.
+
+    Parameters
+    ----------
+    parents : str
+        Name of the array: column of each node's parent, `ROOT` for column 0 alone, `FREE` where there is no node.
+    depth : str, optional
+        Name of the number of levels; by default as many as ``alpha`` has.
+
+    Returns
+    -------
+    callable
+        The rule.
+    """
+
+    def rule(arrays: Arrays, known: Known) -> str | None:
+        if parents not in arrays:  # nothing is kept of a tree before a trial
+            return None
+        columns = np.asarray(arrays[parents])
+        levels = int(arrays[depth]) if depth else known.sizes["level"]
+        if not columns.size or columns[0] != ROOT or (columns[1:] == ROOT).any():
+            return f"expected the root in the first column of '{parents}', and no other"
+        lost = np.flatnonzero((columns != FREE) & (Tree(columns, levels).levels < 0))
+        return f"expected a tree of {levels} levels in '{parents}'; column {lost[0]} is in none" if lost.size else None
+
+    return rule
+
+
+def nodes_of(name: str, parents: str) -> Rule:
+    """Return the rule that all columns that an array names are nodes of the tree that the globals hold."""
+
+    def rule(arrays: Arrays, known: Known) -> str | None:
+        there = np.asarray(known.globals[parents]) != FREE
+        named = np.asarray(arrays[name])
+        return None if there[named[named >= 0]].all() else f"expected columns of nodes in '{name}'"
+
+    return rule
+
+
+def _paths(arrays: Arrays, known: Known) -> str | None:
+    """Return what is wrong with paths: each goes down from the root, and ends where -1 begins."""
+    path, parents = np.asarray(arrays["document_path"]), np.asarray(known.globals["node_parent"])
+    if path.shape[1] and ((path[:, 0] > 0).any() or not _goes_down(path, parents)):
+        return "expected paths from the root down in 'document_path'"
+    return None
+
+
+def _goes_down(path: np.ndarray, parents: np.ndarray) -> bool:
+    for level in range(1, path.shape[1]):
+        node, above = path[:, level], path[:, level - 1]
+        if not np.where(node >= 0, (above >= 0) & (parents[node] == above), True).all():
+            return False
+    return True
+
+
+def _counted_levels(arrays: Arrays, known: Known) -> str | None:
+    """Return what is wrong with the number of a document's tokens at the levels: none, or all of them."""
+    if known.shard is None:
+        return None
+    found = np.asarray(arrays["document_level"]).sum(axis=1, dtype=np.int64)
+    expected = np.where(np.asarray(arrays["document_path"])[:, 0] >= 0, known.shard.lengths, 0)
+    return None if (found == expected).all() else "expected the tokens of each document in 'document_level'"
+
+
+def _whole(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+    """Return what is wrong with the counts of a fit that goes on: they are whole numbers. A drawn tree has others."""
+    wrong = [name for name in ("node_documents", "topic") if known.globals[name].dtype.kind != "i"]
+    return f"expected whole counts in '{wrong[0]}' of the globals" if wrong else None
+
+
+def _tokens_of_nodes(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
+    """Return the node of each token; -1 of those whose documents are not in the tree yet."""
+    owner = np.repeat(np.arange(shard.documents), shard.lengths)
+    return np.asarray(local["document_path"])[owner, local["token_level"]]
+
+
+GIBBS_NCRP_ARRAYS = FamilyArrays(
+    Part(
+        {
+            "alpha": numbers("f8", "level", POSITIVE),
+            "eta": numbers("f8", "level", POSITIVE),
+            **singles("f8", "gamma vocabulary", POSITIVE),
+            **singles("i8", "another_round planted", 0),
+            **singles("i8", "lanes shards", 1),
+            **flags("apart"),
+            "node_parent": indices("i8", "topic", "topic", FREE),
+            **each("node_documents topic", counts("i8 f8", "topic")),
+            "free": numbers("b1", "topic"),
+        },
+        (tree("node_parent"), free_of("node_documents", "topic")),
+    ),
+    lambda globals: GROWING_ROWS,  # noqa: ARG005
+    lambda globals: Part(GROWING_BLOCKS.fields, (_whole,)),  # noqa: ARG005
+    lambda globals: Part(  # noqa: ARG005
+        {
+            "document_path": indices("i4", "document level", "topic", -1),
+            "document_level": counts("i4", "document level"),
+            "token_level": indices("u1", "token", "level"),
+        },
+        (_paths, _counted_levels),
+    ),
+    _tokens_of_nodes,
+    ("node_documents", "document_path"),
+)
+
+
+# Variational trees.
+
+NEXT = {
+    **singles("i8", "depth next_depth", 1, MOST_DEPTH),
+    **singles("i8", f"{MOVED} next_grown next_merged next_pruned", 0),
+    "node_parent": indices("i8", "topic", "topic", FREE),
+    "next_parent": indices("i8", "next", "next", FREE),
+    "end_log": numbers("f8", "topic", LEAST_LOG, 0.0),
+    "next_end_log": numbers("f8", "next", LEAST_LOG, 0.0),
+}
+LISTS = {
+    "document_lists": offsets("document", "listed"),
+    "document_ends": indices("i4", "listed", "topic"),
+    "document_masses": numbers("f4", "listed", 0, 1.001),
+}
+TREES = (tree("node_parent", "depth"), tree("next_parent", "next_depth"))
+
+
+def fitted(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+    """Return what is wrong with the columns of a fit that goes on: both trees have the same. A drawn one has fewer."""
+    columns = known.globals["node_parent"].size
+    names = ("next_parent", "end_log", "next_end_log", "cluster_counts")
+    wrong = [name for name in names if name in known.globals and known.globals[name].size != columns]
+    return f"expected {columns} columns in '{wrong[0]}' of the globals" if wrong else None
+
+
+def _moves(columns: str, size: str = "move") -> dict[str, Field]:
+    return {
+        "move_source": indices("i8", size, columns, -1),
+        "move_target": indices("i8", size, columns),
+        "move_weight": numbers("f8", size),
+    }
+
+
+def _levels_of_tree(arrays: Arrays, known: Known) -> str | None:
+    """Return what is wrong with the level counts of documents: they have one for each level of the tree."""
+    levels, depth = arrays["document_level"].shape[1], int(known.globals["depth"])
+    return None if levels == depth else f"expected {depth} levels in 'document_level', found {levels}"
+
+
+def _ncrp_local(globals: Arrays) -> Part:
+    pairs = {"pair_level": numbers("f4", "pair depth", 0, 1.001)} if globals["factorised"] else {}
+    fields = {"document_level": counts("f8", "document depth"), **LISTS, **pairs}
+    return Part(fields, (_levels_of_tree, nodes_of("document_ends", "node_parent")))
+
+
+NCRP_BLOCKS = {"word_rest": numbers("f8", "word"), "word_topic": numbers("f8", "word topic")}
+NCRP_ROWS = Part({**NCRP_BLOCKS, "word_rest": replace(NCRP_BLOCKS["word_rest"], optional=True)})
+NCRP_ARRAYS = FamilyArrays(
+    Part(
+        {
+            "alpha": numbers("f8", "level", POSITIVE),
+            "eta": numbers("f8", "level", POSITIVE),
+            **singles("f8", "gamma vocabulary", POSITIVE),
+            **NEXT,
+            **each("node_passes node_tokens", numbers("f8", "topic")),
+            **_moves("next"),
+            **flags("factorised learn_eta point want_roots"),
+            **singles("i8", "clustering grow longest planned quiet root_seeded seeding seeds_wanted", 0),
+            **singles("i8", "limit", 0, np.inf),
+            **singles("i8", "document_sweeps", 0, MOST_SWEEPS),
+            **singles("f8", "absent another_round unsettled widening"),
+            "candidates": numbers("i8 u8", "candidate", -np.inf, np.inf),
+            "seeds": numbers("i8 u8", "seed", -np.inf, np.inf),
+            "seed_columns": indices("i8", "seeded below", "next"),
+            **each("wanted_first wanted_second", indices("i8", "wanted", "next")),
+        },
+        TREES,
+    ),
+    lambda globals: NCRP_ROWS,  # noqa: ARG005
+    lambda globals: Part(NCRP_BLOCKS, (fitted,)),  # noqa: ARG005
+    _ncrp_local,
+)
+
+
+# Gaussian trees.
+
+KEPT = "kept_"
+
+
+def _hca_rows(names: str, *rules: Rule) -> Callable[[Arrays], Part]:
+    fields = {
+        "word_node": numbers("f8", "word topic+1"),
+        "word_kept": numbers("f8", "word topic+1"),
+        "word_probe": numbers("f8", "word topic"),
+    }
+    part = Part({name: fields[name] for name in names.split()}, rules)
+    return lambda globals: part  # noqa: ARG005
+
+
+def _hca_local(globals: Arrays) -> Part:
+    depth = str(int(globals["full_depth"]))
+    factors = {"document_factors": numbers("f8", f"document {depth}")}
+    if globals["factorised"]:
+        factors["document_spread"] = numbers("f8", f"document {depth} {depth}")
+    fields = {"document_best": indices("i4", "document", "topic"), **LISTS, **factors}
+    fields |= optional({f"{name}_kept": one for name, one in factors.items()})
+    return Part(fields, (nodes_of("document_ends", "node_parent"), nodes_of("document_best", "node_parent")))
+
+
+_GAUSSIAN = {
+    "gram": numbers("f8", "topic+1 topic+1"),
+    **NEXT,
+    "end_log": numbers("f8", "end", LEAST_LOG, 1e3),
+    "next_end_log": numbers("f8", "end", LEAST_LOG, 1e3),
+    **each("node_ends node_passes", numbers("f8", "topic")),
+    **each("next_gram solve next_solve", numbers("f8", "topic+1 topic+1")),
+    **each("spread next_spread", counts("f8", "topic+1")),
+    **_moves("next+1"),
+    **singles("f8", "gamma prior_variance tau vocabulary", POSITIVE),
+    **singles("f8", "another_round documents kl kept_bound last_bound log_tau"),
+    **flags("factorised"),
+    **singles("i8", "apart calm chained restoring rounds trial_left", 0),
+    **singles("i8", "full_depth", 1, MOST_DEPTH),
+    **singles("i8", "seeds_wanted", 0),
+    **singles("i8", "stage", 0, 3),
+    "trial_leaf": indices("i8", "", "next", -1),
+    "split": indices("i8", "3", "next", -1),
+    **each("cluster_counts probe_scale", numbers("f8", "cluster")),
+    "tried": counts("i8", "cluster"),
+    "seeds": numbers("i8 u8", "seed", -np.inf, np.inf),
+}
+
+_KEPT = {**_GAUSSIAN, **_moves("next+1", "kept_move")}
+
+
+def _enough_ends(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+    """Return what is wrong with the prior masses of ends: each node has one. A drawn tree has room for more."""
+    ends, nodes = arrays["end_log"].size, arrays["node_parent"].size
+    return None if ends >= nodes else f"expected {nodes} numbers in 'end_log', found {ends}"
+
+
+HCA_ARRAYS = FamilyArrays(
+    Part(
+        {
+            **_GAUSSIAN,
+            **optional({f"{KEPT}{name}": one for name, one in _KEPT.items() if not name.startswith(KEPT)}),
+        },
+        (
+            *TREES,
+            _enough_ends,
+            tree(f"{KEPT}node_parent", "full_depth"),
+            tree(f"{KEPT}next_parent", "full_depth"),
+        ),
+    ),
+    _hca_rows("word_node"),
+    _hca_rows("word_node word_kept word_probe", fitted),
+    _hca_local,
+)

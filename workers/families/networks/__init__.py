@@ -1,0 +1,1 @@
+"""Networks of Dirichlet and Pitman-Yor vectors beside a shard."""

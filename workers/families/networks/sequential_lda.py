@@ -1,0 +1,45 @@
+"""Sequential LDA by collapsed Gibbs sampling, beside a shard (Du, Buntine and Jin 2010).
+
+mu_d ~ Dir(alpha) of a document, nu_d1 ~ PDP(a, b, mu_d) of its first segment, nu_dj ~ PDP(a, b, nu_d,j-1) of the
+others.
+"""
+
+from __future__ import annotations
+
+from collapsium.workers.families.networks.arrays import NETWORK_ARRAYS
+from collapsium.workers.families.networks.sampler import (
+    advance,
+    blank,
+    finish,
+    fold,
+    infer,
+    kernels,
+    lengths,
+    predict,
+    probabilities,
+    settle,
+    start,
+    sweep,
+    take,
+)
+
+ARRAYS = NETWORK_ARRAYS
+SEGMENTED = True
+
+__all__ = [
+    "ARRAYS",
+    "SEGMENTED",
+    "advance",
+    "blank",
+    "finish",
+    "fold",
+    "infer",
+    "kernels",
+    "lengths",
+    "predict",
+    "probabilities",
+    "settle",
+    "start",
+    "sweep",
+    "take",
+]

@@ -1,0 +1,396 @@
+"""What the arrays of families of flat topics must hold: collapsed, variational, sampled, and given labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.arrays.array_fields import (
+    Arrays,
+    FamilyArrays,
+    Field,
+    Known,
+    Part,
+    Rule,
+    ascending,
+    at_most,
+    counts,
+    each,
+    flags,
+    indices,
+    numbers,
+    offsets,
+    optional,
+    singles,
+    together,
+)
+
+MOST_SWEEPS = 10_000
+"""Sweeps over one document, at most: what more would do is to wait."""
+
+ONE = 1 << 15
+"""A responsibility of 1 in 16 bits, as `kernels.active` has it."""
+
+POSITIVE = 1e-300
+"""Least parameter of a prior, or rate, that is divided by."""
+
+LISTS: dict[str, Field] = {
+    "document_lists": offsets("document", "listed"),
+    "document_topics": indices("u2", "listed", "topic"),
+    "document_counts": counts("f4", "listed"),
+    "document_rest": counts("f4", "document"),
+}
+LISTED = ascending("document_lists", "document_topics")
+PRIORS = singles("f8", "beta vocabulary", POSITIVE)
+
+
+def pairs_listed(arrays: Arrays, known: Known) -> str | None:
+    """Return what is wrong with the number of responsibilities: each pair has one for each topic of its document."""
+    if not isinstance(known.shard, Shard) or "pair_shares" not in arrays:
+        return None
+    expected = int(np.dot(np.diff(known.shard.offsets), np.diff(arrays["document_lists"])))
+    found = len(arrays["pair_shares"])
+    return None if found == expected else f"expected {expected} numbers in 'pair_shares', found {found}"
+
+
+def documents_have(name: str) -> Any:
+    """Return the rule that an array has the tokens of each document."""
+
+    def rule(arrays: Arrays, known: Known) -> str | None:
+        if known.shard is None:
+            return None
+        wrong = np.flatnonzero(np.asarray(arrays[name]) != known.shard.lengths)
+        return (
+            f"expected the tokens of each document in '{name}'; document {wrong[0]} has others" if wrong.size else None
+        )
+
+    return rule
+
+
+# Families of collapsed topics.
+
+COLLAPSED = Part({
+    "alpha": counts("f8", "topic"),
+    **PRIORS,
+    **flags("active stochastic moments"),
+    **singles("i8", "order most_active start_every", 0),
+    **singles("f8", "corpus_tokens flatten minibatches momentum steps", 0),
+    **singles("f8", "spread_even", POSITIVE),
+    **each("spread_weight topic_ahead", counts("f8", "topic")),
+    "topic_moments": counts("f8", "2 topic"),
+    "topic_log_absent": numbers("f8", "topic"),
+    **optional(singles("f8", "corpus_log_eta")),
+})  # fmt: skip
+LDA = {**flags("asymmetric_beta learn_alpha"), **singles("f8", "beta_rate word_tables_prior", 0)}
+MOVES = {
+    **singles("i8", "ask moves_idle moves_last merges deletes splits split_until", 0),
+    **singles("f8", "held_share held_before", 0, 1),
+    **singles("f8", "moves_best"),
+    **singles("f8", "unsettled", 0),
+    **flags("moving split_tried"),
+    "moves_seed": numbers("i8 u8", low=-np.inf, high=np.inf),
+    "topic_alive": numbers("b1", "topic"),
+    "moves_into": indices("i8", "topic", "topic", -1),
+    "moves_split": indices("i8", "topic", "topic", -1),
+    "merge_candidates": indices("i8", "2 merge", "topic"),
+    "split_pairs": indices("i8", "2 split", "topic"),
+    "delete_candidates": indices("i8", "deleted", "topic"),
+    "delete_spill": counts("f8", "deleted topic"),
+}
+HDP = {
+    **{name: one for name, one in COLLAPSED.fields.items() if name != "alpha"},
+    **optional(each("alpha_prior beta_prior gamma_prior", numbers("f8", "2", POSITIVE))),
+    **each("alpha_posterior gamma_posterior", numbers("f8", "2", 0)),
+    "beta_posterior": numbers("f8", "beta_posterior", 0),
+    **singles("f8", "alpha alpha_geometric beta_geometric gamma", POSITIVE),
+    **singles("f8 i8", "hold sweeps tau_prior tau_total", 0),
+    **flags("learn_tau tables"),
+    **each("pi pi_geometric", counts("f8", "topic")),
+    "stick_order": indices("i8", "alive", "topic"),
+    "stick_posterior": counts("f8", "stick 2"),
+    "corpus_tables": Field(("f8",), ("topic",), 0, optional=True),
+    **optional(MOVES),
+}  # fmt: skip
+
+
+def collapsed_rows(globals: Arrays) -> Part:
+    """Return what a finished model's rows hold: E[n_kw], and what learned parameters of words need."""
+    active, moments = bool(globals["active"]), bool(globals["moments"])
+    more = {"word_tables": counts("f8", "word")} if moments else {}
+    if moments and not active:
+        more |= each("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
+    return Part({"word_topic": numbers("f4 f8", "word topic"), **more})
+
+
+def collapsed_blocks(globals: Arrays) -> Part:
+    """Return what rows hold during a fit."""
+    fields: dict[str, Field] = {"word_topic": numbers("f4 f8", "word topic")}
+    if globals["active"]:
+        fields = {"word_active": numbers("f4", "word topic"), "word_rest": numbers("f8", "word")}
+        if globals["momentum"] > 0:
+            fields["block_active"] = numbers("f4", "word topic")
+    if globals["moments"]:
+        fields |= each("word_topic_variance word_topic_log_absent", numbers("f8", "word topic"))
+        fields["word_tables"] = counts("f8", "word")
+    return Part(fields)
+
+
+def collapsed_local(globals: Arrays) -> Part:
+    """Return what a local state holds: lists of topics and their responsibilities, or those of all topics."""
+    if globals["active"]:
+        shares = {"pair_shares": numbers("u2", "share", 0, ONE), **singles("i8", "age", 0)}
+        return Part({**LISTS, **shares}, (LISTED, pairs_listed))
+    whole = {"document_topic": counts("f4", "document topic"), "pair_topic": numbers("f4", "pair topic", 0, 1.001)}
+    return Part(whole)
+
+
+def _collapsed(globals: Part) -> FamilyArrays:
+    return FamilyArrays(globals, collapsed_rows, collapsed_blocks, collapsed_local)
+
+
+def hdp_sticks(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+    """Return what is wrong with the sticks of an HDP: they are of distinct topics, in their order."""
+    order = arrays["stick_order"]
+    if arrays["stick_posterior"].shape[0] not in (0, order.size):
+        return f"expected {order.size} rows of 'stick_posterior', or none"
+    if arrays["beta_posterior"].size not in (0, 2):
+        return "expected two numbers in 'beta_posterior', or none"
+    return None if np.unique(order).size == order.size else "expected each topic once in 'stick_order'"
+
+
+LDA_ARRAYS = _collapsed(Part({**COLLAPSED.fields, **LDA}))
+HDP_ARRAYS = _collapsed(Part({"pi": HDP["pi"], **HDP}, (hdp_sticks, together(*sorted(set(MOVES) - {"unsettled"})))))
+
+
+# Families of mean-field topics.
+
+MEAN_FIELD_ROWS = Part({"word_topic": counts("f8", "word topic")})
+MEAN_FIELD_BLOCKS = Part(each("block_topic word_expected", counts("f8", "word topic")))
+BY_DOCUMENT = {"document_topic": counts("f4", "document topic")}
+VB_LDA_ARRAYS = FamilyArrays(
+    Part({
+        "alpha": numbers("f8", "topic", POSITIVE),
+        **PRIORS,
+        **flags("learn_alpha"),
+        **singles("i8", "document_sweeps even_sweeps", 0, MOST_SWEEPS),
+        **singles("f8", "document_tolerance", 0),
+        "topic_log": numbers("f8", "topic"),
+        "topic_moments": counts("f8", "1 topic"),
+    }),
+    lambda globals: MEAN_FIELD_ROWS,  # noqa: ARG005
+    lambda globals: MEAN_FIELD_BLOCKS,  # noqa: ARG005
+    lambda globals: Part({**BY_DOCUMENT, **singles("i8", "even", 0, MOST_SWEEPS)}),  # noqa: ARG005
+)  # fmt: skip
+
+
+# Labels.
+
+
+def table_of(globals: Arrays) -> LabelTable:
+    """Return the labels of the training corpus; what is no table is a `ValueError`."""
+    try:
+        return LabelTable.unpacked(globals["label_table"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"expected a table of labels in 'label_table' ({error})") from None
+
+
+def labelled(arrays: Arrays, known: Known) -> str | None:
+    """Return what is wrong with the table of labels, and bind their number, ``label``."""
+    try:
+        table = table_of(arrays)
+    except ValueError as error:
+        return str(error)
+    expected = len(table)
+    if known.sizes.setdefault("label", expected) != expected:
+        return f"expected {known.sizes['label']} labels in 'label_table', found {expected}"
+    return None
+
+
+def _topics_of_labels(arrays: Arrays, known: Known) -> str | None:
+    expected = known.sizes["label"] * int(arrays["label_topics"]) + int(arrays["background_topics"])
+    return None if arrays["topic"].size == expected else f"expected {expected} topics, found {arrays['topic'].size}"
+
+
+LABEL_TABLE = {"label_table": numbers("u1", "byte", 0, 255)}
+LABELS = {"document_labels": offsets("document", "labelled"), "document_label": indices("i4", "labelled", "label")}
+
+
+# Samplers.
+
+SAMPLED_BLOCKS = Part({"word_topic": counts("i4", "word topic")})
+GROWING_BLOCKS = Part({"word_topic": counts("i4", "word <topic")})
+SAMPLED_ROWS = Part({"word_topic": counts("i4 f8", "word topic")})
+GROWING_ROWS = Part({"word_topic": counts("i4 f8", "word <topic")})
+SAMPLED = Part({**LISTS, "token_topic": indices("u2", "token", "topic")}, (at_most("document_lists", "topic"),))
+
+
+def sampled_rows(globals: Arrays) -> Part:  # noqa: ARG001
+    """Return what rows of a finished model hold: whole counts, but for a model that was drawn."""
+    return SAMPLED_ROWS
+
+
+def sampled_blocks(globals: Arrays) -> Part:  # noqa: ARG001
+    """Return what rows of whole counts hold during a fit."""
+    return SAMPLED_BLOCKS
+
+
+def sampled_local(globals: Arrays) -> Part:  # noqa: ARG001
+    """Return what a sampler keeps of a shard: the topic of each token, and the documents' lists."""
+    return SAMPLED
+
+
+def tokens_of_topics(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:  # noqa: ARG001
+    """Return the topic of each token."""
+    return np.asarray(local["token_topic"]).astype(np.int64)
+
+
+def free_of(*names: str) -> Rule:
+    """Return the rule that nothing is counted of columns that are free."""
+
+    def rule(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+        wrong = [name for name in names if (np.asarray(arrays[name])[arrays["free"]] > 0).any()]
+        return f"expected nothing of free columns in '{wrong[0]}'" if wrong else None
+
+    return rule
+
+
+GIBBS_LDA_ARRAYS = FamilyArrays(
+    Part({
+        "alpha": numbers("f8", "topic", POSITIVE),
+        **PRIORS,
+        **flags("learn_alpha"),
+        "topic": counts("i8 f8", "topic"),
+    }),
+    sampled_rows,
+    sampled_blocks,
+    sampled_local,
+    tokens_of_topics,
+)  # fmt: skip
+GIBBS_HDP_ARRAYS = FamilyArrays(
+    Part({
+        "pi": counts("f8", "topic"),
+        **PRIORS,
+        **singles("f8", "alpha gamma", POSITIVE),
+        **singles("i8", "lanes start_topics", 1, 1 << 16),
+        "topic": counts("i8 f8", "topic"),
+        "free": numbers("b1", "topic"),
+    }, (free_of("pi", "topic"),)),
+    lambda globals: GROWING_ROWS,  # noqa: ARG005
+    lambda globals: GROWING_BLOCKS,  # noqa: ARG005
+    sampled_local,
+    tokens_of_topics,
+)  # fmt: skip
+
+
+LABEL_TOPICS_ARRAYS = FamilyArrays(
+    Part(
+        {
+            "topic": counts("i8 f8", "topic"),
+            **PRIORS,
+            **singles("f8", "alpha", POSITIVE),
+            **singles("i8", "background_topics label_topics", 0, 1 << 16),
+            **flags("carried fixed"),
+            **LABEL_TABLE,
+        },
+        (labelled, _topics_of_labels),
+    ),
+    sampled_rows,
+    sampled_blocks,
+    lambda globals: Part(  # noqa: ARG005
+        {**SAMPLED.fields, **LABELS},
+        (*SAMPLED.rules, ascending("document_labels", "document_label")),
+    ),
+    tokens_of_topics,
+)
+
+
+def _authors(arrays: Arrays, known: Known) -> str | None:
+    """Return what is wrong with authors: each document has at least one, and each token one of its document's."""
+    many = np.diff(arrays["document_labels"])
+    if many.size and many.min() < 1:
+        return "expected an author of each document in 'document_labels'"
+    if known.shard is None or "token_author" not in arrays:
+        return None
+    most = np.repeat(many, known.shard.lengths)
+    return None if (arrays["token_author"] < most).all() else "expected authors of the document in 'token_author'"
+
+
+AUTHOR_TOPIC_ARRAYS = FamilyArrays(
+    Part(
+        {
+            "topic": counts("i8 f8", "topic"),
+            **PRIORS,
+            **singles("f8", "alpha", POSITIVE),
+            **LABEL_TABLE,
+            "label_topic": counts("i8 f8", "author topic"),
+        },
+        (labelled, lambda arrays, known: _number_of_authors(known)),  # noqa: ARG005
+    ),
+    sampled_rows,
+    sampled_blocks,
+    lambda globals: Part(  # noqa: ARG005
+        {
+            "document_labels": offsets("document", "labelled"),
+            "document_label": indices("i4", "labelled", "author"),
+            "document_tokens": counts("i8", "document"),
+            "token_author": counts("u2", "token"),
+            "token_topic": indices("u2", "token", "topic"),
+        },
+        (_authors, documents_have("document_tokens")),
+    ),
+    tokens_of_topics,
+)
+
+
+def _number_of_authors(known: Known) -> str | None:
+    """Return what is wrong with the number of authors: the labels, and one for documents without."""
+    if known.sizes["author"] == known.sizes["label"] + 1:
+        return None
+    return f"expected {known.sizes['label'] + 1} rows of 'label_topic', found {known.sizes['author']}"
+
+
+BY_GAMMA, BY_NORMAL = ("weight_prior", "weight_rate", "weight_shape"), ("label_topic", "weight_variance")
+
+
+def _weights(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+    """Return what is wrong with the weights of labels: those of one of the two ways are there."""
+    there = ["weight_shape" in arrays, "label_topic" in arrays]
+    return None if sum(there) == 1 else "expected either 'weight_shape' or 'label_topic'"
+
+
+HDSP_ARRAYS = FamilyArrays(
+    Part(
+        {
+            "prior": counts("f8", "topic"),
+            **singles("f8", "eta gamma vocabulary", POSITIVE),
+            **singles("i8", "document_sweeps", 0, MOST_SWEEPS),
+            **singles("i8", "early", 0),
+            "last": indices("i8", "", "topic"),
+            **singles("f8", "another_round label_least label_most"),
+            **singles("f8", "document_tolerance", 0),
+            **flags("curved led signed"),
+            **LABEL_TABLE,
+            **each("label_log label_mean_log", numbers("f8", "label topic")),
+            "label_reach": counts("f8", "label"),
+            **optional(each("label_topic", numbers("f8", "label topic"))),
+            **optional(each("weight_rate weight_shape", numbers("f8", "label topic", POSITIVE))),
+            **optional(each("weight_prior", numbers("f8", "2", POSITIVE))),
+            **optional(singles("f8", "weight_variance", POSITIVE)),
+            "topic_log": numbers("f8", "topic"),
+            "topic_moments": counts("f8", "1 topic"),
+        },
+        (labelled, together(*BY_GAMMA), together(*BY_NORMAL), _weights),
+    ),
+    lambda globals: MEAN_FIELD_ROWS,  # noqa: ARG005
+    lambda globals: MEAN_FIELD_BLOCKS,  # noqa: ARG005
+    lambda globals: Part({  # noqa: ARG005
+        **BY_DOCUMENT,
+        "document_label_offsets": offsets("document", "labelled"),
+        "document_label": indices("i4", "labelled", "label"),
+        "document_label_value": numbers("f8", "labelled"),
+    }, (ascending("document_label_offsets", "document_label"),)),
+)  # fmt: skip

@@ -1,0 +1,4 @@
+"""Tasks of ingesting texts.
+
+May import families, kernels and arrays.
+"""

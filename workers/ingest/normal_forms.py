@@ -1,0 +1,177 @@
+"""Normal forms of words: their stems, by Snowball, or their lemmas, by Simplemma.
+
+A form is looked up once for each distinct word, not for each token.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from importlib.metadata import version
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsium.storage.errors import MismatchError, MissingError, OptionError, suggestion
+from collapsium.workers.ingest.stop_words import StopWords
+from collapsium.workers.ingest.tokenize import Tokens
+
+WAYS = {"stem": "snowballstemmer", "lemma": "simplemma"}  # with the library of each
+_CACHED = 1 << 18  # words whose forms a process keeps
+# ISO 639-1 codes of the languages that Snowball calls by name.
+_NAMES = {
+    "ar": "arabic",
+    "ca": "catalan",
+    "cs": "czech",
+    "da": "danish",
+    "de": "german",
+    "el": "greek",
+    "en": "english",
+    "eo": "esperanto",
+    "es": "spanish",
+    "et": "estonian",
+    "eu": "basque",
+    "fa": "persian",
+    "fi": "finnish",
+    "fr": "french",
+    "ga": "irish",
+    "hi": "hindi",
+    "hu": "hungarian",
+    "hy": "armenian",
+    "id": "indonesian",
+    "it": "italian",
+    "lt": "lithuanian",
+    "ne": "nepali",
+    "nl": "dutch",
+    "no": "norwegian",
+    "pl": "polish",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sr": "serbian",
+    "st": "sesotho",
+    "sv": "swedish",
+    "ta": "tamil",
+    "tr": "turkish",
+    "yi": "yiddish",
+}
+
+
+def library_of(way: str) -> str:
+    """Return the library that makes normal forms, with its version.
+
+    Parameters
+    ----------
+    way : str
+        ``stem:LANGUAGE`` or ``lemma:LANGUAGE``, the language a code of ISO 639-1 or an English name.
+
+    Returns
+    -------
+    str
+        Such as ``simplemma 2.0.0``.
+
+    Raises
+    ------
+    OptionError
+        There is no such way or language.
+    MissingError
+        The library is not installed.
+    """
+    form_of(way)
+    name = WAYS[way.partition(":")[0]]
+    return f"{name} {version(name)}"
+
+
+def require_library(way: str, library: str | None) -> None:
+    """Refuse another version of the library than the recorded one: words could get other forms.
+
+    Parameters
+    ----------
+    way : str
+        As for `library_of`.
+    library : str or None
+        What `library_of` returned when the first texts were read; None where nothing is recorded.
+
+    Raises
+    ------
+    MismatchError
+        Here is another version.
+    """
+    here = library_of(way)
+    if library is not None and here != library:
+        wanted = library.replace(" ", "==")
+        raise MismatchError(f"words were normalised by {library}, here is {here}; pip install '{wanted}'")
+
+
+def normalised(tokens: Tokens, way: str, stops: StopWords) -> Tokens:
+    """Put normal forms in place of words.
+
+    Stop words stay, as they are dropped by their spelling later; a word whose form is spelled as a stop word stays too,
+    such as "mining", whose stem is "mine".
+
+    Parameters
+    ----------
+    tokens : Tokens
+        The words of texts.
+    way : str
+        As for `library_of`.
+    stops : StopWords
+        Words that are left out.
+
+    Returns
+    -------
+    Tokens
+        The same tokens.
+    """
+    if not len(tokens.words):
+        return tokens
+    function = form_of(way)
+    forms = pa.array([function(word) for word in tokens.words.to_pylist()], pa.string())
+    stays = stops.dropped(tokens.words) | stops.stopped(forms)
+    forms = pc.if_else(pa.array(stays), tokens.words, forms)
+    words = pc.unique(forms)
+    place = np.asarray(pc.index_in(forms, value_set=words), dtype=np.int32)
+    return Tokens(words, place[tokens.numbers], tokens.offsets)
+
+
+@functools.cache
+def form_of(way: str) -> Callable[[str], str]:
+    """Return the function from a word to its form, with the errors of `library_of`."""
+    kind, _, language = way.partition(":")
+    if kind not in WAYS or not language:
+        raise OptionError(
+            f"expected stem:LANGUAGE or lemma:LANGUAGE, such as lemma:english, found {way!r}", "normalise"
+        )
+    try:
+        function = _stemmer(language) if kind == "stem" else _lemmatiser(language)
+    except ImportError:
+        raise MissingError(f"normalise: {WAYS[kind]} is not installed; pip install 'collapsium[normalise]'") from None
+
+    @functools.lru_cache(maxsize=_CACHED)
+    def form(word: str) -> str:
+        return function(word) or word
+
+    return form
+
+
+def _stemmer(language: str) -> Callable[[str], str]:
+    import snowballstemmer
+
+    name, known = _NAMES.get(language, language), snowballstemmer.algorithms()
+    if name not in known:
+        raise OptionError(f"Snowball has no language {language!r}{suggestion(language, known)}", "normalise")
+    stem: Callable[[str], str] = snowballstemmer.stemmer(name).stemWord
+    return stem
+
+
+def _lemmatiser(language: str) -> Callable[[str], str]:
+    from simplemma import lemmatize
+
+    code = next((code for code, name in _NAMES.items() if name == language), language)
+    try:
+        lemmatize("a", lang=code)
+    except ValueError:
+        known = sorted({*_NAMES, *_NAMES.values()})
+        raise OptionError(f"Simplemma has no language {language!r}{suggestion(language, known)}", "normalise") from None
+    return lambda word: lemmatize(word, lang=code).lower()

@@ -1,0 +1,134 @@
+"""Words that are left out of texts: stop words as the tokenizer yields them, their contractions, and short words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.stopwords import stop_words
+from collapsium.workers.ingest.tokenize import tokenize
+
+_APOSTROPHES = "'\u2019\u02bc"  # that the tokenizer leaves inside words
+
+
+@dataclass(frozen=True)
+class StopWords:
+    """Words that are left out.
+
+    Attributes
+    ----------
+    words : tuple of str
+        The stop words, sorted.
+    min_letters : int
+        Shorter words are left out too.
+    spared : tuple of str
+        Words that are not left out all the same.
+    """
+
+    words: tuple[str, ...] = ()
+    min_letters: int = 0
+    spared: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(options: ReadOptions) -> StopWords:
+        """Return the words that are left out of texts which are read with such options.
+
+        The lists pass through the tokenizer, so that they match what it yields of texts.
+
+        Parameters
+        ----------
+        options : ReadOptions
+            Languages, one's own words, the tokenizer, and the length of the shortest word.
+
+        Returns
+        -------
+        StopWords
+            All of them.
+
+        Raises
+        ------
+        OptionError
+            There is no such language, or the tokenizer fails.
+        MissingError
+            Languages are named, and their lists are not installed.
+        """
+        entries = stop_words(options.stop_words).union(options.stop_list)
+        simple = sorted(entry for entry in entries if not _is_compound(entry))
+        found = tokenize(pa.array(simple, pa.large_string()), options.tokenizer).words.to_pylist()
+        return StopWords(tuple(sorted(entries.union(found))), options.min_letters or 0)
+
+    def sparing(self, words: pa.Array) -> StopWords:
+        """Return the same, but for those of `words` that would be left out."""
+        return replace(self, spared=tuple(words.filter(pa.array(self.dropped(words))).to_pylist()))
+
+    def short(self, words: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return which words have too few letters."""
+        short = np.asarray(pc.less(pc.utf8_length(words), self.min_letters), dtype=bool)
+        return short & ~self._among_spared(words)
+
+    def stopped(self, words: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return which words are stop words, or contractions of them."""
+        found = np.array(pc.is_in(words, value_set=pa.array(self.words, pa.string())), dtype=bool)
+        joined = np.asarray(pc.match_substring_regex(words, f"[{_APOSTROPHES}]"), dtype=bool)
+        at = np.flatnonzero(joined & ~found)
+        if at.size and self.words:
+            known = frozenset(self.words)
+            found[at] = [is_contraction(word, known) for word in words.take(pa.array(at)).to_pylist()]
+        return found & ~self._among_spared(words)
+
+    def _among_spared(self, words: pa.Array) -> npt.NDArray[np.bool_]:
+        return np.asarray(pc.is_in(words, value_set=pa.array(self.spared, pa.string())), dtype=bool)
+
+    def dropped(self, words: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return which words are left out, for whatever reason."""
+        return self.stopped(words) | self.short(words)
+
+
+def is_contraction(word: str, stops: frozenset[str]) -> bool:
+    """Return whether a word with apostrophes is made of stop words and single letters alone.
+
+    Parameters
+    ----------
+    word : str
+        Such as ``they're``, ``qu'il`` or ``government's``.
+    stops : frozenset of str
+        The stop words; those with apostrophes have plain ones.
+
+    Returns
+    -------
+    bool
+        True for the first two in English and French.
+    """
+    plain = re.sub(f"[{_APOSTROPHES}]", "'", word)
+    if plain in stops:
+        return True
+    *before, last = (part for part in plain.split("'") if part)
+    parts = [_unelided(part, stops) for part in before] + [last]
+    return any(part in stops for part in parts) and all(part in stops or len(part) == 1 for part in parts)
+
+
+def _unelided(part: str, stops: frozenset[str]) -> str:
+    """Return the stop word that a part is, or is without its last vowel, as ``lorsqu`` of ``lorsque``."""
+    return next((part + vowel for vowel in ("", *"aeiou") if part + vowel in stops), part)
+
+
+def _is_compound(entry: str) -> bool:
+    """Return whether an entry of a list is of several words, whose parts may mean something by themselves."""
+    return any(_separates(letter) for letter in _without_ends(entry))
+
+
+def _without_ends(entry: str) -> str:
+    """Return an entry without the signs at its ends, such as those of ``'ll`` and ``etc.``."""
+    inner = [place for place, letter in enumerate(entry) if not _separates(letter) and letter not in _APOSTROPHES]
+    return entry[inner[0] : inner[-1] + 1] if inner else ""
+
+
+def _separates(letter: str) -> bool:
+    return unicodedata.category(letter)[0] in "PSZ" and letter not in _APOSTROPHES

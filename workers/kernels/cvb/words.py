@@ -1,0 +1,144 @@
+"""Sums over the words: chances that a word has no token in a topic, tables of the words, and the bound's word terms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.kernels.jit import F4_2, F8, F8_2, I4, OUT_F8, OUT_F8_2, kernel
+from collapsium.workers.kernels.moments import (
+    LARGEST,
+    expected_log_beta,
+    expected_log_rising,
+    expected_tables,
+    positive,
+    power,
+)
+
+Array = npt.NDArray[Any]
+
+FLOOR = 1e-300  # smallest chance of absence that a shard states: below, a count is positive for certain
+
+
+@kernel(I4, I4, F4_2, OUT_F8_2)
+def add_log_absent(position: Array, counts: Array, pair_topic: Array, row_topic: Array) -> None:
+    """Fill Z[n_kw] = sum c log(1 - q) over a shard's pairs of each word; twin: `naive.words.log_absent`.
+
+    The chance itself is gathered as a product, one logarithm a cell at the end, and floored, so that the difference of
+    two sweeps is always finite.
+
+    Parameters
+    ----------
+    position, counts : int32, shape (pairs,)
+        Row and count of each pair.
+    pair_topic : float32, shape (pairs, topics)
+        Responsibilities.
+    row_topic : float64, shape (shard words, topics)
+        Filled with Z, 0 where the shard has none, never below log(1e-300).
+    """
+    row_topic[:] = 1.0
+    for pair in range(position.size):
+        row, count = position[pair], counts[pair]
+        for k in range(row_topic.shape[1]):
+            chance = 1.0 - min(float(pair_topic[pair, k]), LARGEST)
+            row_topic[row, k] = max(row_topic[row, k] * power(chance, count), FLOOR)
+    for row in range(row_topic.shape[0]):
+        for k in range(row_topic.shape[1]):
+            row_topic[row, k] = math.log(row_topic[row, k])
+
+
+@kernel(I4, I4, F4_2, OUT_F8_2, OUT_F8_2)
+def add_counts(position: Array, counts: Array, pair_topic: Array, row_topic: Array, row_variance: Array) -> None:
+    """Add E[n_kw] and V[n_kw] of a shard's pairs; twin: `naive.words.counts`.
+
+    Parameters
+    ----------
+    position, counts : int32, shape (pairs,)
+        Row and count of each pair.
+    pair_topic : float32, shape (pairs, topics)
+        Responsibilities.
+    row_topic : float64, shape (shard words, topics)
+        Increased by sum c q.
+    row_variance : float64, shape (shard words, topics) or (0, 0)
+        Increased by sum c q (1 - q), unless it is empty.
+    """
+    for pair in range(position.size):
+        row, tokens = position[pair], float(counts[pair])
+        for k in range(row_topic.shape[1]):
+            row_topic[row, k] += tokens * pair_topic[pair, k]
+        if row_variance.size:
+            for k in range(row_topic.shape[1]):
+                q = float(pair_topic[pair, k])
+                row_variance[row, k] += tokens * q * (1.0 - q)
+
+
+@kernel(F8_2, F8_2, F8_2, F8, OUT_F8, OUT_F8)
+def word_tables(
+    word_topic: Array, variance: Array, log_absent: Array, prior: Array, tables: Array, bound: Array
+) -> None:
+    """Fill sum_k E[t_kw] of each word and sum_kw F[log G(h_w + n_kw) / G(h_w)]; twin: `naive.words.word_tables`.
+
+    Parameters
+    ----------
+    word_topic, variance, log_absent : float64, shape (words, topics)
+        E, V and Z of n_kw.
+    prior : float64, shape (words,)
+        h_w.
+    tables : float64, shape (words,)
+        Filled with sum_k E[t_kw].
+    bound : float64, shape (1,)
+        Increased by the bound's term.
+    """
+    for word in range(word_topic.shape[0]):
+        tables[word] = 0.0
+        for k in range(word_topic.shape[1]):
+            absent, present = math.exp(log_absent[word, k]), -math.expm1(log_absent[word, k])
+            present, mean, spread = positive(word_topic[word, k], variance[word, k], absent, present)
+            if present > 0.0:
+                tables[word] += expected_tables(prior[word], present, mean, spread)
+                bound[0] += expected_log_rising(prior[word], present, mean, spread)
+
+
+@kernel(F8, F8, F8, F8, OUT_F8, OUT_F8)
+def topic_totals(
+    total: Array, variance: Array, log_absent: Array, prior: Array, log_xi: Array, log_rising: Array
+) -> None:
+    """Fill E[log xi_k] and F[log G(B + n_k) / G(B)] of each topic; twin: `naive.words.topic_totals`.
+
+    Parameters
+    ----------
+    total, variance, log_absent : float64, shape (topics,)
+        E, V and Z of n_k.
+    prior : float64, shape (1,)
+        B.
+    log_xi, log_rising : float64, shape (topics,)
+        Filled.
+    """
+    for k in range(total.size):
+        absent, present = math.exp(log_absent[k]), -math.expm1(log_absent[k])
+        present, mean, spread = positive(total[k], variance[k], absent, present)
+        log_xi[k] = expected_log_beta(prior[0], present, mean, spread)
+        log_rising[k] = expected_log_rising(prior[0], present, mean, spread) if present > 0.0 else 0.0
+
+
+@kernel(F8, F8, OUT_F8)
+def log_eta(lengths: Array, prior: Array, sums: Array) -> None:
+    """Add sum_d E[log eta_d] and sum_d log G(A)/G(A + n_d) over documents; twin: `naive.words.log_eta`.
+
+    Parameters
+    ----------
+    lengths : float64, shape (documents,)
+        n_d; empty documents add nothing.
+    prior : float64, shape (1,)
+        A.
+    sums : float64, shape (2,)
+        Increased by sum_d psi(A) - psi(A + n_d) and by sum_d log G(A) - log G(A + n_d).
+    """
+    unit = np.ones(1)
+    for document in range(lengths.size):
+        if lengths[document] > 0.0:
+            sums[0] += expected_log_beta(prior[0], unit[0], lengths[document], 0.0)
+            sums[1] += math.lgamma(prior[0]) - math.lgamma(prior[0] + lengths[document])

@@ -1,0 +1,1 @@
+"""Kernels of networks of Dirichlet and Pitman-Yor vectors."""

@@ -1,0 +1,125 @@
+"""Cutting UTF-8 text into runs of bytes that words are made of, each known by the number of its first like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.kernels.jit import I4, I8, OUT_I4, OUT_I8, U1, kernel
+
+Array = npt.NDArray[Any]
+
+
+@kernel(U1, I8, U1, I8, OUT_I4, OUT_I8, OUT_I8, OUT_I8)
+def number_runs(
+    data: Array, offsets: Array, inside: Array, room: Array, numbers: Array, ends: Array, first: Array, length: Array
+) -> int:
+    """Give numbers to the runs of a text's documents by their bytes, in the order in which they first occur.
+
+    A table of slots holds the numbers, by a hash of the bytes (FNV-1a in 31 bits), and grows by itself. Twin:
+    `naive.runs.number_runs`.
+
+    Parameters
+    ----------
+    data : uint8, shape (bytes,)
+        The documents behind one another.
+    offsets : int64, shape (documents + 1,)
+        Where each begins; no run goes over a document's end.
+    inside : uint8, shape (256,)
+        1 for a byte that runs are made of.
+    room : int64, shape (1,)
+        The table's slots at the start, a power of two.
+    numbers : int32, shape (at least runs,)
+        Filled with the number of each run.
+    ends : int64, shape (documents,)
+        Filled with the number of runs up to each document's end.
+    first, length : int64, shape (at least distinct runs,)
+        Filled with where each distinct run first occurs, and its bytes.
+
+    Returns
+    -------
+    int
+        How many distinct runs there are.
+    """
+    slots: Any = room[0]
+    table = np.full(slots, -1, dtype=np.int32)
+    hashes = np.empty(slots, dtype=np.int64)
+    runs, distinct = 0, 0
+    for document in range(offsets.size - 1):
+        place, end = offsets[document], offsets[document + 1]
+        while place < end:
+            if inside[data[place]] == 0:
+                place += 1
+                continue
+            begin: Any = place
+            key: Any = 18652613
+            while place < end and inside[data[place]] != 0:
+                key = ((key ^ np.int64(data[place])) * 16777619) & 0x7FFFFFFF
+                place += 1
+            size = place - begin
+            slot = (key ^ (key >> 15)) & (slots - 1)
+            while True:
+                found = table[slot]
+                if found < 0:
+                    break
+                if hashes[found] == key and length[found] == size:
+                    same = True
+                    for step in range(size):
+                        if data[first[found] + step] != data[begin + step]:
+                            same = False
+                            break
+                    if same:
+                        break
+                slot = (slot + 1) & (slots - 1)
+            if found < 0:
+                found = np.int32(distinct)
+                table[slot] = found
+                hashes[distinct], first[distinct], length[distinct] = key, begin, size
+                distinct += 1
+            numbers[runs] = found
+            runs += 1
+            if 2 * distinct > slots:
+                slots *= 2
+                old, hashes = hashes, np.empty(slots, dtype=np.int64)
+                hashes[:distinct] = old[:distinct]
+                table = np.full(slots, -1, dtype=np.int32)
+                for number in range(distinct):
+                    slot = (hashes[number] ^ (hashes[number] >> 15)) & (slots - 1)
+                    while table[slot] >= 0:
+                        slot = (slot + 1) & (slots - 1)
+                    table[slot] = number
+        ends[document] = runs
+    return distinct
+
+
+@kernel(I4, I8, I8, I4, OUT_I4, OUT_I8)
+def expand_runs(numbers: Array, ends: Array, starts: Array, words: Array, tokens: Array, lengths: Array) -> None:
+    """Put the words of each run in its place; twin: `naive.runs.expand_runs`.
+
+    Parameters
+    ----------
+    numbers : int32, shape (runs,)
+        The number of each run.
+    ends : int64, shape (documents,)
+        The number of runs up to each document's end.
+    starts : int64, shape (distinct runs + 1,)
+        Where the words of each distinct run begin.
+    words : int32
+        The words of the distinct runs, behind one another.
+    tokens : int32, shape (at least tokens,)
+        Filled with the documents' words.
+    lengths : int64, shape (documents,)
+        Filled with the number of each document's words.
+    """
+    place, run = 0, 0
+    for document in range(ends.size):
+        before = place
+        while run < ends[document]:
+            number = numbers[run]
+            for word in range(starts[number], starts[number + 1]):
+                tokens[place] = words[word]
+                place += 1
+            run += 1
+        lengths[document] = place - before

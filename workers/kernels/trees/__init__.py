@@ -1,0 +1,1 @@
+"""Kernels of trees of topics and of Gaussians."""

@@ -1,0 +1,1 @@
+"""Kernels of mean-field variational inference."""
