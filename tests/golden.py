@@ -17,6 +17,7 @@ import hashlib
 import io
 import json
 import random
+import re
 import shlex
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-NAMES = ("collapsium", "collapsium")
+SCRIPT = re.compile(r"(\w+)\.pipeline\.[\w.]+main:main")  # the entry point, whatever the distribution is called
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in "rst"]
 TOPICS = 4
 DIAMOND = """
@@ -150,12 +151,14 @@ class Installation:
     """The installation of this interpreter: its command and its Python names."""
 
     def __init__(self) -> None:
-        scripts = {one.name: one for one in entry_points(group="console_scripts") if one.name in NAMES}
-        if len(scripts) != 1:
-            raise SystemExit(f"expected one command of {', '.join(NAMES)} to be installed, found {sorted(scripts)}")
-        ((name, script),) = scripts.items()
+        found = [
+            (match, one) for one in entry_points(group="console_scripts") if (match := SCRIPT.fullmatch(one.value))
+        ]
+        if len(found) != 1:
+            raise SystemExit(f"expected one installation, found {[one.value for _, one in found]}")
+        ((match, script),) = found
         self.main = script.load()
-        self.package = __import__(f"{name}.pipeline", fromlist=["Model"])
+        self.package = __import__(f"{match[1]}.pipeline", fromlist=["Model"])
 
     def run(self, line: str, *more: str) -> str:
         """Run a command line and return what it prints; a failure is an error."""

@@ -12,6 +12,7 @@ import numpy as np
 from collapsium.pipeline.families import base as contract
 from collapsium.storage.corpus.vectors import VectorShard
 from collapsium.workers.arrays.delta import Delta, change, fresh
+from collapsium.workers.families import base as worker_contract
 
 NAME = "means"
 
@@ -116,15 +117,13 @@ driver.figures = lambda globals: {"documents": float(globals["documents"])}
 
 def install():
     """Let this process know both halves for good: a worker looks for words with the driver's, where there is time to."""
-    names = sorted({*contract.family_names(), NAME})
-    sys.modules[f"collapsium.workers.{NAME}"] = sys.modules[__name__]
-    sys.modules[f"collapsium.pipeline.families.{NAME}"] = driver
-    contract.family_names = lambda: names
+    worker_contract.FAMILIES[NAME] = __name__
+    sys.modules[driver.__name__] = driver
+    contract.FAMILIES[NAME] = driver.__name__
 
 
 def known(monkeypatch):
     """Let this process know both halves, until the test ends."""
-    names = sorted([*contract.family_names(), NAME])
-    monkeypatch.setitem(sys.modules, f"collapsium.workers.{NAME}", sys.modules[__name__])
-    monkeypatch.setitem(sys.modules, f"collapsium.pipeline.families.{NAME}", driver)
-    monkeypatch.setattr(contract, "family_names", lambda: names)
+    monkeypatch.setitem(worker_contract.FAMILIES, NAME, __name__)
+    monkeypatch.setitem(sys.modules, driver.__name__, driver)
+    monkeypatch.setitem(contract.FAMILIES, NAME, driver.__name__)

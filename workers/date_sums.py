@@ -211,7 +211,7 @@ def bounded(one: DateSums, cells: int = MAX_CELLS) -> DateSums:
 
 
 def coarsened(one: DateSums, unit: int) -> DateSums:
-    """Take dates that are more exact than a unit as that; the unit is a place in `collapsium.workers.ingest.dates.UNITS`."""
+    """Take dates that are more exact than a unit as that; the unit is a place in `dates.UNITS`."""
     finer = one.exact < unit
     if not finer.any():
         return one

@@ -23,7 +23,16 @@ from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.segments import running
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import member_of
-from collapsium.storage.runs.proportions import MATRICES, PROPORTIONS, ending_of, ids_beside, require_free, written_to
+from collapsium.storage.runs.proportions import (
+    MATRICES,
+    PROPORTIONS,
+    SCHEMA,
+    SEGMENT_SCHEMA,
+    ending_of,
+    ids_beside,
+    require_free,
+    written_to,
+)
 from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Arrays
@@ -32,9 +41,6 @@ from collapsium.workers.families.base import load_sweeps, wanted_by
 
 THETA, PREFIX = "document_topic", "document_"
 SEGMENT_THETA, SEGMENTS = "segment_topic", "segments"
-SHARES = [pa.field("topics", pa.list_(pa.int32())), pa.field("proportions", pa.list_(pa.float32()))]
-SCHEMA = pa.schema([("id", pa.string()), *SHARES])
-SEGMENT_SCHEMA = pa.schema([("id", pa.string()), ("segment", pa.int32()), *SHARES])
 
 
 MIN_PROPORTION = 0.001

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
-import importlib
 import logging
 import os
 import signal
@@ -15,7 +14,10 @@ import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from collapsium.pipeline.cli.corpora import append, flatten, ingest, simulate, split
+from collapsium.pipeline.cli.models import evaluate, export, infer, info, plot, predict, report, topics, verify
 from collapsium.pipeline.cli.options import command_parser, print_error
+from collapsium.pipeline.cli.runs import batch, compare, demo, estimate, fit, rollback, versions, watch
 from collapsium.pipeline.monitoring.console import LogLines, show_compilation
 from collapsium.pipeline.monitoring.terminal import guarded_streams
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError, flag_of
@@ -23,30 +25,30 @@ from collapsium.storage.errors import CapacityError, CollapsiumError, OptionErro
 FAILURE, USAGE, TAKEN_OVER, INTERRUPTED = 1, 2, 5, 130  # exit codes
 SAME = 1.0  # seconds within which further signals are the first one again: `timeout` sends two
 ZARR_SECONDS = 10.0  # that Zarr's event loop may take to stop
-COMMANDS = (
-    "ingest",
-    "append",
-    "split",
-    "flatten",
-    "estimate",
-    "fit",
-    "watch",
-    "compare",
-    "topics",
-    "report",
-    "plot",
-    "evaluate",
-    "infer",
-    "predict",
-    "export",
-    "simulate",
-    "info",
-    "verify",
-    "batch",
-    "versions",
-    "rollback",
-    "demo",
-)
+COMMANDS = {
+    "ingest": ingest,
+    "append": append,
+    "split": split,
+    "flatten": flatten,
+    "estimate": estimate,
+    "fit": fit,
+    "watch": watch,
+    "compare": compare,
+    "topics": topics,
+    "report": report,
+    "plot": plot,
+    "evaluate": evaluate,
+    "infer": infer,
+    "predict": predict,
+    "export": export,
+    "simulate": simulate,
+    "info": info,
+    "verify": verify,
+    "batch": batch,
+    "versions": versions,
+    "rollback": rollback,
+    "demo": demo,
+}
 
 DESCRIPTION = """\
 Bayesian topic models on corpora that outgrow one machine.
@@ -80,8 +82,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="on an error, show where in the code it came from")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     chosen = next((word for word in argv if not word.startswith("-")), None)
-    for name in COMMANDS:
-        module = importlib.import_module(f"collapsium.pipeline.cli.{name}")
+    for name, module in COMMANDS.items():
         sub = commands.add_parser(
             name, help=module.HELP, description=module.__doc__, epilog=getattr(module, "EPILOG", None)
         )

@@ -171,7 +171,8 @@ def add_callbacks(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="MODULE:NAME",
         help="call this function, or what this class makes, with each event, a dict; may be given again; an error in "
-        "it is told and does not end the run. collapsium.pipeline.monitoring.mlflow_callback:MLflow logs to MLflow (extra: mlflow)",
+        "it is told and does not end the run. collapsium.pipeline.monitoring.mlflow_callback:MLflow logs to MLflow "
+        "(extra: mlflow)",
     )
 
 

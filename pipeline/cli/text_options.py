@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collapsium.pipeline.corpora.unknown_words import UnknownWords
 
 TEXTS = (
-    "a corpus with the model's vocabulary; or texts, files, folders or globs of any format of `collapsium ingest`, read "
-    "as the model's own documents were"
+    "a corpus with the model's vocabulary; or texts, files, folders or globs of any format of `collapsium ingest`, "
+    "read as the model's own documents were"
 )
 _NAMES = ("format", "id", "text", "vocabulary", "tokenizer", "bad_bytes", "headings")
 

@@ -206,8 +206,8 @@ def _history_of(corpus: Corpus, kept: History, paths: list[str], asked: Addition
         raise OptionError(f"--format {kind}: {corpus.url} is a corpus of documents")
     if kept.flattened:
         raise OptionError(
-            f"{corpus.url}: its documents are segments that `collapsium flatten` made; append to the corpus that it was "
-            "made of, and flatten that again"
+            f"{corpus.url}: its documents are segments that `collapsium flatten` made; append to the corpus that it "
+            "was made of, and flatten that again"
         )
     segments = None if asked.headings is None else f"{HEADINGS}{asked.headings}"
     require_named_again(corpus.url, kept.options, asked.tokenizer, segments)

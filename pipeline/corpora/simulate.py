@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collapsium.pipeline.analysis.infer import SCHEMA
 from collapsium.pipeline.families.base import Family, FamilyConfig, Summary, load_family, make_config
 from collapsium.pipeline.families.generative import PORTION, expected_counts, portion
 from collapsium.pipeline.keywords import checked_keywords, option_names
@@ -25,6 +24,7 @@ from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter, even_sh
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.model import ModelRecord, ModelWriter
+from collapsium.storage.runs.proportions import SCHEMA
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream

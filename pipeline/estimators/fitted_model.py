@@ -101,7 +101,7 @@ class Fitted(ShortRepr):
         return np.asarray(load_sweeps(self.family).infer(local, self.globals)["document_topic"], dtype=np.float64)
 
     def score(self, number: int, first: int, documents: Documents) -> tasks.Score:
-        """Score one half of each document's tokens, given the other; see `collapsium.pipeline.analysis.evaluate.UNSEEN`."""
+        """Score one half of each document's tokens, given the other, as `collapsium.pipeline.evaluate` does."""
         known, scored = split_documents(documents, first, 0.5, SEED)
         shard = Shard.of(number, known)
         local = tasks.settle(self.family, shard, self.blocks, self.globals, Stream(SEED, "unseen"))

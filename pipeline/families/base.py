@@ -1,23 +1,19 @@
 """What a model family gives on the driver, and how it is found.
 
-A family is a file in `collapsium.pipeline.families` with the names of `Family`, and one beside the shards
-(`collapsium.workers.families.base`). Families are discovered: the file's stem, with ``_`` written ``-``, is the name.
+A family is a module in `collapsium.pipeline.families` with the names of `Family`, and one beside the shards
+(`collapsium.workers.families.base`). `FAMILIES` in both names the modules.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, get_origin
 
-import pydantic
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.short_repr import ShortRepr
-from collapsium.workers.families.base import family_module
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +25,28 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import Vectors
     from collapsium.workers.arrays.delta import Arrays, Delta
     from collapsium.workers.arrays.random_streams import Stream
+from collections.abc import Iterable, Mapping
+
+import pydantic
+
+FAMILIES = {
+    "author-topic": "collapsium.pipeline.families.gibbs.author_topic",
+    "dirichlet-network": "collapsium.pipeline.families.networks.dirichlet_network",
+    "gibbs-hdp": "collapsium.pipeline.families.gibbs.gibbs_hdp",
+    "gibbs-lda": "collapsium.pipeline.families.gibbs.gibbs_lda",
+    "gibbs-ncrp": "collapsium.pipeline.families.ncrp.gibbs_ncrp",
+    "hca": "collapsium.pipeline.families.hca.hca",
+    "hdp": "collapsium.pipeline.families.cvb.hdp",
+    "hdsp": "collapsium.pipeline.families.vb.hdsp",
+    "labeled-lda": "collapsium.pipeline.families.gibbs.labeled_lda",
+    "lda": "collapsium.pipeline.families.cvb.lda",
+    "ncrp": "collapsium.pipeline.families.ncrp.ncrp",
+    "partially-labeled-lda": "collapsium.pipeline.families.gibbs.partially_labeled_lda",
+    "segmented-lda": "collapsium.pipeline.families.networks.segmented_lda",
+    "sequential-lda": "collapsium.pipeline.families.networks.sequential_lda",
+    "vb-lda": "collapsium.pipeline.families.vb.vb_lda",
+}
+"""Module of each family, imported when the family is first used: a command uses one of them."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +250,7 @@ class Family(Protocol):
         """
 
     def truth(self, summary: Summary, config: Any, stream: Stream) -> tuple[Arrays, Arrays]:
-        """Draw a model to simulate from: topics as `collapsium.pipeline.families.generative` keeps them, or rows; and globals."""
+        """Draw a model to simulate from: topics as `families.generative` keeps them, or rows; and globals."""
 
     def simulate(
         self,
@@ -247,9 +265,7 @@ class Family(Protocol):
 
 def family_names() -> list[str]:
     """Return the names of all families."""
-    from collapsium.pipeline import families as models
-
-    return sorted(found.name.replace("_", "-") for found in pkgutil.iter_modules(models.__path__))
+    return sorted(FAMILIES)
 
 
 def load_family(name: str) -> Family:
@@ -270,9 +286,9 @@ def load_family(name: str) -> Family:
     OptionError
         There is no such family.
     """
-    if name not in family_names():
+    if name not in FAMILIES:
         raise OptionError(f"unknown family '{name}'{suggestion(name, family_names())}", "family")
-    return cast(Family, importlib.import_module(f"collapsium.pipeline.families.{family_module(name)}"))
+    return cast(Family, importlib.import_module(FAMILIES[name]))
 
 
 def require_schedule(family: str, schedule: str) -> None:

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.pipeline.families.base import Description
+from collapsium.workers.arrays.ranking import largest
+
+Vector = npt.NDArray[np.float64]
+
 Ints = npt.NDArray[np.int64]
 
 
@@ -68,3 +73,31 @@ def shape_of(ids: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], share: n
         if parent[row] >= 0:
             below[place[int(parent[row])]] += below[row]
     return Shape(np.array(rows, dtype=np.int64), level, below)
+
+
+def describe(word_topic: Vector, prior: Vector, total: float, topic: Vector, count: int) -> Description:
+    """Describe topics, the largest first, by phi_kw = (b_w + E[n_kw]) / (B + E[n_k])."""
+    order = np.argsort(-topic, kind="stable")
+    phi = ((np.maximum(word_topic, 0.0) + prior[:, np.newaxis]) / (total + topic))[:, order].T
+    top = largest(phi, count)
+    share = topic[order] / max(float(topic.sum()), 1e-300)
+    return Description(order.astype(np.int64), share, top, np.take_along_axis(phi, top, axis=1))
+
+
+def holding(topic: npt.ArrayLike, part: float = 0.99) -> int:
+    """Return how many of the largest topics hold a part of all tokens.
+
+    Parameters
+    ----------
+    topic : array_like, shape (topics,)
+        Tokens of each, or their shares.
+    part : float, optional
+        Which part.
+
+    Returns
+    -------
+    int
+        At least 1.
+    """
+    falling = np.sort(np.asarray(topic, dtype=np.float64))[::-1]
+    return min(int(np.searchsorted(np.cumsum(falling), part * falling.sum()) + 1), falling.size)

@@ -1,4 +1,4 @@
-"""Dirichlet parameters that make expected logarithms of proportions most probable, by Newton's method (Minka 2000)."""
+"""Learn hyperparameters: Dirichlet parameters by Newton's method (Minka 2000), others by slice sampling (Neal 2003)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from collapsium.workers import special_functions as special
 from collapsium.workers.special_functions import digamma, gammaln, polygamma
 
-SLICE_LEAST, SLICE_MOST = 1e-6, 1e6  # of a parameter
+SLICE_LEAST, SLICE_MOST = 1e-6, 1e6  # of a parameter that is sampled
 SLICE_STEPS = 20  # by which a slice is widened at most, each of a factor of e
 
 Vector = npt.NDArray[np.float64]

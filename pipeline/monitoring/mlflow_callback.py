@@ -1,5 +1,6 @@
-"""A callback that logs a fit to MLflow: ``--callback collapsium.pipeline.monitoring.mlflow_callback:MLflow`` (extra:
-mlflow).
+"""Log a fit to MLflow (extra: mlflow).
+
+``--callback collapsium.pipeline.monitoring.mlflow_callback:MLflow`` names it.
 
 Where to, MLflow's own settings say: ``MLFLOW_TRACKING_URI``, ``MLFLOW_EXPERIMENT_NAME``, ``MLFLOW_RUN_NAME``.
 Parameters are what the run was asked for, metrics its iterations' figures, and at its end the model is an artifact,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from collapsium.pipeline.reporting.charts import Chart, chart
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.runs.members import restarts_of
+from collapsium.storage.runs.run import RECORD as RUN_RECORD
+from collapsium.storage.runs.run import Run
 
+Events = Sequence[Mapping[str, Any]]
 Series = list[tuple[str, list[tuple[float, float]]]]
 
 # Names and units; other figures are hyperparameters, by their own names.
@@ -26,6 +32,17 @@ NUMBERS = ("topics", "topics_99", "nodes", "leaves")
 MOVES = ("grown", "pruned", "merged")  # how many nodes, in each iteration
 COUNTS = (*NUMBERS, *MOVES)
 MOST = 16
+
+
+def events_of(run: str | os.PathLike[str]) -> list[tuple[str, Events]]:
+    """Read the events of each fit of a run: one without a name or, of an ensemble, its restarts; none of a model."""
+    folder = Folder(run)
+    if not folder.exists(RUN_RECORD):
+        return []
+    restarts = restarts_of(run)
+    if restarts:
+        return [(f"{number:03d}", one.events()) for number, one in restarts if one.exists()]
+    return [("", Run(run).events())]
 
 
 def series_of(members: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], name: str) -> Series:

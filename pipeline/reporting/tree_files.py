@@ -12,11 +12,10 @@ from pathlib import Path
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.reporting.plots.tree import draw, kind_of
-from collapsium.pipeline.reporting.tree_folding import fold
+from collapsium.pipeline.reporting.tree_folding import DRAWN, fold
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.io.folder import File
 
-DRAWN = 60  # entries of a picture, unless it is said which branches are folded
 LABEL = 3  # words of a node's label in GraphML
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 

@@ -9,6 +9,8 @@ from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.reporting.tree_layout import parents_of
 from collapsium.storage.errors import OptionError
 
+DRAWN = 60  # entries of a picture, unless it is said which branches are folded
+
 
 @dataclass(frozen=True)
 class FoldedNodes(Topic):

@@ -26,6 +26,10 @@ from collapsium.storage.io.folder import File
 from collapsium.storage.io.retry import FULL
 from collapsium.storage.printable import csv_cell
 
+SHARES = [pa.field("topics", pa.list_(pa.int32())), pa.field("proportions", pa.list_(pa.float32()))]
+SCHEMA = pa.schema([("id", pa.string()), *SHARES])
+SEGMENT_SCHEMA = pa.schema([("id", pa.string()), ("segment", pa.int32()), *SHARES])
+
 ENDINGS = (".parquet", ".csv", ".npy", ".npz")
 MATRICES = (".npy", ".npz")
 TOPICS, PROPORTIONS, TOPIC = "topics", "proportions", "topic_"

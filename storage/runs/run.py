@@ -20,13 +20,9 @@ from collapsium.storage.runs.event_records import MAX_RESTARTS, parse_event
 from collapsium.storage.runs.processor import Processor
 
 if TYPE_CHECKING:
-    pass
-
-DONE = ("iterations", "tolerance", "converged")  # why a run is at its end
-
-if TYPE_CHECKING:
     from collapsium.storage.runs.checkpoint import Checkpoints
 
+DONE = ("iterations", "tolerance", "converged")  # why a run is at its end
 RECORD, EVENTS, MODEL, CHECKPOINTS = "run.json", "events.jsonl", "model", "checkpoints"
 CORPUS = "corpus"  # that a fit to texts has made
 LOCK, JOURNAL, MEMBERS = "lock", "journal.jsonl", "members"

@@ -17,6 +17,25 @@ if TYPE_CHECKING:
     from collapsium.workers.arrays.random_streams import Stream
     from collapsium.workers.kernels.jit import Kernel
 
+FAMILIES = {
+    "author-topic": "collapsium.workers.families.gibbs.author_topic",
+    "dirichlet-network": "collapsium.workers.families.networks.dirichlet_network",
+    "gibbs-hdp": "collapsium.workers.families.gibbs.gibbs_hdp",
+    "gibbs-lda": "collapsium.workers.families.gibbs.gibbs_lda",
+    "gibbs-ncrp": "collapsium.workers.families.ncrp.gibbs_ncrp",
+    "hca": "collapsium.workers.families.hca.hca",
+    "hdp": "collapsium.workers.families.cvb.hdp",
+    "hdsp": "collapsium.workers.families.vb.hdsp",
+    "labeled-lda": "collapsium.workers.families.gibbs.labeled_lda",
+    "lda": "collapsium.workers.families.cvb.lda",
+    "ncrp": "collapsium.workers.families.ncrp.ncrp",
+    "partially-labeled-lda": "collapsium.workers.families.gibbs.partially_labeled_lda",
+    "segmented-lda": "collapsium.workers.families.networks.segmented_lda",
+    "sequential-lda": "collapsium.workers.families.networks.sequential_lda",
+    "vb-lda": "collapsium.workers.families.vb.vb_lda",
+}
+"""Module of each family, imported when the family is first used: a command uses one of them."""
+
 
 class Sweeps(Protocol):
     """The half of a family that runs beside a shard or a block of the vocabulary.
@@ -185,11 +204,6 @@ class Sweeps(Protocol):
         """Give ``document_tokens``, the tokens that a local state expects of each document: as many as it has."""
 
 
-def family_module(name: str) -> str:
-    """Return the stem of a family's two files: its name with ``-`` written ``_``."""
-    return name.replace("-", "_")
-
-
 def is_labelled(family: str) -> bool:
     """Tell whether a family takes what is known of documents besides their words."""
     return bool(getattr(load_sweeps(family), "LABELLED", False))
@@ -251,4 +265,4 @@ def load_sweeps(family: str) -> Sweeps:
     Sweeps
         Its module.
     """
-    return cast(Sweeps, importlib.import_module(f"collapsium.workers.{family_module(family)}"))
+    return cast(Sweeps, importlib.import_module(FAMILIES[family]))

@@ -300,8 +300,8 @@ def cache_folder() -> Path | None:
 
     here = Path(__file__).parent  # numba keeps the machine code of each installation by itself
     digest = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {target()} {here}".encode())
-    for source in sorted(here.glob("*.py")):
-        digest.update(source.name.encode() + source.read_bytes())
+    for source in sorted(here.rglob("*.py")):
+        digest.update(str(source.relative_to(here)).encode() + source.read_bytes())
     own = os.environ.get("NUMBA_CACHE_DIR")
     for base in (Path(own) if own else user_cache_path("collapsium"), _private_temporary()):
         folder = base / f"kernels-{digest.hexdigest()[:16]}"

@@ -55,8 +55,7 @@ def run_stochastic(
     keeper: Keeper | None = None,
     glance: Glance | None = None,
 ) -> Iterator[tuple[State, Progress]]:
-    """Run the iterations, a minibatch each, giving the state after each; see
-    `collapsium.pipeline.engine.loop.loop.run`.
+    """Run the iterations, a minibatch each, giving the state after each; see `loop.run`.
 
     Parameters
     ----------

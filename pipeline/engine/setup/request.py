@@ -6,7 +6,6 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,7 @@ from collapsium.pipeline.engine.setup.heldout import require_tokens
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, Limits
 from collapsium.pipeline.families.base import FamilyConfig, load_family, make_config, require_corpus, require_schedule
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.label_index import LabelTable, label_table
 from collapsium.storage.corpus.manifest import DOCUMENTS
-from collapsium.storage.corpus.segments import COLUMN as SEGMENTS
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import LEAST_INTEGER, MOST_INTEGER, digest_of
@@ -24,10 +21,14 @@ from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.model import StoredModel
 from collapsium.storage.runs.run import DONE, RECORD, Run
-from collapsium.workers.families.base import is_labelled, wanted_by
 
 if TYPE_CHECKING:
     from collapsium.pipeline.engine.setup.warm_start import WarmSource
+from functools import lru_cache
+
+from collapsium.storage.corpus.label_index import LabelTable, label_table
+from collapsium.storage.corpus.segments import COLUMN as SEGMENTS
+from collapsium.workers.families.base import is_labelled, wanted_by
 
 VERSIONS = ("collapsium", "dask", "distributed", "numba", "numpy", "pyarrow", "zarr")
 BITS = ("collapsium", "numba", "numpy", "python")  # whose other versions may give other bits

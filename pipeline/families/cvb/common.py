@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from collapsium.pipeline.families.base import Description, FamilyConfig, Footprint, Summary
+from collapsium.pipeline.families.base import FamilyConfig, Footprint, Summary
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Arrays, Delta
-from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.families.cvb.document_lists import PORTION, room_for
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.kernels.cvb import words
@@ -303,31 +302,3 @@ def _listed(summary: Summary, config: ActiveConfig) -> float:
         return float(min(room_for(summary.pairs / max(summary.documents, 1), config.topics, most), config.topics))
     rooms = np.minimum(room_for(summary.lengths, config.topics, most), config.topics)
     return float((summary.lengths * rooms).sum() / summary.lengths.sum())
-
-
-def describe(word_topic: Vector, prior: Vector, total: float, topic: Vector, count: int) -> Description:
-    """Describe topics, the largest first, by phi_kw = (b_w + E[n_kw]) / (B + E[n_k])."""
-    order = np.argsort(-topic, kind="stable")
-    phi = ((np.maximum(word_topic, 0.0) + prior[:, np.newaxis]) / (total + topic))[:, order].T
-    top = largest(phi, count)
-    share = topic[order] / max(float(topic.sum()), 1e-300)
-    return Description(order.astype(np.int64), share, top, np.take_along_axis(phi, top, axis=1))
-
-
-def holding(topic: npt.ArrayLike, part: float = 0.99) -> int:
-    """Return how many of the largest topics hold a part of all tokens.
-
-    Parameters
-    ----------
-    topic : array_like, shape (topics,)
-        Tokens of each, or their shares.
-    part : float, optional
-        Which part.
-
-    Returns
-    -------
-    int
-        At least 1.
-    """
-    falling = np.sort(np.asarray(topic, dtype=np.float64))[::-1]
-    return min(int(np.searchsorted(np.cumsum(falling), part * falling.sum()) + 1), falling.size)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Description, Footprint, Summary
 from collapsium.pipeline.families.cvb import common as collapsed
@@ -315,7 +316,7 @@ def _gamma_divergence(q: npt.NDArray[np.float64], p: npt.NDArray[np.float64]) ->
 def figures(globals: Arrays) -> dict[str, float]:
     """Give E[alpha], E[gamma], E[beta] and the number of topics that hold 99% of the tokens."""
     named = {name: float(globals[name]) for name in ("alpha", "gamma", "beta")}
-    named["topics_99"] = float(collapsed.holding(globals["topic_moments"][0]))
+    named["topics_99"] = float(description.holding(globals["topic_moments"][0]))
     if "held_share" in globals:
         named["topics"] = float(globals["topic_alive"].sum())
         named.update({name: float(globals[name]) for name in ("merges", "deletes", "splits")})
@@ -325,7 +326,7 @@ def figures(globals: Arrays) -> dict[str, float]:
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the topics, the largest first."""
     prior = predicting(block, globals)
-    return collapsed.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
+    return description.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
 
 
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
+from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Description, Footprint, Summary
 from collapsium.pipeline.families.cvb import common as collapsed
@@ -155,7 +156,7 @@ def figures(globals: Arrays) -> dict[str, float]:
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the topics, the largest first."""
     prior = parameters(block, globals)
-    return collapsed.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
+    return description.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
 
 
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.pipeline.families import description
 from collapsium.pipeline.families.base import Description, Footprint, Summary
-from collapsium.pipeline.families.cvb import common as collapsed
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.families.gibbs.common import Priors, padded
 from collapsium.workers.special_functions import gammaln
@@ -73,5 +73,5 @@ def describe(block: Arrays, globals: Arrays, priors: Priors, count: int) -> Desc
     word_topic, topic = np.asarray(block["word_topic"], dtype=np.float64), np.asarray(globals["topic"], np.float64)
     there = np.flatnonzero(priors.topics > 0.0)
     prior = np.full(len(word_topic), priors.word)
-    found = collapsed.describe(word_topic[:, there], prior, priors.total, topic[there], count)
+    found = description.describe(word_topic[:, there], prior, priors.total, topic[there], count)
     return Description(there[found.ids], found.share, found.words, found.probability)

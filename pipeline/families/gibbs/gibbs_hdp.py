@@ -14,7 +14,7 @@ from pydantic import Field
 
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Description, FamilyConfig, Footprint, Summary
-from collapsium.pipeline.families.cvb import common as collapsed
+from collapsium.pipeline.families.description import holding
 from collapsium.pipeline.families.gibbs import common as gibbs
 from collapsium.storage.errors import NumericalError
 from collapsium.workers import special_functions as special
@@ -166,7 +166,7 @@ def figures(globals: Arrays) -> dict[str, float]:
     """Give alpha, gamma, the number of topics that have tokens, and of those that hold 99% of them."""
     named = {name: float(globals[name]) for name in ("alpha", "gamma")}
     named["topics"] = float(np.count_nonzero(globals["topic"]))
-    return {**named, "topics_99": float(collapsed.holding(globals["topic"]))}
+    return {**named, "topics_99": float(holding(globals["topic"]))}
 
 
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:

@@ -26,9 +26,9 @@ from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.families.hca.leaf_splits import ROUNDS
 from collapsium.workers.families.ncrp.tree import FREE, Tree
 
+Vector = npt.NDArray[np.float64]
 Pair = tuple[int, int, float]  # two columns, and the sign with which the second goes into the first
 
-Vector = npt.NDArray[np.float64]
 Table = dict[str, npt.NDArray[Any]]
 
 CALM = 4  # iterations without moves, before a leaf is parted: so long probes are stepped

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Description, FamilyConfig, Footprint, Summary
-from collapsium.pipeline.families.cvb import common as collapsed
 from collapsium.pipeline.families.vb.label_scaling import FEW, Scaling, Sums, scaling_of
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.workers import special_functions as special
@@ -344,7 +344,7 @@ def _scaling_of_globals(globals: Arrays) -> Scaling:
 
 def figures(globals: Arrays) -> dict[str, float]:
     """Give gamma, alpha, the parameters of the weights' prior, and how many topics hold 99% of the tokens."""
-    held = collapsed.holding(globals["topic_moments"][0])
+    held = description.holding(globals["topic_moments"][0])
     found = {"gamma": float(globals["gamma"]), "alpha": float(globals["prior"].sum())}
     return {**found, **_scaling_of_globals(globals).figures(globals), "topics_99": float(held)}
 
@@ -352,7 +352,7 @@ def figures(globals: Arrays) -> dict[str, float]:
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the topics, the largest first."""
     prior = parameters(block, globals)
-    return collapsed.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
+    return description.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
 
 
 def label_weights(globals: Arrays) -> Vector:

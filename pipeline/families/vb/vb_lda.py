@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
+from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families import hyperparameters as dirichlet
 from collapsium.pipeline.families.base import Description, FamilyConfig, Footprint, Summary
-from collapsium.pipeline.families.cvb import common as collapsed
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.vb.vb_lda import parameters
@@ -181,7 +181,7 @@ def figures(globals: Arrays) -> dict[str, float]:
 def describe(block: Arrays, globals: Arrays, count: int) -> Description:
     """Describe the topics, the largest first."""
     prior = parameters(block, globals)
-    return collapsed.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
+    return description.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
 
 
 def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,18 +14,17 @@ from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.families.base import load_family
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.reporting.curves import Events, events_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map
 from collapsium.pipeline.reporting.page.publication import notes_of, version_of
 from collapsium.pipeline.reporting.topic_map import WORDS, Pool, TopicMap, map_names, relevant, topic_map
 from collapsium.storage.errors import CollapsiumError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.runs.members import reference_of, restarts_of, samples_of
+from collapsium.storage.runs.members import reference_of, samples_of
 from collapsium.storage.runs.published import VersionRecord
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.summary import SummaryRecord
-
-Events = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -142,17 +140,6 @@ def gather(run: str | os.PathLike[str], where: Where) -> Material:
         notes=notes + notes_of(version),
         version=version,
     )
-
-
-def events_of(run: str | os.PathLike[str]) -> list[tuple[str, Events]]:
-    """Read the events of each fit of a run: one without a name or, of an ensemble, its restarts; none of a model."""
-    folder = Folder(run)
-    if not folder.exists(RUN_RECORD):
-        return []
-    restarts = restarts_of(run)
-    if restarts:
-        return [(f"{number:03d}", one.events()) for number, one in restarts if one.exists()]
-    return [("", Run(run).events())]
 
 
 def _told(run: str | os.PathLike[str]) -> tuple[dict[str, Any], list[tuple[str, Events]], list[str]]:

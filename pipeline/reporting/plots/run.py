@@ -18,9 +18,8 @@ from collapsium.pipeline.families.base import load_family
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.keywords import checked_keywords
-from collapsium.pipeline.reporting.curves import COUNTS, NUMBERS, Series, series_of, title_of
+from collapsium.pipeline.reporting.curves import COUNTS, NUMBERS, Series, events_of, series_of, title_of
 from collapsium.pipeline.reporting.label_map import label_map
-from collapsium.pipeline.reporting.page.context import events_of
 from collapsium.pipeline.reporting.plots.labels import draw as draw_labels
 from collapsium.pipeline.reporting.plots.segments import draw_segments
 from collapsium.pipeline.reporting.plots.style import (
@@ -37,8 +36,7 @@ from collapsium.pipeline.reporting.plots.time import csv_of, draw_time
 from collapsium.pipeline.reporting.plots.topic_map import POOL, MapPanel
 from collapsium.pipeline.reporting.plots.tree import draw as draw_tree
 from collapsium.pipeline.reporting.topic_map import map_names, relevant
-from collapsium.pipeline.reporting.tree_files import DRAWN
-from collapsium.pipeline.reporting.tree_folding import fold
+from collapsium.pipeline.reporting.tree_folding import DRAWN, fold
 from collapsium.storage.errors import AbsentError, MissingError, OccupiedError, OptionError
 from collapsium.storage.io.folder import File, Folder
 

@@ -32,7 +32,7 @@ PROPORTIONS, REPORT = "proportions.parquet", "report.html"
 
 def _write_report(run: str, out: str, progress: Counting) -> None:
     """Write the report of a published version."""
-    from collapsium.pipeline import report
+    from collapsium.pipeline.reporting.page.report import report
 
     report(run, out, progress=progress)
 

@@ -19,7 +19,7 @@ from collapsium.pipeline.analysis.coherence import Coherence, coherence
 from collapsium.pipeline.analysis.evaluate import evaluate_together
 from collapsium.pipeline.analysis.topics import describe
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.families.cvb.common import holding
+from collapsium.pipeline.families.description import holding
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.workflows.compare.grid import Asked, Cell
 from collapsium.pipeline.workflows.compare.options import shown

@@ -27,7 +27,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import Sweeps, fit_kernels, is_labelled, load_sweeps
+from collapsium.workers.families.base import FAMILIES, Sweeps, fit_kernels, is_labelled, load_sweeps
 from collapsium.workers.kernels.jit import Kernel
 from tests.conformance import problem_of
 from tests.conftest import write_corpus
@@ -103,7 +103,8 @@ def toy(monkeypatch):
     half = types.ModuleType("collapsium.workers.toy")
     half.blank = lambda words, globals: {"word_documents": np.zeros(words)}
     half.start, half.sweep, half.fold = _start, _sweep, _fold
-    monkeypatch.setitem(sys.modules, "collapsium.workers.toy", half)
+    monkeypatch.setitem(sys.modules, half.__name__, half)
+    monkeypatch.setitem(FAMILIES, "toy", half.__name__)
     driver = types.SimpleNamespace(
         CHANGE="moved",
         SAMPLER=False,
@@ -247,22 +248,3 @@ def test_footprint__is_finite_and_above_zero(name):
             assert all(0 <= value < np.inf for value in vars(found).values())
             assert {part for part, value in vars(found).items() if value == 0} == NOTHING.get(name, set())
             assert found.shown <= found.kept
-
-
-def test_loop_and_commands__name_no_family():
-    from pathlib import Path
-
-    root = Path(__file__).parents[3]
-    shared = [*root.glob("pipeline/*.py"), root / "workers/tasks.py", root / "workers/families/base.py"]
-    shared += [root / "pipeline/cli/main.py", root / "pipeline/cli/options.py"]
-    for path in shared:
-        if path.name in ("demonstration.py", "classifiers.py", "collapsed.py", "__init__.py"):
-            continue  # one names the family that it shows, one that whose topics an SVM takes, others speak in prose
-        code = "\n".join(line for line in path.read_text().splitlines() if not line.strip().startswith(("#", ">>>")))
-        import ast
-
-        names = {node.value for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Constant)}
-        assert not names & set(family_names()), path
-        imported = {node.module for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)}
-        halves = {f"collapsium.{room}.{name}" for room in ("workers", "pipeline.models") for name in family_names()}
-        assert not imported & halves, path

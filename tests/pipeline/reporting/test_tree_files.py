@@ -25,6 +25,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import MissingError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocuments
+from collapsium.workers.families import base as worker_contract
 from tests.conftest import write_corpus
 
 NODES = {7: -1, 2: 7, 5: 2, 0: 2, 9: 7, 4: 9, 8: 7, 3: 8, 6: 8}  # each id's parent, depth-first
@@ -162,7 +163,8 @@ def family(monkeypatch):
     half.settle = lambda shard, rows, globals, stream: local_of(shard.documents)
     monkeypatch.setitem(sys.modules, "collapsium.pipeline.families.toy_tree", driver)
     monkeypatch.setitem(sys.modules, "collapsium.workers.toy_tree", half)
-    monkeypatch.setattr(contract, "family_names", lambda: ["toy-tree"])
+    monkeypatch.setitem(contract.FAMILIES, "toy-tree", driver.__name__)
+    monkeypatch.setitem(worker_contract.FAMILIES, "toy-tree", half.__name__)
 
 
 def local_of(documents):

@@ -98,8 +98,8 @@ def test_numbers_of_any_type__become_doubles(tmp_path, dtype, kind):
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_portions__are_cut_anywhere_and_join_to_the_whole(tmp_path, monkeypatch, kind):
-    for module in ("arrays", "chunked"):
-        monkeypatch.setattr(f"collapsium.storage.readers.open.{module}.PORTION", 7)
+    for module in ("numpy_file", "zarr_array"):
+        monkeypatch.setattr(f"collapsium.storage.readers.vectors.{module}.PORTION", 7)
     monkeypatch.setattr("collapsium.storage.readers.vectors.csv_file.BLOCK", 50)
     values = np.random.default_rng(1).normal(size=(23, 3))
     path = write(kind, tmp_path, values)
@@ -285,8 +285,8 @@ def test_tables__that_are_wrong_are_refused(tmp_path, text, message):
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_values_that_are_not_finite__are_named(tmp_path, monkeypatch, kind):
-    for module in ("arrays", "chunked"):
-        monkeypatch.setattr(f"collapsium.storage.readers.open.{module}.PORTION", 3)
+    for module in ("numpy_file", "zarr_array"):
+        monkeypatch.setattr(f"collapsium.storage.readers.vectors.{module}.PORTION", 3)
     monkeypatch.setattr("collapsium.storage.readers.vectors.csv_file.BLOCK", 10)
     values = SMALL.copy()
     values[2, 1] = np.nan

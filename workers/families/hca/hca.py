@@ -58,7 +58,7 @@ def blank(words: int, globals: Arrays) -> Arrays:
 
 def start(
     shard: VectorShard,
-    rows: Arrays,  # noqa: ARG001
+    rows: Arrays,
     globals: Arrays,
     stream: Stream,
     warm: Arrays | None = None,
@@ -306,7 +306,7 @@ def _quadratics(tree: Tree, paths: npt.NDArray[np.int64], globals: Arrays, which
     return quadratic, np.ascontiguousarray(np.linalg.inv(whole)), log_determinant
 
 
-def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:  # noqa: ARG001
+def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
     """Give the rows as they were, as what a shard changes acts from the next iteration on."""
     return rows, globals
 
@@ -349,7 +349,7 @@ def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     return {"word_node": after, "word_kept": kept, "word_probe": probes}, Delta(told)
 
 
-def finish(block: Arrays, globals: Arrays) -> Arrays:  # noqa: ARG001
+def finish(block: Arrays, globals: Arrays) -> Arrays:
     """Give the rows that a finished model keeps: B."""
     return {"word_node": block["word_node"]}
 
@@ -360,7 +360,7 @@ def loadings(rows: Arrays, globals: Arrays) -> Vector:
     return found
 
 
-def settle(shard: VectorShard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:  # noqa: ARG001
+def settle(shard: VectorShard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
     """Fit paths and factors of unseen vectors with the tree held fixed."""
     tree = swept(globals)
     found = _Swept(shard, {}, rows["word_node"], tree, globals, "")
@@ -386,7 +386,7 @@ def predict(heldout: VectorShard, local: Arrays, rows: Arrays, globals: Arrays) 
     return {"error": error}
 
 
-def probabilities(rows: Arrays, globals: Arrays) -> Arrays:  # noqa: ARG001
+def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
     """Raise `OptionError`: the components of vectors are no probabilities."""
     raise OptionError("a tree of vectors has no topics that another fit could begin from")
 

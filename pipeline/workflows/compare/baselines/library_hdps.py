@@ -1,5 +1,4 @@
-"""Other libraries' hierarchical Dirichlet processes, which find the number of topics; see
-`collapsium.pipeline.workflows.compare.baselines.libraries`.
+"""Other libraries' hierarchical Dirichlet processes, which find the number of topics; see `libraries`.
 
 What a library does not smooth is smoothed as the model says: theta = (n_dk + alpha pi_k) / (n_d + alpha), where pi_k is
 the share of topic k in all tables, of which a document has about one for each of its topics, and what gamma leaves to

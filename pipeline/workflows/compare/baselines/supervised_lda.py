@@ -1,5 +1,6 @@
-"""Supervised LDA of tomotopy, in a process of its own: `python -m
-collapsium.pipeline.workflows.compare.baselines.supervised_lda JSON` prints JSON.
+"""Supervised LDA of tomotopy, in a process of its own.
+
+`python -m collapsium.pipeline.workflows.compare.baselines.supervised_lda JSON` prints JSON.
 
 Classes that are numbers are learned in two ways, of which the one with the better macro F1 on the tuning documents is
 then fitted to all: one linear response, standardised, whose estimate is put to the nearest class; and a binary

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.partition import BLOCK_BYTES, cuts
-from collapsium.pipeline.engine.resources.estimate import INTERPRETER, Plan, estimate, parse_size, plan, size
+from collapsium.pipeline.engine.resources.estimate import INTERPRETER, Plan, estimate, plan, size
 from collapsium.pipeline.engine.resources.place import Place, free_memory, place_of
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
@@ -22,6 +22,7 @@ from collapsium.pipeline.families.base import Footprint, Summary, load_family, m
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord, VocabularyRecord
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError
+from collapsium.storage.units import parse_size
 from collapsium.workers import tasks
 from tests.conformance import problem_of
 
