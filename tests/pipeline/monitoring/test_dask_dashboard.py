@@ -181,7 +181,7 @@ def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member(ser
 
 def test_a_run_whose_driver_is_gone__is_not_said_to_go_on(monkeypatch):
     from collapsium.pipeline.monitoring.dask_dashboard import page as dashpage
-    from collapsium.pipeline.monitoring.dask_dashboard import plugin as dashboard
+    from collapsium.pipeline.monitoring.dask_dashboard import runs as dashboard
 
     runs, clock = Runs(), [100.0]
     monkeypatch.setattr(dashpage, "runs_of", lambda scheduler: runs)

@@ -17,7 +17,7 @@ from collapsium.pipeline.workflows.compare.baselines.library_hdps import FINDING
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
     """Plots take longer than the fits here."""
-    monkeypatch.setattr("collapsium.pipeline.reporting.plots.style.can_draw", lambda: False)
+    monkeypatch.setattr("collapsium.pipeline.workflows.compare.plots.can_draw", lambda: False)
 
 
 def test_scores_of_peers__are_means_over_tokens():
