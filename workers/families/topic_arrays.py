@@ -152,7 +152,7 @@ def _collapsed(globals: Part) -> FamilyArrays:
     return FamilyArrays(globals, collapsed_rows, collapsed_blocks, collapsed_local)
 
 
-def hdp_sticks(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+def hdp_sticks(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the sticks of an HDP: they are of distinct topics, in their order."""
     order = arrays["stick_order"]
     if arrays["stick_posterior"].shape[0] not in (0, order.size):
@@ -228,22 +228,22 @@ GROWING_ROWS = Part({"word_topic": counts("i4 f8", "word <topic")})
 SAMPLED = Part({**LISTS, "token_topic": indices("u2", "token", "topic")}, (at_most("document_lists", "topic"),))
 
 
-def sampled_rows(globals: Arrays) -> Part:  # noqa: ARG001
+def sampled_rows(globals: Arrays) -> Part:
     """Return what rows of a finished model hold: whole counts, but for a model that was drawn."""
     return SAMPLED_ROWS
 
 
-def sampled_blocks(globals: Arrays) -> Part:  # noqa: ARG001
+def sampled_blocks(globals: Arrays) -> Part:
     """Return what rows of whole counts hold during a fit."""
     return SAMPLED_BLOCKS
 
 
-def sampled_local(globals: Arrays) -> Part:  # noqa: ARG001
+def sampled_local(globals: Arrays) -> Part:
     """Return what a sampler keeps of a shard: the topic of each token, and the documents' lists."""
     return SAMPLED
 
 
-def tokens_of_topics(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:  # noqa: ARG001
+def tokens_of_topics(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
     """Return the topic of each token."""
     return np.asarray(local["token_topic"]).astype(np.int64)
 
@@ -251,7 +251,7 @@ def tokens_of_topics(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:  #
 def free_of(*names: str) -> Rule:
     """Return the rule that nothing is counted of columns that are free."""
 
-    def rule(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+    def rule(arrays: Arrays, known: Known) -> str | None:
         wrong = [name for name in names if (np.asarray(arrays[name])[arrays["free"]] > 0).any()]
         return f"expected nothing of free columns in '{wrong[0]}'" if wrong else None
 
@@ -356,7 +356,7 @@ def _number_of_authors(known: Known) -> str | None:
 BY_GAMMA, BY_NORMAL = ("weight_prior", "weight_rate", "weight_shape"), ("label_topic", "weight_variance")
 
 
-def _weights(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+def _weights(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the weights of labels: those of one of the two ways are there."""
     there = ["weight_shape" in arrays, "label_topic" in arrays]
     return None if sum(there) == 1 else "expected either 'weight_shape' or 'label_topic'"

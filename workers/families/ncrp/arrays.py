@@ -102,7 +102,7 @@ def _counted_levels(arrays: Arrays, known: Known) -> str | None:
     return None if (found == expected).all() else "expected the tokens of each document in 'document_level'"
 
 
-def _whole(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+def _whole(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the counts of a fit that goes on: they are whole numbers. A drawn tree has others."""
     wrong = [name for name in ("node_documents", "topic") if known.globals[name].dtype.kind != "i"]
     return f"expected whole counts in '{wrong[0]}' of the globals" if wrong else None
@@ -162,7 +162,7 @@ LISTS = {
 TREES = (tree("node_parent", "depth"), tree("next_parent", "next_depth"))
 
 
-def fitted(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+def fitted(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the columns of a fit that goes on: both trees have the same. A drawn one has fewer."""
     columns = known.globals["node_parent"].size
     names = ("next_parent", "end_log", "next_end_log", "cluster_counts")
@@ -270,7 +270,7 @@ _GAUSSIAN = {
 _KEPT = {**_GAUSSIAN, **_moves("next+1", "kept_move")}
 
 
-def _enough_ends(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+def _enough_ends(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the prior masses of ends: each node has one. A drawn tree has room for more."""
     ends, nodes = arrays["end_log"].size, arrays["node_parent"].size
     return None if ends >= nodes else f"expected {nodes} numbers in 'end_log', found {ends}"

@@ -99,14 +99,14 @@ def _links(globals: Arrays, known: Known) -> str | None:
     return None if ((scope >= 0) & (scope <= SEGMENT)).all() else "expected scopes from 0 to 3 in 'network_kinds'"
 
 
-def _means(globals: Arrays, known: Known) -> str | None:  # noqa: ARG001
+def _means(globals: Arrays, known: Known) -> str | None:
     """Return which array of expected tables is missing."""
     names = ("learn_beta", "vector_absent", "vector_mean", "vector_response")
     missing = [name for name in names if globals.get("variational", False) and name not in globals]
     return f"the array '{missing[0]}' is missing" if missing else None
 
 
-def _counts(rows: Arrays, known: Known) -> str | None:  # noqa: ARG001
+def _counts(rows: Arrays, known: Known) -> str | None:
     """Return which counts of a fit that goes on are of the wrong kind: whole, or expected. A drawn model has others."""
     kind = "f" if known.globals.get("variational", False) else "i"
     names = ("topic", "vector_topic", "vector_tables")
@@ -193,14 +193,14 @@ def _own(arrays: Arrays, known: Known) -> str | None:
     return f"expected offsets of {below} nodes from 0 to {entries} that never fall in 'document_own_lists'"
 
 
-def _tables(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+def _tables(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with where the tables of edges lie."""
     start, entries = (np.asarray(arrays[f"document_table_{name}"]) for name in ("start", "entries"))
     tables = len(arrays["document_table_topic"])
     return None if (start + entries <= tables).all() else f"expected places up to {tables} in 'document_table_start'"
 
 
-def _responsibilities(arrays: Arrays, known: Known) -> str | None:  # noqa: ARG001
+def _responsibilities(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the number of responsibilities."""
     if "pair_sizes" not in arrays:
         return None
