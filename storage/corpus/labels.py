@@ -66,7 +66,7 @@ class Labels(ShortRepr):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from collapsium.storage.corpus.parquet import numbers_of
+        from collapsium.storage.io.parquet.columns import numbers_of
 
         floats = {name: one for name, one in extras.items() if pa.types.is_float64(one.type)}
         numbers = {
@@ -152,7 +152,7 @@ def _coded(flat: pa.StructArray) -> tuple[npt.NDArray[np.int64], tuple[Name, ...
     """Give the labels of a flat column numbers: their places among the sorted distinct ones."""
     import pyarrow.compute as pc
 
-    from collapsium.storage.corpus.parquet import numbers_of
+    from collapsium.storage.io.parquet.columns import numbers_of
 
     if not len(flat):
         return np.zeros(0, dtype=np.int64), ()

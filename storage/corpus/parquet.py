@@ -8,15 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.errors import DamagedError
-from collapsium.storage.io.bounded_parquet import BoundedFile
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.parquet.bounded_file import BoundedFile
 
 LABELS = pa.list_(pa.struct([pa.field("field", pa.string()), pa.field("value", pa.string())]))
 
@@ -136,11 +134,3 @@ def column_of(table: pa.Table, name: str) -> Any:
     """Return a column in one piece; `KeyError` where there is none."""
     chunked = table.column(name)
     return chunked.chunk(0) if chunked.num_chunks == 1 else pa.array([], type=chunked.type)
-
-
-def numbers_of(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return the numbers of a column."""
-    # PyArrow imports pandas, where it is installed, for other conversions to NumPy than this one.
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    plain = len(column) and not column.null_count and (pa.types.is_integer(column.type) or column.type == pa.float64())
-    return np.from_dlpack(column) if plain else np.asarray(column)

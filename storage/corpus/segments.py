@@ -86,7 +86,7 @@ def segment_counts(segments: pa.Array) -> Numbers:
     """Count the segments of each document; a list that is null has none."""
     import pyarrow.compute as pc
 
-    from collapsium.storage.corpus.parquet import numbers_of
+    from collapsium.storage.io.parquet.columns import numbers_of
 
     lengths = pc.list_value_length(segments)
     counts: Numbers = np.asarray(numbers_of(pc.fill_null(lengths, 0) if lengths.null_count else lengths), np.int64)
@@ -95,7 +95,7 @@ def segment_counts(segments: pa.Array) -> Numbers:
 
 def segment_bounds(segments: pa.Array) -> Numbers:
     """Return where the pairs of each segment of all documents begin, and behind them where the last one ends."""
-    from collapsium.storage.corpus.parquet import numbers_of
+    from collapsium.storage.io.parquet.columns import numbers_of
 
     return running(numbers_of(segments.flatten()))
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -137,6 +138,8 @@ class Shard(ShortRepr):
     segments : Segments or None
         Which pairs are in which segment, where a family takes that: a pair is then a distinct (document, segment,
         word), those of a segment lie together, and words ascend in each.
+    of_vectors : bool
+        False; see `collapsium.storage.corpus.vectors.AnyShard`.
     """
 
     number: int
@@ -146,6 +149,7 @@ class Shard(ShortRepr):
     counts: npt.NDArray[np.int32]
     labels: Labels | None = None
     segments: Segments | None = None
+    of_vectors: ClassVar[Literal[False]] = False
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays, by which Dask decides where to bring what."""

@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.storage.corpus.parquet import column_of, numbers_of
+from collapsium.storage.corpus.parquet import column_of
 from collapsium.storage.errors import DamagedError
+from collapsium.storage.io.parquet.columns import numbers_of
 
 TEXTS = ("title", "date")
 LABELS, SEGMENTS = "labels", "segments"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -84,11 +84,14 @@ class VectorShard(ShortRepr):
         The columns, 0 to `columns` - 1.
     values : numpy.ndarray of float64, shape (vectors, columns)
         The vectors, a row each; all finite.
+    of_vectors : bool
+        True; see `AnyShard`.
     """
 
     number: int
     words: npt.NDArray[np.int32]
     values: npt.NDArray[np.float64]
+    of_vectors: ClassVar[Literal[True]] = True
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays, by which Dask decides where to bring what."""
@@ -121,6 +124,7 @@ class VectorShard(ShortRepr):
 
 
 AnyShard: TypeAlias = Shard | VectorShard
+"""A shard of either kind. ``of_vectors`` tells them apart without importing their classes, and PyArrow with them."""
 
 
 class ArrayWriter:

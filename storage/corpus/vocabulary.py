@@ -15,8 +15,8 @@ from collapsium.storage.corpus.manifest import VocabularyRecord
 from collapsium.storage.corpus.parquet import FAULTS
 from collapsium.storage.corpus.shard_columns import number_column, text_column
 from collapsium.storage.errors import DamagedError, InputError
-from collapsium.storage.io.bounded_parquet import BoundedFile
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.parquet.bounded_file import BoundedFile
 from collapsium.storage.short_repr import short
 
 FILE = "vocabulary.parquet"
@@ -188,7 +188,7 @@ def words_of_column(path: str, data: bytes, limit: int | None = None) -> list[st
     data : bytes
         Its bytes.
     limit : int, optional
-        Bytes that may come out of it; see `collapsium.storage.io.bounded_parquet.BoundedFile`.
+        Bytes that may come out of it; see `collapsium.storage.io.parquet.bounded_file.BoundedFile`.
 
     Returns
     -------

@@ -106,7 +106,7 @@ def table_faults(folder: Folder) -> list[str]:
     """
     import pyarrow as pa
 
-    from collapsium.storage.io.bounded_parquet import BoundedFile
+    from collapsium.storage.io.parquet.bounded_file import BoundedFile
 
     if not folder.exists(SERIES_FILE):  # written in the end
         return []

@@ -15,14 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import DamagedError
 
 if TYPE_CHECKING:
-    from collapsium.storage.corpus.vectors import AnyShard
-
-
-if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
     from collapsium.storage.corpus.vectors import AnyShard
 
 Arrays = Mapping[str, Any]

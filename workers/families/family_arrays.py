@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.corpus.vectors import VectorShard
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.array_fields import Arrays, Known, Sizes, check_arrays
 from collapsium.workers.families.base import load_sweeps
@@ -95,7 +93,7 @@ class ModelChecks:
     def local(self, local: Arrays, shard: AnyShard, where: str) -> None:
         """Refuse a local state that is not the family's, or not of this shard."""
         sizes = {"document": shard.documents}
-        if not isinstance(shard, VectorShard):
+        if not shard.of_vectors:
             sizes.update(pair=shard.pairs, token=shard.tokens)
         part = load_sweeps(self.family).ARRAYS.local(self.globals)
         check_arrays(local, part, self._known(shard, **sizes), where)
@@ -120,7 +118,7 @@ class ModelChecks:
             A token is not counted.
         """
         declared = load_sweeps(self.family).ARRAYS
-        if declared.tokens is None or not isinstance(shard, Shard):
+        if declared.tokens is None or shard.of_vectors:
             return
         column, left = declared.tokens(local, shard), np.array(rows["word_topic"])
         there = column >= 0

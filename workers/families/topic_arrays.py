@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.corpus.label_index import LabelTable
-from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.array_fields import (
     Arrays,
     FamilyArrays,
@@ -28,6 +27,9 @@ from collapsium.workers.arrays.array_fields import (
     singles,
     together,
 )
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
 
 MOST_SWEEPS = 10_000
 """Sweeps over one document, at most: what more would do is to wait."""
@@ -50,7 +52,7 @@ PRIORS = singles("f8", "beta vocabulary", POSITIVE)
 
 def pairs_listed(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the number of responsibilities: each pair has one for each topic of its document."""
-    if not isinstance(known.shard, Shard) or "pair_shares" not in arrays:
+    if known.shard is None or known.shard.of_vectors or "pair_shares" not in arrays:
         return None
     expected = int(np.dot(np.diff(known.shard.offsets), np.diff(arrays["document_lists"])))
     found = len(arrays["pair_shares"])

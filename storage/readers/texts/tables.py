@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from collapsium.storage.corpus.parquet import FAULTS
 from collapsium.storage.errors import InputError
-from collapsium.storage.io.bounded_parquet import BoundedFile, SwollenError
+from collapsium.storage.io.parquet.bounded_file import BoundedFile, SwollenError
 from collapsium.storage.readers.base import open_input, reading
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.fields import Fields, Into

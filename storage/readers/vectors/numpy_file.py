@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.storage.errors import InputError, OptionError, suggestion
-from collapsium.storage.io.bounded_parquet import LEAST_LIMIT, RATIO
+from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.base import open_input, reading
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.vectors.base import PORTION, Portion, layout_of

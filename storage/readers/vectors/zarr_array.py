@@ -10,8 +10,8 @@ import numpy as np
 
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.io.arrays import FAULTS, MOST_CHUNK_BYTES
-from collapsium.storage.io.bounded_parquet import LEAST_LIMIT, RATIO
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.vectors.base import PORTION, Portion, layout_of
 from collapsium.storage.readers.vectors.numpy_file import portion_of, portions_of, width_of

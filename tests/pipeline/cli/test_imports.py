@@ -11,6 +11,22 @@ from collapsium.storage.io.records import dump
 from collapsium.storage.runs.comparison import KIND, RECORD, VERSION
 
 HEAVY = ("bokeh", "distributed", "matplotlib", "numba", "pandas", "pyarrow", "scipy", "sklearn", "zarr")
+COMPARISON = {
+    "format": KIND,
+    "version": VERSION,
+    "families": ["lda"],
+    "topics": [3],
+    "start_topics": [],
+    "restarts": 1,
+    "iterations": 2,
+    "samples": 1,
+    "sample_every": 1,
+    "settings": {},
+    "seed": 0,
+    "corpus": "0" * 64,
+    "heldout": None,
+    "unseen": None,
+}
 SCRIPT = """
 import json, sys
 from collapsium.pipeline.cli.main import main
@@ -76,7 +92,7 @@ def places(tmp_path_factory, small, labelled_small, segmented_small):
     place = tmp_path_factory.mktemp("places")
     fit(small[0], place / "run", family="lda", topics=3, iterations=2, scheduler="threads", workers=1)
     (place / "comparison").mkdir()
-    (place / "comparison" / RECORD).write_bytes(dump({"format": KIND, "version": VERSION, "families": ["lda"]}))
+    (place / "comparison" / RECORD).write_bytes(dump(COMPARISON))
     (place / "job.toml").write_text(
         f"[batch]\nfolder = '{place / 'job'}'\n[ingest]\nsources = ['none/*.txt']\n[fit]\nfamily = 'hdp'\n"
     )

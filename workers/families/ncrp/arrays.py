@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.array_fields import (
     Arrays,
     FamilyArrays,
@@ -27,6 +27,9 @@ from collapsium.workers.arrays.array_fields import (
 )
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 from collapsium.workers.families.topic_arrays import GROWING_BLOCKS, GROWING_ROWS, MOST_SWEEPS, POSITIVE, free_of
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
 
 MOST_DEPTH = 100
 """Levels of a tree, at most: far beyond what any option allows."""

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.corpus.segments import Segments
-from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.array_fields import (
     Arrays,
     FamilyArrays,
@@ -38,6 +37,7 @@ from collapsium.workers.families.topic_arrays import (
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.label_index import LabelTable
+    from collapsium.storage.corpus.shard import Shard
 
 MOST_TOPICS_OF_A_PAIR = 16
 """Topics that a pair has responsibilities of, at most; see `networkexpected`."""
@@ -210,7 +210,7 @@ def _responsibilities(arrays: Arrays, known: Known) -> str | None:
 
 def _segments(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the segments of the documents of a shard: they are its own."""
-    if not isinstance(known.shard, Shard):
+    if known.shard is None or known.shard.of_vectors:
         return None
     own = known.shard.segments or Segments.of(known.shard.offsets, {})
     same = np.array_equal(own.documents, arrays["document_segments"])

@@ -1,0 +1,1 @@
+"""Parquet files that anyone may have written."""

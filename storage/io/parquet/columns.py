@@ -1,0 +1,48 @@
+"""Arrow columns: their numbers, and what their strings take when they are not dictionaries any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def numbers_of(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return the numbers of a column."""
+    # PyArrow imports pandas, where it is installed, for other conversions to NumPy than this one.
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    plain = len(column) and not column.null_count and (pa.types.is_integer(column.type) or column.type == pa.float64())
+    return np.from_dlpack(column) if plain else np.asarray(column)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type with strings in the place of dictionaries of strings, as Arrow reads them when nothing is said."""
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        field = kind.value_field.with_type(plain_type(kind.value_type))
+        return pa.list_(field) if pa.types.is_list(kind) else pa.large_list(field)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
+    return kind
+
+
+def written_bytes(column: pa.Array) -> int:
+    """Return the bytes that the strings of dictionaries in an array take when they are written out."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        lengths = pc.binary_length(column.dictionary)
+        sizes = numbers_of(pc.fill_null(lengths, 0) if lengths.null_count else lengths).astype(np.int64)
+        indices = column.indices
+        places = numbers_of(indices.drop_null() if indices.null_count else indices).astype(np.int64)
+        if places.size and not 0 <= int(places.min()) <= int(places.max()) < sizes.size:  # Arrow does not look
+            raise ValueError("a string is not in its dictionary")
+        return int(sizes[places].sum())
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return written_bytes(column.values)
+    if pa.types.is_struct(kind):
+        return sum(written_bytes(column.field(place)) for place in range(kind.num_fields))
+    return 0
