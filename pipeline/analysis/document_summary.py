@@ -13,6 +13,7 @@ from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import ClusterError, CollapsiumError
+from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.runs.summary import SummaryRecord, read_summary
 from collapsium.storage.units import Counting, silent
 
@@ -43,7 +44,7 @@ def documents_summary(model: Model, record: Mapping[str, Any], where: Where, not
         return None
     executor = None
     try:
-        corpus = Corpus(model.folder.recorded(given) if where.corpus is None else given)
+        corpus = Corpus(recorded_url(model.folder, given) if where.corpus is None else given)
         executor = open_executor(where.scheduler, where.workers, tls=where.tls)
         return summary_of(model, corpus, executor, where.progress)
     except ClusterError:

@@ -25,6 +25,7 @@ from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import AbsentError, CollapsiumError
 from collapsium.storage.io.arrays import check_arrays
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT_RECORD
 from collapsium.storage.runs.comparison import PARTS, cells_done, record_of, row_of, runs_there, table_faults
 from collapsium.storage.runs.comparison import RECORD as COMPARISON_RECORD
@@ -296,7 +297,7 @@ def _corpus_of(model: Model, found: Findings) -> Corpus | None:
     above = model.folder.address.rsplit("/", 2 if deep else 1)[0]
     run = Run(above)
     try:
-        corpus = Corpus(run.folder.recorded(run.record()["corpus"]["url"]))
+        corpus = Corpus(recorded_url(run.folder, run.record()["corpus"]["url"]))
     except CollapsiumError as error:
         found.notes.append(f"{model.folder.url}: counts were not compared with a corpus ({error})")
         return None

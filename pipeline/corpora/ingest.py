@@ -23,7 +23,8 @@ from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.errors import OptionError, suggestion
-from collapsium.storage.io.folder import Folder, ensure_free
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.readers.open import TEXTS, ReadOptions, guess_format, open_source, open_vectors, settled_base
 from collapsium.storage.readers.side_files.columns import Wanted
 from collapsium.storage.readers.texts.stopwords import parse_stop_words

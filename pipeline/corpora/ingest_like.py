@@ -18,7 +18,8 @@ from collapsium.storage.building.ingest_record import History
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.errors import MismatchError, NoVocabularyError
-from collapsium.storage.io.folder import Folder, ensure_free
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.readers.base import Source
 from collapsium.storage.readers.counts.relabelled import RelabelledSource
 from collapsium.storage.readers.open import TEXTS, open_source, open_vectors, settled_base

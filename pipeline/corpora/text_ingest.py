@@ -20,7 +20,8 @@ from collapsium.storage.choices import BAD_BYTES, SCORES
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.errors import InputError, OptionError
-from collapsium.storage.io.folder import Folder, created, ensure_free
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created, ensure_free
 from collapsium.storage.readers.base import distinct, given_words
 from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY, Dropped
 from collapsium.storage.readers.open import kind_of_name

@@ -13,7 +13,8 @@ from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.corpora.texts_in_memory import ID, fields_of, named_texts, table_of, write_texts
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.errors import OptionError
-from collapsium.storage.io.folder import Folder, ensure_free
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.runs.run import CORPUS, RECORD
 
 PREFIX = "collapsium-"

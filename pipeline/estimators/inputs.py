@@ -15,7 +15,8 @@ from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter, numbered_ids
 from collapsium.storage.errors import InputError, OptionError
-from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created
 from collapsium.storage.readers.base import INT32_MAX
 
 WRITTEN = 100_000  # documents at a time

@@ -13,6 +13,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.errors import AbsentError, ClosedError, CollapsiumError, DamagedError
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import check
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
 from collapsium.storage.runs.checkpoint import Checkpoint
@@ -225,7 +226,7 @@ class Model(StoredModel):
         found = place.record()
         run = Run(folder.address.rsplit("/", 2)[0])
         record = run.record()
-        self._corpus = Corpus(run.folder.recorded(record["corpus"]["url"]))
+        self._corpus = Corpus(recorded_url(run.folder, record["corpus"]["url"]))
         if self._corpus.manifest.digest != record["corpus"]["digest"]:
             raise DamagedError(self._corpus.url, "it is not the corpus that the run was fitted to")
         self._checkpoint, self.folder = place, folder

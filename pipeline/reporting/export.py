@@ -21,7 +21,9 @@ from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.keywords import checked_keywords
 from collapsium.storage.errors import AbsentError, CollapsiumError, MissingError, OccupiedError, OptionError
-from collapsium.storage.io.folder import File, Folder, created, ensure_free
+from collapsium.storage.io.file import File
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created, ensure_free
 from collapsium.storage.printable import CsvRows
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run

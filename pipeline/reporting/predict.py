@@ -25,7 +25,7 @@ from collapsium.pipeline.keywords import checked_keywords
 from collapsium.pipeline.reporting.plots.confusion import draw_confusion, kind_of
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError
-from collapsium.storage.io.folder import File
+from collapsium.storage.io.file import File
 from collapsium.storage.runs.members import leaves
 from collapsium.storage.runs.proportions import ending_of, require_free, written_to
 from collapsium.storage.units import Counting, silent

@@ -14,7 +14,7 @@ from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.reporting.plots.tree import draw, kind_of
 from collapsium.pipeline.reporting.tree_folding import DRAWN, fold
 from collapsium.storage.errors import OccupiedError, OptionError
-from collapsium.storage.io.folder import File
+from collapsium.storage.io.file import File
 
 LABEL = 3  # words of a node's label in GraphML
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"

@@ -18,7 +18,8 @@ from collapsium.storage.corpus.segments import COLUMN, running, segment_bounds, 
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import DamagedError, InputError, MismatchError
-from collapsium.storage.io.folder import Folder, created, ensure_free
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created, ensure_free
 from collapsium.storage.units import Counting, silent
 
 

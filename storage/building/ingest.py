@@ -17,7 +17,8 @@ from collapsium.storage.corpus.shard import Documents, merge_segments
 from collapsium.storage.corpus.vectors import Vectors
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
 from collapsium.storage.errors import InputError, OptionError
-from collapsium.storage.io.folder import Folder, created, ensure_free
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created, ensure_free
 from collapsium.storage.readers.base import Source
 from collapsium.storage.readers.counts.relabelled import RelabelledSource
 from collapsium.storage.readers.side_files.table import Sides, merged

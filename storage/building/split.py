@@ -23,7 +23,8 @@ from collapsium.storage.corpus.manifest import DOCUMENTS, read_manifest
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
 from collapsium.storage.errors import CollapsiumError, InputError, OptionError
-from collapsium.storage.io.folder import Folder, ensure_free, unfinished
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import ensure_free, unfinished
 from collapsium.storage.units import Counting, silent
 
 _WHOLE = np.uint64(0xD1B54A32D192ED03)  # keeps the draws of documents apart from those of their tokens

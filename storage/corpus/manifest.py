@@ -10,6 +10,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.names import require_inside
 from collapsium.storage.io.records import (
     DIGEST,
     MAX_BYTES,
@@ -210,6 +211,6 @@ def read_manifest(folder: Folder) -> Manifest:
     manifest = check(Manifest, {name: value for name, value in record.items() if name != DIGEST}, path)
     arrays = () if manifest.vectors is None else tuple(one.file for one in manifest.vectors.arrays)
     for file in (manifest.vocabulary.file, *arrays, *(row.file for row in manifest.shards)):
-        folder.inside(file)
+        require_inside(folder.url, file)
     checked(record, path)  # last, as what is wrong with a field says more
     return manifest

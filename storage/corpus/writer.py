@@ -33,7 +33,7 @@ class CorpusWriter:
     Parameters
     ----------
     folder : Folder
-        Where to write; made by `collapsium.storage.io.folder.created`.
+        Where to write; made by `collapsium.storage.io.transactions.created`.
     words : int
         Number of words of the vocabulary.
     shard_tokens : int, optional
@@ -169,7 +169,7 @@ class VectorWriter:
     Parameters
     ----------
     folder : Folder
-        Where to write; made by `collapsium.storage.io.folder.created`.
+        Where to write; made by `collapsium.storage.io.transactions.created`.
     columns : int
         Number of columns.
     shard_tokens : int, optional

@@ -14,28 +14,16 @@ from typing import IO, Any, Protocol, TypeVar, cast
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, OccupiedError, StoreError
+from collapsium.storage.errors import AbsentError, DamagedError, StoreError
 from collapsium.storage.io import local
+from collapsium.storage.io.names import is_name, require_inside, require_unlinked
 from collapsium.storage.io.retry import patiently
-from collapsium.storage.io.unfinished import claimed, hidden_path, remove_abandoned
 
 T = TypeVar("T")
 
-# Protocols of stores whose address is the user's own configuration: what follows is a bucket, no host to connect to.
-OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
-
-
-def is_name(name: str) -> bool:
-    """Tell whether a file system or a store can have a file of this name; JSON and TOML can hold others."""
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in name
-
 
 class Fence(Protocol):
-    """Lets its owner alone write; see `collapsium.storage.io.lock`."""
+    """Lets its owner alone write; see `collapsium.storage.io.locks.run_lock`."""
 
     def hold(self) -> AbstractContextManager[None]:
         """Return the moment of a write; entering it raises `TakenOverError` where somebody else is the owner by now."""
@@ -73,8 +61,8 @@ class Folder:
         return Folder, (self.address,)
 
     def __truediv__(self, name: str) -> Folder:
-        """Return the folder `name` inside this one, which is no link; see `unlinked`."""
-        inner = Folder(f"{self.url}/{self.unlinked(name)}")
+        """Return the folder `name` inside this one, which is no link; see `collapsium.storage.io.names`."""
+        inner = Folder(f"{self.url}/{self._checked(name)}")
         inner._fences = self._fences
         return inner
 
@@ -103,80 +91,15 @@ class Folder:
                 stack.enter_context(fence.hold())
             yield
 
-    def inside(self, name: str) -> str:
-        """Refuse a name that would leave the folder: names come out of manifests that anyone may have written."""
-        if not is_name(name):
-            expected = f"the name {name[:200]!r} holds NUL or half of a surrogate pair"
-            raise DamagedError(self.url, expected, "manifest")
-        parts = name.split("/")
-        if not name or "\\" in name or ":" in name or any(part in ("", ".", "..") for part in parts):
-            raise DamagedError(self.url, f"the name {name!r} would leave the folder", "manifest")
-        return name
-
-    def unlinked(self, name: str) -> str:
-        """Refuse a name inside a local folder that is a symbolic link, or lies behind one.
-
-        The folder itself may be a link: its user has named it. What lies inside may come from anybody, and a link there
-        would have files outside read, overwritten or deleted.
-
-        Parameters
-        ----------
-        name : str
-            A file or folder inside, whether it is there or not.
-
-        Returns
-        -------
-        str
-            The name.
-
-        Raises
-        ------
-        DamagedError
-            It leads out of the folder.
-        """
-        parts = self.inside(name).split("/")
+    def _checked(self, name: str) -> str:
+        """Refuse a name that leaves the folder, or in a local folder a symbolic link, or a name behind one."""
+        require_inside(self.url, name)
         if self.local:
-            for end in range(1, len(parts) + 1):
-                inner = "/".join(parts[:end])
-                if Path(f"{self._path}/{inner}").is_symlink():
-                    raise DamagedError(
-                        self.url,
-                        f"{inner} is a symbolic link, which may lead anywhere; put what it leads to in its place",
-                    )
+            require_unlinked(self.url, self._path, name)
         return name
-
-    def recorded(self, url: object) -> str:
-        """Return a URL that a record in this folder names, unless it leads to another store.
-
-        Anyone may have written a record, and to open a URL is to connect to its host, or to run what a chained protocol
-        makes of it. So a record may name local paths, and places in the store that it came from itself.
-
-        Parameters
-        ----------
-        url : object
-            What the record says.
-
-        Returns
-        -------
-        str
-            The URL.
-
-        Raises
-        ------
-        AbsentError
-            It names another store, or is no URL.
-        """
-        if isinstance(url, str) and "::" not in url:
-            scheme, host, own_scheme, own_host = *_store_of(url), *_store_of(self.address)
-            if scheme == "" or (scheme == own_scheme and (host == own_host or scheme in OBJECT_STORES)):
-                return url
-        raise AbsentError(
-            f"{self.url}: its record names {str(url)[:200]!r}, which is opened only where you name it yourself, as "
-            "anyone may have written the record"
-        )
 
     def _at(self, name: str) -> str:
-        return f"{self._path}/{self.unlinked(name)}"
+        return f"{self._path}/{self._checked(name)}"
 
     def _do(self, name: str, operation: Callable[[], T]) -> T:
         return patiently(f"{self.url}/{name}" if name else self.url, operation)
@@ -364,8 +287,9 @@ class Folder:
         """Remove a file; nothing happens where there is none."""
         folder, _, _ = name.rpartition("/")
         if folder:
-            self.unlinked(folder)
-        path = f"{self._path}/{self.inside(name)}"  # of a link, the link
+            self._checked(folder)
+        # The name itself may be a link, which is removed, and not what it leads to.
+        path = f"{self._path}/{require_inside(self.url, name)}"
         with contextlib.suppress(FileNotFoundError), self.guard():
             self._do(name, lambda: self._fs.rm_file(path))
 
@@ -442,170 +366,3 @@ class Folder:
             local.rename(Path(self._path), Path(target._path), guard)
         except OSError as error:
             raise StoreError(f"{self.url}: cannot be renamed to {target.url} ({error.strerror or error})") from error
-
-
-def _store_of(url: str) -> tuple[str, str]:
-    """Return the protocol and the host or bucket of a URL; both are empty for a local path."""
-    protocol, separator, rest = url.partition("://")
-    if not separator or protocol in ("file", "local"):
-        return "", ""
-    return protocol, rest.partition("/")[0]
-
-
-class File:
-    """A single file at any fsspec URL, to be written.
-
-    Parameters
-    ----------
-    url : str or path-like
-        A local path or an fsspec URL.
-    """
-
-    def __init__(self, url: str | os.PathLike[str]) -> None:
-        fs, path = url_to_fs(os.fspath(url))
-        self._fs: Any = fs
-        self._path = str(path)
-
-    def exists(self) -> bool:
-        """Tell whether there is something already."""
-        return patiently(self._path, lambda: bool(self._fs.exists(self._path)))
-
-    def remove(self) -> None:
-        """Remove the file; nothing happens where there is none."""
-        with contextlib.suppress(FileNotFoundError):
-            patiently(self._path, lambda: self._fs.rm_file(self._path))
-
-    def put(self, source: Path) -> None:
-        """Copy a local file there, piece by piece; a local target is there whole or not at all."""
-        if isinstance(self._fs, LocalFileSystem):
-            patiently(self._path, lambda: local.copy_whole(source, Path(self._path)))
-        else:
-            patiently(self._path, lambda: self._fs.put_file(str(source), self._path))
-
-
-def ensure_free(folder: Folder) -> None:
-    """Refuse an output folder that exists.
-
-    Parameters
-    ----------
-    folder : Folder
-        Where something is to be written.
-
-    Raises
-    ------
-    OccupiedError
-        There is something already.
-    """
-    if folder.exists():
-        raise OccupiedError(f"{folder.url}: exists already; name a new folder or remove this one")
-
-
-@contextmanager
-def unfinished(folder: Folder) -> Iterator[Folder]:
-    """Make a place to write a folder in, and remove it at the end unless it was renamed.
-
-    A local one is hidden beside its folder; what processes that died have left there is removed first. On other stores
-    it is the folder itself, which is removed on failure.
-
-    Parameters
-    ----------
-    folder : Folder
-        The folder that is to be made.
-
-    Yields
-    ------
-    Folder
-        Where to write.
-    """
-    if not folder.local:
-        folder.make()
-        try:
-            yield folder
-        except BaseException:
-            with contextlib.suppress(CollapsiumError):  # the first error is the one to tell
-                folder.remove()
-            raise
-        return
-    remove_abandoned(Path(folder.path))
-    with contextlib.ExitStack() as held:
-        while True:
-            place = Folder(str(hidden_path(Path(folder.path))))
-            place.make()
-            held.callback(place.remove)
-            try:
-                held.enter_context(claimed(Path(place.path)))
-                break
-            except (FileNotFoundError, BlockingIOError):  # a process that cleans up met it before it was locked
-                continue
-            except OSError as error:
-                raise StoreError(f"{folder.url}: {error.strerror or error}") from error
-        yield place
-
-
-@contextmanager
-def created(folder: Folder) -> Iterator[Folder]:
-    """Make a folder that is there whole or not at all.
-
-    A local folder is written beside its place, under a hidden name, and renamed at the end; see `unfinished`. On other
-    stores a rename is a copy, so files are put in place and removed again on failure; readers start at a manifest,
-    which is written last.
-
-    Parameters
-    ----------
-    folder : Folder
-        The folder to make.
-
-    Yields
-    ------
-    Folder
-        Where to write.
-
-    Raises
-    ------
-    OccupiedError
-        The folder exists.
-    """
-    ensure_free(folder)
-    with unfinished(folder) as place:
-        yield place
-        if place is not folder:
-            ensure_free(folder)
-            try:
-                place.rename(folder)
-            except CollapsiumError:
-                if not place.exists():  # it has its name, which may not be on the disk yet
-                    folder.remove()
-                raise
-
-
-@contextmanager
-def replaced(folder: Folder) -> Iterator[Folder]:
-    """Make a folder that is there whole or not at all, in place of the one that may be there.
-
-    Parameters
-    ----------
-    folder : Folder
-        The folder to make; see `created`. On stores other than local ones, what was there goes first.
-
-    Yields
-    ------
-    Folder
-        Where to write.
-    """
-    if not folder.local:
-        folder.remove()
-    if not folder.exists():
-        with created(folder) as place:
-            yield place
-        return
-    old = Folder(str(hidden_path(Path(folder.path))))
-    with unfinished(folder) as new:
-        yield new
-        with folder.guard():
-            folder.rename(old)
-            try:
-                new.rename(folder)
-            except BaseException:
-                old.rename(folder)
-                raise
-    old.remove()

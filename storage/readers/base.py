@@ -12,7 +12,8 @@ import pyarrow as pa
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vocabulary import PARQUET_MAGIC, read_words, words_of_column
 from collapsium.storage.errors import AbsentError, InputError, NoVocabularyError
-from collapsium.storage.io.folder import Folder, is_name
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.names import is_name
 from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import size

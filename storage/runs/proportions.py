@@ -22,7 +22,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError, StoreError
-from collapsium.storage.io.folder import File
+from collapsium.storage.io.file import File
 from collapsium.storage.io.retry import FULL
 from collapsium.storage.printable import csv_cell
 

@@ -19,9 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
 from collapsium.storage.errors import AbsentError, StoreError
-from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.local import copy_whole, rename
 from collapsium.storage.io.records import Count, Number, check, dump, numbers_of_names, read_record
+from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.run import CHECKPOINTS, JOURNAL, Run
 from collapsium.storage.runs.run import LOCK as RUN_LOCK
 

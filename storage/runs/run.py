@@ -13,9 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.errors import AbsentError, DamagedError, OccupiedError
-from collapsium.storage.io.folder import Folder, ensure_free
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import Count, Digest, Number, check, dump, read_record
+from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.runs.event_records import MAX_RESTARTS, parse_event
 from collapsium.storage.runs.processor import Processor
 
@@ -231,7 +233,7 @@ class Run:
         named = self.record().get(part)
         if not isinstance(named, dict) or named.get("url") is None:
             return None
-        return self.folder.recorded(named["url"])
+        return recorded_url(self.folder, named["url"])
 
     def clean(self) -> None:
         """Remove what a process that died has left half done."""

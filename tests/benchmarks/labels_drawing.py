@@ -11,7 +11,8 @@ from collapsium.pipeline import Model
 from collapsium.pipeline.families import generative as drawing
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import CorpusWriter, numbered_ids
-from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created
 from collapsium.workers.families.base import load_sweeps
 
 FIELD = "label"

@@ -9,7 +9,8 @@ import pyarrow as pa
 from collapsium.pipeline import Corpus, Model, compare_unseen, evaluate, fit, split
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
-from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.run import Run
 from tests.benchmarks.labels_tables import lines, saved, table, write
 from tests.benchmarks.table import OURS

@@ -14,7 +14,8 @@ from collapsium.storage.building.flatten import flatten_corpus
 from collapsium.storage.corpus.segments import segment_lists
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter, even_shard_tokens
-from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.base import load_sweeps
 from collapsium.workers.families.networks.graph import Plan, graph_of

@@ -29,8 +29,9 @@ from collapsium.storage.corpus.vocabulary import parse_vocabulary, read_words
 from collapsium.storage.corpus.writer import VectorWriter
 from collapsium.storage.errors import CollapsiumError, DamagedError
 from collapsium.storage.io.arrays import DIGESTS, check_arrays, read_arrays, write_arrays
-from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump, read_record
+from collapsium.storage.io.transactions import created
 from collapsium.storage.readers.open import TEXTS, ReadOptions, open_vectors
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
 from collapsium.storage.runs.checkpoint import Checkpoint

@@ -26,7 +26,7 @@ from collapsium.pipeline.keywords import checked_keywords
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels, Name
 from collapsium.storage.errors import NumericalError, OccupiedError, OptionError, suggestion
-from collapsium.storage.io.folder import File
+from collapsium.storage.io.file import File
 from collapsium.storage.printable import CsvRows
 from collapsium.storage.short_repr import ShortRepr
 

@@ -13,7 +13,8 @@ from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.errors import ClusterError, CollapsiumError, DamagedError
-from collapsium.storage.io.folder import Folder, replaced
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import replaced
 from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocuments
 from collapsium.storage.runs.processor import Processor
 from collapsium.storage.runs.summary import write_summary

@@ -16,7 +16,8 @@ from collapsium.pipeline.engine.resources.place import Place
 from collapsium.pipeline.executors.base import PATIENCE, TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import OptionError
-from collapsium.storage.io.folder import Folder, unfinished
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import unfinished
 from collapsium.storage.units import parse_size
 from collapsium.workers.arrays import buffer_pool as buffers
 

@@ -16,6 +16,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import LEAST_INTEGER, MOST_INTEGER, digest_of
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
@@ -281,7 +282,7 @@ def _found(
 ) -> Corpus:
     """Open the corpus that is given, or where the record of a run's folder says that it was; refuse another."""
     try:
-        corpus = Corpus(folder.recorded(record["url"]) if given is None else given)
+        corpus = Corpus(recorded_url(folder, record["url"]) if given is None else given)
     except AbsentError as error:
         if given is not None:
             raise

@@ -21,6 +21,7 @@ from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import digest_of
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
 from collapsium.storage.runs.checkpoint import Checkpoint
@@ -94,7 +95,7 @@ class WarmSource:
         """Return the source that the `run.json` of a folder names."""
         members = tuple(cls.from_record(folder, one) for one in record.get("members", ()))
         return cls(
-            folder.recorded(record["url"]), record["digest"], record["topics"], record.get("locals", ""), members
+            recorded_url(folder, record["url"]), record["digest"], record["topics"], record.get("locals", ""), members
         )
 
 

@@ -39,7 +39,7 @@ from collapsium.pipeline.reporting.page.tree import branches, view
 from collapsium.pipeline.reporting.topic_map import WEIGHTS, TopicMap, map_names, named
 from collapsium.pipeline.reporting.tree_folding import check_folding
 from collapsium.storage.errors import OccupiedError, OptionError
-from collapsium.storage.io.folder import File
+from collapsium.storage.io.file import File
 from collapsium.storage.units import Counting, silent
 
 TEMPLATES = Path(__file__).parent / "templates"

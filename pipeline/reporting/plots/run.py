@@ -38,7 +38,8 @@ from collapsium.pipeline.reporting.plots.tree import draw as draw_tree
 from collapsium.pipeline.reporting.topic_map import map_names, relevant
 from collapsium.pipeline.reporting.tree_folding import DRAWN, fold
 from collapsium.storage.errors import AbsentError, MissingError, OccupiedError, OptionError
-from collapsium.storage.io.folder import File, Folder
+from collapsium.storage.io.file import File
+from collapsium.storage.io.folder import Folder
 
 WHAT = ("score", "objective", "topics", "parameters", "sizes", "map")
 LABELS, SEGMENTS, TIME, TREE = "labels", "segments", "time", "tree"

@@ -19,7 +19,8 @@ from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
 from collapsium.storage.errors import AbsentError, MismatchError
-from collapsium.storage.io.folder import File, Folder
+from collapsium.storage.io.file import File
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.members import leaves, restarts_of
 from collapsium.storage.runs.published import RECORD, VersionRecord, copy_file, copy_run

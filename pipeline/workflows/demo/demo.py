@@ -19,7 +19,8 @@ from collapsium.storage.building.split import split_corpus
 from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
-from collapsium.storage.io.folder import Folder, ensure_free
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import ensure_free
 from collapsium.workers.families.base import load_sweeps
 
 FAMILY, TOPICS, ITERATIONS = "hdp", 60, 80

@@ -24,7 +24,8 @@ from collapsium.pipeline.reporting.label_map import PLANE, label_map
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import InputError, MismatchError, OccupiedError, OptionError
-from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.base import load_sweeps

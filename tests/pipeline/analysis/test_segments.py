@@ -33,7 +33,8 @@ from collapsium.pipeline.workflows.compare.grid import all_families, labelled_fa
 from collapsium.storage.corpus.segments import running, segment_counts
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
-from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.summary import SegmentedDocument, parse_summary, read_summary
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.document_summaries import PLACES, in_runs, neighbours_apart, segmented_of

@@ -19,7 +19,8 @@ from collapsium.pipeline.monitoring.terminal import GuardedStream, guarded_conso
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import DamagedError
-from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created
 from collapsium.storage.printable import STEERING, CsvRows, csv_cell, json_text, printable
 from tests.strategies import documents_of
 

@@ -12,8 +12,9 @@ from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Documents, Shard, merge_segments
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OccupiedError
-from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
+from collapsium.storage.io.transactions import created
 from tests.conftest import write_corpus
 from tests.storage.readers.test_readers import rows_of
 from tests.strategies import bags, documents_of

@@ -18,8 +18,9 @@ from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.vectors import Vectors, VectorShard
 from collapsium.storage.corpus.writer import LEAST, VectorWriter
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, InputError, MismatchError
-from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
+from collapsium.storage.io.transactions import created
 from collapsium.workers import tasks
 from tests.conftest import write_corpus
 

@@ -6,13 +6,15 @@ import pytest
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import OccupiedError, StoreError
-from collapsium.storage.io.folder import Folder, created, replaced
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created, replaced
 from collapsium.storage.io.unfinished import abandoned
 from tests.conftest import write_corpus
 
 MAKE_AND_DIE = """
 import os, sys
-from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created
 with created(Folder(sys.argv[1])) as place:
     place.write("half", b"")
     os._exit(1)
