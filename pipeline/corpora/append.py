@@ -50,7 +50,7 @@ from collapsium.storage.corpus.manifest import VECTORS, Manifest, ShardRecord
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.errors import MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.readers.base import distinct
 from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY
 from collapsium.storage.readers.open import TEXTS, guess_format, open_source, settled_base

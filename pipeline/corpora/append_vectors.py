@@ -36,7 +36,7 @@ from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.writer import LEAST, VectorWriter, WrittenVectors
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.readers.open import open_vectors
 from collapsium.storage.readers.side_files.table import Sides, merged
 from collapsium.storage.readers.vectors.base import DenseSource

@@ -19,7 +19,7 @@ from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.monitoring.events import first
 from collapsium.storage.errors import CollapsiumError, OptionError
-from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.members import member_seed, restarts_in
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import DONE, Run

@@ -31,7 +31,7 @@ from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
 from collapsium.pipeline.monitoring.events import Sink, first, has_iterations
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
-from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays

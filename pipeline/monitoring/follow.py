@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from collapsium.storage.errors import AbsentError, CollapsiumError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.lock import LockWatch
+from collapsium.storage.io.locks.lock_watch import LockWatch
 from collapsium.storage.runs.event_records import parse_event
 from collapsium.storage.runs.run import EVENTS, LOCK, RECORD, Run
 

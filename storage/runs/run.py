@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.errors import AbsentError, DamagedError, OccupiedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import Count, Digest, Number, check, dump, read_record
 from collapsium.storage.io.transactions import ensure_free

@@ -23,7 +23,7 @@ from collapsium.pipeline.workflows.batch.context import PUBLISHED, Bench
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.published import VersionRecord, Versions, score_text
 
 LOCK = "lock"

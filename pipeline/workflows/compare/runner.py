@@ -16,7 +16,7 @@ from collapsium.pipeline.workflows.compare.options import shown
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.comparison import (
     CELL_KIND,

@@ -12,7 +12,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.errors import InputError, LockedError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock
 from tests.conftest import write_corpus
 from tests.pipeline.corpora.test_text_ingest import bags_of, columns_of, put_lines
 

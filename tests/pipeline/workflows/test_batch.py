@@ -16,7 +16,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.workflows.batch.journal import Journal, find_sources
 from collapsium.storage.errors import AbsentError, DamagedError, InputError, LockedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.published import Versions
 from tests.conformance import bits
 

@@ -27,7 +27,7 @@ from collapsium.storage.errors import (
     OptionError,
 )
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus

@@ -12,7 +12,7 @@ import pytest
 from collapsium.pipeline import Model, evaluate, fit, infer, resume, topics, verify
 from collapsium.storage.errors import AbsentError, LockedError, OccupiedError, StoreError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.run import Run
 from tests.conformance import bits
 from tests.conftest import planted_rows, write_corpus

@@ -4,21 +4,25 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 
 import pytest
 
 from collapsium.storage.errors import LockedError, TakenOverError
-from collapsium.storage.io import lock
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.lock import LEASE, LockWatch, RunLock
+from collapsium.storage.io.locks import clock as lock_clock
+from collapsium.storage.io.locks import lock_watch, processes
+from collapsium.storage.io.locks.lock_files import LEASE
+from collapsium.storage.io.locks.lock_watch import LOOKS, LockWatch
+from collapsium.storage.io.locks.run_lock import RENEWALS, RunLock
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.run import Run
 
 HOLD = """
 import sys, time
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock
 held = RunLock(Folder(sys.argv[1]))
 held.acquire()
 print("held", flush=True)
@@ -44,9 +48,9 @@ class SimulatedClock:
 @pytest.fixture
 def clock(monkeypatch):
     simulated = SimulatedClock()
-    monkeypatch.setattr(lock, "clock", simulated)
-    monkeypatch.setattr(lock, "pause", simulated.pause)
-    monkeypatch.setattr(lock, "notice", lambda text: None)
+    monkeypatch.setattr(lock_clock, "now", simulated)
+    monkeypatch.setattr(lock_clock, "pause", simulated.pause)
+    monkeypatch.setattr(lock_watch, "notice", lambda text: None)
     return simulated
 
 
@@ -54,7 +58,7 @@ def clock(monkeypatch):
 def elsewhere(monkeypatch):
     """Have every lock taken on another machine than it is looked at from."""
     names = iter(f"machine-{number} boot" for number in range(10_000))
-    monkeypatch.setattr(lock, "this_machine", lambda: next(names))
+    monkeypatch.setattr(processes, "this_machine", lambda: next(names))
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -69,7 +73,7 @@ def renewing(owner, clock):
     last = [clock()]
 
     def act(now):
-        if now - last[0] >= LEASE / lock.RENEWALS:
+        if now - last[0] >= LEASE / RENEWALS:
             last[0] = now
             with owner.hold():
                 owner._write()
@@ -84,7 +88,7 @@ def held_elsewhere(folder):
 
 
 def test_an_owner_that_is_killed__gives_way_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "pause", lambda seconds: pytest.fail("it waits"))
+    monkeypatch.setattr(lock_clock, "pause", lambda seconds: pytest.fail("it waits"))
     folder = Folder(tmp_path / "run/lock")
     process = held_elsewhere(folder)
     try:
@@ -141,11 +145,11 @@ def test_generations__rise_above_those_that_have_begun_a_checkpoint(tmp_path):
 def test_no_wall_clock__lets_a_second_driver_in_or_keeps_it_out(folder, clock, elsewhere, monkeypatch, ahead):
     owner = RunLock(folder)
     owner.acquire()
-    monkeypatch.setattr(lock.time, "time", lambda: 1e9 + ahead)
+    monkeypatch.setattr(time, "time", lambda: 1e9 + ahead)
     clock.others.append(renewing(owner, clock))
     with pytest.raises(LockedError, match="works on it"):
         RunLock(folder).acquire()
-    assert clock() - 1000.0 <= LEASE / lock.RENEWALS + 2 * LEASE / lock.LOOKS
+    assert clock() - 1000.0 <= LEASE / RENEWALS + 2 * LEASE / LOOKS
     owner.require()
     clock.others.clear()  # it dies
     began = clock()

@@ -1,0 +1,1 @@
+"""Locks of runs: one process works on a run at a time."""

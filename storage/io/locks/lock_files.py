@@ -1,0 +1,62 @@
+"""The numbered files of a lock, a generation each, and their records."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from collapsium.storage.errors import DamagedError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.records import checked, numbers_of_names, parse_record
+
+LEASE = 60.0  # seconds without a change after which an owner that cannot be looked at is taken to be dead
+
+KIND = "collapsium-lock"
+
+VERSION = 3
+
+MOST, MOST_BYTES = 10**15, 1 << 16  # generations, and what a lock's file may hold
+
+
+class LockRecord(BaseModel):
+    """The record in the file of a lock; anyone may have written it.
+
+    Attributes
+    ----------
+    machine, process, started : str, int and str
+        The owner: its machine, its number there, and when that process was started, on a clock that nobody sets.
+    lease : float
+        Seconds without a change after which the owner is taken to be dead.
+    nonce : str
+        Drawn by the owner.
+    renewals : int
+        How often it has renewed the lock.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    machine: Annotated[str, Field(pattern=r"^[!-~]+( [!-~]+)*$", max_length=500)]
+    process: Annotated[int, Field(ge=1, lt=1 << 31)]
+    started: Annotated[str, Field(pattern="^[0-9.]+$", max_length=40)]
+    lease: Annotated[float, Field(gt=0.0, le=600.0)]
+    nonce: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    renewals: Annotated[int, Field(ge=0, lt=1 << 53)]
+
+
+def file_of(number: int) -> str:
+    """Return the name of the file of a generation."""
+    return f"{number:08d}.json"
+
+
+def numbers_in(folder: Folder) -> list[int]:
+    """Return the generations that have a file, ascending."""
+    return numbers_of_names(folder.names(), 8, ".json")
+
+
+def parse_lock(path: str, data: bytes) -> LockRecord | None:
+    """Return what a lock's file says; None where it is damaged, or of another release."""
+    try:
+        return LockRecord.model_validate(checked(parse_record(data, path, KIND, VERSION, VERSION), path))
+    except (DamagedError, ValidationError):
+        return None

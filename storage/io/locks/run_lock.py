@@ -1,0 +1,247 @@
+"""The lock of a run: one process works on it at a time, and whoever comes after a dead one takes over.
+
+A lock is a numbered file in the folder ``lock``, made by a write of which only one can succeed. Its number is the
+generation of its owner: each takeover raises it. The owner of the highest number holds the run and renews its file
+every few seconds. No wall clock is compared: whoever finds the file of another machine watches it, and takes over once
+it has not changed for a lease on the watcher's own monotonic clock.
+
+What the owner writes passes `RunLock.hold`, which finds out first whether the lock is still its own. On this machine,
+and on shared file systems that know locks, a takeover cannot come between that look and the write: both hold ``gate``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from collapsium.storage.errors import (
+    AbsentError,
+    CollapsiumError,
+    DamagedError,
+    LockedError,
+    StoreError,
+    TakenOverError,
+)
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.locks import clock, processes
+from collapsium.storage.io.locks.gate import GATE, is_at, open_gate
+from collapsium.storage.io.locks.lock_files import KIND, LEASE, MOST, VERSION, file_of, numbers_in
+from collapsium.storage.io.locks.lock_watch import LockWatch
+from collapsium.storage.io.records import dump
+
+RENEWALS = 6  # in a lease
+
+
+class RunLock:
+    """The lock of a run.
+
+    Parameters
+    ----------
+    folder : Folder
+        The run's folder ``lock``.
+    lease : float, optional
+        Seconds after which an owner that cannot be looked at, and has not renewed its lock, is taken to be dead.
+    before : callable, optional
+        Returns the highest generation that is known otherwise; a lock that is released leaves nothing.
+
+    Attributes
+    ----------
+    generation : int
+        The owner's number; 0 before the lock is taken.
+    """
+
+    def __init__(self, folder: Folder, lease: float = LEASE, before: Callable[[], int] = lambda: 0) -> None:
+        self._folder, self._lease, self._before = Folder(folder.url), lease, before
+        self.generation = 0
+        self._nonce, self._renewals, self._renewed = uuid.uuid4().hex, 0, 0.0
+        self._mutex, self._depth, self._gated = threading.RLock(), 0, False
+        self._released = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> RunLock:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lost = isinstance(error, Exception) and not isinstance(error, LockedError) and self._is_superseded()
+        self.release()
+        if lost:  # whatever it met then came of that
+            raise self._taken_over() from error
+
+    def acquire(self) -> None:
+        """Take the lock, and renew it from now on.
+
+        Raises
+        ------
+        LockedError
+            Another process holds it.
+        """
+        watch = LockWatch(self._folder)
+        before = watch.wait()
+        with self._gate(make=True):
+            now = watch.look()
+            if (before and (before.generation, before.data)) != (now and (now.generation, now.data)):
+                raise self._rival()
+            self.generation = 1 + max(0 if now is None else now.generation, self._before())
+            if self.generation > MOST:
+                raise DamagedError(
+                    self._folder.url, f"found the generation {self.generation - 1}; remove {self._folder.url}"
+                )
+            data = dump(self._record())
+            made = self._folder.create(file_of(self.generation), data)
+            # Where a store cannot create on a condition, of two who did both see the second one's.
+            if not made or self._folder.read(file_of(self.generation)) != data:
+                self.generation = 0
+                raise self._rival()
+            for number in numbers_in(self._folder):
+                if number < self.generation:
+                    self._folder.delete(file_of(number))
+        self._renewed = clock.now()
+        self._thread = threading.Thread(target=self._renew, name="collapsium-lock", daemon=True)
+        self._thread.start()
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep the lock from being taken over for a moment, in which something is written.
+
+        Raises
+        ------
+        TakenOverError
+            Another process has taken the run over.
+        """
+        with self._mutex:
+            if self._depth:
+                yield
+                return
+            with self._gate():
+                self._depth += 1
+                try:
+                    self._require_own()
+                    if not self._gated and clock.now() - self._renewed > self._lease / 2:
+                        self._write()  # whoever watches begins anew
+                    yield
+                finally:
+                    self._depth -= 1
+
+    def require(self) -> None:
+        """Raise `TakenOverError` if another process has taken the run over, as after a sleep longer than the lease."""
+        with self.hold():
+            pass
+
+    def _is_superseded(self) -> bool:
+        """Return whether another process has taken over, rather than that this one has removed all."""
+        try:
+            self.require()
+        except TakenOverError:
+            return Folder(self._place).exists()
+        except CollapsiumError:  # nobody knows
+            return False
+        return False
+
+    def release(self) -> None:
+        """Let others have it."""
+        self._released.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self.generation:
+            with contextlib.suppress(CollapsiumError), self.hold():
+                self._folder.delete(file_of(self.generation))
+                if not numbers_in(self._folder):
+                    self._folder.remove(known=(GATE,))
+        self.generation = 0
+
+    @property
+    def _place(self) -> str:
+        return self._folder.url.rpartition("/")[0]
+
+    def _rival(self) -> LockedError:
+        return LockedError(f"{self._place}: another process has just begun to work on it")
+
+    def _taken_over(self) -> TakenOverError:
+        return TakenOverError(
+            f"{self._place}: the lock was lost: another process has taken over, as this one had not renewed it for "
+            f"{self._lease:.0f} s, or the folder was removed; this one writes no more"
+        )
+
+    def _require_own(self) -> None:
+        """Raise `TakenOverError` unless the newest lock is this one."""
+        numbers = numbers_in(self._folder)
+        try:
+            own = bool(numbers) and numbers[-1] == self.generation > 0
+            if own and self._nonce.encode() in self._folder.read(file_of(self.generation)):
+                return
+        except AbsentError:
+            pass
+        raise self._taken_over()
+
+    def _record(self) -> dict[str, Any]:
+        return {
+            "format": KIND,
+            "version": VERSION,
+            "machine": processes.this_machine(),
+            "process": os.getpid(),
+            "started": processes.start_time(os.getpid()) or "0",
+            "lease": self._lease,
+            "nonce": self._nonce,
+            "renewals": self._renewals,
+        }
+
+    def _write(self) -> None:
+        began = clock.now()
+        self._renewals += 1
+        self._folder.write(file_of(self.generation), dump(self._record()))
+        self._renewed = began
+
+    def _renew(self) -> None:
+        """Renew the lock until it is released or lost; a store that fails for a while is tried again."""
+        while not self._released.wait(self._lease / RENEWALS):
+            try:
+                with self.hold():
+                    self._write()
+            except TakenOverError:
+                return
+            except CollapsiumError:
+                continue
+
+    @contextlib.contextmanager
+    def _gate(self, *, make: bool = False) -> Iterator[None]:
+        """Hold the gate, where the folder's file system knows locks; the system opens it when its holder dies."""
+        handle = self._open_gate(make=make) if self._folder.local else None
+        self._gated = handle is not None
+        try:
+            yield
+        finally:
+            if handle is not None:
+                os.close(handle)
+
+    def _open_gate(self, *, make: bool) -> int | None:
+        """Return the gate, held; None where there are no such locks."""
+        path, began = Path(self._folder.path) / GATE, clock.now()
+        while True:
+            if make:
+                self._folder.make()
+            try:
+                handle = open_gate(path)
+                if handle is None or is_at(path, handle):
+                    return handle
+                os.close(handle)  # it was removed with the lock as that was released
+            except BlockingIOError:
+                if clock.now() - began > self._lease:
+                    raise LockedError(
+                        f"{self._place}: a process that was stopped in the middle of a write holds {GATE} of its lock; "
+                        "let it go on, or end it"
+                    ) from None
+                clock.pause(0.01)
+            except FileNotFoundError:
+                if not make:
+                    raise self._taken_over() from None
+            except OSError as error:
+                raise StoreError(f"{self._folder.url}/{GATE}: {error.strerror}") from error
