@@ -11,6 +11,7 @@ import numpy as np
 
 from collapsium.pipeline.families import base as contract
 from collapsium.storage.corpus.vectors import VectorShard
+from collapsium.workers.arrays.array_fields import FamilyArrays, Part, counts, numbers
 from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.families import base as worker_contract
 
@@ -27,6 +28,14 @@ class Known(distributed.WorkerPlugin):
 
 
 # The half beside a shard ---------------------------------------------------------------------------------------------
+
+_ROWS = {"word_mean": numbers("f8", "word")}
+ARRAYS = FamilyArrays(
+    Part({"documents": counts("f8"), "vocabulary": counts("f8")}),
+    lambda globals: Part(_ROWS),
+    lambda globals: Part({**_ROWS, "block_seen": counts("f8", "word")}),
+    lambda globals: Part({"document_sweeps": counts("f8", "document"), "document_topic": counts("f8", "document 1")}),
+)
 
 
 def kernels(globals):
@@ -106,13 +115,16 @@ def _update(globals, delta, config, stream):
 driver = types.ModuleType("collapsium.pipeline.families.means")
 driver.CORPUS, driver.CHANGE, driver.SCHEDULES, driver.SAMPLER = "vectors", "moved", ("batch",), False
 driver.Config, driver.update = Config, _update
-driver.initialise = lambda summary, config, stream: {"documents": np.array(float(summary.documents))}
+driver.initialise = lambda summary, config, stream: {
+    "documents": np.array(float(summary.documents)),
+    "vocabulary": np.array(float(summary.words)),
+}
 driver.footprint = lambda summary, config: contract.Footprint(16.0, 8.0, 8.0, 16.0, 0.0, 16.0, 0.0)
 driver.objective = lambda globals, delta: {"objective": -delta.number("left")}
 driver.describe = lambda block, globals, count: contract.Description(
     np.zeros(1, dtype=np.int64), np.ones(1), np.zeros((1, 1), dtype=np.int64), block["word_mean"][None, :1], signed=True
 )
-driver.figures = lambda globals: {"documents": float(globals["documents"])}
+driver.figures = lambda globals: {"seen": float(globals["documents"])}
 
 
 def install():

@@ -85,6 +85,7 @@ COLLAPSED = Part({
     **each("spread_weight topic_ahead", counts("f8", "topic")),
     "topic_moments": counts("f8", "2 topic"),
     "topic_log_absent": numbers("f8", "topic"),
+    "corpus_tables": Field(("f8",), ("topic",), 0, optional=True),
     **optional(singles("f8", "corpus_log_eta")),
 })  # fmt: skip
 LDA = {**flags("asymmetric_beta learn_alpha"), **singles("f8", "beta_rate word_tables_prior", 0)}
@@ -114,7 +115,6 @@ HDP = {
     **each("pi pi_geometric", counts("f8", "topic")),
     "stick_order": indices("i8", "alive", "topic"),
     "stick_posterior": counts("f8", "stick 2"),
-    "corpus_tables": Field(("f8",), ("topic",), 0, optional=True),
     **optional(MOVES),
 }  # fmt: skip
 

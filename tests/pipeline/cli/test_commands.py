@@ -260,7 +260,7 @@ BAD = {
     "output exists": (["fit", "{train}", "{train}", "--family", "hdp"], "exists already"),
     "no run": (["topics", "{tmp}/none"], "no such run or model"),
     "a corpus is no run": (["topics", "{train}"], "neither a run nor a model"),
-    "no words": (["topics", "{train}", "--words", "0"], "--words: expected 1 or more"),
+    "no words": (["topics", "{train}", "--words", "0"], "--words: expected a whole number, 1 or more"),
     "no source": (["ingest", "{tmp}/none.jsonl", "{tmp}/run"], "none.jsonl: no such file"),
     "negative cut": (["ingest", "{tmp}", "{tmp}/run", "--format", "text", "--min-documents", "-1"], "--min-documents"),
     "share": (["ingest", "{tmp}", "{tmp}/run", "--format", "text", "--max-document-share", "1.5"], "--max-document-share"),

@@ -261,7 +261,7 @@ def test_a_record_of_an_ingest_by_anybody__must_name_a_way(made, tmp_path):
     assert (record["version"], record["reading"]["segments"]) == (6, "sentences")
     record["reading"]["segments"] = 3
     (tmp_path / "ingest.json").write_bytes(dump(record))
-    with pytest.raises(DamagedError, match="expected a way to cut texts into segments"):
+    with pytest.raises(DamagedError, match="expected the record of an ingest .segments"):
         read_history(Folder(tmp_path))
 
 
