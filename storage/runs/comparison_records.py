@@ -14,8 +14,8 @@ Small = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]  # as the table has
 Names = tuple[str, ...]
 
 OF_FITS = (
-    "family", "start", "topics", "restarts", "iterations", "samples", "score_error", "ensemble_score", "perplexity",
-    "objective", "objective_error", "seconds", "cell_seconds", "topics_99", "scores", "options",
+    "cell", "family", "start", "topics", "restarts", "iterations", "samples", "score_error", "ensemble_score",
+    "perplexity", "objective", "objective_error", "seconds", "cell_seconds", "topics_99", "scores", "options",
 )  # fmt: skip
 """Fields that each row of a family's fits has."""
 OF_OTHERS = ("start", "topics", "seconds")
@@ -65,7 +65,7 @@ class Classified(_Fields):
 class CellRow(_Fields):
     """What a cell came to: a row of the table, of a family's fits or, with ``peer``, of something beside them."""
 
-    cell: str
+    cell: str | None = None
     score: Number | None
     family: str | None = None
     peer: str | None = None

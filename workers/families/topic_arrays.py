@@ -374,6 +374,7 @@ HDSP_ARRAYS = FamilyArrays(
             "last": indices("i8", "", "topic"),
             **singles("f8", "another_round label_least label_most"),
             **singles("f8", "document_tolerance", 0),
+            **optional(flags("carried")),
             **flags("curved led signed"),
             **LABEL_TABLE,
             **each("label_log label_mean_log", numbers("f8", "label topic")),

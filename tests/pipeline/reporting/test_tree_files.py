@@ -25,6 +25,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import MissingError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocuments
+from collapsium.workers.arrays.array_fields import FamilyArrays, Part, counts, flags, numbers, optional, singles
 from collapsium.workers.families import base as worker_contract
 from tests.conftest import write_corpus
 
@@ -161,6 +162,12 @@ def family(monkeypatch):
     half.infer, half.kernels = _infer, lambda globals: []
     half.probabilities = lambda rows, globals: {"word_topic": rows["word_topic"] / (WORDS * (WORDS + 1) / 2)}
     half.settle = lambda shard, rows, globals, stream: local_of(shard.documents)
+    words = Part({"word_topic": numbers("f8", "word 10")})
+    documents = {"document_topic": counts("f8", "document 10"), "document_path": counts("i8", "document 3")}
+    told = {**flags("signed"), "vocabulary": counts("f8"), **optional(singles("i8", "extra", 0, 1))}
+    half.ARRAYS = FamilyArrays(
+        Part(told), lambda globals: words, lambda globals: words, lambda globals: Part(documents)
+    )
     monkeypatch.setitem(sys.modules, "collapsium.pipeline.families.toy_tree", driver)
     monkeypatch.setitem(sys.modules, "collapsium.workers.toy_tree", half)
     monkeypatch.setitem(contract.FAMILIES, "toy-tree", driver.__name__)
@@ -177,7 +184,11 @@ def make_model(place, corpus, signed=False, extra=False, values=None):
     corpus, writer = Corpus(corpus), ModelWriter(Folder(place))
     rows = np.zeros((WORDS, 10))
     rows[:, list(NODES)] = (loadings(WORDS) if signed else np.abs(loadings(WORDS)) if values is None else values).T
-    globals_ = {"signed": np.array(signed), **({"extra": np.array(1)} if extra else {})}
+    globals_ = {
+        "signed": np.array(signed),
+        "vocabulary": np.array(float(WORDS)),
+        **({"extra": np.array(1)} if extra else {}),
+    }
     parts = [writer.write_globals(globals_)]
     for number, (low, high) in enumerate(zip(CUTS, CUTS[1:], strict=False)):
         parts.append(writer.write_block(number, {"word_topic": rows[low:high]}))
