@@ -20,11 +20,11 @@ CORPORA ?= 1000
 READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabulary-table manifest run events checkpoint \
 	model summary arrays config
 
-.PHONY: demo test lint types contracts check pages deploy-check lowest newest hashes bench chaos fuzz clean help
+.PHONY: demo test test-all lint types contracts check pages deploy-check lowest newest hashes bench chaos fuzz clean help
 
 help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, print topics"
-	@echo "make test       all tests, also with the compiler off"
+	@echo "make test       the tests, also with the compiler off; make test-all: those that take long too"
 	@echo "make lint types contracts    the other checks; .ci/run makes them all"
 	@echo "make pages      the pages that people look at, in headless Chromium (Debian's is installed where it can be)"
 	@echo "make deploy-check    what lies in deploy/, as far as it can be checked without a cluster"
@@ -49,8 +49,14 @@ demo: $(READY)
 # Kernels run twice: compiled, and as plain Python, where an index out of range is an error. Some tests wait for what they
 # have stopped or killed, so there is a process more than processors.
 test: $(READY)
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" tests
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m "kernels and not long" tests
+
+# For releases and nights: the tests that take long, all option matrices, faults, fuzzing, pages and deployment too.
+test-all: $(READY)
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup tests
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m kernels tests
+	$(MAKE) deploy-check pages chaos fuzz lowest newest
 
 lint: $(READY)
 	$(BIN)/ruff check .

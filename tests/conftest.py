@@ -162,6 +162,7 @@ def pytest_generate_tests(metafunc):
 
     What is asked of executors is asked of all of them with the first options, and of one of two, in turn, with the
     others. What has little to do with a family's options is asked with every other of them, where there are more than `FEW`.
+    All but the first options are left to `make test-all`.
     """
     for argument, source in (("options", "matrix"), ("steps", "stochastic")):
         if argument in metafunc.fixturenames and hasattr(metafunc.cls, source):
@@ -170,9 +171,15 @@ def pytest_generate_tests(metafunc):
                 rows = rows[:: 1 + (len(rows) > FEW)]
             names = ["-".join(f"{key}={value}" for key, value in row.items()) for row in rows]
             if "where" not in metafunc.fixturenames:
-                metafunc.parametrize(argument, rows, ids=names)
+                metafunc.parametrize(argument, marked(rows), ids=names)
                 continue
             others = [(row, TWO_EXECUTORS[number % 2]) for number, row in enumerate(rows[1:])]
-            cases = [*((row, where) for row in rows[:1] for where in EXECUTORS), *others]
-            ids = [f"{names[rows.index(row)]}-{where[0]}-{where[1]}" for row, where in cases]
+            first = [(row, where) for row in rows[:1] for where in EXECUTORS]
+            ids = [f"{names[rows.index(row)]}-{where[0]}-{where[1]}" for row, where in (*first, *others)]
+            cases = [*first, *(pytest.param(*case, marks=pytest.mark.long) for case in others)]
             metafunc.parametrize((argument, "where"), cases, ids=ids)
+
+
+def marked(rows):
+    """Return rows of options, of which all but the first are for the long run of tests."""
+    return [*rows[:1], *(pytest.param(row, marks=pytest.mark.long) for row in rows[1:])]

@@ -61,6 +61,7 @@ def test_centring__leaves_no_label_a_scale_of_its_own(truth):
     assert np.allclose(centred(log + np.arange(4.0)[:, np.newaxis]), centred(log))
 
 
+@pytest.mark.long
 def test_a_tiny_experiment__leaves_a_table(tmp_path, capsys):
     out = tmp_path / "out"
     labels.main(["synthetic", str(out), "--documents", "30", "--seeds", "1", "--restarts", "2"])

@@ -25,6 +25,7 @@ def test_neighbours__are_no_further_apart_than_one(seed):
     assert neighbours(np.eye(4)) == pytest.approx(1.0)
 
 
+@pytest.mark.long
 def test_a_tiny_experiment__leaves_a_table(tmp_path, capsys):
     out = tmp_path / "out"
     sizes = {"documents": 20, "segments": 4, "tokens": 30, "topics": 2, "words": 20, "iterations": 20, "seeds": 1}

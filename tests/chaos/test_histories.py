@@ -12,6 +12,7 @@ CHUNK, CHUNKS = 25, 8
 KNOWN = {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, CHUNK * CHUNKS, CHUNK))
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 def test_histories__end_as_the_undisturbed_run(first):
@@ -27,6 +28,7 @@ def test_histories__end_as_the_undisturbed_run(first):
     assert lives > CHUNK
 
 
+@pytest.mark.long
 def test_a_seed__replays_exactly():
     base = prepare()
     for seed in (3, 11):
@@ -62,6 +64,7 @@ def count(_):
     return np.array(float(len(COUNTED)))
 
 
+@pytest.mark.long
 def test_the_simulated_cluster__gives_what_the_tasks_give():
     executor = SimulatedExecutor(Quiet(lose=1.0, duplicate=1.0), 3)
     futures = [executor.submit(make, [number]) for number in range(20)]
@@ -72,6 +75,7 @@ def test_the_simulated_cluster__gives_what_the_tasks_give():
     assert executor.fate.faults
 
 
+@pytest.mark.long
 def test_the_simulated_cluster__finds_out_tasks_that_are_not_pure():
     executor = SimulatedExecutor(Quiet(duplicate=30.0), 1)
     with pytest.raises(ValueError, match="read-only"):
@@ -81,6 +85,7 @@ def test_the_simulated_cluster__finds_out_tasks_that_are_not_pure():
         executor.collect([executor.submit(count, 1)])
 
 
+@pytest.mark.long
 def test_the_simulated_cluster__gives_up_a_task_that_kills_its_workers():
     executor = SimulatedExecutor(Quiet(task=40.0), 2)
     with pytest.raises(ClusterError, match=f"make has killed {MOST} workers"):

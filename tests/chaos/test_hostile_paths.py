@@ -7,6 +7,7 @@ from tests.chaos.hostile_paths import FAMILIES, try_path
 pytestmark = pytest.mark.kernels
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "family"), list(enumerate(FAMILIES)))
 def test_a_hostile_corpus__ends_every_command_with_a_line_or_a_result(seed, family, tmp_path):
     assert try_path(seed, tmp_path, family=family) is None

@@ -7,6 +7,7 @@ from tests.chaos.kills import main
 pytestmark = pytest.mark.xdist_group("kills")
 
 
+@pytest.mark.long
 def test_a_run_under_fire__ends_with_the_same_bits(capsys):
     assert main(["2", "1"]) == 0
     assert "2 killed" in capsys.readouterr().out

@@ -114,6 +114,7 @@ def test_diversity__is_low_where_topics_are_alike(tmp_path):
     assert coherence(tmp_path / "c" / "truth", tmp_path / "c").npmi > alike.npmi  # it has seen no token
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", EXECUTORS, ids=lambda where: f"{where[0]}-{where[1]}")
 @pytest.mark.xdist_group("clusters")
 def test_bits__do_not_depend_on_shards_or_executor(fitted, where, clusters, tmp_path):

@@ -380,6 +380,7 @@ def test_a_command__leaves_the_signal_of_broken_pipes_ignored(capsys):
     assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("clusters")
 def test_a_second_interrupt__stops_at_once_and_damages_nothing(small, tmp_path):
     run = tmp_path / "run"

@@ -164,6 +164,7 @@ def test_a_quote_that_is_not_closed__is_told_of_and_the_rest_is_one_part(tmp_pat
         ingest(tmp_path / "x.csv", tmp_path / "c", scheduler="serial")
 
 
+@pytest.mark.long
 def test_texts__are_the_same_corpus_by_processes(tmp_path, clusters, monkeypatch):
     paths = [put_lines(tmp_path / f"{n}.jsonl", [{**row, "id": f"{n}{row['id']}"} for row in ROWS]) for n in range(4)]
     monkeypatch.chdir(tmp_path)

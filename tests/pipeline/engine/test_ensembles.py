@@ -66,6 +66,7 @@ def test_seeds__are_the_ensembles_own_and_others():
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "where", [("serial", 1), ("threads", 1), ("threads", 3), ("threads", 8), ("processes", 3)], ids=str
 )
@@ -88,6 +89,7 @@ def test_members__equal_fits_with_their_seeds(small, single, tmp_path, where, cl
     assert not (tmp_path / "run/members/000/lock").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 8])
 @pytest.mark.parametrize(("member", "iteration"), [(0, 3), (2, 1), (2, 5)])
 def test_a_stopped_ensemble__goes_on_to_the_same_bits_and_events(small, single, tmp_path, workers, member, iteration):
@@ -305,6 +307,7 @@ def test_evaluate__scores_the_mean_of_the_predictions(small, single, ensemble, s
     assert unseen.score > np.mean(alone)
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("clusters")
 def test_evaluate__has_the_same_bits_everywhere(small, ensemble, clusters):
     for given in ({"heldout": small[1]}, {"unseen": small[1]}):

@@ -67,6 +67,7 @@ def test_workers__answer_while_each_does_something(clusters):
         executor.close()
 
 
+@pytest.mark.long
 def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
     """Without them the scheduler would remember every sweep."""
     executor = open_executor(clusters(2))
@@ -82,6 +83,7 @@ def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
     assert held[1] < held[0] + 75  # futures are let go with some delay; 15 iterations without a cut hold over 200 more
 
 
+@pytest.mark.long
 def test_errors_in_tasks__come_out_as_they_were(clusters):
     def fail():
         raise OptionError("on purpose")
@@ -115,6 +117,7 @@ def test_local_cluster__listens_on_this_machine_only():
         executor.close()
 
 
+@pytest.mark.long
 def test_a_worker_that_runs_in_another_folder__finds_and_writes_the_same_files(small, tmp_path, monkeypatch, clusters):
     address = clusters(1)
     monkeypatch.chdir(tmp_path)
@@ -135,6 +138,7 @@ def test_workers_that_write_elsewhere__are_found_out(small, tmp_path, monkeypatc
     assert not (tmp_path / "run/model").exists()
 
 
+@pytest.mark.long
 def test_one_shard_more_workers__runs(tmp_path, small, clusters):
     from tests.conftest import write_corpus
 
@@ -171,6 +175,7 @@ def workers_of_ours():
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["one hangs", "all are killed"])
 def test_workers_that_hang_or_are_gone__are_replaced_and_no_bit_changes(small, tmp_path, number):
     options = {"family": "hdp", "topics": 5, "iterations": 12}
@@ -202,6 +207,7 @@ def test_workers_that_hang_or_are_gone__are_replaced_and_no_bit_changes(small, t
         assert any("is given up; others do its work" in text for text in said)
 
 
+@pytest.mark.long
 def test_a_scheduler_that_is_gone_for_good__is_a_clear_error_in_time(small, tmp_path):
     script = "import distributed, time\n" + textwrap.dedent("""
         if __name__ == "__main__":

@@ -126,6 +126,7 @@ def uninterrupted(tmp_path_factory):
     return published(place / "job.toml"), before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("step", "done"), [*((step, True) for step in STEPS[1:]), ("append", False)])
 def test_a_job_killed_at_any_step__goes_on_to_the_same_bits(uninterrupted, tmp_path, step, done):
     expected, before = uninterrupted

@@ -83,6 +83,7 @@ def days(request, tmp_path_factory):
     return kind, before, outcome, published(place / "job.toml"), place
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", STEPS[1:])
 def test_a_job_killed_at_any_step__goes_on_to_the_same_bits(days, tmp_path, step):
     kind, before, _, expected, _ = days

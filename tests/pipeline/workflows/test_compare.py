@@ -88,6 +88,7 @@ def test_the_table__has_what_evaluate_and_the_events_say(small, compared):
         assert 0 < row["seconds"] <= row["cell_seconds"] * 8
 
 
+@pytest.mark.long
 def test_fits__are_those_of_fit(small, compared, tmp_path):
     options = {"topics": 3, "beta": 3.0, "iterations": 4, "seed": member_seed(3, 1)}
     fit(small[0], tmp_path / "one", family="lda", heldout=small[1], **options)
@@ -150,6 +151,7 @@ def stopping(cell, iteration):
     return sink
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("cell", "iteration"), [("lda-2", 1), ("lda-3", 2), ("gibbs-lda-3", 4)])
 def test_a_stopped_comparison__goes_on_to_the_same_table(small, compared, tmp_path, cell, iteration):
     options = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
@@ -225,6 +227,7 @@ def test_damaged_records__are_named_and_nothing_is_overwritten(small, compared, 
         shutil.rmtree(tmp_path / "out")
 
 
+@pytest.mark.long
 def test_a_comparison__is_told_and_checked_with_all_its_runs(small, compared, tmp_path):
     found = info(compared.folder)
     assert found["kind"] == "comparison"
@@ -316,6 +319,7 @@ def started(small, tmp_path_factory):
     return compare(small[0], out, heldout=small[1], families=("lda",), start_from="gibbs-hdp", **options)
 
 
+@pytest.mark.long
 def test_start_from__fits_from_random_starts_and_from_each_fit(small, started):
     assert [row["cell"] for row in started.rows] == [
         "gibbs-hdp-from-6",
@@ -333,6 +337,7 @@ def test_start_from__fits_from_random_starts_and_from_each_fit(small, started):
     assert row["ensemble_score"] > row["score"]
 
 
+@pytest.mark.long
 def test_start_from__goes_on_where_it_was_stopped(small, started, tmp_path):
     options = {"topics": (1, 24), "start_topics": (1, 6), "restarts": 2, "iterations": 4, "seed": 1}
     options.update(heldout=small[1], families=("lda",), start_from="gibbs-hdp")

@@ -71,6 +71,7 @@ def compared(place):
 # Families ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_cells__have_the_scores_of_evaluate(place, compared):
     names = [f"{name}-eta-{eta}{more}" for name in ("hdsp-4", "labeled-lda") for eta in (0.1, 0.5) for more in VARIANTS]
     assert [row["cell"] for row in compared.rows] == [*names, "lda-4"]
@@ -105,6 +106,7 @@ def test_variants__are_fitted_with_what_they_say(compared):
     assert compared.left_out == ("lda-4 does not take 'kind', and cannot predict it",)
 
 
+@pytest.mark.long
 def test_files__hold_the_tables_and_name_the_best(place, compared):
     out = place / "out"
     kept = pq.read_table(out / "table.parquet").to_pylist()
@@ -144,6 +146,7 @@ def test_the_same_again__does_nothing_anew_and_prints_json(place, compared, caps
 # Classifiers ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_classifiers__are_those_of_scikit_learn_tuned_on_a_share(place, compared):
     from sklearn.metrics import f1_score
     from sklearn.naive_bayes import MultinomialNB

@@ -27,6 +27,7 @@ def test_scores_of_peers__are_means_over_tokens():
     assert score(held, theta, phi) == pytest.approx(expected, rel=1e-14)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("peer", ["scikit-learn", "gensim", "tomotopy", "topica"])
 def test_peers__are_told_beside_ours(small, tmp_path, peer):
     if not installed(peer):
@@ -56,6 +57,7 @@ def test_peers__are_told_beside_ours(small, tmp_path, peer):
     assert not any(event["event"] == "cell_begins" for event in again)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("peer", FINDING)
 def test_peers_that_find_their_topics__stand_beside_ours(small, tmp_path, peer):
     if not installed(peer):

@@ -48,6 +48,7 @@ def mutations(draw, name):
     return bytes(data)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", READERS)
 def test_readers__give_a_clear_error_or_a_result(name, tmp_path):
     place, outcomes = tmp_path / "place", []

@@ -114,6 +114,7 @@ def test_a_lock__is_held_by_one(store):
     assert Folder(f"{store}/lock").names() == []
 
 
+@pytest.mark.long
 def test_a_run__is_made_stopped_resumed_and_read(store):
     train, heldout = f"{store}/train", f"{store}/heldout"
     write_corpus(train, planted_rows(1), 30, shard_tokens=1200)

@@ -77,6 +77,7 @@ def test_compile_kernels__needs_no_folder_for_machine_code(fresh, monkeypatch):
     assert compiling.missing_kernels(fresh) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
 def test_a_fit__is_interrupted_while_kernels_are_compiled(number, tmp_path):
     corpus = write_corpus(tmp_path / "c", [{0: 1, 1: 2}], 2)

@@ -261,6 +261,7 @@ def damages(run):
             yield name, path, bytes(flipped)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", [1, 2])
 def test_a_damaged_file__is_named_or_gone_round(tmp_path, kept):
     """With one checkpoint, or with an older one to go back to."""

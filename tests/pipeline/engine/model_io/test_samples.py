@@ -48,6 +48,7 @@ def test_samples__are_the_states_of_their_iterations(small, sampled, tmp_path):
     assert [name for name, _ in leaves(run)] == ["000", "001", "002"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("iteration", [1, 4, 5, 6, 7])
 @pytest.mark.parametrize("every", [None, 3])
 def test_a_stopped_run__ends_with_the_same_samples(small, sampled, tmp_path, iteration, every):

@@ -140,6 +140,7 @@ def test_the_hdp__holds_nothing_where_topics_have_parted(planted, sources, tmp_p
 # Wherever it runs, and taken up again ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", [("threads", 1), ("threads", 3), ("processes", 2)], ids=str)
 @pytest.mark.parametrize("known", ["seen", "unseen"])
 @pytest.mark.xdist_group("clusters")

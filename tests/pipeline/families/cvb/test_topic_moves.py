@@ -227,6 +227,7 @@ def test_tokens_held_out__are_those_of_their_addresses_throughout(planted):
     assert not held.any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"topics": 140}], ids=str)
 def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted, options, tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.workers.families.cvb.document_lists.PORTION", 2000)
@@ -266,6 +267,7 @@ def shards_of(corpus):
     return len(Corpus(corpus).manifest.shards)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", [("threads", 1), ("threads", 3), ("processes", 2)], ids=str)
 @pytest.mark.xdist_group("clusters")
 def test_bits__do_not_depend_on_the_executor(planted, whole, where, tmp_path, clusters):
@@ -291,6 +293,7 @@ def phases(planted):
     return [found[step] for step in (*steps, "split", "judged")]
 
 
+@pytest.mark.long
 def test_a_run_that_stops_in_any_step_of_a_round__is_resumed_to_the_same_bits_and_events(planted, whole, tmp_path):
     expected = bits(Model(whole), shards_of(planted[0]))
     for number in phases(planted[0]):

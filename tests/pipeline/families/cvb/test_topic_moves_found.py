@@ -9,6 +9,7 @@ from tests.conformance import scores_of
 from tests.pipeline.families.cvb.test_topic_moves import corpora, iterations_of
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [5, 6, 7])
 def test_planted_topics__are_what_is_left(tmp_path, seed):
     """From many more; and they predict as well as where so many were asked for."""

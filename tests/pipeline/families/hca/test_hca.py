@@ -65,6 +65,7 @@ def fitted(corpus, out, iterations=8, **options):
 # The bound -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CORPORA)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
@@ -159,6 +160,7 @@ def with_moves(problem, state, moves, config):
 # Where it runs, and how -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("scheduler", "workers"), [("threads", 1), ("threads", 3), ("cluster", 2)])
 @pytest.mark.xdist_group("clusters")

@@ -64,6 +64,7 @@ def test_splits_in_vain__leave_all_bits_as_they_were(planted, form, monkeypatch)
     np.testing.assert_array_equal(rows[0][:, nodes], rows[1][:, nodes])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_run_that_stops_in_the_midst_of_a_trial__is_resumed_to_the_same_bits(planted, tmp_path, monkeypatch, kept):
     """Whether the split stays, or all that went before has to come back."""

@@ -212,6 +212,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda given: f"{given['form']}-{given['posterior']}")
 @pytest.mark.parametrize("seed", range(3))
 def test_objective__ascends_on_a_planted_tree(tmp_path, options, seed):

@@ -113,6 +113,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rows", "depth"), CASES, ids=["3", "2", "4"])
 def test_ncrp__samples_from_the_posterior(rows, depth):
     shard = Shard.of(0, documents_of(rows))
@@ -175,6 +176,7 @@ def prior(means, depth, noise):
     return np.array(paths), np.array(z), found
 
 
+@pytest.mark.long
 def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution():
     """Draws of everything from the prior, against a chain that takes turns: the tree given words, words given it."""
     noise, depth, means = np.random.default_rng(5), 3, {"eta": 0.8, "alpha": 2.0, "gamma": 1.0}

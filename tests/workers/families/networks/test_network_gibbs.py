@@ -210,6 +210,7 @@ GEWEKE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "learn"),
     [("segmented", ("strength",)), *((name, ("strength", "discount")) for name in GEWEKE)],
