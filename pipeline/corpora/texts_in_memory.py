@@ -16,7 +16,7 @@ from collapsium.pipeline.corpora.ingest import READING
 from collapsium.pipeline.keywords import names_of
 from collapsium.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.texts.fields import clean
+from collapsium.storage.readers.texts.values import clean
 
 NAME, TEXT, ID = "texts", "text", "id"
 FILE = f"{NAME}.parquet"

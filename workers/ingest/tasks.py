@@ -23,7 +23,7 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.side_files.table import merged
 from collapsium.storage.readers.texts.batches import read_batches
 from collapsium.storage.readers.texts.blocks import Block
-from collapsium.storage.readers.texts.fields import Batch
+from collapsium.storage.readers.texts.gathering import Batch
 from collapsium.workers.ingest.count import counted_of, counts_of, stream_of, tokens_of
 from collapsium.workers.ingest.normal_forms import normalised, require_library
 from collapsium.workers.ingest.phrases import joined_by, named_phrases

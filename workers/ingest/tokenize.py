@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.storage.errors import OptionError
-from collapsium.storage.readers.texts.fields import clean
 from collapsium.storage.readers.texts.text import WORD
+from collapsium.storage.readers.texts.values import clean
 from collapsium.workers.kernels.text import expand_runs, number_runs
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789_'"

@@ -15,7 +15,8 @@ from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.side_files.read import SideFile, read_names, read_side
 from collapsium.storage.readers.side_files.table import Side
-from collapsium.storage.readers.texts.fields import TAKEN, Fields, as_labels, as_number, named
+from collapsium.storage.readers.texts.fields import TAKEN, Fields, named
+from collapsium.storage.readers.texts.values import as_labels, as_number
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.batches import GATHER
 from collapsium.storage.readers.texts.blocks import find_files
-from collapsium.storage.readers.texts.fields import clean, id_of, named
+from collapsium.storage.readers.texts.fields import id_of, named
 from collapsium.storage.readers.texts.lines import decoded, lines_of
 from collapsium.storage.readers.texts.spans import PACKED, Span
+from collapsium.storage.readers.texts.values import clean
 from collapsium.storage.short_repr import ShortRepr
 
 RECORDS = ("csv", "jsonl", "parquet")  # formats of side files whose rows have ids

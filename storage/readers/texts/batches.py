@@ -8,7 +8,8 @@ from dataclasses import replace
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.blocks import Block
-from collapsium.storage.readers.texts.fields import PORTION, Batch, Fields, Gathering, Into, require_columns
+from collapsium.storage.readers.texts.fields import Fields, require_columns
+from collapsium.storage.readers.texts.gathering import PORTION, Batch, Gathering, Into
 from collapsium.storage.readers.texts.lines import gather_file, gather_json, gather_mallet
 from collapsium.storage.readers.texts.segment import ENTRIES, cutter_of
 from collapsium.storage.readers.texts.spans import Span

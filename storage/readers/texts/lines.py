@@ -10,7 +10,7 @@ from typing import IO, Any
 from collapsium.storage.errors import InputError
 from collapsium.storage.readers.base import open_input, reading
 from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.texts.fields import Into
+from collapsium.storage.readers.texts.gathering import Into
 from collapsium.storage.readers.texts.spans import Span
 
 PIECE = 1 << 24  # bytes that are read at once

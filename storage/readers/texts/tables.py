@@ -17,7 +17,8 @@ from collapsium.storage.errors import InputError
 from collapsium.storage.io.parquet.bounded_file import BoundedFile, SwollenError
 from collapsium.storage.readers.base import open_input, reading
 from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.texts.fields import Fields, Into
+from collapsium.storage.readers.texts.fields import Fields
+from collapsium.storage.readers.texts.gathering import Into
 from collapsium.storage.readers.texts.lines import lines_before
 from collapsium.storage.readers.texts.spans import Span
 

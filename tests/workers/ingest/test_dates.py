@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.storage.readers.texts.fields import as_date
+from collapsium.storage.readers.texts.values import as_date
 from collapsium.workers.date_sums import KNOWN, bounded, coarsened, date_sums, floored, moment, resolved
 from collapsium.workers.ingest.dates import DAY, END, FIRST, HOUR, MONTH, UNITS, YEAR, hours_of, read_date
 

@@ -1,0 +1,204 @@
+"""Records of files, gathered into batches of documents that are still to be tokenized."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collapsium.storage.errors import InputError
+from collapsium.storage.readers.texts.fields import ABSENT, Fields, id_of, require_columns, require_field
+from collapsium.storage.readers.texts.segment import ENTRIES, cutter_of
+from collapsium.storage.readers.texts.values import as_date, as_labels, as_number, as_text
+from collapsium.storage.short_repr import ShortRepr
+
+PORTION = 1 << 24  # bytes of text that are tokenized together
+
+
+@dataclass(frozen=True, repr=False)
+class Batch(ShortRepr):
+    """Documents before they are tokenized.
+
+    Attributes
+    ----------
+    ids : pyarrow.Array of string or None
+        Their ids; None where they are to be numbered.
+    texts : pyarrow.Array of large_string
+        Their texts, or their segments' texts, none null.
+    extras : dict of str to pyarrow.Array
+        Further columns of the corpus, but for their segments.
+    missing, replaced : int
+        Documents without a text, and with bytes that were not UTF-8.
+    origins : tuple of (str, int)
+        The files that they come from, in order, and how many from each.
+    seen : frozenset of str
+        Fields of labels, covariates, titles and dates that a record had.
+    segments : numpy.ndarray of int64, shape (documents,), or None
+        How many of the texts are each document's; None where each has one, and there are no segments.
+    """
+
+    ids: pa.Array | None
+    texts: pa.Array
+    extras: dict[str, pa.Array]
+    missing: int
+    replaced: int
+    origins: tuple[tuple[str, int], ...]
+    seen: frozenset[str] = frozenset()
+    segments: npt.NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts) if self.segments is None else self.segments.size
+
+    def take(self, keep: pa.Array) -> Batch:
+        """Return the documents for which `keep` is true; what is said of the others is kept."""
+        flags = iter(keep.to_pylist())
+        origins = tuple((path, sum(next(flags) for _ in range(count))) for path, count in self.origins)
+        extras = {name: column.filter(keep) for name, column in self.extras.items()}
+        ids = None if self.ids is None else self.ids.filter(keep)
+        texts, segments = self.texts, self.segments
+        if segments is None:
+            texts = texts.filter(keep)
+        else:
+            chosen = np.asarray(keep, dtype=bool)
+            texts, segments = texts.filter(pa.array(np.repeat(chosen, segments))), segments[chosen]
+        return Batch(ids, texts, extras, self.missing, self.replaced, origins, self.seen, segments)
+
+
+class Into(Protocol):
+    """Takes the records of a file.
+
+    ``replaced`` counts documents with bytes that were not UTF-8.
+    """
+
+    replaced: int
+
+    def wanted(self, path: str, names: list[str]) -> list[str]:
+        """Return those of a table's columns that are asked for."""
+
+    def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
+        """Add a record of a file."""
+
+
+class Gathering:
+    """Gathers records into a batch.
+
+    Parameters
+    ----------
+    fields : Fields
+        What to take of a record.
+    numbered : bool, optional
+        Whether documents get no ids yet.
+    """
+
+    def __init__(self, fields: Fields, numbered: bool = False) -> None:
+        self._fields, self._numbered = fields, numbered
+        self._cut = None if fields.segments is None else cutter_of(fields.segments)
+        self._kinds = {name: kind for name, kind in fields.columns.items() if name != "segments"}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._ids: list[str] = []
+        self._texts: list[bytes] = []
+        self._segments: list[int] = []
+        self._columns: dict[str, list[Any]] = {name: [] for name in self._kinds}
+        self._origins: list[tuple[str, int]] = []
+        self._unseen = {field for field, flag in self._fields.flags.items() if flag not in ("--id", "--text")}
+        self._seen: set[str] = set()
+        self._missing = self.replaced = self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def wanted(self, path: str, names: list[str]) -> list[str]:
+        """Return those of a table's columns that are asked for; `InputError` where one is not there."""
+        require_columns(path, names, self._fields)
+        return [name for name in self._fields.flags if name in names]
+
+    def add(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
+        """Add a record of a file.
+
+        Parameters
+        ----------
+        path : str
+            The file.
+        record : mapping
+            Values by field.
+        where : callable
+            Tells the place in the file, for errors.
+
+        Raises
+        ------
+        InputError
+            A field is not there, or of another kind.
+        """
+        fields = self._fields
+        if not self._numbered:
+            self._ids.append(id_of(path, record, fields.id, where))
+        parts = self._parts_of(path, record, where)
+        self._segments.append(len(parts))
+        for part in parts:
+            data = part.encode("utf-8", "replace")
+            self._texts.append(data)
+            self.bytes += len(data)
+        if self._columns:
+            self._add_further(path, record, where)
+        if self._origins and self._origins[-1][0] == path:
+            self._origins[-1] = (path, self._origins[-1][1] + 1)
+        else:
+            self._origins.append((path, 1))
+
+    def _parts_of(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> list[str]:
+        """Return the text of a record, as one or as its segments."""
+        field, cut = self._fields.text, self._cut
+        text = record.get(field, ABSENT)
+        if text is None:
+            self._missing += 1
+            text = ""
+        if isinstance(text, str):
+            return [text] if cut is None else cut(text)
+        require_field(path, record, field, "--text", where)
+        if not isinstance(text, list):
+            raise InputError(path, f"expected a string in field {field!r} (--text)", where())
+        if self._fields.segments != ENTRIES:
+            more = f"found a list; --segments {ENTRIES} makes each of its strings a segment"
+            raise InputError(path, f"expected a string in field {field!r} (--text), {more}", where())
+        wrong = next((one for one in text if not isinstance(one, str | None)), None)
+        if wrong is not None:
+            more = f"found {type(wrong).__name__} in it"
+            raise InputError(path, f"expected a list of strings in field {field!r} (--text), {more}", where())
+        return [part or "" for part in text]
+
+    def _add_further(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:
+        fields, columns = self._fields, self._columns
+        if self._unseen:
+            found = self._unseen & record.keys()
+            self._seen |= found
+            self._unseen -= found
+        try:
+            for column, field, written in (("title", fields.title, as_text), ("date", fields.date, as_date)):
+                if field is not None:
+                    columns[column].append(written(record.get(field)))
+            if fields.labels:
+                pairs: list[dict[str, str]] = []
+                for name, field in fields.labels:
+                    pairs += [{"field": name, "value": value} for value in as_labels(record.get(field))]
+                columns["labels"].append(pairs)
+            for name, field in fields.covariates:
+                columns[name].append(as_number(record.get(field)))
+        except ValueError as error:
+            raise InputError(path, f"expected {error} in field {field!r}", where()) from None
+
+    def batch(self) -> Batch:
+        """Return what was gathered, and begin anew."""
+        ids = None if self._numbered else pa.array(self._ids, pa.string())
+        texts = pa.array(self._texts, pa.large_binary()).view(pa.large_string())
+        extras = {name: pa.array(self._columns[name], kind) for name, kind in self._kinds.items()}
+        origins, seen = tuple(self._origins), frozenset(self._seen)
+        segments = None if self._cut is None else np.array(self._segments, dtype=np.int64)
+        made = Batch(ids, texts, extras, self._missing, self.replaced, origins, seen, segments)
+        self._begin()
+        return made
