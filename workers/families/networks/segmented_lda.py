@@ -6,7 +6,7 @@ mu_d ~ Dir(alpha) of a document, nu_dj ~ PDP(a, b, mu_d) of each of its segments
 from __future__ import annotations
 
 from collapsium.workers.families.networks.arrays import NETWORK_ARRAYS
-from collapsium.workers.families.networks.sampler import (
+from collapsium.workers.families.networks.family import (
     advance,
     blank,
     finish,

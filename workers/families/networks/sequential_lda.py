@@ -7,7 +7,7 @@ others.
 from __future__ import annotations
 
 from collapsium.workers.families.networks.arrays import NETWORK_ARRAYS
-from collapsium.workers.families.networks.sampler import (
+from collapsium.workers.families.networks.family import (
     advance,
     blank,
     finish,

@@ -15,10 +15,12 @@ from collapsium.pipeline.families.networks.specification import Vectors, plan_of
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.networks import family
 from collapsium.workers.families.networks import sampler as half
 from collapsium.workers.families.networks.graph import Graph
 from collapsium.workers.families.networks.shared_nodes import graph_above, mended, visited
 from collapsium.workers.families.networks.stirling import tables_for
+from collapsium.workers.kernels.networks.means import dot_pairs
 from collapsium.workers.kernels.networks.shared_nodes import visit_above
 from tests.naive import network as naive
 from tests.naive.network import Laid, Network, State
@@ -213,14 +215,14 @@ def test_means_lists_and_dots__equal_their_twins(made, held):
         "vector_tables": sampling.above[1][:, : made.topics],
     }
     mean = naive.expected(state)[made.above :]
-    np.testing.assert_allclose(half.vectors(local, globals_), mean, rtol=2e-6, atol=1e-9)
+    np.testing.assert_allclose(family.vectors(local, globals_), mean, rtol=2e-6, atol=1e-9)
     starts, topic, count = (local[f"document_{name}"] for name in half.OWN)
     listed = [list(zip(topic[a:b], count[a:b], strict=True)) for a, b in zip(starts, starts[1:], strict=False)]
     nodes = range(made.above, graph.node_kind.size)
     assert listed == naive.list_nodes(made.laid.tokens()[1], sampling.token_topic, nodes)
     phi, probability = made.noise.random((shard.words.size, made.topics)), np.empty(shard.pairs)
     given_ = shard.segments.pairs, graph.segment_node - made.above, shard.position, mean.astype(np.float32), phi
-    half.dot_pairs(*given_, probability)
+    dot_pairs(*given_, probability)
     expected = naive.dot_pairs(made.laid._replace(node=graph.segment_node - made.above), mean, phi)
     np.testing.assert_allclose(probability, expected, rtol=1e-5)
 
@@ -238,12 +240,12 @@ def test_objective__is_the_logarithm_of_what_is_sampled(made):
     """Of tokens' words, topics and tables, and of no other shard; hyperparameters are learned on the way."""
     made.state = made.nothing()
     made.put_above()
-    block, globals_, stream = half.blank(WORDS, made.globals), made.globals, Stream(made.seed)
+    block, globals_, stream = family.blank(WORDS, made.globals), made.globals, Stream(made.seed)
     rows = {"word_topic": block["word_topic"][made.shard.words]}
-    local, delta = half.start(made.shard, rows, globals_, stream)
+    local, delta = family.start(made.shard, rows, globals_, stream)
     words = np.repeat(made.shard.words[made.shard.position], made.shard.counts)
     for iteration in range(3):
-        block, told = half.fold(block, delta.with_dim("word"), globals_)
+        block, told = family.fold(block, delta.with_dim("word"), globals_)
         told = delta.without_dim("word") + told
         if iteration:
             made.globals = globals_
@@ -261,7 +263,7 @@ def test_objective__is_the_logarithm_of_what_is_sampled(made):
             assert networks.objective(globals_, told)["objective"] == pytest.approx(expected, rel=1e-9, abs=1e-9)
         globals_ = networks.update(globals_, told, made.config, stream.at(iteration=iteration))
         rows = {"word_topic": block["word_topic"][made.shard.words]}
-        local, delta = half.sweep(made.shard, local, rows, globals_, stream.at(purpose="sweep", iteration=iteration))
+        local, delta = family.sweep(made.shard, local, rows, globals_, stream.at(purpose="sweep", iteration=iteration))
 
 
 @pytest.mark.kernels
