@@ -22,8 +22,8 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.families.ncrp.documents import column_priors
 from collapsium.workers.families.ncrp.initialisation import ALL
-from collapsium.workers.families.ncrp.ncrp import column_priors
 from collapsium.workers.families.ncrp.tree import Tree, ahead, swept
 from collapsium.workers.special_functions import digamma, gammaln
 

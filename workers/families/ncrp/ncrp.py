@@ -25,22 +25,22 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
 from collapsium.workers.arrays.document_hash import addresses, smallest
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.ncrp import initialisation as entering
 from collapsium.workers.families.ncrp.arrays import NCRP_ARRAYS
-from collapsium.workers.families.ncrp.tree import (
-    Tree,
-    ahead,
-    deepened,
-    kept_lists,
-    level_sums,
-    moved,
-    products_of_ends,
-    swept,
+from collapsium.workers.families.ncrp.documents import (
+    DocumentPaths,
+    Topics,
+    Vector,
+    best_paths,
+    column_priors,
+    document_ends,
+    level_priors,
+    level_proportions,
 )
+from collapsium.workers.families.ncrp.tree import Tree, ahead, moved, products_of_ends, swept
 from collapsium.workers.kernels.jit import Kernel
 from collapsium.workers.kernels.trees import nodes
 from collapsium.workers.kernels.trees.levels import sweep_levels
@@ -52,9 +52,7 @@ if TYPE_CHECKING:
 
 ARRAYS = NCRP_ARRAYS
 
-Vector = npt.NDArray[np.float64]
 
-MOST_ENDS, LEAST_SHARE = 16, 1e-3  # ends that a document's list holds, and the least q(c) of one
 FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 30, 1e-3  # over unseen documents; tokens
 
 
@@ -67,32 +65,6 @@ def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
 def blank(words: int, globals: Arrays) -> Arrays:
     """Make the rows of `words` words before any document has been seen."""
     return {"word_topic": np.zeros((words, globals["node_parent"].size)), "word_rest": np.zeros(words)}
-
-
-def level_priors(globals: Arrays, depth: int) -> tuple[Vector, Vector]:
-    """Return alpha and eta of the levels of a tree that may not be at its full depth yet."""
-    return level_sums(globals["alpha"], depth), np.append(globals["eta"][: depth - 1], globals["eta"][-1])
-
-
-def column_priors(globals: Arrays, tree: Tree) -> Vector:
-    """Return eta of each column; that of the root where there is no node."""
-    return level_priors(globals, tree.depth)[1][np.maximum(tree.levels, 0)]
-
-
-class _Topics:
-    """The topics of a tree over the words at hand, its nodes in the order of `Tree.columns`."""
-
-    def __init__(self, globals: Arrays, tree: Tree, rows: Arrays, totals: Vector) -> None:
-        words = float(globals["vocabulary"])
-        self.alpha, eta = level_priors(globals, tree.depth)
-        prior, counted = eta[tree.level], rows["word_topic"][:, tree.columns]
-        counted = np.ascontiguousarray(counted)
-        if globals["point"]:
-            self.log_outside = np.full(tree.depth, -special.log(words))
-            self.log = special.log(counted + prior) - special.log(totals[tree.columns] + words * prior)
-        else:
-            self.log_outside = digamma(eta) - digamma(words * eta)
-            self.log = digamma(counted + prior) - digamma(totals[tree.columns] + words * prior)
 
 
 def start(
@@ -172,12 +144,12 @@ def sweep(
     if bool(globals["seeding"]):
         return local, entering.seeds(shard, globals, stream)
     tree = ahead(globals)
-    topics = _Topics(
+    topics = Topics(
         globals, tree, {"word_topic": moved(rows["word_topic"], globals)}, moved(globals["node_tokens"], globals)
     )
     there = entering.joined(shard, globals, stream)
     part, own = (shard, local) if there.all() else entering.part(shard, local, there)
-    found = _Swept(part, own, topics, tree, globals, int(globals["document_sweeps"]), 0.0)
+    found = DocumentPaths(part, own, topics, tree, globals, int(globals["document_sweeps"]), 0.0)
     after = found.local(tree)
     if part is not shard:
         after = entering.whole(shard, local, after, there)
@@ -208,56 +180,6 @@ def sweep(
         ids["document"], parts["drawn"] = chosen, fresh(drawn, "document")
         parts["drawers"] = fresh(np.ones(chosen.size), "document")  # documents that are alike have one address
     return after, Delta(parts, ids, {"kernel": time.perf_counter() - began})
-
-
-class _Swept:
-    """Documents as a sweep leaves them."""
-
-    def __init__(
-        self,
-        shard: Shard,
-        local: Arrays,
-        topics: _Topics,
-        tree: Tree,
-        globals: Arrays,
-        passes: int,
-        tolerance: float,
-    ) -> None:
-        size, depth = tree.columns.size, tree.depth
-        self.document_level = np.zeros((shard.documents, depth))
-        self.row_node = buffers.empty((shard.words.size, size), np.float64)
-        self.ends, self.log_theta, sums = np.zeros(size), np.zeros(depth), np.zeros(1)
-        self.kept = np.zeros((shard.documents, MOST_ENDS), dtype=np.int32)
-        self.masses = np.zeros((shard.documents, MOST_ENDS), dtype=np.float32)
-        self.pair_level: npt.NDArray[np.float32] | None = None
-        end_log = np.ascontiguousarray(globals["next_end_log"][tree.columns])
-        made = self.row_node, self.ends, self.kept, self.masses, self.log_theta, sums
-        pairs = shard.offsets, shard.position, shard.counts
-        if globals["factorised"]:
-            before = _deepened_pairs(local["pair_level"], topics.alpha)
-            self.pair_level = np.empty_like(before)
-            nodes_ = topics.log, tree.parent, tree.level, end_log, topics.log_outside, topics.alpha
-            sweep_levels(*pairs, *nodes_, before, passes, LEAST_SHARE, self.document_level, self.pair_level, *made)
-        else:
-            levels = np.ascontiguousarray(deepened(local["document_level"], topics.alpha))
-            chance, beyond = (
-                np.maximum(special.exp(topics.log), LOWEST),
-                np.maximum(special.exp(topics.log_outside), LOWEST),
-            )
-            nodes_ = chance, tree.parent, tree.level, end_log, beyond, topics.alpha
-            sweep_paths(*pairs, *nodes_, levels, passes, tolerance, LEAST_SHARE, self.document_level, *made)
-        self.bound = float(sums[0])
-
-    def local(self, tree: Tree) -> dict[str, npt.NDArray[Any]]:
-        """Return the local state: what the next sweep begins from, and the documents' ends by column."""
-        found = {"document_level": self.document_level, **kept_lists(self.kept, self.masses, tree.columns)}
-        return found if self.pair_level is None else {**found, "pair_level": self.pair_level}
-
-
-def _deepened_pairs(pair_level: npt.NDArray[np.float32], alpha: Vector) -> npt.NDArray[np.float32]:
-    if pair_level.shape[1] == alpha.size:
-        return np.ascontiguousarray(pair_level)
-    return np.ascontiguousarray(deepened(pair_level, alpha), dtype=np.float32)
 
 
 def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
@@ -338,12 +260,12 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
     """Fit paths and level proportions of unseen documents under fixed topics."""
     tree = swept(globals)
     still = {**globals, "next_end_log": globals["end_log"]}
-    topics = _Topics(globals, tree, rows, globals["node_tokens"])
+    topics = Topics(globals, tree, rows, globals["node_tokens"])
     even = topics.alpha / topics.alpha.sum()
     local: Arrays = {"document_level": np.outer(shard.lengths, even)}
     if globals["factorised"]:
         local = {**local, "pair_level": np.tile(even.astype(np.float32), (shard.pairs, 1))}
-    found = _Swept(shard, local, topics, tree, still, FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
+    found = DocumentPaths(shard, local, topics, tree, still, FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
     return {name: values for name, values in found.local(tree).items() if name.startswith("document")}
 
 
@@ -369,7 +291,7 @@ def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arr
     """
     tree = swept(globals)
     outside = np.full(tree.depth, 1.0 / float(globals["vocabulary"]))
-    lists, ends, masses = _ends(local)
+    lists, ends, masses = document_ends(local)
     probability, document_log = np.zeros(heldout.pairs), np.zeros(heldout.documents)
     nodes.path_probability(
         heldout.offsets,
@@ -378,7 +300,7 @@ def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arr
         np.ascontiguousarray(_means(rows, globals, tree)),
         tree.parent,
         tree.level,
-        _theta(local, globals),
+        level_proportions(local, globals),
         np.ascontiguousarray(lists, dtype=np.int64),
         tree.places[np.asarray(ends, dtype=np.int64)].astype(np.int32),
         masses.astype(np.float32),
@@ -389,27 +311,10 @@ def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arr
     return {"probability": probability, "document_log": document_log}
 
 
-def _ends(local: Arrays) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Vector]:
-    """Return the lists of ends; documents that have not been swept yet are at the root's."""
-    lists, ends, masses = local["document_lists"], local["document_ends"], local["document_masses"]
-    absent = np.flatnonzero(np.diff(lists) == 0)
-    ends = np.insert(np.asarray(ends, dtype=np.int64), lists[absent], 0)
-    masses = np.insert(np.asarray(masses, dtype=np.float64), lists[absent], 1.0)
-    lengths = np.maximum(np.diff(lists), 1)
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), ends, masses
-
-
 def _means(rows: Arrays, globals: Arrays, tree: Tree) -> Vector:
     prior = column_priors(globals, tree)[tree.columns]
     total = globals["node_tokens"][tree.columns] + float(globals["vocabulary"]) * prior
     found: Vector = (rows["word_topic"][:, tree.columns] + prior) / total
-    return found
-
-
-def _theta(local: Arrays, globals: Arrays) -> Vector:
-    alpha = level_priors(globals, int(globals["depth"]))[0]
-    gamma = deepened(local["document_level"], alpha) + alpha
-    found: Vector = np.ascontiguousarray(gamma / gamma.sum(axis=1, keepdims=True))
     return found
 
 
@@ -439,8 +344,8 @@ def infer(local: Arrays, globals: Arrays) -> Arrays:
     Arrays
         ``document_topic`` and ``document_path``.
     """
-    tree, theta = swept(globals), _theta(local, globals)
-    paths, (lists, ends, masses) = tree.paths(), _ends(local)
+    tree, theta = swept(globals), level_proportions(local, globals)
+    paths, (lists, ends, masses) = tree.paths(), document_ends(local)
     documents = lists.size - 1
     owner = np.repeat(np.arange(documents), np.diff(lists))
     totals = np.bincount(owner, masses, documents)
@@ -450,24 +355,7 @@ def infer(local: Arrays, globals: Arrays) -> Arrays:
         inside = node >= 0
         part = masses[inside] / totals[owner[inside]] * theta[owner[inside], level]
         np.add.at(found, (owner[inside], node[inside]), part)
-    return {"document_topic": found, "document_path": _best_paths(tree, globals, owner, ends, masses, documents)}
-
-
-def _best_paths(
-    tree: Tree, globals: Arrays, owner: npt.NDArray[Any], ends: npt.NDArray[Any], masses: Vector, documents: int
-) -> npt.NDArray[np.int64]:
-    order = np.lexsort((-masses, tree.levels[ends] < tree.depth - 1, owner))
-    best = np.zeros(documents, dtype=np.int64)
-    best[owner[order][::-1]] = ends[order][::-1]
-    paths = tree.paths()
-    passes = globals["node_passes"]
-    for level in range(1, tree.depth):
-        for column in np.flatnonzero((tree.levels == level - 1) & (paths[:, -1] < 0)):
-            children = tree.children(int(column))
-            if children.size:
-                best[best == column] = children[np.argmax(passes[children])]
-    found: npt.NDArray[np.int64] = paths[best]
-    return found
+    return {"document_topic": found, "document_path": best_paths(tree, globals, owner, ends, masses, documents)}
 
 
 def lengths(local: Arrays) -> Arrays:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.families.hca import hca
+from collapsium.workers.families.hca.vector_paths import end_paths, end_quadratics
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 from collapsium.workers.kernels.trees.gaussian import invert, nearest, sweep_components, sweep_factors
 from tests.naive import components as naive
@@ -50,7 +50,7 @@ def problems(draw):
         "next_spread": spread,
     }
     end_log = generator.normal(scale=2.0, size=tree.columns.size) - 3.0
-    paths = hca._paths(tree, chained=False)
+    paths = end_paths(tree, chained=False)
     twin = naive.Paths(loadings[tree.columns], spread[tree.columns], loadings[-1], paths, end_log, tau, variance)
     return tree, values, globals_, twin
 
@@ -102,7 +102,7 @@ def require_equal(values, twin, made, expected, most):
 @given(problems(), st.integers(1, 4))
 def test_components__equal_their_twin(drawn, most):
     tree, values, globals_, twin = drawn
-    quadratic, covariance, log_determinant = hca._quadratics(tree, twin.paths, globals_, "next_")
+    quadratic, covariance, log_determinant = end_quadratics(tree, twin.paths, globals_, "next_")
     for end in range(len(twin.paths)):
         near(quadratic[end], twin.quadratic(end), 1e-10)
     made = sums_for(len(values), twin, most)
@@ -115,7 +115,7 @@ def test_components__equal_their_twin(drawn, most):
 def test_factors__equal_their_twin(drawn, most, seed):
     tree, values, globals_, twin = drawn
     depth, generator = twin.paths.shape[1], np.random.default_rng(seed)
-    quadratic, _, _ = hca._quadratics(tree, twin.paths, globals_, "next_")
+    quadratic, _, _ = end_quadratics(tree, twin.paths, globals_, "next_")
     location = generator.normal(size=(len(values), depth))
     root = 0.3 * generator.normal(size=(len(values), depth, depth))
     spread = np.matmul(root, root.transpose(0, 2, 1)) + 0.1 * np.eye(depth)
