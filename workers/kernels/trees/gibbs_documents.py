@@ -27,7 +27,8 @@ from collapsium.workers.kernels.jit import (
     kernel,
 )
 from collapsium.workers.kernels.random import uniform
-from collapsium.workers.kernels.trees.gibbs_paths import draw_levels, draw_path, enter, offer, tally_levels
+from collapsium.workers.kernels.trees.gibbs_paths import draw_levels, draw_path, tally_levels
+from collapsium.workers.kernels.trees.gibbs_proposals import enter, offer
 
 Array = npt.NDArray[Any]
 
@@ -68,8 +69,8 @@ def sweep_documents(
 
     p(c_d = c) ~ p(c | others, gamma) prod_l p(w_dl | words of c_l), and p(z = l) ~ (n_dl' + alpha_l) (n_iw' + eta_l) /
     (n_i' + W eta_l) at the path's node i of level l (Blei, Griffiths, Jordan and Tenenbaum 2003). In one sweep of eight
-    a path with new levels is offered before (`gibbs_paths.offer`): given its levels a document seldom leaves where it
-    has settled. A document outside the tree enters on such a path, or on one of its own, and is then drawn three times
+    a path with new levels is offered before (`gibbs_proposals.offer`): given its levels a document seldom leaves
+    its path. A document outside the tree enters on such a path, or on one of its own, and is then drawn three times
     over. With T tokens and D documents in the shard, T numbers of a stream are for levels and D for paths, as many for
     offers, and D for whether these are accepted; and as many again for each further time.
 

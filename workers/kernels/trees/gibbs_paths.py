@@ -1,4 +1,4 @@
-"""What a document of a tree is drawn by: its path given the levels of its tokens, these given it, and both at once.
+"""Draw the path of a document of a tree given the levels of its tokens, and these given the path.
 
 The probability of a path given levels is the prior of the nested Chinese restaurant process times, at each node, the
 Dirichlet-multinomial probability of the words that the document would bring to it. What paths share is computed once,
@@ -124,7 +124,7 @@ def _weigh_words(document: Any, tree: Any, priors: Any, own: Any, work: Any) -> 
 
 
 @helper
-def _weigh_paths(tree: Any, priors: Any, work: Any) -> None:
+def weigh_paths(tree: Any, priors: Any, work: Any) -> None:
     """Fill each place's log weight: the prior of its path, and what `score` and `fresh` say of the nodes along it."""
     parent, documents, gamma, births = tree[0], tree[2], priors[3], priors[4]
     nodes, starts, score, weight, fresh = work[0], work[1], work[2], work[3], work[6]
@@ -143,50 +143,7 @@ def _weigh_paths(tree: Any, priors: Any, work: Any) -> None:
 
 
 @helper
-def _mix_words(document: Any, tree: Any, priors: Any, work: Any) -> None:
-    """Fill each place's sum_m log sum_l E[theta_l] phi_{c_l,w_m} by the prior's mean; words of new nodes are even."""
-    _, first, last, _, position, counts = document
-    parent, totals, row, alpha, eta, total = tree[0], tree[3], tree[4], priors[0], priors[1], priors[2]
-    nodes, starts, part, scale, product, mixed, up, place_of = (
-        work[0], work[1], work[2], work[3], work[4], work[5], work[9], work[10],
-    )  # fmt: skip
-    depth, since, size = alpha.size, 0, starts[alpha.size]
-    share, below = alpha / alpha.sum(), np.zeros(alpha.size)
-    for one in range(depth - 1, -1, -1):
-        if one < depth - 1:
-            below[one] = below[one + 1] + share[one + 1] * (eta[one + 1] / total[one + 1])
-        for place in range(starts[one], starts[one + 1]):
-            mixed[place], product[place], place_of[nodes[place]] = 0.0, 1.0, place
-            scale[place] = share[one] / (totals[nodes[place]] + total[one])
-    for place in range(1, size):
-        up[place] = place_of[parent[nodes[place]]]
-    for pair in range(first, last):
-        words, some = row[position[pair]], min(counts[pair], FEW)
-        part[0] = scale[0] * (words[0] + eta[0])
-        product[0] *= part[0] + below[0]
-        for one in range(1, depth):
-            least, rest = eta[one], below[one]
-            for place in range(starts[one], starts[one + 1]):
-                chance = part[up[place]] + scale[place] * (words[nodes[place]] + least)
-                part[place] = chance
-                product[place] *= chance + rest
-        for one in range(depth if counts[pair] > 1 else 0):
-            for place in range(starts[one], starts[one + 1]):
-                chance = part[place] + below[one]
-                for _ in range(some - 1):
-                    product[place] *= chance
-                if counts[pair] > FEW:
-                    mixed[place] += (counts[pair] - FEW) * math.log(chance)
-        since += some
-        if since >= FEW or pair == last - 1:
-            for place in range(size):
-                mixed[place] += math.log(product[place])
-                product[place] = 1.0
-            since = 0
-
-
-@helper
-def _move(document: Any, tree: Any, own: Any, sign: int) -> None:
+def move_words(document: Any, tree: Any, own: Any, sign: int) -> None:
     """Add the document's words to the nodes of its path, or take them away."""
     _, first, last, _, position, _ = document
     totals, row, route, here = tree[3], tree[4], own[0], own[1]
@@ -199,9 +156,9 @@ def _move(document: Any, tree: Any, own: Any, sign: int) -> None:
 
 
 @helper
-def _leave(document: Any, tree: Any, own: Any) -> None:
+def leave_path(document: Any, tree: Any, own: Any) -> None:
     """Take a document out of the tree; nodes that no document passes are no more."""
-    _move(document, tree, own, -1)
+    move_words(document, tree, own, -1)
     parent, level, documents, _, _, reusable, state, free = tree
     route = own[0]
     for one in range(route.size - 1, -1, -1):
@@ -215,7 +172,7 @@ def _leave(document: Any, tree: Any, own: Any) -> None:
 
 
 @helper
-def _enter(end: int, tree: Any, own: Any) -> None:
+def join_path(end: int, tree: Any, own: Any) -> None:
     """Put a document, without its words, on the path that ends at a node or, if it is an inner one, leaves the tree."""
     parent, level, documents, _, _, _, state, free = tree
     route = own[0]
@@ -303,105 +260,10 @@ def draw_levels(document: Any, tree: Any, priors: Any, own: Any, work: Any, mode
 @helper
 def draw_path(document: Any, tree: Any, priors: Any, own: Any, work: Any, chance: float) -> None:
     """Draw a document's path given the levels of its tokens."""
-    _leave(document, tree, own)
+    leave_path(document, tree, own)
     list_nodes(tree[1], work[0], work[1])
     _weigh_words(document, tree, priors, own, work)
-    _weigh_paths(tree, priors, work)
+    weigh_paths(tree, priors, work)
     place = draw_place(work[3], work[1][own[0].size], chance)
-    _enter(work[0][place], tree, own)
-    _move(document, tree, own, 1)
-
-
-@helper
-def propose(document: Any, tree: Any, priors: Any, work: Any, chance: float) -> int:
-    """Draw a path for a document outside of the tree by its prior and mixtures; -1 if there is none."""
-    nodes, starts, score, weight, mixed, fresh = work[0], work[1], work[2], work[3], work[5], work[6]
-    list_nodes(tree[1], nodes, starts)
-    _mix_words(document, tree, priors, work)
-    score[:] = 0.0
-    fresh[:] = 0.0
-    _weigh_paths(tree, priors, work)
-    for place in range(starts[starts.size - 1]):
-        weight[place] += mixed[place]
-    return draw_place(weight, starts[starts.size - 1], chance)
-
-
-@helper
-def _enter_anew(end: int, document: Any, tree: Any, priors: Any, own: Any, work: Any, key: Array, number: int) -> Any:
-    """Put a document on a path with levels drawn token by token; return the sum of the logs of their weights."""
-    tally_levels(document, own, 0)
-    _enter(end, tree, own)
-    return draw_levels(document, tree, priors, own, work, 1, key, number)
-
-
-@helper
-def _enter_again(end: int, document: Any, tree: Any, own: Any, work: Any) -> None:
-    """Put a document on a path with the levels that were kept."""
-    token_level, kept, begin, token = own[3], work[8], document[3], document[3]
-    for pair in range(document[1], document[2]):
-        for _ in range(document[5][pair]):
-            token_level[token] = kept[token - begin]
-            token += 1
-    tally_levels(document, own, 1)
-    _enter(end, tree, own)
-    _move(document, tree, own, 1)
-
-
-@helper
-def _keep(document: Any, own: Any, work: Any) -> None:
-    """Keep the document's levels."""
-    token_level, kept, begin, token = own[3], work[8], document[3], document[3]
-    for pair in range(document[1], document[2]):
-        for _ in range(document[5][pair]):
-            kept[token - begin] = token_level[token]
-            token += 1
-
-
-@helper
-def enter(document: Any, tree: Any, priors: Any, own: Any, work: Any, apart: int, key: Array, number: int) -> bool:
-    """Let a document enter the tree, on a path of its own below the root or as `propose` says; say if it could."""
-    end = 0
-    if not (apart and priors[4]):
-        place = propose(document, tree, priors, work, uniform(key, number + own[3].size + document[0]))
-        if place < 0:
-            return False
-        end = work[0][place]
-    _enter_anew(end, document, tree, priors, own, work, key, number)
-    return True
-
-
-@helper
-def offer(document: Any, tree: Any, priors: Any, own: Any, work: Any, key: Array, number: int, every: int) -> None:
-    """Offer a document another path with other levels, both drawn without a look at its own.
-
-    With W the product over its tokens of the levels' summed weights as they are counted in one after another, and M
-    the product of the mixtures by which a path is drawn, p(c', z') / q(c', z') is W' / M' but for what is the same for
-    all; so the offer is accepted with the chance (W' / M') / (W / M).
-
-    Parameters
-    ----------
-    document, tree, priors, own, work : tuple
-        See above.
-    key : uint64, shape (2,)
-        Of the random stream.
-    number, every : int
-        Number of the stream of the shard's first token, and how many numbers tokens and documents take together.
-    """
-    route, stays = own[0], 0
-    for one in range(1, route.size):
-        stays = route[one] if tree[2][route[one]] > 1 else stays
-    _leave(document, tree, own)
-    place = propose(document, tree, priors, work, uniform(key, number + own[3].size + document[0]))
-    end, ratio = work[0][place], -work[5][place]
-    for other in range(work[1][route.size]):
-        if work[0][other] == stays:
-            ratio += work[5][other]
-    _keep(document, own, work)
-    tally_levels(document, own, 0)
-    _enter(stays, tree, own)
-    ratio -= draw_levels(document, tree, priors, own, work, 2, key, number)
-    _leave(document, tree, own)
-    ratio += _enter_anew(end, document, tree, priors, own, work, key, number)
-    if math.log(1.0 - uniform(key, number + every + document[0])) >= ratio:
-        _leave(document, tree, own)
-        _enter_again(stays, document, tree, own, work)
+    join_path(work[0][place], tree, own)
+    move_words(document, tree, own, 1)
