@@ -43,7 +43,7 @@ from tests.networks import LABELS
 SECONDS = 60  # after which a command hangs
 SHARE_OF_REFUSED = 0.02  # of what the checks refuse, what is given to all commands nevertheless
 OPTIONS = {
-    "lda": ({"topics": 3}, {"topics": 3, "order": 2, "responsibilities": "active"}, {"topics": 3, "responsibilities": "dense"}),
+    "lda": ({"topics": 3}, {"topics": 3, "order": 2}, {"topics": 3, "responsibilities": "dense"}),
     "hdp": ({"topics": 3}, {"topics": 3, "order": 2}),
     "ncrp": ({}, {"form": "factorised", "depth": 2}),
     "hca": ({}, {"form": "factorised"}),

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from collapsium.pipeline.families.base import FamilyConfig, Footprint, Summary
 from collapsium.storage.errors import OptionError
@@ -33,7 +33,7 @@ class ActiveConfig(FamilyConfig):
     responsibilities: Literal["active", "dense"] | None = Field(
         None,
         description="active: each document keeps a list of its topics, and a background share for all others; dense: "
-        "all topics of every pair; by itself active with order 0, dense with order 2, whose objective needs all",
+        "all topics of every pair; by itself active with order 0, and dense with order 2, which is dense always",
     )
     most_active: int | None = Field(
         None,
@@ -45,17 +45,26 @@ class ActiveConfig(FamilyConfig):
         0.8,
         ge=0,
         lt=1,
-        description="with active responsibilities of order 0: share of their last change by which counts of words run "
-        "ahead of a sweep; 0 for the plain update",
+        description="with active responsibilities: share of their last change by which counts of words run ahead of a "
+        "sweep; 0 for the plain update",
     )
     flatten: float = Field(
         1.0,
         gt=0,
         le=1,
-        description="with active responsibilities of order 0: power to which a token's weights are raised before they "
-        "are made responsibilities; less than 1 spreads each token over more topics, which predicts better where there "
-        "are few topics or a small alpha (0.875 is worth 0.03 nats on KOS with 120 topics)",
+        description="with active responsibilities: power to which a token's weights are raised before they are made "
+        "responsibilities; less than 1 spreads each token over more topics, which predicts better where there are few "
+        "topics or a small alpha (0.875 is worth 0.03 nats on KOS with 120 topics)",
     )
+
+    @field_validator("responsibilities")
+    @classmethod
+    def _dense_second_order(
+        cls, responsibilities: Literal["active", "dense"] | None, info: ValidationInfo
+    ) -> Literal["active", "dense"] | None:
+        if responsibilities == "active" and info.data.get("order") == 2:
+            raise ValueError("expected 'dense' with `order` 2; active responsibilities take `order` 0")
+        return responsibilities
 
     @property
     def active(self) -> bool:
@@ -196,9 +205,7 @@ def active_globals(summary: Summary, config: ActiveConfig) -> Arrays:
         "most_active": np.array(config.most_active or 0),
         "start_every": np.array(min(max(every, 1), MOST_EVERY)),
         "flatten": np.array(config.flatten),
-        "momentum": np.array(
-            config.momentum if config.active and config.order == 0 and not summary.stochastic else 0.0
-        ),
+        "momentum": np.array(config.momentum if config.active and not summary.stochastic else 0.0),
         "topic_ahead": np.zeros(config.topics),
         "spread_even": np.array(config.beta / summary.words),
         "spread_weight": np.ones(config.topics),
@@ -285,7 +292,7 @@ def footprint(summary: Summary, config: ActiveConfig, *, moments: bool) -> Footp
             portion=6.0 * PORTION,
         )
     return Footprint(
-        kept=(8 if config.momentum and config.order == 0 else 4) * config.topics + 8 + more,
+        kept=(8 if config.momentum else 4) * config.topics + 8 + more,
         shown=4 * config.topics + 8 + more,
         swept=4 * config.topics + 16 + more,
         delta=4 * config.topics + 8 + more,

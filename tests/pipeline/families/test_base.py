@@ -177,7 +177,6 @@ OPTIONS = [
     {"topics": 3},
     {"topics": 3, "responsibilities": "dense"},
     {"topics": 3, "order": 2},
-    {"topics": 3, "order": 2, "responsibilities": "active"},
     {"topics": 3, "learn": ["beta"]},
     {"topics": 3, "momentum": 0.0},
 ]

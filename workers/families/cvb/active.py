@@ -14,7 +14,7 @@ counts, which `block_active` keeps as they are, by a share of their last change 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +36,11 @@ from collapsium.workers.families.cvb.document_lists import (
     portions,
     starts_of,
 )
-from collapsium.workers.families.cvb.parameters import Parameters, Rows, counted, listing_of
+from collapsium.workers.families.cvb.parameters import Parameters, Rows, listing_of
 from collapsium.workers.families.cvb.topic_moves import Judge, Moving
 from collapsium.workers.kernels.cvb import active, background
 from collapsium.workers.kernels.cvb import active_lists as lists
-from collapsium.workers.kernels.cvb import active_second_order as active_second
+from collapsium.workers.kernels.cvb import list_sums as sums
 from collapsium.workers.kernels.cvb import warm_start as warming
 from collapsium.workers.kernels.cvb.active import NONE
 from collapsium.workers.special_functions import digamma, polygamma
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 Vector = npt.NDArray[np.float64]
 Made = tuple[Steps, Floats, Floats]
 
-# What every fit calls; which sweep it calls, its order says.
+# What fits of both schedules call.
 KERNELS = (
     active.begin,
     background.spread,
     background.fold_rows,
     lists.choose,
     lists.carry,
-    lists.listed_probability,
+    sums.listed_probability,
 )
 
 FIRST = 8  # topics that it begins with where there are more
@@ -66,17 +66,6 @@ CHOICES, EVERY = {2, 4, 8, 12, 16, 24}, 16  # sweeps at which lists are chosen a
 SHARP = 2.0  # power of the first sweep where documents list all topics, as the noise in responsibilities is small
 FLAT, FLAT_SWEEPS = 0.875, 20  # power of the next sweeps
 SAMPLE_SWEEPS = 6  # of the documents that begin, before all others
-
-
-def blank(count: int, topics: int, moments: bool, momentum: bool) -> Arrays:
-    """Make the rows of words that have no token yet."""
-    names = ("word_active", "block_active") if momentum else ("word_active",)
-    rows: dict[str, npt.NDArray[Any]] = {name: np.zeros((count, topics), dtype=np.float32) for name in names}
-    rows["word_rest"] = np.zeros(count)
-    if moments:
-        rows.update({name: np.zeros((count, topics)) for name in ("word_topic_variance", "word_topic_log_absent")})
-        rows["word_tables"] = np.zeros(count)
-    return rows
 
 
 def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, every: int) -> tuple[Arrays, Delta]:
@@ -167,7 +156,7 @@ def begun(
     if moments:
         arrays = np.zeros((2, *row_active.shape))
         given = shard.offsets, shard.position, shard.counts
-        lists.listed_moments(*given, lists_, topic, starts, share, 1.0, arrays[0], arrays[1])
+        sums.listed_moments(*given, lists_, topic, starts, share, 1.0, arrays[0], arrays[1])
         parts.update(_moments(arrays))
     local: Arrays = {
         "document_lists": lists_,
@@ -247,12 +236,12 @@ def sweep(
         new = _sweep(portion, working, parameters, _power(age, parameters), after.blank(portion))
         where = new.lists, new.topic, new.starts, new.share
         if parameters.tables:
-            lists.listed_tables(new.offsets, new.counts, *where, new.count, new.rest, prior, tables, grown)
+            sums.listed_tables(new.offsets, new.counts, *where, new.count, new.rest, prior, tables, grown)
         if parameters.moments:
             given, counts = (new.offsets, new.position), before.counts if moving is None else moving.before(before)
             old = before.lists, before.topic, before.starts, before.share
-            lists.listed_moments(*given, counts, *old, -1.0, moved[0], moved[1])
-            lists.listed_moments(*given, new.counts, *where, 1.0, moved[0], moved[1])
+            sums.listed_moments(*given, counts, *old, -1.0, moved[0], moved[1])
+            sums.listed_moments(*given, new.counts, *where, 1.0, moved[0], moved[1])
         after.add(new)
     parts = {**working.changes(), **(judge.parts() if judge is not None else {})}
     if parameters.moments:
@@ -279,8 +268,6 @@ def _power(age: int, parameters: Parameters) -> float:
 
 def _sweep(portion: Portion, working: Rows, parameters: Parameters, power: float, made: Made) -> Portion:
     """Update the responsibilities of a portion."""
-    if parameters.order == 2:
-        return _sweep_second(portion, working, parameters, made)
     share, count, rest = made
     active.sweep_active(
         portion.offsets,
@@ -298,39 +285,6 @@ def _sweep(portion: Portion, working: Rows, parameters: Parameters, power: float
         portion.count,
         portion.rest,
         working.topic,
-        working.running,
-        working.change,
-        share,
-        count,
-        rest,
-        working.rest_change,
-    )
-    return replace(portion, share=share, count=count, rest=rest)
-
-
-def _sweep_second(portion: Portion, working: Rows, parameters: Parameters, made: Made) -> Portion:
-    """Update the responsibilities of a portion by the second order."""
-    share, count, rest = made
-    total_variance = listing_of(parameters).variance
-    if total_variance is None:
-        raise ValueError("the second order needs V[n_k]")
-    active_second.sweep_active_second(
-        portion.offsets,
-        portion.position,
-        portion.counts,
-        parameters.words,
-        working.background,
-        parameters.topics,
-        working.ratio,
-        portion.lists,
-        portion.topic,
-        portion.starts,
-        portion.share,
-        portion.count,
-        portion.rest,
-        working.topic,
-        working.variance,
-        total_variance,
         working.running,
         working.change,
         share,
@@ -359,44 +313,6 @@ def _background_tables(grown: Vector, prior: Vector, documents: int) -> Vector:
     return tables
 
 
-def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Part]]:
-    """Add the rows of a delta to a block of the vocabulary.
-
-    Parameters
-    ----------
-    block, delta, parameters
-        As for `collapsed.fold`.
-
-    Returns
-    -------
-    block : dict of str to numpy.ndarray
-        The new rows.
-    parts : dict of str to Part
-        Fresh ``topic_total`` (E[n_k]), ``topic_ahead`` (the same of the rows that run ahead) and ``moved``.
-    """
-    listing = listing_of(parameters)
-    ids = delta.ids.get("word", np.zeros(0, dtype=np.int64))
-    after = dict(block)
-    for name, part in delta.parts.items():
-        if name != "word_active":
-            after[name] = np.array(block[name])
-            after[name][ids] += part.values
-    before = counted(block)
-    place = np.full(len(before), -1, dtype=np.int64)
-    place[ids] = np.arange(ids.size)
-    changed = delta["word_active"] if "word_active" in delta else np.zeros((0, before.shape[1]), dtype=np.float32)
-    new, ahead = buffers.empty(before.shape, np.float32), np.zeros((0, before.shape[1]), dtype=np.float32)
-    if "block_active" in block:
-        ahead = buffers.empty(before.shape, np.float32)
-    totals = np.zeros((2, before.shape[1]))
-    spread = after["word_rest"], listing.even, listing.following
-    moved = np.zeros(1)
-    background.fold_rows(before, *spread, changed, place, listing.momentum, new, ahead, totals, moved)
-    after.update({"block_active": new, "word_active": ahead} if ahead.size else {"word_active": new})
-    parts = {"topic_total": fresh(totals[0], "topic"), "moved": fresh(moved[0])}
-    return after, {**parts, "topic_ahead": fresh(totals[1] if ahead.size else totals[0], "topic")}
-
-
 def document_topic(local: Arrays, prior: Vector) -> Vector:
     """Return E[n_dk], a_k E[n_d,rest] / a_rest where a topic is not listed; shape (documents, topics)."""
     starts, topics = local["document_lists"], local["document_topics"]
@@ -417,5 +333,5 @@ def probability(
     rest = np.array([max(parameters.concentration - parameters.topics.sum(), 0.0), parameters.total])
     where = local["document_lists"], local["document_topics"], local["document_counts"], local["document_rest"]
     given = parameters.words, parameters.topics, totals[0] + parameters.total, rest
-    lists.listed_probability(heldout.offsets, heldout.position, row_topic, *given, *where, found)
+    sums.listed_probability(heldout.offsets, heldout.position, row_topic, *given, *where, found)
     return found

@@ -15,13 +15,11 @@ import numpy.typing as npt
 from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import active as listed
-from collapsium.workers.families.cvb import dense
+from collapsium.workers.families.cvb import active_fold, dense
 from collapsium.workers.families.cvb import parameters as rows_
 from collapsium.workers.families.cvb import topic_moves as moves
 from collapsium.workers.families.cvb.parameters import Parameters
-from collapsium.workers.kernels.cvb import active, predict, stochastic, words
-from collapsium.workers.kernels.cvb import active_lists as lists
-from collapsium.workers.kernels.cvb import active_second_order as active_second
+from collapsium.workers.kernels.cvb import active, list_sums, predict, stochastic, words
 from collapsium.workers.kernels.cvb import dense as assign
 from collapsium.workers.kernels.jit import Kernel
 
@@ -38,7 +36,6 @@ UNSEEN_KERNELS = (predict.fold_in, predict.pair_probability)
 def kernels(globals: Arrays) -> list[Kernel[..., Any]]:
     """Name the kernels that a fit calls in every iteration."""
     tables = bool(globals.get("tables", globals.get("learn_alpha", False)))
-    order = int(globals["order"])
     named: list[Kernel[..., Any]] = [words.log_eta]
     if globals["stochastic"]:
         return [*named, stochastic.sweep_stochastic, predict.fold_in, *listed.KERNELS]
@@ -46,9 +43,10 @@ def kernels(globals: Arrays) -> list[Kernel[..., Any]]:
         named += [words.word_tables, words.topic_totals]
     if globals["active"]:
         named += moves.KERNELS if "held_share" in globals else ()
-        named += [*listed.KERNELS, active_second.sweep_active_second if order == 2 else active.sweep_active]
-        named += [lists.listed_tables] if tables else []
-        return [*named, *([lists.listed_moments] if globals["moments"] else [])]
+        named += [*listed.KERNELS, active.sweep_active]
+        named += [list_sums.listed_tables] if tables else []
+        return [*named, *([list_sums.listed_moments] if globals["moments"] else [])]
+    order = int(globals["order"])
     named += [assign.sweep_second if order == 2 else assign.sweep_zeroth, words.add_counts, predict.pair_probability]
     return [*named, *([words.add_log_absent] if globals["moments"] else [])]
 
@@ -57,7 +55,7 @@ def blank(count: int, topics: int, globals: Arrays) -> Arrays:
     """Make the rows of words that have no token yet."""
     moments = bool(globals["moments"])
     if globals["active"]:
-        return listed.blank(count, topics, moments, bool(globals["momentum"]))
+        return active_fold.blank(count, topics, moments, bool(globals["momentum"]))
     names = ["word_topic", *(["word_topic_variance", "word_topic_log_absent"] if moments else [])]
     return {
         **{name: np.zeros((count, topics)) for name in names},
@@ -178,7 +176,7 @@ def _document_sums(
         parts["log_eta"] = fresh(eta[0])
         if tables is not None:
             parts["tables"] = fresh(tables, "topic")
-    if parameters.order == 2 and parameters.listing is None:
+    if parameters.order == 2:
         parts["bound_documents"] = fresh(eta[1] + sums.sum())
     return parts
 
@@ -237,7 +235,7 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters, globals: Arrays | 
         ``bound_words``.
     """
     if parameters.listing is not None:
-        after, parts = listed.fold(block, delta, parameters)
+        after, parts = active_fold.fold(block, delta, parameters)
         if globals and int(globals.get("ask", 0)) == 1:
             parts.update(moves.products(_counts(after, parameters, folded=True)))
     else:

@@ -32,8 +32,6 @@ class Listing:
         What keeps a word's background even over the topics while it has no tokens.
     weight, following : numpy.ndarray of float64, shape (topics,)
         a_k / (B + E[n_k]) by which background is spread: since E[n_k] was last summed, and from the next fold on.
-    variance : numpy.ndarray of float64, shape (topics,), or None
-        V[n_k]; the second order needs it.
     """
 
     most: int
@@ -44,14 +42,13 @@ class Listing:
     even: float
     weight: npt.NDArray[np.float64]
     following: npt.NDArray[np.float64]
-    variance: npt.NDArray[np.float64] | None = None
 
 
 def listing(globals: Arrays, topics: npt.NDArray[np.float64], total: float) -> Listing | None:
     """Take from the globals how responsibilities are kept; None where they are dense."""
     if not globals["active"]:
         return None
-    counted, variance = globals["topic_moments"]
+    counted = globals["topic_moments"][0]
     return Listing(
         most=int(globals["most_active"]),
         every=int(globals["start_every"]),
@@ -62,7 +59,6 @@ def listing(globals: Arrays, topics: npt.NDArray[np.float64], total: float) -> L
         even=float(globals["spread_even"]),
         weight=globals["spread_weight"],
         following=topics / (total + counted),
-        variance=variance,
     )
 
 
@@ -81,7 +77,7 @@ class Parameters:
     total : float
         B, the sum of b_w over the vocabulary.
     order : int
-        0 or 2.
+        0, or 2 with dense responsibilities.
     tables : bool
         Whether E[s_k] is asked for.
     moments : bool
@@ -131,7 +127,6 @@ class Rows:
         self.topic, self.change = buffers.empty(shape, np.float32), buffers.zeros(shape, np.float32)
         self.background, self.spreading = (np.empty(shape[0], dtype=np.float32) for _ in range(2))
         self.rest_change = np.zeros(shape[0])
-        self.variance = rows["word_topic_variance"] if parameters.order == 2 else np.zeros((0, 0))
         self.ratio = parameters.topics / self.totals
         given = self.active, rows["word_rest"], self.even, parameters.words, self.weight, self.ratio
         background.spread(*given, self.topic, self.background, self.spreading)

@@ -21,6 +21,7 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import active as listed
+from collapsium.workers.families.cvb import active_fold
 from collapsium.workers.families.cvb.common import counts
 from collapsium.workers.families.cvb.parameters import Listing, Parameters
 from collapsium.workers.kernels.cvb import stochastic, words
@@ -117,14 +118,13 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
     keep = np.repeat(lengths > 0, np.diff(shard.offsets))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     sample = Shard(shard.number, offsets, shard.words, shard.position[keep], shard.counts[keep])
-    block = listed.blank(shard.words.size, topics, moments=False, momentum=True)
+    block = active_fold.blank(shard.words.size, topics, moments=False, momentum=True)
     listing = Listing(
         most=0,
         every=1,
         flatten=1.0,
         momentum=0.0,
         totals=np.zeros(topics),
-        variance=np.zeros(topics),
         even=parameters.total / max(shard.words.size, 1),
         weight=np.ones(topics),
         following=np.ones(topics),
@@ -133,7 +133,7 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
     local, delta = listed.start(sample, topics, stream.at(purpose="seed"), moments=False, most=0, every=1)
     for sweep in range(SEED_SWEEPS):
         ids = Delta(delta.parts, {"word": np.arange(shard.words.size)})
-        block, told = listed.fold(block, ids, now)
+        block, told = active_fold.fold(block, ids, now)
         following = now.topics / (now.total + told["topic_total"].values)
         listing = replace(
             listing,
@@ -144,7 +144,7 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
         )
         now = replace(now, listing=listing)
         local, delta = listed.sweep(sample, local, block, now)
-    block, _ = listed.fold(block, Delta(delta.parts, {"word": np.arange(shard.words.size)}), now)
+    block, _ = active_fold.fold(block, Delta(delta.parts, {"word": np.arange(shard.words.size)}), now)
     found = counts(block, now, folded=True) * (shard.tokens / max(sample.tokens, 1))
     return np.maximum(found, 0.0).astype(np.float32)
 

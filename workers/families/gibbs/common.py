@@ -18,8 +18,7 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays, Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.parameters import Parameters
-from collapsium.workers.kernels.cvb import active_lists as lists
-from collapsium.workers.kernels.cvb import words
+from collapsium.workers.kernels.cvb import list_sums, words
 from collapsium.workers.kernels.gibbs import topics as gibbs
 from collapsium.workers.kernels.gibbs.topics import CHUNK
 
@@ -30,7 +29,7 @@ Counts = npt.NDArray[np.int32]
 Topics = npt.NDArray[np.uint16]
 Vector = npt.NDArray[np.float64]
 
-KERNELS = (gibbs.sweep_tokens, gibbs.list_documents, gibbs.word_rising, words.log_eta, lists.listed_probability)
+KERNELS = (gibbs.sweep_tokens, gibbs.list_documents, gibbs.word_rising, words.log_eta, list_sums.listed_probability)
 MOST = 1 << 16  # topics that a token can name
 
 

@@ -27,6 +27,11 @@ from collapsium.workers.arrays.random_streams import Stream
             {"topics": 2, "responsibilities": "some"},
             "responsibilities: expected 'active' or 'dense', found 'some'",
         ),
+        (
+            "hdp",
+            {"responsibilities": "active", "order": 2},
+            "responsibilities: expected 'dense' with `order` 2; active responsibilities take `order` 0, found 'active'",
+        ),
         ("lda", {"topics": 2, "momentum": 1}, "momentum: expected a value less than 1, found 1"),
         ("lda", {"topics": 2, "flatten": 0}, "flatten: expected a value greater than 0, found 0"),
         ("lda", {"topics": 2, "most_active": 0}, "most_active: expected a value greater than or equal to 1, found 0"),

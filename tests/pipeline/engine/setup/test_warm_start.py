@@ -23,7 +23,6 @@ WAYS = [
     ("lda", {"topics": 3, "beta": 3.0}),
     ("lda", {"topics": 5, "beta": 3.0, "responsibilities": "dense"}),
     ("lda", {"topics": 3, "beta": 3.0, "order": 2}),
-    ("lda", {"topics": 4, "beta": 3.0, "order": 2, "responsibilities": "active"}),
     ("lda", {"topics": 140, "beta": 3.0, "alpha": 0.01}),
     ("lda", {"topics": 3, "beta": 3.0, "most_active": 2, "learn": ("asymmetric-alpha", "beta")}),
     ("hdp", {"topics": 6, "beta": 3.0}),

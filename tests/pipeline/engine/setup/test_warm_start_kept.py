@@ -26,7 +26,7 @@ WORDS, MORE = 30, 4
 FAMILIES = {
     "lda": {"topics": 4, "beta": 3.0, "learn": ("asymmetric-alpha",)},
     "lda-dense": {"topics": 4, "beta": 3.0, "responsibilities": "dense"},
-    "lda-second": {"topics": 4, "beta": 3.0, "order": 2, "responsibilities": "active"},
+    "lda-words": {"topics": 4, "beta": 3.0, "learn": ("asymmetric-beta",)},
     "hdp": {"topics": 6, "beta": 3.0},
     "gibbs-lda": {"topics": 4, "beta": 3.0, "learn": ("alpha",)},
     "gibbs-hdp": {"start_topics": 4, "beta": 3.0},

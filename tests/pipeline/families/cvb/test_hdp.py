@@ -10,7 +10,6 @@ class TestHDP(Responsibilities):
         {"topics": 140, "hold": 3},
         {"topics": 6, "hold": 2},
         {"topics": 5, "order": 2},
-        {"topics": 4, "order": 2, "responsibilities": "active", "most_active": 3},
         {"topics": 5, "hold": 0, "learn": ("alpha", "gamma", "pi", "beta", "tau")},
         {"topics": 4, "order": 2, "learn": ("alpha", "gamma", "pi", "beta", "tau")},
         {"topics": 1, "order": 2},

@@ -10,7 +10,6 @@ class TestLDA(Responsibilities):
         {"topics": 4, "most_active": 2, "momentum": 0.0, "flatten": 0.9},
         {"topics": 150},
         {"topics": 3, "order": 2},
-        {"topics": 5, "order": 2, "responsibilities": "active"},
         {"topics": 4, "learn": ("asymmetric-alpha", "beta")},
         {"topics": 3, "order": 2, "learn": ("alpha", "asymmetric-beta")},
     )

@@ -24,10 +24,8 @@ def blocks(draw):
         most=0, every=1, flatten=1.0, momentum=0.8, totals=totals, even=draw(st.sampled_from([1e-6, 0.4])),
         weight=noise.uniform(1e-3, 2.0, topics), following=np.ones(topics),
     )  # fmt: skip
-    order = draw(st.sampled_from([0, 2]))
-    parameters = Parameters(a, float(a.sum()), noise.uniform(0.01, 1.0, words), total, order, listing=listing)
-    rows = {"word_active": active.astype(np.float32), "word_rest": rest}
-    return {**rows, "word_topic_variance": noise.random((words, topics))}, parameters
+    parameters = Parameters(a, float(a.sum()), noise.uniform(0.01, 1.0, words), total, listing=listing)
+    return {"word_active": active.astype(np.float32), "word_rest": rest}, parameters
 
 
 def read_only(rows):
@@ -49,7 +47,6 @@ def test_rows__hold_what_a_sweep_reads(drawn):
     np.testing.assert_allclose(working.background, background, rtol=1e-6)
     np.testing.assert_allclose(working.spreading, spreading, rtol=1e-6)
     assert working.active is rows["word_active"]
-    assert working.variance.size == (rows["word_topic_variance"].size if parameters.order == 2 else 0)
 
 
 @given(blocks())

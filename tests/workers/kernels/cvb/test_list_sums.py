@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.kernels.cvb import list_sums as sums
+from tests.naive import lists as naive
+from tests.strategies import documents_of
+from tests.workers.kernels.cvb.test_active import Listed, listed_shards
+
+pytestmark = pytest.mark.kernels
+
+
+@given(listed_shards(max_count=9))
+def test_listed_tables__equal_their_twin(state):
+    prior = state.noise.uniform(0.1, 2.0, state.topics)
+    tables, grown = np.ones(state.topics), np.ones(state.topics + 1)
+    given_ = state.shard.offsets, state.shard.counts, *state.where
+    sums.listed_tables(*given_, *state.counts, prior, tables, grown)
+    twin, twin_grown = naive.tables(*given_, prior)
+    np.testing.assert_allclose(tables - 1, twin, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(grown[:-1] - 1 + grown[-1] - 1, twin_grown, rtol=1e-6, atol=1e-6)
+    # Together with the lists' counts, that is every token; but for documents that list all and have some background.
+    listed = np.bincount(state.topic, weights=state.counts[0], minlength=state.topics)
+    every = (np.diff(state.lists) == state.topics) * state.counts[1]
+    tokens = listed.sum() + (prior * twin_grown).sum() + every.sum()
+    np.testing.assert_allclose(tokens, state.shard.lengths.sum(), rtol=1e-6)
+
+
+@given(listed_shards(max_count=9), st.sampled_from([1.0, -1.0]))
+def test_listed_moments__equal_their_twin(state, sign):
+    variance, log_absent = np.ones(state.shape), np.ones(state.shape)
+    sums.listed_moments(*state.given, *state.where, sign, variance, log_absent)
+    twin = naive.moments(state.shape, *state.given, *state.where)
+    np.testing.assert_allclose(variance, 1 + sign * twin[0], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(log_absent, 1 + sign * twin[1], rtol=1e-9, atol=1e-9)
+
+
+@given(listed_shards(), st.sampled_from([0.0, 50.0]), st.sampled_from([0.0, 0.7]))
+def test_listed_probability__equals_its_twin(state, extra, beyond):
+    rows, documents = state.rows(extra), state.shard.documents
+    words = state.shape[0]
+    offsets = np.arange(documents + 1, dtype=np.int64) * words  # all words held out, also of documents without a token
+    position = np.tile(np.arange(words, dtype=np.int32), documents)
+    given_ = offsets, position, rows["row_topic"], rows["b"], rows["a"], rows["totals"], np.array([beyond, 20.0])
+    found = np.full(position.size, np.nan)
+    sums.listed_probability(*given_, state.lists, state.topic, *state.counts, found)
+    twin = naive.probability(*given_, state.lists, state.topic, *state.counts)
+    np.testing.assert_allclose(found, twin, rtol=1e-6)
+    assert (found > 0).all()
+
+
+def test_listed_probability__sums_to_one_over_the_vocabulary():
+    """Also in a document that lists all topics, where what its responsibilities leave over belongs to none."""
+    shard = Shard.of(0, documents_of([{0: 3, 1: 1}, {2: 2}, {}, {1: 5}]))
+    topic, lists_ = np.array([0, 2, 1, 0, 1, 2], dtype=np.uint16), np.array([0, 2, 3, 3, 6], dtype=np.int64)
+    share = np.array([20000, 5000, 1000, 31000, 7, 9000, 8000, 7000], dtype=np.uint16)
+    state = Listed(shard, 3, lists_, topic, share, np.random.default_rng(0))
+    rows = state.rows(5.0)
+    row_topic = rows["row_topic"]
+    totals = rows["b"].sum() + row_topic.sum(axis=0, dtype=np.float64)
+    offsets, position = np.arange(5, dtype=np.int64) * 3, np.tile(np.arange(3, dtype=np.int32), 4)
+    found, rest = np.empty(12), np.array([0.3, rows["b"].sum()])
+    given_ = row_topic, rows["b"], rows["a"], totals, rest
+    sums.listed_probability(offsets, position, *given_, lists_, topic, *state.counts, found)
+    np.testing.assert_allclose(found.reshape(4, 3).sum(axis=1), 1.0, rtol=1e-6)
