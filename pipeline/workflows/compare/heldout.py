@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from collapsium.pipeline.corpora.ingest import split
@@ -26,24 +26,16 @@ from collapsium.pipeline.workflows.compare.grid import (
     peer_cells,
     require_comparable,
 )
-from collapsium.pipeline.workflows.compare.metrics import (
-    ROW,
-    SERIES,
-    about,
-    measure,
-    runs_of,
-    series_of,
-    table_text,
-    write_rows,
-)
+from collapsium.pipeline.workflows.compare.metrics import ROW, about, measure, runs_of, table_text
 from collapsium.pipeline.workflows.compare.options import RESTARTS, STARTS, TOPICS
 from collapsium.pipeline.workflows.compare.plots import draw
 from collapsium.pipeline.workflows.compare.runner import CellWork
+from collapsium.pipeline.workflows.compare.tables import write_rows
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.runs.comparison import PARTS, PEERS_TEXT, SERIES_FILE, TABLE, TEXT
+from collapsium.storage.runs.comparison import PARTS, PEERS_TEXT, TABLE, TEXT
 from collapsium.storage.short_repr import ShortRepr
 
 
@@ -208,9 +200,11 @@ class _Comparing(CellWork):
         self._foretell(cells, [one.name for one in peers])
         for cell in cells:
             self._do(cell, cells[0])
-        if peers:
+        if self._asked.peers:
             self._fit_peers(peers)
-        return self._finish(cells)
+            self._write_peers(cells)
+        plots = self._finish(cells, lambda series: draw(self._rows, series, self._folder / "plots"))
+        return Comparison(self._folder.url, tuple(self._rows), tuple(self._peers), tuple(self._left_out), plots)
 
     def _measure(self, cell: Cell) -> dict[str, Any]:
         return measure(cell, self._place(cell), self._train, self._held, self._reading)
@@ -255,38 +249,17 @@ class _Comparing(CellWork):
         for cell in cells:
             if not installed(cell.peer):
                 continue
-            row = self._row(cell.name)
-            if row is None:
-                self._tell("cell_begins", cell=cell.name, fits=1, iterations=cell.options["iterations"], work=0.0)
-                began = time.perf_counter()
-                row = fit_peer(cell, self._train, self._held, self._asked.seed, self._where["workers"])
-                took = time.perf_counter() - began
-                if "error" in row:
-                    self._leave_out(f"{cell.name}: {row['error']}")
-                    continue
-                self._keep(cell.name, row)
-                self._tell("cell_done", cell=cell.name, work=0.0, elapsed=took, score=row["score"])
-            self._peers.append(row)
+            fitted = partial(fit_peer, cell, self._train, self._held, self._asked.seed, self._where["workers"])
+            row = self._do_other(cell.name, cell.options["iterations"], fitted)
+            if row is not None:
+                self._peers.append(row)
 
     def _write_table(self) -> None:
         write_rows(self._folder, TABLE, self._rows, ROW)
         self._folder.write(TEXT, table_text(self._rows, self._left_out, self._about).encode())
 
-    def _finish(self, cells: Sequence[Cell]) -> Comparison:
-        """Write all that is told of the whole grid."""
-        series = [row for cell in cells for row in series_of(cell, self._place(cell))]
-        write_rows(self._folder, SERIES_FILE, series, SERIES)
-        self._write_table()
-        if self._asked.peers:
-            runs = {cell.name: runs_of(cell, self._place(cell))[0] for cell in cells}
-            text = peers_text(
-                self._rows, self._peers, runs, [*self._about, *(f"Left out: {one}" for one in self._left_out)]
-            )
-            self._folder.write(PEERS_TEXT, text.encode())
-        plots = draw(self._rows, series, self._folder / "plots")
-        if plots is None:
-            self._tell("notice", text="no plots: matplotlib is not installed (pip install 'collapsium[plots]')")
-        self._tell("compared", rows=len(self._rows), plots=len(plots or []))
-        return Comparison(
-            self._folder.url, tuple(self._rows), tuple(self._peers), tuple(self._left_out), tuple(plots or [])
-        )
+    def _write_peers(self, cells: Sequence[Cell]) -> None:
+        """Write the peers' scores and topics beside those of the families."""
+        runs = {cell.name: runs_of(cell, self._place(cell))[0] for cell in cells}
+        about = [*self._about, *(f"Left out: {one}" for one in self._left_out)]
+        self._folder.write(PEERS_TEXT, peers_text(self._rows, self._peers, runs, about).encode())

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from collapsium.pipeline.analysis.coherence import Coherence, coherence
 from collapsium.pipeline.analysis.evaluate import evaluate_together
@@ -21,6 +19,7 @@ from collapsium.pipeline.analysis.topics import describe
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.families.description import holding
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.workflows.compare import tables
 from collapsium.pipeline.workflows.compare.grid import Asked, Cell
 from collapsium.pipeline.workflows.compare.options import shown
 from collapsium.storage.corpus.corpus import Corpus
@@ -30,16 +29,22 @@ from collapsium.storage.runs.event_records import parse_event
 from collapsium.storage.runs.run import EVENTS, JOURNAL, Run
 
 WORK = ("kernel", "reduce", "update")  # what counts of an iteration's time
-ROW = pa.schema(
-    [
-        *((name, pa.string()) for name in ("cell", "family", "start")),
-        *((name, pa.int32()) for name in ("topics", "restarts", "iterations", "samples")),
-        *((name, pa.float64()) for name in ("score", "score_error", "ensemble_score", "perplexity")),
-        *((name, pa.float64()) for name in ("objective", "objective_error", "seconds", "cell_seconds")),
-        *((name, pa.float64()) for name in ("topics_99", "npmi", "diversity")),
-        ("scores", pa.list_(pa.float64())),
-        ("options", pa.string()),
-    ]
+ROW = tables.row_schema((name, pa.float64()) for name in ("npmi", "diversity"))
+COLUMNS = (
+    tables.FAMILY,
+    tables.Column("start", lambda row: str(row["start"]), number=False),
+    tables.TOPICS,
+    tables.RESTARTS,
+    tables.ITERATIONS,
+    tables.SCORE,
+    tables.ENSEMBLE,
+    tables.PERPLEXITY,
+    tables.figure("objective", "objective", ",.0f", "objective_error"),
+    tables.SECONDS,
+    tables.figure("of the cell", "cell_seconds", ".1f"),
+    tables.TOPICS_99,
+    tables.figure("coherence", "npmi", ".4f"),
+    tables.figure("diversity", "diversity", ".4f"),
 )
 SERIES = pa.schema(
     [
@@ -114,16 +119,11 @@ def measure(cell: Cell, place: Folder, train: Corpus, heldout: Corpus, reading: 
         scores = [evaluate_together([run.folder.url], heldout.url, **where).score for run in runs]
     together = evaluate_together([run.folder.url for run in runs], heldout.url, **where)
     coherent = _coherent(runs, train, where)
-    score = statistics.fmean(scores)
     found = {
         **spent(cell, place),
-        "score": score,
-        "score_error": error_of(scores),
-        "ensemble_score": together.score,
-        "perplexity": math.exp(-score),
+        **tables.summarise_scores(scores, together.score),
         "npmi": statistics.fmean(one.npmi for one in coherent) if coherent else None,
         "diversity": statistics.fmean(one.diversity for one in coherent) if coherent else None,
-        "scores": scores,
     }
     return {name: found[name] for name in ROW.names}
 
@@ -155,7 +155,7 @@ def spent(cell: Cell, place: Folder) -> dict[str, Any]:
         "iterations": cell.iterations,
         "samples": int(cell.limits.get("samples", 0)),
         "objective": statistics.fmean(objectives) if objectives else None,
-        "objective_error": error_of(objectives),
+        "objective_error": tables.standard_error(objectives),
         "seconds": statistics.fmean(sum(_work(event) for event in events) for events in told),
         "cell_seconds": _cell_seconds(cell, place, runs),
         "topics_99": statistics.fmean(holding(describe(Model(run.folder.url), 1).share) for run in runs),
@@ -188,11 +188,6 @@ def _last_score(run: Run) -> float:
     if "score" not in last:
         raise DamagedError(f"{run.folder.url}/{EVENTS}", "expected a score of the last iteration")
     return float(last["score"])
-
-
-def error_of(values: Sequence[float]) -> float | None:
-    """Return the standard error of the mean of some values; None of one."""
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
 def _cell_seconds(cell: Cell, place: Folder, runs: Sequence[Run]) -> float:
@@ -234,13 +229,6 @@ def series_of(cell: Cell, place: Folder) -> list[dict[str, Any]]:
             count = {"restart": restart, "iteration": event["iteration"]}
             rows.append({**named, **count, "steps": None if math.isnan(made) else made, "seconds": spent, **told})
     return rows
-
-
-def write_rows(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
-    """Write rows as a Parquet file, whole."""
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=schema), sink)
-    folder.write(name, sink.getvalue())
 
 
 def about(corpus: Corpus, train: Corpus, heldout: Corpus, asked: Asked) -> list[str]:
@@ -286,38 +274,4 @@ def table_text(rows: Sequence[Mapping[str, Any]], left_out: Sequence[str], about
     str
         The text.
     """
-    heads = ["family", "start", "K", "restarts", "iterations", "score", "ensemble", "perplexity", "objective"]
-    heads += ["seconds a fit", "of the cell", "topics (99%)", "coherence", "diversity"]
-    body = [_row_text(row) for row in rows]
-    lines = [line_of(heads), line_of(["---", "---", *["---:"] * (len(heads) - 2)]), *map(line_of, body)]
-    notes = "".join(f"* Left out: {one}\n" for one in left_out)
-    before = [line for one in about for line in (one, "")]
-    return "\n".join(["# Comparison", "", *before, *lines, "", DEFINITIONS + notes])
-
-
-def line_of(cells: Iterable[str]) -> str:
-    """Return a row of a table as Markdown."""
-    return f"| {' | '.join(cells)} |"
-
-
-def _row_text(row: Mapping[str, Any]) -> list[str]:
-    iterations = f"{row['iterations']}" + (f", {row['samples']} samples" if row["samples"] else "")
-    error, objective_error = row["score_error"], row["objective_error"]
-    return [
-        row["family"],
-        row["start"],
-        "" if row["topics"] is None else str(row["topics"]),
-        str(row["restarts"]),
-        iterations,
-        f"{row['score']:.4f}" + ("" if error is None else f" ± {error:.4f}"),
-        f"{row['ensemble_score']:.4f}",
-        f"{row['perplexity']:.1f}",
-        ""
-        if row["objective"] is None
-        else f"{row['objective']:,.0f}" + ("" if objective_error is None else f" ± {objective_error:,.0f}"),
-        f"{row['seconds']:.2f}",
-        f"{row['cell_seconds']:.1f}",
-        f"{row['topics_99']:.1f}",
-        "" if row["npmi"] is None else f"{row['npmi']:.4f}",
-        "" if row["diversity"] is None else f"{row['diversity']:.4f}",
-    ]
+    return tables.report_text("Comparison", about, [*tables.table_lines(COLUMNS, rows), ""], DEFINITIONS, left_out)

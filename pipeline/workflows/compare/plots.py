@@ -18,13 +18,14 @@ from collapsium.pipeline.reporting.plots.style import (
     thousands,
     whole_numbers,
 )
+from collapsium.pipeline.workflows.compare.tables import Row, label_of
 from collapsium.storage.io.folder import Folder
 
 LINES = ("-", "--", ":", "-.")  # of one family: how it begins
 SCORE = "held-out score (nats a token)"
 
-Row = Mapping[str, Any]
 Rows = Sequence[Row]
+Picture = Callable[[], Any]
 
 
 def draw(rows: Rows, series: Rows, folder: Folder) -> list[str] | None:
@@ -42,9 +43,7 @@ def draw(rows: Rows, series: Rows, folder: Folder) -> list[str] | None:
     list of str or None
         Their names without endings; None where matplotlib is not installed.
     """
-    if not can_draw():
-        return None
-    pictures: dict[str, Callable[[], Any]] = {
+    pictures: dict[str, Picture] = {
         "score-by-topics": lambda: _by_topics(rows, "score", SCORE, "Held-out score by number of topics"),
         "score-by-steps": lambda: _courses(rows, series, "steps", "steps (iterations × topics)"),
         "score-by-seconds": lambda: _courses(rows, series, "seconds", "seconds of work"),
@@ -52,25 +51,29 @@ def draw(rows: Rows, series: Rows, folder: Folder) -> list[str] | None:
         "objective-by-iterations": lambda: _objective_by_iterations(rows, series),
         "topics-by-iterations": lambda: _topics_by_iterations(rows, series),
     }
+    return draw_pictures(pictures, folder, {"axes.grid": True, "grid.alpha": 0.3})
+
+
+def draw_pictures(pictures: Mapping[str, Picture], folder: Folder, style: Mapping[str, Any]) -> list[str] | None:
+    """Save the figures of functions as PNG and SVG, and return their names; None where matplotlib is not installed."""
+    if not can_draw():
+        return None
     from matplotlib import rc_context
 
     drawn = []
-    with rc_context({**SALT, "font.size": 10, "axes.grid": True, "grid.alpha": 0.3}):
+    with rc_context({**SALT, "font.size": 10, **style}):
         for name, picture in pictures.items():
             figure = picture()
-            if figure is not None:
-                _save(figure, folder, name)
-                drawn.append(name)
+            if figure is None:
+                continue
+            for kind in ("png", "svg"):
+                folder.write(f"{name}.{kind}", saved(figure, kind))
+            drawn.append(name)
     return drawn
 
 
-def _save(figure: Any, folder: Folder, name: str) -> None:
-    for kind in ("png", "svg"):
-        folder.write(f"{name}.{kind}", saved(figure, kind))
-
-
 def _label(row: Row) -> str:
-    return str(row["family"]) + ("" if row["start"] == "random" else f", {row['start']}")
+    return label_of(row, topics=False)
 
 
 def _styles(rows: Rows) -> dict[str, dict[str, Any]]:

@@ -11,8 +11,9 @@ from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.executors.open import check_scheduler
 from collapsium.pipeline.monitoring.events import Sink, tell
 from collapsium.pipeline.workflows.compare.grid import Asked, Cell
-from collapsium.pipeline.workflows.compare.metrics import Reading, runs_of
+from collapsium.pipeline.workflows.compare.metrics import SERIES, Reading, runs_of, series_of
 from collapsium.pipeline.workflows.compare.options import shown
+from collapsium.pipeline.workflows.compare.tables import write_rows
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
@@ -24,6 +25,7 @@ from collapsium.storage.runs.comparison import (
     KIND,
     RECORD,
     RUNS,
+    SERIES_FILE,
     SUFFIX,
     VERSION,
     cells_done,
@@ -36,6 +38,7 @@ from collapsium.storage.runs.run import Run
 from collapsium.storage.units import parse_size
 
 Found = TypeVar("Found")
+Draw = Callable[[list[dict[str, Any]]], list[str] | None]  # from a series to the names of its plots
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # of what is recorded, where it is not that of its name
 
 
@@ -185,6 +188,38 @@ class CellWork(ABC):
             self._tell("cell_done", cell=cell.name, work=cell.work, elapsed=took, **score)
         self._rows.append(row)
         self._write_table()
+
+    def _do_other(self, name: str, iterations: int, make: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+        """Return the row of a fit beside the families, made unless it is recorded; None where it cannot be made."""
+        row = self._row(name)
+        if row is not None:
+            return row
+        self._tell("cell_begins", cell=name, fits=1, iterations=iterations, work=0.0)
+        began = time.perf_counter()
+        row = make()
+        took = time.perf_counter() - began
+        if "error" in row:
+            self._leave_out(f"{name}: {row['error']}")
+            self._tell("cell_done", cell=name, work=0.0, elapsed=0.0)
+            return None
+        self._keep(name, row)
+        self._tell("cell_done", cell=name, work=0.0, elapsed=took, **self._figures_of(row))
+        return row
+
+    def _figures_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is told of a fit beside the families once it is done."""
+        return {"score": row["score"]}
+
+    def _finish(self, cells: Sequence[Cell], draw: Draw) -> tuple[str, ...]:
+        """Write series, tables and plots of the whole grid, and return the names of the plots."""
+        series = [row for cell in cells for row in series_of(cell, self._place(cell))]
+        write_rows(self._folder, SERIES_FILE, series, SERIES)
+        self._write_table()
+        plots = draw(series)
+        if plots is None:
+            self._tell("notice", text="no plots: matplotlib is not installed (pip install 'collapsium[plots]')")
+        self._tell("compared", rows=len(self._rows), plots=len(plots or []))
+        return tuple(plots or [])
 
     @abstractmethod
     def _measure(self, cell: Cell) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def test_files__hold_the_tables_and_name_the_best(place, compared):
 
 
 def test_the_same_again__does_nothing_anew_and_prints_json(place, compared, capsys, monkeypatch):
-    monkeypatch.setattr("collapsium.pipeline.workflows.compare.unseen.plots.can_draw", lambda: False)
+    monkeypatch.setattr("collapsium.pipeline.workflows.compare.plots.can_draw", lambda: False)
     words = [str(place / name) for name in ("train", "out", "unseen")]
     words[2:2] = ["--unseen"]
     assert main(["compare", *words, *SAME_BY_HAND.split(), "--scheduler", "serial", "--json"]) == 0
@@ -212,7 +212,7 @@ def test_classifiers__learn_what_there_is_to_learn(name):
 
 
 def test_a_number__is_predicted_too(place, monkeypatch):
-    monkeypatch.setattr("collapsium.pipeline.workflows.compare.unseen.plots.can_draw", lambda: False)
+    monkeypatch.setattr("collapsium.pipeline.workflows.compare.plots.can_draw", lambda: False)
     monkeypatch.setattr("collapsium.pipeline.workflows.compare.unseen.compare.installed", lambda name: False)
     settings = {"hdsp": {"scaling": "linear", "covariates": ["stars"]}}
     asked = {"families": ("hdsp",), "topics": (3,), "iterations": 2, "labels": ("kind",), "settings": settings}

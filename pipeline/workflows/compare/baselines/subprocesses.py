@@ -13,6 +13,7 @@ from typing import Any
 from collapsium.pipeline.analysis.topics import topics
 from collapsium.pipeline.workflows.compare.baselines.library_hdps import STARTING
 from collapsium.pipeline.workflows.compare.cells import RANDOM, PeerCell
+from collapsium.pipeline.workflows.compare.tables import iterations_text, label_of
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.runs.run import Run
 
@@ -116,7 +117,7 @@ def peers_text(
     for count in sorted({row["topics"] for row in peers if row["topics"] is not None}) or [None]:
         shown = None if count is None else (count, None)
         ours, theirs = (
-            {_label(row, count): row for row in each if shown is None or row["topics"] in shown}
+            {label_of(row, topics=count is None): row for row in each if shown is None or row["topics"] in shown}
             for each in (rows, peers)
         )
         title = "Topics are found" if count is None else f"{count} topics"
@@ -128,7 +129,7 @@ def _table(ours: Mapping[str, Mapping[str, Any]], theirs: Mapping[str, Mapping[s
     """Tell scores and times, of several restarts also what their mean prediction scores and all of them took."""
     lines = ["| | iterations | score | perplexity | seconds | topics (99%) |", "| --- |" + " ---: |" * 5]
     for name, row in (*ours.items(), *theirs.items()):
-        made = f"{row['iterations']}" + (f", {row['samples']} samples" if row["samples"] else "")
+        made = iterations_text(row)
         figures = f"{row['score']:.4f} | {row['perplexity']:.1f} | {row['seconds']:.2f} | {row['topics_99']:.0f}"
         lines.append(f"| {name} | {made} | {figures} |")
         if row.get("restarts", 1) > 1:
@@ -136,12 +137,6 @@ def _table(ours: Mapping[str, Mapping[str, Any]], theirs: Mapping[str, Mapping[s
             several = f"{name}, {row['restarts']} restarts averaged"
             lines.append(f"| {several} | {made} | {score:.4f} | {math.exp(-score):.1f} | {took:.2f} | |")
     return lines
-
-
-def _label(row: Mapping[str, Any], count: int | None) -> str:
-    """Name a fit: with its number of topics, where the table is not of one number."""
-    topics = "" if count is not None or row["topics"] is None else f", K = {row['topics']}"
-    return str(row.get("family") or row["peer"]) + topics + ("" if row["start"] == RANDOM else f", {row['start']}")
 
 
 def _topics(

@@ -37,9 +37,9 @@ from collapsium.pipeline.workflows.compare.baselines.classifiers import (
 from collapsium.pipeline.workflows.compare.baselines.libraries import installed
 from collapsium.pipeline.workflows.compare.baselines.subprocesses import told_by
 from collapsium.pipeline.workflows.compare.grid import Asked, Cell, cells_of, labelled_families, require_comparable
-from collapsium.pipeline.workflows.compare.metrics import SERIES, series_of, write_rows
 from collapsium.pipeline.workflows.compare.options import STARTS, shown
 from collapsium.pipeline.workflows.compare.runner import CellWork
+from collapsium.pipeline.workflows.compare.tables import write_rows
 from collapsium.pipeline.workflows.compare.unseen.metrics import (
     CLASSES,
     ROW,
@@ -63,7 +63,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.errors import InputError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.runs.comparison import RUNS, SERIES_FILE, TABLE, TEXT
+from collapsium.storage.runs.comparison import RUNS, TABLE, TEXT
 from collapsium.storage.short_repr import ShortRepr
 
 MANY, ONCE = (200,), 1
@@ -244,7 +244,9 @@ class _Comparing(CellWork):
             self._do(cell, cell)
         for one in others:
             self._classify(one)
-        return self._finish(cells)
+        vary, place = self._asked.vary or {}, self._folder / "plots"
+        plots = self._finish(cells, lambda _: draw_unseen(self._rows, self._others, vary, place))
+        return UnseenComparison(self._folder.url, tuple(self._rows), tuple(self._others), tuple(self._left_out), plots)
 
     def _measure(self, cell: Cell) -> dict[str, Any]:
         near, field = self._reading, self._besides.field
@@ -257,23 +259,23 @@ class _Comparing(CellWork):
 
     def _classify(self, one: Rival) -> None:
         """Fit a classifier and let it predict, if that is not done."""
-        row = self._row(one.name)
-        if row is None:
-            self._tell("cell_begins", cell=one.name, fits=1, iterations=self._asked.iterations, work=0.0)
-            began = time.perf_counter()
-            row = self._supervised(one) if one.classifier == SUPERVISED else self._learn(one)
-            if "error" in row:
-                self._leave_out(f"{one.name}: {row['error']}")
-                self._tell("cell_done", cell=one.name, work=0.0, elapsed=0.0)
-                return
-            took = time.perf_counter() - began
-            named = {"cell": one.name, "peer": one.label, "classifier": one.classifier, "topics": one.topics}
-            row = {**named, "start": one.start, "score": None, "seconds": took, "predict_seconds": None, **row}
-            self._keep(one.name, row)
-            figures = {"macro F1": row["macro_f1"]}
-            self._tell("cell_done", cell=one.name, work=0.0, elapsed=took, figures=figures)
-        self._others.append(row)
-        self._write_table()
+        row = self._do_other(one.name, self._asked.iterations, lambda: self._classified(one))
+        if row is not None:
+            self._others.append(row)
+            self._write_table()
+
+    def _classified(self, one: Rival) -> dict[str, Any]:
+        """Return the row of a classifier, or its ``error``."""
+        began = time.perf_counter()
+        found = self._supervised(one) if one.classifier == SUPERVISED else self._learn(one)
+        if "error" in found:
+            return found
+        took = time.perf_counter() - began
+        named = {"cell": one.name, "peer": one.label, "classifier": one.classifier, "topics": one.topics}
+        return {**named, "start": one.start, "score": None, "seconds": took, "predict_seconds": None, **found}
+
+    def _figures_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        return {"figures": {"macro F1": row["macro_f1"]}}
 
     def _learn(self, one: Rival) -> dict[str, Any]:
         """Fit a classifier of scikit-learn."""
@@ -361,17 +363,6 @@ class _Comparing(CellWork):
         write_rows(self._folder, TABLE, [{name: row[name] for name in ROW.names} for row in self._rows], ROW)
         write_rows(self._folder, CLASSES_FILE, class_rows([*self._rows, *self._others]), CLASSES)
         self._folder.write(TEXT, text_of(self._rows, self._others, self._left_out, self._about()).encode())
-
-    def _finish(self, cells: Sequence[Cell]) -> UnseenComparison:
-        series = [row for cell in cells for row in series_of(cell, self._place(cell))]
-        write_rows(self._folder, SERIES_FILE, series, SERIES)
-        self._write_table()
-        plots = draw_unseen(self._rows, self._others, self._asked.vary or {}, self._folder / "plots")
-        if plots is None:
-            self._tell("notice", text="no plots: matplotlib is not installed (pip install 'collapsium[plots]')")
-        self._tell("compared", rows=len(self._rows), plots=len(plots or []))
-        parts = tuple(self._rows), tuple(self._others), tuple(self._left_out), tuple(plots or [])
-        return UnseenComparison(self._folder.url, *parts)
 
 
 def _dense(path: Path, topics: int) -> npt.NDArray[np.float64]:

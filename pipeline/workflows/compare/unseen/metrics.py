@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
-import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,24 +15,20 @@ from collapsium.pipeline.analysis.labels.classification import Classification, c
 from collapsium.pipeline.analysis.labels.conditional import score_given
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.workflows.compare import tables
 from collapsium.pipeline.workflows.compare.cells import RANDOM
 from collapsium.pipeline.workflows.compare.grid import Cell
-from collapsium.pipeline.workflows.compare.metrics import error_of, line_of, spent
+from collapsium.pipeline.workflows.compare.metrics import spent
+from collapsium.pipeline.workflows.compare.tables import Row
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.members import leaves
 
 CLASSIFIED = ("accuracy", "macro_f1", "micro_f1", "predict_seconds")
-ROW = pa.schema(
+ROW = tables.row_schema(
     [
-        *((name, pa.string()) for name in ("cell", "family", "start")),
-        *((name, pa.int32()) for name in ("topics", "restarts", "iterations", "samples")),
-        *((name, pa.float64()) for name in ("score", "score_error", "ensemble_score", "perplexity")),
-        *((name, pa.float64()) for name in ("objective", "objective_error", "seconds", "cell_seconds", "topics_99")),
         *((name, pa.int64()) for name in ("documents", "labelled", "unknown")),
         *((name, pa.float64()) for name in CLASSIFIED),
-        ("scores", pa.list_(pa.float64())),
-        ("options", pa.string()),
     ]
 )
 CLASSES = pa.schema(
@@ -69,8 +63,6 @@ CLASS_DEFINITIONS = """\
   of classifiers both together.
 """
 
-Row = Mapping[str, Any]
-
 
 def measure_unseen(
     cell: Cell, place: Folder, unseen: Corpus, field: str | None, executor: Executor, seed: int
@@ -103,17 +95,12 @@ def measure_unseen(
     if cell.limits.get("samples"):
         own = [[one for one in named if one[0].partition("/")[0] == f"{r:03d}"] for r in range(cell.restarts)]
         scores = [score_given(each, unseen, executor, seed).score for each in own]
-    score = statistics.fmean(scores)
     found = {
         **spent(cell, place),
-        "score": score,
-        "score_error": error_of(scores),
-        "ensemble_score": together.score,
-        "perplexity": math.exp(-score),
+        **tables.summarise_scores(scores, together.score),
         "documents": together.documents,
         "labelled": together.labelled,
         "unknown": together.unknown,
-        "scores": scores,
         **dict.fromkeys((*CLASSIFIED, "classified")),
     }
     if field is not None:
@@ -143,11 +130,8 @@ def told_of(found: Classification) -> dict[str, Any]:
 
 
 def name_of(row: Row) -> str:
-    """Return how a row is called: its family, K and what varies, or a classifier by its name."""
-    if "family" not in row:
-        return str(row["peer"]) + ("" if row["start"] == RANDOM else f", {row['start']}")
-    topics = "" if row["topics"] is None else f", K = {row['topics']}"
-    return str(row["family"]) + topics + ("" if row["start"] == RANDOM else f", {row['start']}")
+    """Return the label of a row; classifiers' names have K already."""
+    return tables.label_of(row, topics="family" in row)
 
 
 def best_of(rows: Sequence[Row]) -> dict[str, Row]:
@@ -192,13 +176,13 @@ def text_of(rows: Sequence[Row], others: Sequence[Row], left_out: Sequence[str],
     str
         The text.
     """
-    parts = ["# Comparison on unseen documents", "", *(line for one in about for line in (one, ""))]
+    parts: list[str] = []
     if rows:
         parts += ["## Perplexity given labels", "", *_perplexities(rows), "", _best(rows), ""]
     if any(row["classified"] for row in (*rows, *others)):
         parts += ["## Classification", "", *_classifications([*rows, *others]), ""]
     notes = (DEFINITIONS if rows else "") + (CLASS_DEFINITIONS if others or "## Classification" in parts else "")
-    return "\n".join([*parts, notes + "".join(f"* Left out: {one}\n" for one in left_out)])
+    return tables.report_text("Comparison on unseen documents", about, parts, notes, left_out)
 
 
 def _best(rows: Sequence[Row]) -> str:
@@ -207,20 +191,26 @@ def _best(rows: Sequence[Row]) -> str:
 
 
 def _perplexities(rows: Sequence[Row]) -> list[str]:
-    heads = ["family", "variant", "K", "restarts", "iterations", "perplexity", "score", "ensemble", "objective"]
-    heads += ["seconds a fit", "topics (99%)"]
     best = {row["cell"] for row in best_of(rows).values()}
-    lines = [line_of(heads), line_of(["---", "---", *["---:"] * (len(heads) - 2)])]
-    for row in rows:
+
+    def perplexity(row: Row) -> str:
         bold = "**" if row["cell"] in best else ""
-        error = "" if row["score_error"] is None else f" ± {row['score_error']:.4f}"
-        made = f"{row['iterations']}" + (f", {row['samples']} samples" if row["samples"] else "")
-        cells = [row["family"], "" if row["start"] == RANDOM else row["start"]]
-        cells += ["" if row["topics"] is None else str(row["topics"]), str(row["restarts"]), made]
-        cells += [f"{bold}{row['perplexity']:.1f}{bold}", f"{row['score']:.4f}{error}", f"{row['ensemble_score']:.4f}"]
-        cells += ["" if row["objective"] is None else f"{row['objective']:,.0f}", f"{row['seconds']:.2f}"]
-        lines.append(line_of([*cells, f"{row['topics_99']:.1f}"]))
-    return lines
+        return f"{bold}{row['perplexity']:.1f}{bold}"
+
+    columns = (
+        tables.FAMILY,
+        tables.Column("variant", lambda row: "" if row["start"] == RANDOM else str(row["start"]), number=False),
+        tables.TOPICS,
+        tables.RESTARTS,
+        tables.ITERATIONS,
+        tables.Column("perplexity", perplexity),
+        tables.SCORE,
+        tables.ENSEMBLE,
+        tables.figure("objective", "objective", ",.0f"),
+        tables.SECONDS,
+        tables.TOPICS_99,
+    )
+    return tables.table_lines(columns, rows)
 
 
 def _classifications(rows: Sequence[Row]) -> list[str]:
@@ -229,20 +219,32 @@ def _classifications(rows: Sequence[Row]) -> list[str]:
     for one in class_rows(able):
         support[one["value"]] = max(support.get(one["value"], 0), one["support"])
     shown = sorted(sorted(support, key=lambda value: -support[value])[:SHOWN])
-    heads = ["", "accuracy", "macro F1", "micro F1", *(f"F1 of {_plain(value)}" for value in shown)]
-    heads += ["seconds to fit", "to predict", "tuned"]
-    lines = [line_of(heads), line_of(["---", *["---:"] * (len(heads) - 2), "---"])]
-    for row in able:
-        f1 = {_value(one["value"]): one["f1"] for one in row["classified"]["classes"]}
-        tuned = ", ".join(f"{name} = {value}" for name, value in (row.get("tuned") or {}).items())
-        figures = [row[name] for name in ("accuracy", "macro_f1", "micro_f1")] + [f1.get(value) for value in shown]
-        cells = [name_of(row), *("" if one is None else f"{one:.3f}" for one in figures), f"{row['seconds']:.1f}"]
-        lines.append(
-            line_of([*cells, "" if row["predict_seconds"] is None else f"{row['predict_seconds']:.1f}", tuned])
-        )
+    columns = [
+        tables.Column("", name_of, number=False),
+        tables.figure("accuracy", "accuracy", ".3f"),
+        tables.figure("macro F1", "macro_f1", ".3f"),
+        tables.figure("micro F1", "micro_f1", ".3f"),
+        *(_class_f1(value) for value in shown),
+        tables.figure("seconds to fit", "seconds", ".1f"),
+        tables.figure("to predict", "predict_seconds", ".1f"),
+        tables.Column("tuned", _tuned, number=False),
+    ]
+    lines = tables.table_lines(columns, able)
     if len(support) > SHOWN:
         lines += ["", f"F1 of the {SHOWN} values of most documents; classes.parquet has all {len(support)}."]
     return lines
+
+
+def _class_f1(value: str) -> tables.Column:
+    def text(row: Row) -> str:
+        f1 = {_value(one["value"]): one["f1"] for one in row["classified"]["classes"]}
+        return tables.number_text(f1.get(value), ".3f")
+
+    return tables.Column(f"F1 of {_plain(value)}", text)
+
+
+def _tuned(row: Row) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in (row.get("tuned") or {}).items())
 
 
 def _plain(text: str) -> str:

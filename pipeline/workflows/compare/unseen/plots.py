@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.reporting.plots.style import COLOURS, MARKS, SALT, can_draw, new_panels, saved
+from collapsium.pipeline.reporting.plots.style import COLOURS, MARKS, new_panels
 from collapsium.pipeline.workflows.compare.cells import RANDOM
 from collapsium.pipeline.workflows.compare.options import EVERY
+from collapsium.pipeline.workflows.compare.plots import Picture, Rows, draw_pictures
+from collapsium.pipeline.workflows.compare.tables import Row
 from collapsium.pipeline.workflows.compare.unseen.metrics import best_of, name_of
 from collapsium.storage.io.folder import Folder
 
@@ -19,9 +21,6 @@ PERPLEXITY = "perplexity of unseen documents given labels"
 BAR, WIDE = 0.3, 7.5  # inches
 CLASSES, NUMBERED = 30, 12  # of a confusion matrix that is drawn, and up to which its cells have numbers
 PANEL, ACROSS, MATRICES = 3.2, 4, 16  # inches, panels side by side, and most of them
-
-Row = Mapping[str, Any]
-Rows = Sequence[Row]
 
 
 def draw_unseen(rows: Rows, others: Rows, vary: Mapping[str, Mapping[str, Any]], folder: Folder) -> list[str] | None:
@@ -41,26 +40,14 @@ def draw_unseen(rows: Rows, others: Rows, vary: Mapping[str, Mapping[str, Any]],
     list of str or None
         Their names without endings; None where matplotlib is not installed.
     """
-    if not can_draw():
-        return None
-    from matplotlib import rc_context
-
     able = [row for row in (*rows, *others) if row["classified"]]
-    pictures: dict[str, Callable[[], Any]] = {
+    pictures: dict[str, Picture] = {
         "perplexity": lambda: _perplexities(rows),
         "perplexity-by-option": lambda: _by_option(rows, vary),
         "classification": lambda: _classification(able),
         "confusion": lambda: _confusions(able),
     }
-    drawn = []
-    with rc_context({**SALT, "font.size": 10}):
-        for name, picture in pictures.items():
-            figure = picture()
-            if figure is not None:
-                for kind in ("png", "svg"):
-                    folder.write(f"{name}.{kind}", saved(figure, kind))
-                drawn.append(name)
-    return drawn
+    return draw_pictures(pictures, folder, {})
 
 
 def _bars(count: int, title: str, what: str) -> tuple[Any, Any]:

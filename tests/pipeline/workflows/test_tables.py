@@ -1,0 +1,72 @@
+"""The columns and texts that tables of all comparisons share."""
+
+import math
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from collapsium.pipeline.workflows.compare import metrics, tables
+from collapsium.pipeline.workflows.compare.unseen import metrics as unseen_metrics
+from collapsium.storage.io.folder import Folder
+
+ROW = {
+    "family": "lda", "start": "random", "topics": 40, "restarts": 2, "iterations": 100, "samples": 0,
+    "score": -7.25, "score_error": 0.01, "ensemble_score": -7.2, "perplexity": 1408.1, "topics_99": 38.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [(-7.25, None, "-7.2500"), (-7.25, 0.01, "-7.2500 ± 0.0100"), (None, None, ""), (None, 0.01, "")],
+)
+def test_numbers__have_their_standard_errors_where_there_are_any(value, error, text):
+    assert tables.number_text(value, ".4f", error) == text
+
+
+@pytest.mark.parametrize(
+    ("row", "topics", "label"),
+    [
+        (ROW, True, "lda, K = 40"),
+        (ROW, False, "lda"),
+        ({**ROW, "start": "from 1 topic", "topics": None}, True, "lda, from 1 topic"),
+        ({"peer": "gensim", "start": "random", "topics": 7}, True, "gensim, K = 7"),
+    ],
+)
+def test_labels__name_the_fit_and_how_it_differs(row, topics, label):
+    assert tables.label_of(row, topics=topics) == label
+
+
+def test_a_table__has_a_column_a_head_with_numbers_at_the_right():
+    columns = (tables.FAMILY, tables.TOPICS, tables.ITERATIONS, tables.SCORE)
+    rows = [ROW, {**ROW, "topics": None, "samples": 3, "score_error": None}]
+    assert tables.table_lines(columns, rows) == [
+        "| family | K | iterations | score |",
+        "| --- | ---: | ---: | ---: |",
+        "| lda | 40 | 100 | -7.2500 ± 0.0100 |",
+        "| lda |  | 100, 3 samples | -7.2500 |",
+    ]
+
+
+def test_scores__are_summarised_by_their_mean():
+    found = tables.summarise_scores([-7.0, -8.0], -7.25)
+    assert (found["score"], found["ensemble_score"], found["scores"]) == (-7.5, -7.25, [-7.0, -8.0])
+    assert (found["score_error"], found["perplexity"]) == (pytest.approx(0.5), math.exp(7.5))
+    assert tables.summarise_scores([-7.0], -7.0)["score_error"] is None
+
+
+def test_reports__say_what_was_compared_and_what_is_left_out():
+    text = tables.report_text("Comparison", ["Corpus: kos."], ["| a |", ""], "* **A**: a letter.\n", ["gensim"])
+    assert text == "# Comparison\n\nCorpus: kos.\n\n| a |\n\n* **A**: a letter.\n* Left out: gensim\n"
+
+
+@pytest.mark.parametrize("schema", [metrics.ROW, unseen_metrics.ROW], ids=["held-out", "unseen"])
+def test_schemas__begin_and_end_with_what_all_comparisons_tell(schema, tmp_path):
+    assert schema.names[:4] == ["cell", "family", "start", "topics"]
+    assert schema.names[-2:] == ["scores", "options"]
+    assert set(ROW) < set(schema.names)
+    tables.write_rows(Folder(str(tmp_path)), "table.parquet", [ROW], schema)
+    (row,) = pq.read_table(tmp_path / "table.parquet").to_pylist()
+    assert {name: row[name] for name in ROW} == ROW
+    assert row["options"] is None
+    assert schema.field("topics_99").type == pa.float64()
