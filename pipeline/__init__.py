@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collapsium.pipeline.analysis.topic_shares import TimeShares, topic_shares
     from collapsium.pipeline.analysis.topics import Topic, topics
     from collapsium.pipeline.analysis.verify import Findings, verify
-    from collapsium.pipeline.corpora.append import append
+    from collapsium.pipeline.corpora.append.append import append
     from collapsium.pipeline.corpora.ingest import flatten, ingest, split
     from collapsium.pipeline.corpora.simulate import simulate
     from collapsium.pipeline.engine.fit import fit, resume
@@ -66,7 +66,7 @@ _HOMES = {
     "UnseenComparison": "collapsium.pipeline.workflows.compare.unseen.compare",
     "Plan": "collapsium.pipeline.engine.resources.estimate",
     "TLS": "collapsium.pipeline.executors.base",
-    "append": "collapsium.pipeline.corpora.append",
+    "append": "collapsium.pipeline.corpora.append.append",
     "coherence": "collapsium.pipeline.analysis.coherence",
     "compare": "collapsium.pipeline.workflows.compare.heldout",
     "compare_unseen": "collapsium.pipeline.workflows.compare.unseen.compare",

@@ -16,7 +16,8 @@ from importlib.metadata import version
 
 from collapsium.pipeline.cli.corpora import append, flatten, ingest, simulate, split
 from collapsium.pipeline.cli.models import evaluate, export, infer, info, plot, predict, report, topics, verify
-from collapsium.pipeline.cli.options import command_parser, print_error
+from collapsium.pipeline.cli.output import print_error
+from collapsium.pipeline.cli.parser import command_parser
 from collapsium.pipeline.cli.runs import batch, compare, demo, estimate, fit, rollback, versions, watch
 from collapsium.pipeline.monitoring.console import LogLines, show_compilation
 from collapsium.pipeline.monitoring.terminal import guarded_streams

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.pipeline.corpora.passes import Counted, find_phrases, judge_ids, lay_beside, read_all, write_shards
+from collapsium.pipeline.corpora.text_sources import Sources, look_at, numberings_of, report_of, require_seen
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import check_scheduler, open_executor
 from collapsium.storage.building.chunks import write_table
-from collapsium.storage.building.ingest_record import History, Phrasing, Report
+from collapsium.storage.building.ingest_record import History, Phrasing
 from collapsium.storage.building.vocabulary_cuts import Cuts, Sieve
 from collapsium.storage.choices import BAD_BYTES, SCORES
 from collapsium.storage.corpus.manifest import Manifest
@@ -22,83 +22,18 @@ from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
-from collapsium.storage.readers.base import distinct, given_words
+from collapsium.storage.readers.base import given_words
 from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY, Dropped
-from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.side_files.table import Sides
-from collapsium.storage.readers.texts.batches import are_numbered, fields_of
-from collapsium.storage.readers.texts.blocks import Block, absolute, cut_blocks, find_files
+from collapsium.storage.readers.texts.batches import fields_of
 from collapsium.storage.readers.texts.fields import Fields
-from collapsium.storage.readers.texts.spans import Span
 from collapsium.storage.units import Counting
 from collapsium.workers.ingest.normal_forms import require_library
 from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tasks import PHRASES, Asked, Note, leave_words
+from collapsium.workers.ingest.tasks import PHRASES, Asked, leave_words
 from collapsium.workers.ingest.tokenize import load_tokenizer
 
 SCRATCH = "scratch"
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Sources of texts, looked at but not read.
-
-    Attributes
-    ----------
-    paths : list of str
-        As they were given.
-    files : list of Span
-        Their files.
-    name : str
-        What to call them in an error.
-    numbered : bool
-        Whether their documents have no ids.
-    """
-
-    paths: list[str]
-    files: list[Span]
-    name: str
-    numbered: bool
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all files."""
-        return sum(file.size for file in self.files)
-
-    def blocks(self, kind: str) -> Iterator[Block]:
-        """Cut the files into blocks."""
-        return cut_blocks(self.files, kind)
-
-
-def look_at(paths: list[str], history: History, scheduler: str) -> Sources:
-    """Find the files of sources.
-
-    Parameters
-    ----------
-    paths : list of str
-        Files, folders and globs.
-    history : History
-        The format, and the fields of its documents.
-    scheduler : str
-        Where they are read; workers elsewhere need whole paths.
-
-    Returns
-    -------
-    Sources
-        What was found.
-
-    Raises
-    ------
-    AbsentError
-        A source does not exist, or matches nothing.
-    InputError
-        The first file lacks a column that is asked for.
-    """
-    files = find_files(paths, history.kind, kind_of_name)
-    if "://" in scheduler:
-        files = absolute(files)
-    name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    return Sources(paths, files, name, are_numbered(files, history.kind, history.options))
 
 
 def settled(history: History, scheduler: str | None, workers: int | None) -> tuple[History, str, StopWords]:
@@ -168,39 +103,6 @@ def phrasing_of(score: str | None, least: int | None, threshold: float | None) -
     if least is not None and least < 1:
         raise OptionError(f"--phrase-count: expected 1 or more, found {least}")
     return Phrasing(score, 5 if least is None else least, SCORES[score] if threshold is None else threshold)
-
-
-def numberings_of(sources: Sources, notes: Sequence[Note], tagged: bool) -> list[tuple[tuple[str, int, int], ...]]:
-    """Say how documents without ids are numbered: within each source, or file, with its name where there are several.
-
-    Parameters
-    ----------
-    sources : Sources
-        Where they are from.
-    notes : sequence of Note
-        All chunks.
-    tagged : bool
-        Whether the file's name always goes before the number, as other documents have been numbered before.
-
-    Returns
-    -------
-    list
-        For each chunk what goes before the number, the first number, and how many; empty where there are ids.
-    """
-    if not sources.numbered:
-        return [()] * len(notes)
-    paths = list(dict.fromkeys(file.path for file in sources.files))
-    alone = len(paths) == 1 and not tagged
-    heads = {path: "" if alone else f"{stem}/" for path, stem in zip(paths, distinct(paths), strict=True)}
-    so_far = dict.fromkeys(paths, 1)
-    found = []
-    for note in notes:
-        parts = []
-        for path, count in note.origins:
-            parts.append((heads[path], so_far[path], count))
-            so_far[path] += count
-        found.append(tuple(parts))
-    return found
 
 
 def ingest_texts(
@@ -294,7 +196,7 @@ def _write(
     counted = read_all(executor, sources.blocks(history.kind), asked, progress, lambda note: None)  # noqa: ARG005
     numberings = numberings_of(sources, counted.notes, tagged=False)
     judge_ids(counted.notes, numberings)
-    _require_seen(sources, history, counted)
+    require_seen(sources, history, counted)
     report = report_of(sources, counted)
     sieve = Sieve(counted.spelled, counted.column("documents"), counted.column("tokens"))
     drop_stopped(sieve, counted.spelled, stops)
@@ -368,43 +270,3 @@ def drop_stopped(sieve: Sieve, words: pa.Array, stops: StopWords) -> None:
     sieve.drop("stop words", stops.stopped(words))
     if stops.min_letters:
         sieve.drop(f"of fewer than {stops.min_letters} letters", stops.short(words))
-
-
-def report_of(sources: Sources, counted: Counted) -> Report:
-    """Begin the report of what was read.
-
-    Parameters
-    ----------
-    sources : Sources
-        The files.
-    counted : Counted
-        What the first pass told.
-
-    Returns
-    -------
-    Report
-        Without what was dropped.
-    """
-    notes = counted.every
-    return Report(
-        files=len({file.path for file in sources.files}),
-        bytes=sources.bytes,
-        documents=counted.documents,
-        missing_text=sum(note.missing for note in notes),
-        replaced_bytes=sum(note.replaced for note in notes),
-        skipped_documents=sum(note.skipped for note in notes),
-        words_found=len(counted.words),
-        tokens_found=sum(note.tokens for note in notes),
-        segments=sum(note.segments for note in notes),
-    )
-
-
-def _require_seen(sources: Sources, history: History, counted: Counted) -> None:
-    """Refuse a field that no document has: a slip of the pen would be a corpus without labels."""
-    if not counted.notes or history.kind in ("mallet", "text"):
-        return
-    beside = () if history.beside is None else (*history.beside.labels, *history.beside.covariates)
-    seen = frozenset().union(*(note.seen for note in counted.notes), (one.partition("=")[2] for one in beside))
-    for field, flag in Fields.of(history.options).required.items():
-        if flag not in ("--id", "--text") and field not in seen:
-            raise InputError(sources.name, f"no document has a field {field!r} ({flag})")

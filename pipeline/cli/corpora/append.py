@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from collapsium.pipeline.cli.options import add_json, add_scheduler, add_sides, print_json, say_report, tls_of
+from collapsium.pipeline.cli.options import add_json, add_scheduler, add_sides, tls_of
+from collapsium.pipeline.cli.output import print_json, say_report
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.choices import FORMATS
@@ -53,8 +54,8 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # 
 
 def run(arguments: argparse.Namespace) -> None:
     """Add, and say what came of it."""
-    from collapsium.pipeline.corpora.additions import Addition
-    from collapsium.pipeline.corpora.append import append_told
+    from collapsium.pipeline.corpora.append.additions import Addition
+    from collapsium.pipeline.corpora.append.append import append_told
     from collapsium.pipeline.corpora.unknown_words import UnknownWords
     from collapsium.storage.readers.side_files.columns import Wanted
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from collapsium.pipeline.cli.options import add_json, print_json
+from collapsium.pipeline.cli.options import add_json
+from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
 

@@ -12,7 +12,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from collapsium.pipeline.cli.options import add_json, add_scheduler, add_sides, print_json, say_report, tls_of
+from collapsium.pipeline.cli.options import add_json, add_scheduler, add_sides, tls_of
+from collapsium.pipeline.cli.output import print_json, say_report
 from collapsium.pipeline.cli.text_options import print_notice, print_unknown, with_unknown
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.keywords import names_of, option_names

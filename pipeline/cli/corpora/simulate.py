@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from collapsium.pipeline.cli.options import add_family, gather
+from collapsium.pipeline.cli.family_options import add_family, gather
 
 HELP = "draw a corpus with known truth"
 EPILOG = """example:

@@ -14,7 +14,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from collapsium.pipeline.cli.options import add_json, print_json
+from collapsium.pipeline.cli.options import add_json
+from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
 

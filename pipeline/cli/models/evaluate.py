@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from collapsium.pipeline.cli.options import add_json, add_scheduler, print_json, tls_of
+from collapsium.pipeline.cli.options import add_json, add_scheduler, tls_of
+from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.cli.text_options import add_texts, print_notice, reading_of, with_unknown
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.keywords import names_of

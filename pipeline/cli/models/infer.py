@@ -26,7 +26,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from collapsium.pipeline.cli.options import add_json, add_scheduler, print_json, tls_of
+from collapsium.pipeline.cli.options import add_json, add_scheduler, tls_of
+from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.cli.text_options import TEXTS, add_texts, print_notice, print_unknown, reading_of, with_unknown
 
 HELP = "write topic proportions of documents, seen or unseen"

@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from collapsium.pipeline.cli.options import add_json, print_json
+from collapsium.pipeline.cli.options import add_json
+from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import counted, plain
 
 _SAY: dict[str, Callable[[dict[str, Any]], str]] = {

@@ -32,7 +32,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from collapsium.pipeline.cli.options import print_json
+from collapsium.pipeline.cli.output import print_json
 
 HELP = "draw the course of a fit, its topics' sizes and their map, as PNG or SVG"
 WHAT = ("score", "objective", "topics", "parameters", "sizes", "map", "labels", "segments", "time", "tree")

@@ -17,7 +17,8 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from collapsium.pipeline.cli.options import add_json, add_scheduler, print_json, tls_of
+from collapsium.pipeline.cli.options import add_json, add_scheduler, tls_of
+from collapsium.pipeline.cli.output import print_json
 
 HELP = "write a page that shows a run: topics, examples, labels, the course of the fit"
 

@@ -42,7 +42,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from collapsium.pipeline.cli.options import add_json, print_json
+from collapsium.pipeline.cli.options import add_json
+from collapsium.pipeline.cli.output import print_json
 
 if TYPE_CHECKING:
     from collapsium.pipeline.analysis.labels.expected_topics import ExpectedTopic, LabelTopics

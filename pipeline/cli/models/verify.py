@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from collapsium.pipeline.cli.options import add_json, print_json
+from collapsium.pipeline.cli.options import add_json
+from collapsium.pipeline.cli.output import print_json
 
 HELP = "check a corpus, run, comparison or model, and name what is broken"
 

@@ -26,7 +26,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from collapsium.pipeline.cli.options import add_log_format, print_error
+from collapsium.pipeline.cli.options import add_log_format
+from collapsium.pipeline.cli.output import print_error
 from collapsium.storage.errors import CollapsiumError, LockedError, TakenOverError
 from collapsium.storage.printable import json_text
 
@@ -95,8 +96,8 @@ def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Do the job, and say what came of it."""
     from collapsium.pipeline.monitoring.console import RunView
-    from collapsium.pipeline.workflows.batch.config import read_job
     from collapsium.pipeline.workflows.batch.job import batch
+    from collapsium.pipeline.workflows.batch.job_file import read_job
 
     read_job(arguments.job)
     view = RunView(form=arguments.log_format)

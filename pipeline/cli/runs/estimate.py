@@ -11,7 +11,9 @@ import argparse
 from collections.abc import Sequence
 from typing import get_args
 
-from collapsium.pipeline.cli.options import add_family, add_json, add_memory, add_scheduler, gather, print_json
+from collapsium.pipeline.cli.family_options import add_family, gather
+from collapsium.pipeline.cli.options import add_json, add_memory, add_scheduler
+from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.setup.limits import Schedule
 
 HELP = "predict the memory, disk and traffic of a fit"

@@ -14,19 +14,17 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from collapsium.pipeline.cli.family_options import add_family, gather, gather_again
 from collapsium.pipeline.cli.options import (
     add_callbacks,
-    add_family,
     add_json,
     add_log_format,
     add_memory,
     add_scheduler,
     callbacks_of,
-    gather,
-    gather_again,
-    print_json,
     tls_of,
 )
+from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, RUN_NAMES, Limits
 
 HELP = "fit a model family to a corpus"

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from collapsium.pipeline.cli.options import add_json, add_log_format, print_json
+from collapsium.pipeline.cli.options import add_json, add_log_format
+from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.executors.base import PATIENCE
 
 HELP = "watch a run, here or elsewhere"

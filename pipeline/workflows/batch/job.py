@@ -18,8 +18,8 @@ from typing import Any
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.keywords import checked_keywords
 from collapsium.pipeline.monitoring.events import Sink
-from collapsium.pipeline.workflows.batch.config import named_as_in, read_job
 from collapsium.pipeline.workflows.batch.context import PUBLISHED, Bench
+from collapsium.pipeline.workflows.batch.job_file import named_as_in, read_job
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder

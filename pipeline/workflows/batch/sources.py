@@ -178,8 +178,8 @@ def _ingest(bench: Bench, paths: list[str]) -> Manifest:
 
 def _append(bench: Bench, paths: list[str]) -> frozenset[str]:
     """Append files, and return those that documents were added from."""
-    from collapsium.pipeline.corpora.additions import Addition
-    from collapsium.pipeline.corpora.append import append_told
+    from collapsium.pipeline.corpora.append.additions import Addition
+    from collapsium.pipeline.corpora.append.append import append_told
     from collapsium.pipeline.formatting import counted
 
     named = {field.name for field in fields(Addition)}

@@ -10,7 +10,8 @@ from collapsium.pipeline.cli.main import COMMANDS, _parser
 from collapsium.pipeline.corpora.ingest import reading_options
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES
 from collapsium.pipeline.keywords import names_of, option_names
-from collapsium.pipeline.workflows.batch.config import ClusterTable, HeldoutTable, InferTable, _reading_kinds
+from collapsium.pipeline.workflows.batch.config import ClusterTable, HeldoutTable, InferTable
+from collapsium.pipeline.workflows.batch.job_file import reading_kinds
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.open import ReadOptions
 
@@ -59,7 +60,7 @@ def test_flags_are_spelled_as_their_names():
 
 def test_toml_keys_are_called_as_the_keywords_of_python():
     assert set(RUN_NAMES) <= {*option_names(pipeline.fit), *LIMIT_NAMES}
-    assert {*_reading_kinds()} == {*option_names(pipeline.ingest)} - {
+    assert {*reading_kinds()} == {*option_names(pipeline.ingest)} - {
         "sources", "corpus", "progress", "scheduler", "workers", "tls"
     }  # fmt: skip
     assert {*ClusterTable.model_fields} - {"tls_ca", "tls_cert", "tls_key"} <= {*option_names(pipeline.fit)}

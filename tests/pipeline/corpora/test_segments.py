@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import append, flatten, info, ingest, split
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.workflows.batch.config import read_job
+from collapsium.pipeline.workflows.batch.job_file import read_job
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import encode, merge_segments

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import append, info, ingest, split
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.workflows.batch.config import read_job
+from collapsium.pipeline.workflows.batch.job_file import read_job
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_column import rows_of
 from collapsium.storage.errors import CollapsiumError, InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.texts import blocks, fields
-from tests.pipeline.corpora.test_append import files_of
+from tests.pipeline.corpora.append.test_append import files_of
 from tests.pipeline.corpora.test_text_ingest import columns_of, put_lines
 
 TEXTS = ["aa bb cc", "bb", "", "cc dd", "aa dd dd"]

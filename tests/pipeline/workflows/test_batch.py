@@ -358,7 +358,7 @@ def test_a_job_that_is_wrong__is_refused_before_anything_runs(job, capsys, text,
 def test_a_job__names_what_the_environment_has(job, monkeypatch):
     monkeypatch.setenv("PLACE", "elsewhere")
     job.write_text(JOB.replace('"job"', '"${PLACE}/job"'))
-    from collapsium.pipeline.workflows.batch.config import read_job
+    from collapsium.pipeline.workflows.batch.job_file import read_job
 
     asked = read_job(job)
     assert asked.batch.folder == str(job.parent / "elsewhere/job")
@@ -368,7 +368,7 @@ def test_a_job__names_what_the_environment_has(job, monkeypatch):
 
 def test_sizes__are_said_as_on_the_command_line(job):
     job.write_text(JOB.replace("shard_tokens = 600", 'max_decompressed = "1.5GB"'))
-    from collapsium.pipeline.workflows.batch.config import read_job
+    from collapsium.pipeline.workflows.batch.job_file import read_job
 
     assert read_job(job).reading == {"max_decompressed": 1_500_000_000}
 

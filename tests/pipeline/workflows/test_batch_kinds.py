@@ -11,7 +11,7 @@ import zarr
 from collapsium.pipeline import Model, batch, evaluate, rollback, topics, verify, versions
 from collapsium.pipeline.analysis.scoring.completion import complete
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.workflows.batch.config import read_job
+from collapsium.pipeline.workflows.batch.job_file import read_job
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.runs.members import leaves, member_seed
 from collapsium.storage.runs.run import Run

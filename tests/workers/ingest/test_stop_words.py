@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import append, ingest
-from collapsium.pipeline.workflows.batch.config import read_job
+from collapsium.pipeline.workflows.batch.job_file import read_job
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, OptionError

@@ -6,7 +6,7 @@ import pytest
 
 from collapsium.pipeline import append, ingest
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.corpora import append as appending
+from collapsium.pipeline.corpora.append import append as appending
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest

@@ -68,6 +68,16 @@ def scratch_inside(folder: Folder) -> Iterator[Folder]:
     """Make a scratch folder inside the corpus, which every worker sees; what an earlier one has left goes first.
 
     It lies in the scratch folder of this process alone, and goes also if another has taken the corpus over.
+
+    Parameters
+    ----------
+    folder : Folder
+        The corpus's.
+
+    Yields
+    ------
+    Folder
+        The scratch folder, empty.
     """
     (folder / SCRATCH).remove()
     place = Folder((folder / SCRATCH / uuid.uuid4().hex).url)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.pipeline.corpora.additions import (
+from collapsium.pipeline.corpora.append.additions import (
     LOCK,
     NAMED,
     Added,
@@ -25,7 +25,7 @@ from collapsium.pipeline.corpora.additions import (
     refuse_known,
     scratch_inside,
 )
-from collapsium.pipeline.corpora.repeated_additions import Earlier, added_ids, find_earlier
+from collapsium.pipeline.corpora.append.repeats import Earlier, added_ids, find_earlier
 from collapsium.pipeline.corpora.side_files import look_beside_more
 from collapsium.storage.building.ingest_record import History, Report, read_history
 from collapsium.storage.corpus.corpus import Corpus

@@ -1,0 +1,152 @@
+"""Sources of texts: their files and blocks, the numbers of documents without ids, and the report of what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from collapsium.pipeline.corpora.passes import Counted
+from collapsium.storage.building.ingest_record import History, Report
+from collapsium.storage.errors import InputError
+from collapsium.storage.readers.base import distinct
+from collapsium.storage.readers.open import kind_of_name
+from collapsium.storage.readers.texts.batches import are_numbered
+from collapsium.storage.readers.texts.blocks import Block, absolute, cut_blocks, find_files
+from collapsium.storage.readers.texts.fields import Fields
+from collapsium.storage.readers.texts.spans import Span
+from collapsium.workers.ingest.tasks import Note
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Sources of texts, looked at but not read.
+
+    Attributes
+    ----------
+    paths : list of str
+        As they were given.
+    files : list of Span
+        Their files.
+    name : str
+        What to call them in an error.
+    numbered : bool
+        Whether their documents have no ids.
+    """
+
+    paths: list[str]
+    files: list[Span]
+    name: str
+    numbered: bool
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    def blocks(self, kind: str) -> Iterator[Block]:
+        """Cut the files into blocks."""
+        return cut_blocks(self.files, kind)
+
+
+def look_at(paths: list[str], history: History, scheduler: str) -> Sources:
+    """Find the files of sources.
+
+    Parameters
+    ----------
+    paths : list of str
+        Files, folders and globs.
+    history : History
+        The format, and the fields of its documents.
+    scheduler : str
+        Where they are read; workers elsewhere need whole paths.
+
+    Returns
+    -------
+    Sources
+        What was found.
+
+    Raises
+    ------
+    AbsentError
+        A source does not exist, or matches nothing.
+    InputError
+        The first file lacks a column that is asked for.
+    """
+    files = find_files(paths, history.kind, kind_of_name)
+    if "://" in scheduler:
+        files = absolute(files)
+    name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    return Sources(paths, files, name, are_numbered(files, history.kind, history.options))
+
+
+def numberings_of(sources: Sources, notes: Sequence[Note], tagged: bool) -> list[tuple[tuple[str, int, int], ...]]:
+    """Say how documents without ids are numbered: within each source, or file, with its name where there are several.
+
+    Parameters
+    ----------
+    sources : Sources
+        Where they are from.
+    notes : sequence of Note
+        All chunks.
+    tagged : bool
+        Whether the file's name always goes before the number, as other documents have been numbered before.
+
+    Returns
+    -------
+    list
+        For each chunk what goes before the number, the first number, and how many; empty where there are ids.
+    """
+    if not sources.numbered:
+        return [()] * len(notes)
+    paths = list(dict.fromkeys(file.path for file in sources.files))
+    alone = len(paths) == 1 and not tagged
+    heads = {path: "" if alone else f"{stem}/" for path, stem in zip(paths, distinct(paths), strict=True)}
+    so_far = dict.fromkeys(paths, 1)
+    found = []
+    for note in notes:
+        parts = []
+        for path, count in note.origins:
+            parts.append((heads[path], so_far[path], count))
+            so_far[path] += count
+        found.append(tuple(parts))
+    return found
+
+
+def report_of(sources: Sources, counted: Counted) -> Report:
+    """Begin the report of what was read.
+
+    Parameters
+    ----------
+    sources : Sources
+        The files.
+    counted : Counted
+        What the first pass told.
+
+    Returns
+    -------
+    Report
+        Without what was dropped.
+    """
+    notes = counted.every
+    return Report(
+        files=len({file.path for file in sources.files}),
+        bytes=sources.bytes,
+        documents=counted.documents,
+        missing_text=sum(note.missing for note in notes),
+        replaced_bytes=sum(note.replaced for note in notes),
+        skipped_documents=sum(note.skipped for note in notes),
+        words_found=len(counted.words),
+        tokens_found=sum(note.tokens for note in notes),
+        segments=sum(note.segments for note in notes),
+    )
+
+
+def require_seen(sources: Sources, history: History, counted: Counted) -> None:
+    """Refuse a field that no document has: a slip of the pen would be a corpus without labels."""
+    if not counted.notes or history.kind in ("mallet", "text"):
+        return
+    beside = () if history.beside is None else (*history.beside.labels, *history.beside.covariates)
+    seen = frozenset().union(*(note.seen for note in counted.notes), (one.partition("=")[2] for one in beside))
+    for field, flag in Fields.of(history.options).required.items():
+        if flag not in ("--id", "--text") and field not in seen:
+            raise InputError(sources.name, f"no document has a field {field!r} ({flag})")
