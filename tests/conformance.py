@@ -17,8 +17,8 @@ import pytest
 from collapsium.pipeline import Corpus, estimate, evaluate, fit, infer, resume, topics, verify
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import CheckpointKeeper, NoKeeper
+from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.engine.setup.request import labels_of
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.families.base import Summary, load_family, make_config

@@ -15,33 +15,30 @@ from collapsium.pipeline.analysis.labels.classification import Classification, c
 from collapsium.pipeline.analysis.labels.conditional import GivenLabels, has_labels, require_expectations, score_given
 from collapsium.pipeline.analysis.scoring.in_document import AVERAGED as ALSO_AVERAGED
 from collapsium.pipeline.analysis.scoring.in_document import IN_DOCUMENT, score_in_document
+from collapsium.pipeline.analysis.scoring.leakage_checks import (
+    require_disjoint,
+    require_no_training_documents,
+    require_other_tokens,
+    require_same_vocabulary,
+    require_unseen_by_all,
+)
 from collapsium.pipeline.analysis.scoring.predictive import MemberScore, load_blocks, score_members
 from collapsium.pipeline.analysis.scoring.targets import Scored
 from collapsium.pipeline.corpora.new_texts import TEXT_READING, Paths, documents_for
 from collapsium.pipeline.corpora.unknown_words import UnknownWords
-from collapsium.pipeline.engine.leakage import (
-    require_held_out,
-    require_new_documents,
-    require_not_contained,
-    require_unseen,
-    tables_of,
-    trained_on,
-)
-from collapsium.pipeline.engine.setup.heldout import HeldoutReference, require_tokens
-from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.engine.setup.heldout import require_tokens
+from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.families.base import require_corpus
-from collapsium.pipeline.families.model import Model, training_corpus
+from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.keywords import checked_keywords, names_of
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
-from collapsium.storage.corpus.lineage import Lineage, lineage_of
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.errors import InputError, NumericalError, OptionError
 from collapsium.storage.runs.members import leaves
 from collapsium.storage.short_repr import ShortRepr
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import is_labelled, load_sweeps, settles_at_a_point
+from collapsium.workers.families.base import load_sweeps, settles_at_a_point
 
 RECONSTRUCTED = (
     "reconstruction of unseen vectors: the local state of each is fitted to it with the model held fixed; mean over "
@@ -274,8 +271,8 @@ def _evaluated(
     """Score models on known documents, or on unseen ones and what their labels say."""
     scheduler, workers, tls = where
     for one in (what.corpus, what.tokens):
-        _require_same(named, one)
-    note, certain = _require_apart(named, what)
+        require_same_vocabulary(named, one)
+    note, certain = require_disjoint(named, what)
     first, known, corpus = named[0][1], what.known, what.tokens
     given = besides[0] or (not known and has_labels(first, corpus) and not settles_at_a_point(first.record.family))
     if given:
@@ -285,9 +282,9 @@ def _evaluated(
     executor = open_executor(scheduler, workers, tls=tls)
     try:
         if not certain and held is not None:
-            _require_others(first, what, held, executor)
+            require_other_tokens(first, what, held, executor)
         if not known:
-            _require_not_there(named, what.corpus, executor)
+            require_no_training_documents(named, what.corpus, executor)
         score, tokens, members = score_members(named, what.submit(held, executor, seed), executor)
         if score is None:
             raise InputError(corpus.url, "no token is left to score")
@@ -305,11 +302,11 @@ def _in_document(
 ) -> Evaluation:
     """Score models on documents that they are fitted on."""
     scheduler, workers, tls = where
-    _require_same(named, corpus)
-    note = _require_new(named, corpus)
+    require_same_vocabulary(named, corpus)
+    note = require_unseen_by_all(named, corpus)
     executor = open_executor(scheduler, workers, tls=tls)
     try:
-        _require_not_there(named, corpus, executor)
+        require_no_training_documents(named, corpus, executor)
         models = [(model, load_blocks(model, executor)) for _, model in named]
         score, tokens, each = score_in_document(models, corpus, executor, seed)
     finally:
@@ -324,66 +321,13 @@ def _in_document(
     )
 
 
-def _require_same(named: Sequence[tuple[str, Model]], corpus: Corpus) -> None:
-    """Refuse a corpus that one of the models is not for."""
-    for _, model in named:
-        require_corpus(model.record.family, corpus)
-        corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
-
-
-def _require_new(named: Sequence[tuple[str, Model]], corpus: Corpus) -> str:
-    """Refuse documents that a model was fitted to; return what the definition of the score has to add."""
-    notes = [require_unseen(*_against(model, corpus)) for _, model in named]
-    return next((note for note in notes if note), "")
-
-
-def _require_not_there(named: Sequence[tuple[str, Model]], corpus: Corpus, executor: Executor) -> None:
-    """Refuse documents that a model was fitted to by what is in them, where the training corpus can be read."""
-    different = {model.record.corpus: model for _, model in named}
-    for model in different.values():
-        if trained_on(model) is not None:
-            _, _, name = _against(model, corpus)
-            labelled = is_labelled(model.record.family)
-            require_new_documents(training_corpus(model), corpus, name, executor, labelled=labelled)
-
-
-def _against(model: Model, corpus: Corpus) -> tuple[Lineage | None, Corpus, str]:
-    return trained_on(model), corpus, f"the training corpus of {model.folder.url}"
-
-
-def _require_apart(named: Sequence[tuple[str, Model]], what: Scored) -> tuple[str, bool]:
-    """Refuse tokens or documents that a model was fitted to, as far as lineage tells.
-
-    Returns
-    -------
-    note : str
-        What the definition of the score has to add.
-    certain : bool
-        Whether no count need be looked at.
-    """
-    if what.known:
-        return "", all(tuple(require_held_out(*_against(model, what.corpus)) for _, model in named))
-    note = _require_new(named, what.corpus)
-    if what.scored is None:
-        return note, True
-    _require_new(named, what.scored)
-    return note, require_held_out(lineage_of(what.corpus), what.scored, what.corpus.url)
-
-
-def _require_others(first: Model, what: Scored, held: Sequence[HeldoutReference], executor: Executor) -> None:
-    """Refuse tokens that are among those that are fitted, as far as the fitted ones can be read."""
-    fitted = training_corpus(first) if what.known else what.corpus
-    if fitted is not None:
-        require_not_contained(tables_of(fitted, held, executor), what.tokens, fitted.url)
-
-
 def _reconstructed(
     named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[str, int | None, TLS | None]
 ) -> Reconstruction:
     """Take the mean of the models' errors on a corpus of vectors."""
     scheduler, workers, tls = where
-    _require_same(named, corpus)
-    note = _require_new(named, corpus)
+    require_same_vocabulary(named, corpus)
+    note = require_unseen_by_all(named, corpus)
     documents, members = corpus.manifest.documents, []
     executor = open_executor(scheduler, workers, tls=tls)
     try:

@@ -14,7 +14,8 @@ from collapsium.pipeline.engine.events import usage
 from collapsium.pipeline.engine.processors import Processors
 from collapsium.pipeline.engine.run import Running, Teller
 from collapsium.pipeline.engine.setup.loading import Loaded
-from collapsium.pipeline.engine.setup.request import Request, is_done
+from collapsium.pipeline.engine.setup.request import Request
+from collapsium.pipeline.engine.setup.resumption import is_done
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.monitoring.events import first

@@ -11,16 +11,19 @@ from typing import Any
 
 from collapsium.pipeline.corpora.texts_in_memory import OPTIONS, is_path, reading_of, require_corpus_folder
 from collapsium.pipeline.engine.ensemble import Ensemble, finished_members
-from collapsium.pipeline.engine.leakage import require_held_out, require_not_contained, trained_on
+from collapsium.pipeline.engine.leakage.lineage import require_held_out, trained_on
+from collapsium.pipeline.engine.leakage.token_counts import require_not_contained
 from collapsium.pipeline.engine.processors import Processors
 from collapsium.pipeline.engine.resources.estimate import Plan, plan
 from collapsium.pipeline.engine.resources.place import place_of
 from collapsium.pipeline.engine.resources.placement import Where, freed_memory, place_there, scratch_folder
 from collapsium.pipeline.engine.run import Running, Teller
 from collapsium.pipeline.engine.setup.compile_kernels import compile_for, reporting_to
+from collapsium.pipeline.engine.setup.inputs import missing_inputs
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
 from collapsium.pipeline.engine.setup.loading import Loaded, aligned
-from collapsium.pipeline.engine.setup.request import Request, differing_versions, is_done, missing_inputs, taken_up
+from collapsium.pipeline.engine.setup.request import Request, differing_versions
+from collapsium.pipeline.engine.setup.resumption import is_done, taken_up
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart, warm_start
 from collapsium.pipeline.engine.temporary_runs import run_folder
 from collapsium.pipeline.executors.base import PATIENCE, TLS, Executor

@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import math
-import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from collapsium.pipeline.engine.fit import fit
 from collapsium.pipeline.engine.loop.loop import mean_score
 from collapsium.pipeline.engine.resources.placement import Where
-from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
+from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.request import Request
-from collapsium.pipeline.estimators.fitted_model import Fitted, in_order, stepped
+from collapsium.pipeline.estimators.common import SETTLED, WHERE, DocumentEstimator
+from collapsium.pipeline.estimators.fitted_model import Fitted, stepped
 from collapsium.pipeline.estimators.in_memory_fit import fit_here
-from collapsium.pipeline.estimators.inputs import as_corpus, portions, validated, written
-from collapsium.pipeline.executors.base import Executor, SerialExecutor
-from collapsium.pipeline.executors.open import check_scheduler
-from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.pipeline.families.base import FamilyConfig, make_config
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents, Shard
-from collapsium.storage.corpus.vocabulary import words_digest
-from collapsium.storage.errors import InputError, MismatchError, OptionError
+from collapsium.storage.errors import InputError, OptionError
 
-SETTLED = 512  # documents of a portion; what is drawn for a document may depend on it, so it is not the threads'
-WHERE = ("scratch", "checkpoint_every", "patience", "tls", "strict_bits")  # of the options, what says where it runs
 NAMES = {"topics": "n_components", "iterations": "max_iter", "tolerance": "tol"}  # here, by their names elsewhere
 
 
@@ -48,69 +38,8 @@ def _can_step(estimator: TopicEstimator) -> bool:
     return True
 
 
-class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of the families' estimators.
-
-    A subclass names its family and, in `OPTIONS`, those of the family's options that are parameters of its own. Its
-    ``__init__``, from whose signature scikit-learn knows the parameters, has these and those named here, and calls
-    `_take`.
-    """
-
-    FAMILY: ClassVar[str]
-    OPTIONS: ClassVar[Sequence[str]] = ()
-    TOPICS: ClassVar[str] = "topics"  # the option that ``n_components`` is
-    STOCHASTIC: ClassVar[bool] = False  # whether there is a stochastic schedule, for `partial_fit`
-
-    n_components: int
-    max_iter: int
-    tol: float
-    random_state: Any
-    n_jobs: int | None
-    total_documents: int
-    fractional: str
-    shard_tokens: int | None
-    scheduler: str
-    workers: int | None
-    memory: str | int | None
-    run: str | os.PathLike[str] | None
-    options: Mapping[str, Any] | None
-
-    n_features_in_: int
-    n_iter_: int
-    _fitted: Fitted
-    _words: list[str] | None  # of a corpus; a matrix has ``feature_names_in_`` or none
-
-    def _take(self, given: Mapping[str, Any]) -> None:
-        """Set the parameters as ``__init__`` was given them, which is all that it may do."""
-        for name in self._get_param_names():
-            setattr(self, name, given[name])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
-        return tags
-
-    # What is asked for.
-
-    def _asked(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the family's options, and what else `fit` is told."""
-        given = {**{name: getattr(self, name) for name in self.OPTIONS}, **(self.options or {})}
-        given[self.TOPICS] = self.n_components
-        given = {name: _plain(value) for name, value in given.items()}
-        limits = {name: given.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in given}
-        return given, {"iterations": _plain(self.max_iter), "tolerance": _plain(self.tol), **limits}
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, (int, np.integer)):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _threads(self) -> int:
-        check_scheduler(self.scheduler, self.workers)
-        return (
-            self.workers if self.workers is not None and self.scheduler == "threads" else effective_n_jobs(self.n_jobs)
-        )
+class TopicEstimator(DocumentEstimator):
+    """Base of the families' estimators; a subclass is made as `DocumentEstimator` says."""
 
     # Fitting.
 
@@ -163,32 +92,6 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         out = f"{place}/run" if self.run is None else self.run
         model = fit(corpus.folder.address, out, family=self.FAMILY, seed=seed, **where, **limits, **options)
         return Fitted.of(model, corpus.manifest.documents, corpus.manifest.tokens), model.record.iterations
-
-    def _corpus_of(self, X: Any, place: str) -> Corpus:
-        """Open or write the corpus to fit to, and remember its words."""
-        corpus = as_corpus(X)
-        if corpus is not None:
-            self._remember(corpus)
-            return corpus
-        X = validated(self, X, reset=True)
-        self._words = None
-        names = getattr(self, "feature_names_in_", None)
-        words = [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
-        return written(X, f"{place}/corpus", words, self.shard_tokens, self.fractional, type(self).__name__)
-
-    def _remember(self, corpus: Corpus) -> None:
-        """Remember the words of a corpus that is fitted to."""
-        self._forget("feature_names_in_")
-        self._words, self.n_features_in_ = corpus.vocabulary.words, corpus.manifest.vocabulary.words
-
-    def _keep(self, fitted: Fitted, iterations: int) -> None:
-        self._fitted, self.n_iter_ = fitted, iterations
-        self._n_features_out = fitted.topics.size
-        self._forget("_components")
-
-    def _forget(self, name: str) -> None:
-        if hasattr(self, name):
-            delattr(self, name)
 
     @available_if(_can_step)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
@@ -310,43 +213,6 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         return math.exp(-self.score(X))
 
-    def _portions_of(self, X: Any, most: int, *, reset: bool = False) -> Iterator[Documents]:
-        """Give the documents of a matrix or corpus in portions of so many, or shards."""
-        corpus = as_corpus(X)
-        if corpus is None:
-            if reset:
-                self._words = None
-            yield from portions(validated(self, X, reset=reset), most, self.fractional, type(self).__name__)
-            return
-        if reset:
-            self._remember(corpus)
-        words = self._words if self._words is not None else getattr(self, "feature_names_in_", None)
-        if words is not None:
-            corpus.require_vocabulary_of(words_digest(list(words)), f"this {type(self).__name__}")
-        elif corpus.manifest.vocabulary.words != self.n_features_in_:
-            raise MismatchError(
-                f"{corpus.url}: it has {corpus.manifest.vocabulary.words} words, but this {type(self).__name__} was "
-                f"fitted to {self.n_features_in_}"
-            )
-        for reference in corpus.references:
-            yield reference.documents()
-
-    def _each(self, X: Any, task: Callable[[int, int, Documents], tuple[Any, ...]]) -> Iterator[Any]:
-        """Run a task on each portion of documents, by its number and that of its first document."""
-
-        def submitted() -> Iterator[tuple[Any, ...]]:
-            first = 0
-            for number, documents in enumerate(self._portions_of(X, SETTLED)):
-                yield task(number, first, documents)
-                first += len(documents)
-
-        threads = self._threads()
-        executor: Executor = SerialExecutor() if threads == 1 else ThreadExecutor(threads)
-        try:
-            yield from in_order(executor, submitted())
-        finally:
-            executor.close()
-
     def to_pyldavis(self, X: Any, vocabulary: Sequence[str] | None = None) -> dict[str, Any]:
         """Return what ``pyLDAvis.prepare(**...)`` takes to draw the topics.
 
@@ -386,20 +252,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             "term_frequency": tokens[tokens > 0],
         }
 
-    def _names(self) -> Sequence[str]:
-        if self._words is not None:
-            return self._words
-        found = getattr(self, "feature_names_in_", None)
-        return [f"x{number}" for number in range(self.n_features_in_)] if found is None else list(found)
-
 
 def _shown(fitted: Fitted, number: int, documents: Documents) -> tuple[Documents, npt.NDArray[np.float64]]:
     return documents, fitted.proportions(number, documents)
-
-
-def _plain(value: Any) -> Any:
-    """Make a Python number of one of NumPy's, which searches over parameters draw."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 @contextmanager

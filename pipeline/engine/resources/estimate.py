@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.engine.partition import GROUP, _blocks
 from collapsium.pipeline.engine.resources.place import Place, place_of
-from collapsium.pipeline.engine.setup.request import labels_of
+from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.executors.open import check_scheduler
 from collapsium.pipeline.families.base import (
     FamilyConfig,

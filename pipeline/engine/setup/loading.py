@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.leakage import count_table
+from collapsium.pipeline.engine.leakage.token_counts import count_table
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.partition import cuts
 from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
-from collapsium.pipeline.engine.setup.request import Request, labels_of
+from collapsium.pipeline.engine.setup.inputs import labels_of
+from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import Executor

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from collapsium.pipeline.corpora.ingest import split
-from collapsium.pipeline.engine.leakage import require_held_out
+from collapsium.pipeline.engine.leakage.lineage import require_held_out
 from collapsium.pipeline.engine.setup.heldout import require_tokens
 from collapsium.pipeline.engine.setup.limits import ITERATIONS
 from collapsium.pipeline.executors.base import TLS

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.labels.classification import scored
-from collapsium.pipeline.engine.leakage import require_new_documents, require_unseen
+from collapsium.pipeline.engine.leakage.documents import require_new_documents
+from collapsium.pipeline.engine.leakage.lineage import require_unseen
 from collapsium.pipeline.engine.setup.limits import ITERATIONS
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor

@@ -1,0 +1,77 @@
+"""Refuse corpora that a score would be no score on: of another vocabulary, or of what a model was fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collapsium.pipeline.analysis.scoring.targets import Scored
+from collapsium.pipeline.engine.leakage.documents import require_new_documents
+from collapsium.pipeline.engine.leakage.lineage import require_held_out, require_unseen, trained_on
+from collapsium.pipeline.engine.leakage.token_counts import require_not_contained, tables_of
+from collapsium.pipeline.engine.setup.heldout import HeldoutReference
+from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.families.base import require_corpus
+from collapsium.pipeline.families.model import Model, training_corpus
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.lineage import Lineage, lineage_of
+from collapsium.workers.families.base import is_labelled
+
+
+def require_same_vocabulary(named: Sequence[tuple[str, Model]], corpus: Corpus) -> None:
+    """Refuse a corpus that one of the models is not for."""
+    for _, model in named:
+        require_corpus(model.record.family, corpus)
+        corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+
+
+def require_unseen_by_all(named: Sequence[tuple[str, Model]], corpus: Corpus) -> str:
+    """Refuse documents that a model was fitted to; return what the definition of the score has to add."""
+    notes = [require_unseen(*_against(model, corpus)) for _, model in named]
+    return next((note for note in notes if note), "")
+
+
+def require_no_training_documents(named: Sequence[tuple[str, Model]], corpus: Corpus, executor: Executor) -> None:
+    """Refuse documents that a model was fitted to by what is in them, where the training corpus can be read."""
+    different = {model.record.corpus: model for _, model in named}
+    for model in different.values():
+        if trained_on(model) is not None:
+            _, _, name = _against(model, corpus)
+            labelled = is_labelled(model.record.family)
+            require_new_documents(training_corpus(model), corpus, name, executor, labelled=labelled)
+
+
+def _against(model: Model, corpus: Corpus) -> tuple[Lineage | None, Corpus, str]:
+    return trained_on(model), corpus, f"the training corpus of {model.folder.url}"
+
+
+def require_disjoint(named: Sequence[tuple[str, Model]], what: Scored) -> tuple[str, bool]:
+    """Refuse tokens or documents that a model was fitted to, as far as lineage tells.
+
+    Parameters
+    ----------
+    named : sequence of (str, Model)
+        The models by their names.
+    what : Scored
+        What is scored.
+
+    Returns
+    -------
+    note : str
+        What the definition of the score has to add.
+    certain : bool
+        Whether no count need be looked at.
+    """
+    if what.known:
+        return "", all(tuple(require_held_out(*_against(model, what.corpus)) for _, model in named))
+    note = require_unseen_by_all(named, what.corpus)
+    if what.scored is None:
+        return note, True
+    require_unseen_by_all(named, what.scored)
+    return note, require_held_out(lineage_of(what.corpus), what.scored, what.corpus.url)
+
+
+def require_other_tokens(first: Model, what: Scored, held: Sequence[HeldoutReference], executor: Executor) -> None:
+    """Refuse tokens that are among those that are fitted, as far as the fitted ones can be read."""
+    fitted = training_corpus(first) if what.known else what.corpus
+    if fitted is not None:
+        require_not_contained(tables_of(fitted, held, executor), what.tokens, fitted.url)
