@@ -1,21 +1,33 @@
-"""Tasks on Dask: how they are submitted, waited for and recovered; `clusters` starts and reaches what runs them."""
+"""Tasks on Dask: how they are submitted, waited for and recovered; `dask_cluster` starts and reaches what runs them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
-import distributed
-
 from collapsium.pipeline.executors.base import PATIENCE, Activity, Halt
+from collapsium.pipeline.executors.dask_client import (
+    activity_of,
+    answer_within,
+    close_client,
+    cluster_errors,
+    first_line,
+    within,
+)
+from collapsium.pipeline.executors.dask_remote import (
+    bytes_sent,
+    remove_worker,
+    run_aside,
+    scheduler_addresses,
+    worker_addresses,
+    worker_signs,
+)
 from collapsium.pipeline.executors.liveness import Watch, WorkerSign
 from collapsium.pipeline.monitoring.dask_dashboard.plugin import install
 from collapsium.pipeline.monitoring.dask_dashboard.runs import TOPIC
@@ -25,8 +37,6 @@ TICK, LOOK = 0.5, 10.0  # seconds between two looks at a result, and between two
 EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104  # hosts of sockets that are open to every network of a machine
 CLOSE = 5.0  # seconds in which a client, or a cluster of our own, takes its leave
 EVERYWHERE = 600.0  # seconds for what all workers do, such as compiling
-
-T = TypeVar("T")
 
 
 class DaskExecutor:
@@ -65,7 +75,7 @@ class DaskExecutor:
         self._look()
 
     def _look(self) -> None:
-        with _cluster_errors():
+        with cluster_errors():
             found = self._within(self._client.scheduler.identity(n_workers=-1), self._watch.patience)["workers"]
         self._addresses = sorted(found)
         self._slots = sum(int(state["nthreads"]) for state in found.values())
@@ -96,7 +106,7 @@ class DaskExecutor:
 
     def moved(self) -> int:
         """Bytes that workers have sent one another so far; of those that are still there."""
-        return sum(self.everywhere(_sent))
+        return sum(self.everywhere(bytes_sent))
 
     def activity(self) -> list[Activity]:
         """Say what goes on in each worker process, as the scheduler said last; it is asked again meanwhile."""
@@ -104,7 +114,7 @@ class DaskExecutor:
             with contextlib.suppress(Exception):  # a scheduler that does not answer is met elsewhere
                 if self._asked is not None:
                     self._active = self._asked.result()
-                self._asked = self._ask(_activity(self._client.scheduler))
+                self._asked = self._ask(activity_of(self._client.scheduler))
         return self._active
 
     def tell(self, message: dict[str, Any]) -> None:
@@ -131,12 +141,12 @@ class DaskExecutor:
             where = {"workers": [self._addresses[home % len(self._addresses)]], "allow_other_workers": True}
         key = f"{name}-{self._token}-{number}"
         # First come, first served: by itself, Dask would make all sweeps before it adds what they changed.
-        with _cluster_errors():
+        with cluster_errors():
             return self._client.submit(function, *args, key=key, pure=False, priority=-number, **where)
 
     def collect(self, futures: Sequence[Any]) -> list[Any]:
         """Bring results here, and look meanwhile whether the cluster still moves."""
-        with _cluster_errors(), self._counted():
+        with cluster_errors(), self._counted():
             waiting = self._ask(self._client.gather(list(futures), asynchronous=True))
             began = looked = time.monotonic()
             every = min(LOOK, self._watch.patience / 4)
@@ -200,7 +210,7 @@ class DaskExecutor:
         """Ask the scheduler how it goes; None where it has not answered, which may not go on for too long."""
         limit = min(LOOK, self._watch.patience)
         try:
-            signs = self._client.run_on_scheduler(_signs, asynchronous=True)
+            signs = self._client.run_on_scheduler(worker_signs, asynchronous=True)
             counter, found, stranded = self._within(signs, limit)
             if sorted(found) != self._addresses:
                 self._look()
@@ -213,7 +223,7 @@ class DaskExecutor:
         """Have a worker's tasks done by others, and start it anew if it is ours."""
         self._watch.notice(f"worker {address} is given up; others do its work")
         with contextlib.suppress(TimeoutError):
-            self._within(self._client.run_on_scheduler(_remove, address, asynchronous=True), LOOK)
+            self._within(self._client.run_on_scheduler(remove_worker, address, asynchronous=True), LOOK)
         for nanny in list(self._cluster.workers.values()) if self._cluster is not None else []:
             if getattr(nanny, "worker_address", None) == address and nanny.process is not None:
                 nanny.process.process.kill()  # its nanny starts another
@@ -222,8 +232,8 @@ class DaskExecutor:
         """Run a function once in each worker process."""
         if self._gone:
             raise ClusterGoneError("there is nothing left of the cluster")
-        with _cluster_errors():
-            asked = self._ask(self._client.run(_aside, function, args, asynchronous=True))
+        with cluster_errors():
+            asked = self._ask(self._client.run(run_aside, function, args, asynchronous=True))
             began = looked = time.monotonic()
             self._watch.begin()
             try:
@@ -270,7 +280,9 @@ class DaskExecutor:
 
         while True:
             try:
-                _, found, _ = self._within(self._client.run_on_scheduler(_signs, asynchronous=True), min(LOOK, left()))
+                _, found, _ = self._within(
+                    self._client.run_on_scheduler(worker_signs, asynchronous=True), min(LOOK, left())
+                )
                 if found:
                     self._look()
                     break
@@ -307,8 +319,10 @@ class DaskExecutor:
         with contextlib.suppress(TimeoutError):
             client = self._client
             limit = min(LOOK, self._watch.patience)
-            listening["the scheduler"] = self._within(client.run_on_scheduler(_listens, asynchronous=True), limit)
-            workers = self._within(client.run(_worker_listens, asynchronous=True), limit)
+            listening["the scheduler"] = self._within(
+                client.run_on_scheduler(scheduler_addresses, asynchronous=True), limit
+            )
+            workers = self._within(client.run(worker_addresses, asynchronous=True), limit)
             listening |= {f"worker {address}": places for address, places in sorted(workers.items())}
         return [
             name
@@ -322,144 +336,3 @@ class DaskExecutor:
         if self._cluster is not None:
             with contextlib.suppress(Exception):
                 within(2 * CLOSE, lambda: self._cluster.close(timeout=CLOSE))
-
-
-def within(seconds: float, call: Callable[[], T]) -> T:
-    """Make a call that may never return, and wait for it no longer than so many seconds.
-
-    Parameters
-    ----------
-    seconds : float
-        How long; the call goes on in a thread of its own that nobody waits for.
-    call : callable
-        What to do.
-
-    Returns
-    -------
-    object
-        What it returns; what it raises is raised.
-
-    Raises
-    ------
-    TimeoutError
-        It has not returned in time.
-    """
-    done: Future[T] = Future()
-
-    def work() -> None:
-        try:
-            done.set_result(call())
-        except BaseException as error:  # whatever it is, who waits shall meet it
-            done.set_exception(error)
-
-    threading.Thread(target=work, name="collapsium-within", daemon=True).start()
-    try:
-        return done.result(timeout=seconds)
-    except TimeoutError as error:
-        raise TimeoutError(str(error) or f"no answer within {seconds:g} s") from None
-
-
-def answer_within(client: Any, coroutine: Any, seconds: float) -> Any:
-    """Return the answer to what a client asks, within so many seconds; its own calls know no such limit.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Connected.
-    coroutine : coroutine
-        What it asks.
-    seconds : float
-        How long.
-
-    Returns
-    -------
-    object
-        The answer.
-
-    Raises
-    ------
-    TimeoutError
-        None has come.
-    """
-    asked = asyncio.run_coroutine_threadsafe(coroutine, client.loop.asyncio_loop)
-    try:
-        return asked.result(timeout=seconds)
-    except TimeoutError as error:
-        asked.cancel()
-        raise TimeoutError(str(error) or f"no answer within {seconds:g} s") from None
-
-
-def close_client(client: Any, seconds: float) -> None:
-    """Close a client, which may wait for its scheduler without limit, within so many seconds or unseen."""
-    with contextlib.suppress(Exception):
-        within(seconds, lambda: client.close(timeout=max(seconds, 1.0)))
-
-
-def _signs(dask_scheduler: Any) -> tuple[int, dict[str, tuple[float, float, bool, tuple[str, ...]]], int]:
-    """Return how much has happened, what is known of each worker, and how many tasks have none; Dask hands us it."""
-    now = time.time()
-    found = {}
-    for address, worker in dask_scheduler.workers.items():
-        tasks = tuple(str(task.key) for task in list(worker.processing)[:1])
-        processor = float((worker.metrics or {}).get("cpu", 0.0))
-        found[address] = (max(now - worker.last_seen, 0.0), processor, worker.status.name == "paused", tasks)
-    return dask_scheduler.transition_counter, found, len(getattr(dask_scheduler, "unrunnable", ()))
-
-
-async def _activity(scheduler: Any) -> list[Activity]:
-    """Ask for each worker's address, the bytes of its process, and the first of its tasks."""
-    identity, processing = await scheduler.identity(n_workers=-1), await scheduler.processing(workers=None)
-    found = []
-    for address, worker in sorted(identity["workers"].items()):
-        tasks = [str(key).rsplit("-", 2)[0] for key in processing.get(address, ())[: int(worker["nthreads"])]]
-        memory = int((worker.get("metrics") or {}).get("memory", 0))
-        found.append(Activity(address.rpartition("//")[2], memory, tuple(tasks)))
-    return found
-
-
-def _listens(dask_scheduler: Any) -> list[str]:
-    """Return the addresses that a scheduler listens on; Dask passes it by this name."""
-    return [str(listener.listen_address) for listener in dask_scheduler.listeners]
-
-
-def _worker_listens(dask_worker: Any) -> list[str]:
-    """Return the addresses that a worker listens on; Dask passes it by this name."""
-    return [str(listener.listen_address) for listener in dask_worker.listeners]
-
-
-async def _remove(address: str, dask_scheduler: Any) -> None:
-    named = inspect.signature(dask_scheduler.remove_worker).parameters
-    said = {"expected" if "expected" in named else "safe": True}  # no task is to blame; other releases say it otherwise
-    await dask_scheduler.remove_worker(address, stimulus_id="collapsium-given-up", **said)
-
-
-async def _aside(function: Callable[..., Any], args: Sequence[Any], dask_worker: Any) -> Any:
-    """Run a function beside a worker's event loop, which has to answer meanwhile: a silent worker is given up."""
-    hands = {"dask_worker": dask_worker} if "dask_worker" in inspect.signature(function).parameters else {}
-    return await asyncio.to_thread(function, *args, **hands)
-
-
-def _sent(dask_worker: Any) -> int:
-    """Return what a worker has sent; Dask hands it to whatever asks for it by this name."""
-    return int(dask_worker.transfer_outgoing_bytes_total)
-
-
-@contextlib.contextmanager
-def _cluster_errors() -> Any:
-    try:
-        yield
-    except (
-        distributed.KilledWorker,
-        distributed.CancelledError,
-        distributed.comm.CommClosedError,
-        distributed.client.ClosedClientError,
-        TimeoutError,
-    ) as error:
-        if isinstance(error, ClusterError):
-            raise
-        raise ClusterError(f"the cluster lost work that cannot be repeated: {first_line(error)}") from error
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says."""
-    return (str(error) or type(error).__name__).splitlines()[0]

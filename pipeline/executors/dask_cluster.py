@@ -13,7 +13,8 @@ import distributed
 from dask.system import CPU_COUNT
 
 from collapsium.pipeline.executors.base import PATIENCE, TLS, Executor
-from collapsium.pipeline.executors.dask import CLOSE, DaskExecutor, answer_within, close_client, first_line, within
+from collapsium.pipeline.executors.dask import CLOSE, DaskExecutor
+from collapsium.pipeline.executors.dask_client import answer_within, close_client, first_line, within
 from collapsium.pipeline.executors.dask_preload import PROMPT
 from collapsium.pipeline.executors.liveness import Watch
 from collapsium.pipeline.executors.scheduler_memory import forget_later

@@ -93,9 +93,11 @@ def test_runs__are_remembered_as_far_as_there_is_room(served):
 
 def test_panels__show_what_was_told(served):
     from collapsium.pipeline.monitoring.dask_dashboard import page as dashpage
+    from collapsium.pipeline.monitoring.dask_dashboard.panels import PANELS
+    from collapsium.pipeline.monitoring.dask_dashboard.view import View
 
-    view = dashpage.View(served[1])
-    panels = {name: make(view) for name, make in dashpage.PANELS.items()}
+    view = View(served[1])
+    panels = {name: make(view) for name, make in PANELS.items()}
     for panel in panels.values():
         panel.update()
     shown = {name: panel.source.data for name, panel in panels.items()}
@@ -149,10 +151,11 @@ def test_runs__side_by_side_keep_their_order():
 
 def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member(served, monkeypatch):
     from collapsium.pipeline.monitoring.dask_dashboard import page as dashpage
+    from collapsium.pipeline.monitoring.dask_dashboard import view as run_view
 
     runs = Runs()
-    monkeypatch.setattr(dashpage, "runs_of", lambda scheduler: runs)
-    view = dashpage.View(None)
+    monkeypatch.setattr(run_view, "runs_of", lambda scheduler: runs)
+    view = run_view.View(None)
     selects = dashpage.Selects(view)
     selects.update()
     assert not selects.run.visible
@@ -180,14 +183,14 @@ def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member(ser
 
 
 def test_a_run_whose_driver_is_gone__is_not_said_to_go_on(monkeypatch):
-    from collapsium.pipeline.monitoring.dask_dashboard import page as dashpage
     from collapsium.pipeline.monitoring.dask_dashboard import runs as dashboard
+    from collapsium.pipeline.monitoring.dask_dashboard import view as run_view
 
     runs, clock = Runs(), [100.0]
-    monkeypatch.setattr(dashpage, "runs_of", lambda scheduler: runs)
+    monkeypatch.setattr(run_view, "runs_of", lambda scheduler: runs)
     monkeypatch.setattr(dashboard, "time", type("Time", (), {"monotonic": staticmethod(lambda: clock[0])}))
     told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0))
-    view = dashpage.View(None)
+    view = run_view.View(None)
     assert view.state(view.picture()) == "running"
     clock[0] += 3600.0
     assert view.state(view.picture()) == "no word for 60 min"

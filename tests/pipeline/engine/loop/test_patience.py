@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from collapsium.pipeline.executors import dask as cluster
 from collapsium.pipeline.executors import dask_cluster as clusters
 from collapsium.pipeline.executors import liveness as watching
+from collapsium.pipeline.executors.dask_client import close_client, within
 from collapsium.pipeline.executors.liveness import Watch, WorkerSign
 from collapsium.pipeline.executors.scheduler_memory import ForgottenClients, forget_later
 from collapsium.storage.errors import ClusterError
@@ -47,16 +47,16 @@ def test_waiting_in_vain__counts_when_a_cluster_is_looked_for_again(monkeypatch)
 def test_a_call_that_never_returns__is_waited_for_no_longer_than_was_said():
     never = threading.Event()
     with pytest.raises(TimeoutError, match="no answer within 0.01 s"):
-        cluster.within(0.01, never.wait)
+        within(0.01, never.wait)
     never.set()
-    assert cluster.within(5.0, lambda: 3) == 3
+    assert within(5.0, lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
-        cluster.within(5.0, lambda: 1 // 0)
+        within(5.0, lambda: 1 // 0)
 
 
 def test_a_client_that_does_not_close__holds_nobody():
     never = threading.Event()
-    cluster.close_client(SimpleNamespace(close=lambda timeout: never.wait()), 0.01)
+    close_client(SimpleNamespace(close=lambda timeout: never.wait()), 0.01)
     never.set()
 
 
