@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.ncrp import nodes as tallies
-from collapsium.pipeline.families.ncrp.prior import Moves
+from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.ncrp.tree import Tree
 

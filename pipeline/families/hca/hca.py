@@ -5,31 +5,37 @@ c_n ~ nCRP(gamma), x_n ~ N(0, I_L), t_n ~ N(W_{c_n} x_n + mu, I / tau), w_i and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator, model_validator
 
-from collapsium.pipeline.families.base import Description, FamilyConfig, Footprint, Summary
+from collapsium.pipeline.families.base import Description, Footprint, Summary
 from collapsium.pipeline.families.hca import generative as planted
-from collapsium.pipeline.families.hca import leaf_merges as pooling
 from collapsium.pipeline.families.hca import posterior as gaussian
 from collapsium.pipeline.families.hca import shared_paths as chains
 from collapsium.pipeline.families.hca import tree_moves as splitting
 from collapsium.pipeline.families.hca.initialisation import Begun
-from collapsium.pipeline.families.hca.posterior import Components, Prior, Sums
-from collapsium.pipeline.families.hca.tree_moves import Judge
+from collapsium.pipeline.families.hca.options import Config
+from collapsium.pipeline.families.hca.posterior import Sums
+from collapsium.pipeline.families.hca.tree_update import (
+    SweepResult,
+    components_table,
+    continue_trial,
+    move_nodes,
+    next_globals,
+    sweep_chains,
+)
+from collapsium.pipeline.families.ncrp import node_moves
 from collapsium.pipeline.families.ncrp import nodes as tallies
 from collapsium.pipeline.families.ncrp import prior as nested
-from collapsium.pipeline.families.ncrp.prior import Moves
+from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.families.hca.hca import CLUSTERS, SEEDING, TREE, loadings
-from collapsium.workers.families.ncrp.tree import Tree, ahead, swept
+from collapsium.workers.families.ncrp.tree import ahead, swept
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import Vectors
@@ -44,68 +50,7 @@ SEEDS = 4  # clusters to begin with, for each leaf
 CLUSTER_ROUNDS = 10
 FACTORED = 5  # sweeps with q(x | c) before the factorised form begins
 CHAINED = 18  # sweeps of chains, before these are joined to a tree
-POOLING = 6  # sweeps between two looks for chains that span the same
-EVERY = 3  # iterations between two looks for nodes that are better merged
-SHRINKING = 0.35  # nodes of a level for each of the level below
 MOVES = "grown", "pruned", "merged"
-
-
-class Config(FamilyConfig, title="hierarchical component analysis: a Gaussian tree on vectors, variational"):
-    """Options of the family."""
-
-    depth: int = Field(2, ge=1, le=8, description="levels L of the tree: components that a vector has")
-    max_nodes: int = Field(30, ge=1, le=1024, description="most nodes that the tree may have")
-    gamma: float = Field(1.0, gt=0, description="concentration of each node's children")
-    form: Literal["conditional", "factorised"] = Field(
-        "conditional",
-        description="conditional: q(c) q(x | c), the tighter bound; factorised: q(c) q(x), that of Wang and Blei",
-    )
-    prior_variance: float = Field(1000.0, gt=0, description="variance s0 of each loading, and of the mean")
-    tau_shape: float = Field(0.001, gt=0, description="shape of tau's Gamma prior; tau: precision of the noise")
-    tau_rate: float = Field(0.001, gt=0, description="rate of tau's Gamma prior")
-    prune: float = Field(1e-6, ge=0, description="vectors below which a node is dropped")
-    merge: float = Field(
-        0.95, gt=0, le=1, description="cosine of two sibling leaves' vectors above which they become one; 1 for never"
-    )
-    split: bool = Field(
-        True, description="whether leaves are parted on trial, in a full tree with a merge elsewhere (SMEM)"
-    )
-    compare: bool = Field(True, description="whether siblings become one where the bound is larger then")
-    branching: tuple[int, ...] = Field(
-        (3,), description="to simulate from: children of each node, one number for all levels but the last, or a list"
-    )
-    loading_scale: float = Field(3.0, gt=0, description="to simulate from: standard deviation of loadings and mean")
-    noise_scale: float = Field(0.3, gt=0, description="to simulate from: standard deviation of the noise")
-
-    @field_validator("branching")
-    @classmethod
-    def _above_zero(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if not value or min(value) < 1:
-            raise ValueError("expected numbers above zero")
-        return value
-
-    @model_validator(mode="after")
-    def _a_node_a_level(self) -> Config:
-        if self.max_nodes < self.depth:
-            raise ValueError(f"max_nodes: expected at least {self.depth}, a node a level")
-        if len(self.branching) not in (1, self.depth - 1):
-            raise ValueError(f"branching: expected one value, or {self.depth - 1} with a depth of {self.depth}")
-        return self
-
-    def prior(self) -> Prior:
-        """Return the priors."""
-        return Prior(self.prior_variance, self.tau_shape, self.tau_rate)
-
-    def sizes(self) -> list[int]:
-        """Return how many nodes each level begins with: a root, and as many leaves as leave room for the others."""
-        for leaves in range(self.max_nodes, 0, -1):
-            above = [
-                max(1, round(leaves * SHRINKING ** (self.depth - 1 - level))) for level in range(1, self.depth - 1)
-            ]
-            found = [1, *above, leaves][-self.depth :] if self.depth > 1 else [1]
-            if sum(found) <= self.max_nodes:
-                return [*found[:-1], found[-1] + self.max_nodes - sum(found)] if self.depth > 1 else found
-        return [1] * self.depth
 
 
 def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
@@ -113,7 +58,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     seeds = max(1, min(SEEDS * config.sizes()[-1], summary.documents))
     columns = max(config.max_nodes, seeds, 1 + config.sizes()[-1] * config.depth)
     chained = config.depth > 2
-    root = nested.first_tree(columns, 0)
+    root = node_moves.first_tree(columns, 0)
     size, nothing = columns + 1, np.zeros(columns)
     empty = {"solve": np.zeros((size, size)), "gram": np.zeros((size, size)), "spread": np.ones(size)}
     return {
@@ -206,7 +151,7 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         "node_parent": tree.parents,
         "node_passes": passes,
         "node_ends": ends,
-        **_held(found),
+        **components_table(found),
         "end_log": np.maximum(nested.end_logs(tree, sticks, config.gamma), -1e300),
         "rounds": np.array(rounds),
         "apart": np.array(int(config.form == "factorised" and began)),
@@ -216,145 +161,18 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         **{name: globals[f"next_{name}"] for name in MOVES},
     }
     if int(globals["chained"]):
-        return {**after, **again, **_chained(tree, sums, found, ends, config, int(globals["chained"]) - 1)}
-    swept_ = _Swept(sums, whole, found, delta, ends, passes, objective(globals, delta)["objective"])
+        return {**after, **again, **sweep_chains(tree, sums, found, ends, config, int(globals["chained"]) - 1)}
+    swept_ = SweepResult(sums, whole, found, delta, ends, passes, objective(globals, delta)["objective"])
     if int(globals["trial_left"]):
-        after = _tried(after, swept_, config)
+        after = continue_trial(after, swept_, config)
         if float(after["another_round"]):
             return after
-    return _moved(after, swept_, config)
+    return move_nodes(after, swept_, config)
 
 
 def _sums(globals: Arrays, delta: Delta) -> Sums:
     square, beyond, documents = (delta.number(name) for name in ("square", "beyond", "documents"))
     return Sums(delta["second"], delta["products"], square, beyond, documents, float(globals["vocabulary"]))
-
-
-@dataclass(frozen=True)
-class _Swept:
-    """What a sweep came to: sums of the tree, and with a side of a leaf; the best q given them; and the bound."""
-
-    sums: Sums
-    whole: Sums
-    found: Components
-    delta: Delta
-    ends: npt.NDArray[np.float64]
-    passes: npt.NDArray[np.float64]
-    bound: float
-
-
-def _tried(after: dict[str, npt.NDArray[Any]], told: _Swept, config: Config) -> dict[str, npt.NDArray[Any]]:
-    """Go on with a split on trial; at its end keep it, or go back to what was before."""
-    left = int(after["trial_left"]) - 1
-    if left:
-        moves = _eased(Moves(swept(after)), told, after, config)
-        more = {"trial_left": np.array(left), "another_round": np.array(1.0)}
-        return {**after, **_ahead(moves, told.sums, told.found, told.ends, config, told.ends), **more}
-    if not splitting.surpassed(after, told.bound):
-        return splitting.restored(after)
-    return {**splitting.accepted(after), "grown": np.array(1)}
-
-
-def _eased(moves: Moves, told: _Swept, after: Arrays, config: Config) -> Moves:
-    """Bring factors to their prior, unless vectors keep them."""
-    if int(after["apart"]):
-        return moves
-    return gaussian.expanded(moves, told.sums, told.passes, config.prior(), told.found.tau)
-
-
-def _moved(after: dict[str, npt.NDArray[Any]], told: _Swept, config: Config) -> Arrays:
-    """Move nodes, or put a split on trial, or name the leaf that the coming sweep shall part."""
-    tree = swept(after)
-    compare = int(after["rounds"]) % EVERY == 0
-    moves = _moves(Moves(tree), told.sums, told.found, told.delta, config, told.passes, compare=compare)
-    still = not sum(moves.counts.values())
-    brought = told.ends if still else moves.summed(told.ends)
-    if still:
-        moves = _eased(moves, told, after, config)
-    begun = config.form == "conditional" or bool(after["apart"])
-    after["another_round"] = np.array(float(not begun))  # the first iteration has a bound of the form asked for
-    onward = {**after, **_ahead(moves, told.sums, told.found, told.ends, config, brought)}
-    calm = int(after["calm"]) + 1 if still and begun and splitting.steady(after, told.bound) else 0
-    split, named = after["split"], np.full(3, -1)
-    onward.update(calm=np.array(calm), split=named)
-    if int(split[0]) >= 0:
-        trial = _parted(tree, split, told, config) if calm else None
-        if trial is not None:
-            return splitting.on_trial(onward, trial, int(split[0]), told.bound)
-        onward["tried"] = splitting.in_vain(after, int(split[0]))
-    elif config.split and calm >= splitting.CALM:
-        named = splitting.chosen(after, tree, told.delta["probe_gain"], told.ends, told.found.tau)
-    return {**onward, "split": named, "last_bound": np.array(told.bound)}
-
-
-def _parted(
-    tree: Tree, split: npt.NDArray[np.int64], told: _Swept, config: Config
-) -> dict[str, npt.NDArray[Any]] | None:
-    """Return the globals of a tree with a leaf parted and, where it is full, the pair merged that is missed least."""
-    moves, ends = splitting.parted(tree, split, told.delta["ends"])
-    if min(ends[split[:2]]) < 1.0:
-        return None
-    if tree.columns.size >= config.max_nodes:
-        sums, kept = told.whole.moved(moves), (int(split[0]), int(split[1]))
-        pair = _judge(sums, told.found, config).best_pair(Moves(moves.tree), ends, kept)[0]
-        if pair is None:
-            return None
-        moves = moves.merged([pair[:2]], pair[2])
-        ends[pair[0]] += ends[pair[1]]
-        ends[pair[1]] = 0.0
-    return _ahead(moves, told.whole, told.found, ends, config, ends)
-
-
-def _held(found: Components, which: str = "") -> dict[str, npt.NDArray[Any]]:
-    return {f"{which}{name}": getattr(found, name) for name in ("solve", "gram", "spread")}
-
-
-def _chained(
-    tree: Tree, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config, left: int
-) -> dict[str, npt.NDArray[Any]]:
-    """Sweep chains once more or, when that has been often enough, join them to a tree; pool those that are the same."""
-    moves, brought = Moves(tree), ends
-    if left % POOLING == 0:
-        moves, brought = pooling.pooled(tree, sums, found, ends, config.prior(), config.gamma)
-        left += POOLING * bool(moves.sources)  # as those that are left shall settle
-    if left:
-        if not moves.sources:
-            moves = gaussian.expanded(moves, sums, tree.gathered(ends), config.prior(), found.tau)
-        return {**_ahead(moves, sums, found, ends, config, brought), "chained": np.array(left)}
-
-    moves, brought = chains.joined(tree, sums, found, ends, config.sizes(), config.prior(), config.gamma)
-    return {**_ahead(moves, sums, found, ends, config, brought), "chained": np.array(left)}
-
-
-def _ahead(
-    moves: Moves,
-    sums: Sums,
-    found: Components,
-    ends: npt.NDArray[np.float64],
-    config: Config,
-    brought: npt.NDArray[np.float64] | None = None,
-) -> dict[str, npt.NDArray[Any]]:
-    """Return what the next sweep is made with: components and sticks of the tree that has moved, and KL(q | p)."""
-    if moves.sources or sum(moves.counts.values()):
-        sums, ends = sums.moved(moves), moves.summed(ends) if brought is None else brought
-        found = gaussian.fitted(sums, config.prior(), found.tau)
-    tree, gamma = moves.tree, config.gamma
-    sticks = nested.sticks(tree, tree.gathered(ends), ends, gamma)
-    new = [column for column, made in moves.sources.items() if not made]
-    sticks.a[new], sticks.b[new] = 1.0, gamma
-    kl = gaussian.divergence(found, tree.columns, config.prior(), sums.words)
-    kl += nested.sticks_divergence(tree, sticks, gamma)
-    return {
-        **_held(found, "next_"),
-        "tau": np.array(found.tau),
-        "log_tau": np.array(found.log_tau),
-        "kl": np.array(kl),
-        "next_parent": tree.parents,
-        "next_depth": np.array(tree.depth),
-        "next_end_log": np.maximum(nested.end_logs(tree, sticks, gamma), -1e300),
-        **moves.table(),
-        **{f"next_{name}": np.array(count) for name, count in moves.counts.items()},
-    }
 
 
 def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, stream: Stream) -> Arrays:
@@ -369,32 +187,8 @@ def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config,
     documents, square = delta.number("documents"), delta.number("square")
     sums = begun.sums(counts, delta["products"], square, documents, words)
     found = gaussian.fitted(sums, config.prior(), gaussian.first_tau(sums, config.prior()))
-    ahead_ = _ahead(Moves(begun.tree), sums, found, begun.ends(counts), config)
+    ahead_ = next_globals(Moves(begun.tree), sums, found, begun.ends(counts), config)
     return {**globals, "stage": np.array(TREE), **ahead_, **Moves(begun.tree, begun.sources).table()}
-
-
-def _moves(
-    moves: Moves,
-    sums: Sums,
-    found: Components,
-    delta: Delta,
-    config: Config,
-    passes: npt.NDArray[np.float64],
-    *,
-    compare: bool,
-) -> Moves:
-    """Merge leaves whose vectors are the same, prune, and merge what the bound prefers as one."""
-    tree = moves.tree
-    if config.merge < 1.0:
-        moves = moves.merged(nested.alike_paths(tree, delta["alike"], config.merge))
-    moves = moves.pruned(moves.summed(passes), config.prune)
-    if compare and config.compare and not moves.sources and tree.columns.size > 1:
-        return _judge(sums, found, config).compared(moves, delta["ends"])
-    return moves
-
-
-def _judge(sums: Sums, found: Components, config: Config) -> Judge:
-    return Judge(sums, found, config.prior(), config.gamma)
 
 
 def objective(globals: Arrays, delta: Delta) -> dict[str, float]:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.families.hca.posterior import Components, Prior, Sums
-from collapsium.pipeline.families.ncrp import prior as nested
-from collapsium.pipeline.families.ncrp.prior import Moves
+from collapsium.pipeline.families.ncrp import node_moves
+from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.workers import special_functions as special
 from collapsium.workers.families.ncrp.tree import FREE, Tree
 from collapsium.workers.special_functions import gammaln
@@ -147,7 +147,7 @@ def pooled(tree: Tree, sums: Sums, found: Components, ends: Vector, prior: Prior
     if empty.size < len(nodes):
         parents[nodes[empty]] = FREE
     gains[np.isin(first, empty) | np.isin(second, empty)] = -np.inf
-    chosen = nested.disjoint(first, second, gains, mass)
+    chosen = node_moves.disjoint(first, second, gains, mass)
     for one, other in chosen:
         maps = pairs[min(one, other), max(one, other)].maps
         from_ = np.concatenate([nodes[min(one, other)], nodes[max(one, other)]])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.ncrp.prior import Moves
+from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.workers import special_functions as special
 from collapsium.workers.special_functions import digamma, gammaln
 

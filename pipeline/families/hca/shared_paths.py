@@ -14,7 +14,7 @@ import numpy.typing as npt
 from collapsium.pipeline.families.hca import posterior as gaussian
 from collapsium.pipeline.families.hca.posterior import Components, Prior, Sums
 from collapsium.pipeline.families.ncrp import prior as nested
-from collapsium.pipeline.families.ncrp.prior import Moves
+from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.storage.errors import NumericalError
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 

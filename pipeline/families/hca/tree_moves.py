@@ -21,7 +21,7 @@ import numpy.typing as npt
 from collapsium.pipeline.families.hca import posterior as gaussian
 from collapsium.pipeline.families.hca.posterior import Components, Prior, Sums
 from collapsium.pipeline.families.ncrp import prior as nested
-from collapsium.pipeline.families.ncrp.prior import Moves
+from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.families.hca.leaf_splits import ROUNDS
 from collapsium.workers.families.ncrp.tree import FREE, Tree

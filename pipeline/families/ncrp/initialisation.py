@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.ncrp import node_moves
 from collapsium.pipeline.families.ncrp import prior as nested
-from collapsium.pipeline.families.ncrp.prior import Moves
+from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
@@ -47,7 +48,7 @@ def candidates(globals: Arrays, delta: Delta, config: Any, stream: Stream) -> Ar
     after = {**globals, "candidates": found, "root_seeded": np.array(1)}
     if config.start == "gradual":
         return entering(after, Moves(ahead(globals)), found[found <= int(globals["limit"])], stream)
-    tree = nested.first_tree(globals["node_parent"].size, max(found.size, 1))
+    tree = node_moves.first_tree(globals["node_parent"].size, max(found.size, 1))
     even = np.where(tree.levels == 1, 1.0 / max(found.size, 1), 0.0)
     end_log = np.where(tree.levels >= 0, special.log(np.maximum(even, 1e-3 / max(found.size, 1))), -np.inf)
     columns = np.zeros((found.size, config.depth - 1), dtype=np.int64)

@@ -5,19 +5,21 @@ c_n ~ nCRP(gamma), theta_n ~ Dir(alpha_1..alpha_L), z_nm ~ theta_n, t_nm ~ w_{c_
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator, model_validator
 
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families import hyperparameters as dirichlet
-from collapsium.pipeline.families.base import Description, FamilyConfig, Footprint, Summary
+from collapsium.pipeline.families.base import Description, Footprint, Summary
 from collapsium.pipeline.families.ncrp import initialisation as planting
+from collapsium.pipeline.families.ncrp import node_moves
 from collapsium.pipeline.families.ncrp import nodes as tallies
 from collapsium.pipeline.families.ncrp import prior as nested
-from collapsium.pipeline.families.ncrp.prior import Moves
+from collapsium.pipeline.families.ncrp.node_moves import Moves
+from collapsium.pipeline.families.ncrp.options import Config
+from collapsium.pipeline.families.ncrp.tree_update import LONGEST, move_nodes
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
@@ -35,108 +37,8 @@ CHANGE = "moved"
 SCHEDULES = ("batch",)
 SAMPLER = False
 
-SETTLING, LONGEST = 12, 30  # sweeps of the clustering that begins a fit: fewest, most; half of those planned at most
-FIRST_MERGES = 4  # sweeps before leaves are compared
-EVERY = 5  # iterations between two comparisons of siblings
-NEAREST = 3  # siblings that a node is compared with
 PLANTED = 1e9  # tokens of a tree to simulate from: so many that no prior shows
 MOVES = "grown", "pruned", "merged"
-ALPHAS, ETAS = (50.0, 20.0, 10.0), (0.2, 0.1)  # defaults: of the first levels; above the leaves, and of them
-
-Learned = Literal["alpha", "eta", "gamma"]
-
-
-class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of topics, variational"):
-    """Options of the family."""
-
-    depth: int = Field(3, ge=2, le=8, description="levels L of the tree; a document has one path of so many nodes")
-    max_nodes: int = Field(400, ge=2, le=4096, description="most nodes that the tree may have")
-    leaves: int | None = Field(
-        None,
-        ge=1,
-        description="documents from which clusters begin, which become leaves; by itself half of the documents, "
-        "at most 300 and four fifths of max_nodes (in a gradual start: half of it)",
-    )
-    alpha: tuple[float, ...] = Field(
-        (),
-        description="Dirichlet parameters of the level proportions, one a level; by itself 50, 20, 10, 5, ...",
-    )
-    eta: tuple[float, ...] = Field(
-        (),
-        description="Dirichlet parameter of each word in a node's topic, one value or one a level; by itself 0.2, and "
-        "0.1 for leaves, with posterior 'point', and 1 with posterior 'dirichlet'",
-    )
-    gamma: float = Field(1.0, gt=0, description="concentration of each node's children")
-    form: Literal["conditional", "factorised"] = Field(
-        "conditional",
-        description="conditional: q(c) q(z | c), the tighter bound; factorised: q(c) q(z), that of Wang and Blei",
-    )
-    posterior: Literal["point", "dirichlet"] = Field(
-        "point",
-        description="point: each topic at its most probable, which predicts better; dirichlet: a posterior of each, as "
-        "Wang and Blei have it, which uses fewer nodes",
-    )
-    start: Literal["clustering", "gradual"] = Field(
-        "clustering",
-        description="clustering: leaves from documents, compared and put into groups; gradual: documents enter by and "
-        "by, twice as many an iteration or faster, and some begin new paths, as Wang and Blei have it",
-    )
-    learn: tuple[Learned, ...] = Field((), description="what is learned: alpha, eta (of posterior 'dirichlet'), gamma")
-    document_sweeps: int = Field(1, ge=1, description="passes over a document in an iteration")
-    grow: int | None = Field(
-        None,
-        ge=0,
-        description="documents an iteration at which the tree may grow, each by a path drawn from its q(c); by itself "
-        "0, and 2 after a gradual start",
-    )
-    prune: float = Field(1e-6, ge=0, description="documents below which a node is dropped")
-    merge: float = Field(
-        0.95, gt=0, le=1, description="cosine of two sibling leaves' documents above which they become one; 1 for never"
-    )
-    compare: bool = Field(
-        True, description="whether siblings whose evidence is larger together become one, every fifth iteration"
-    )
-    branching: tuple[int, ...] = Field(
-        (3,), description="to simulate from: children of each node, one number for all levels but the last, or a list"
-    )
-
-    @field_validator("alpha", "eta", "branching")
-    @classmethod
-    def _above_zero(cls, values: tuple[float, ...]) -> tuple[float, ...]:
-        if any(not value > 0 for value in values):
-            raise ValueError("expected numbers above zero")
-        return values
-
-    @model_validator(mode="after")
-    def _one_a_level(self) -> Config:
-        if self.alpha and len(self.alpha) != self.depth:
-            raise ValueError(f"alpha: expected {self.depth} values, one a level, found {len(self.alpha)}")
-        if self.eta and len(self.eta) not in (1, self.depth):
-            raise ValueError(f"eta: expected 1 value or {self.depth}, one a level, found {len(self.eta)}")
-        if len(self.branching) not in (1, self.depth - 1):
-            raise ValueError(f"branching: expected 1 value or {self.depth - 1}, found {len(self.branching)}")
-        if "eta" in self.learn and self.posterior == "point":
-            raise ValueError("learn: eta can be learned with posterior 'dirichlet' alone")
-        if self.max_nodes < self.depth:
-            raise ValueError(f"max_nodes: expected at least {self.depth}, a node a level")
-        return self
-
-    def growing(self) -> int:
-        """Return at how many documents the tree may grow."""
-        return self.grow if self.grow is not None else 2 if self.start == "gradual" else 0
-
-    def alphas(self) -> npt.NDArray[np.float64]:
-        """Return alpha of each level."""
-        more = tuple(ALPHAS[-1] * 0.5**n for n in range(1, self.depth))
-        return np.array(self.alpha or (ALPHAS + more)[: self.depth])
-
-    def etas(self) -> npt.NDArray[np.float64]:
-        """Return eta of each level."""
-        if self.eta:
-            return np.array(self.eta if len(self.eta) > 1 else self.eta * self.depth)
-        if self.posterior == "dirichlet":
-            return np.ones(self.depth)
-        return np.array([ETAS[0]] * (self.depth - 1) + [ETAS[1]])
 
 
 def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
@@ -145,7 +47,7 @@ def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
     leaves = config.leaves or min(300, -(-summary.documents // 2))
     gradual = config.start == "gradual"
     most = columns // 2 if gradual else (columns - 1) * 4 // 5
-    root = Tree(nested.first_tree(columns, 0).parents, config.depth if gradual else 2)
+    root = Tree(node_moves.first_tree(columns, 0).parents, config.depth if gradual else 2)
     end_log = nested.end_logs(
         root, nested.sticks(root, np.zeros(columns), np.zeros(columns), config.gamma), config.gamma
     )
@@ -247,7 +149,7 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     gamma = float(after["gamma"])
     found = nested.sticks(tree, after["node_passes"], ends, gamma)
     after["end_log"] = np.maximum(nested.end_logs(tree, found, gamma), -1e300)
-    return _moved(after, delta, config, tree, stream)
+    return move_nodes(after, delta, config, tree, stream)
 
 
 def _learned(globals: Arrays, delta: Delta, config: Config, tree: Tree) -> dict[str, npt.NDArray[Any]]:
@@ -281,96 +183,6 @@ def _learned_eta(level: int, globals: Arrays, delta: Delta, tree: Tree) -> float
 
     best = minimize_scalar(worse, bounds=(-7.0, 4.0), method="bounded", options={"xatol": 1e-6})
     return float(special.exp(best.x)) if best.fun < worse(float(special.log(eta))) else eta
-
-
-def _moved(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, tree: Tree, stream: Stream) -> Arrays:
-    """Merge, prune and grow, and say what the next sweep shall tell."""
-    clustering, sweeps = tree.depth < config.depth, int(globals["clustering"])
-    moves, passes, tokens = Moves(tree), globals["node_passes"], globals["node_tokens"]
-    affinity = nested.affinities(delta["roots"], tokens) if "roots" in delta else None
-    quiet, longest = int(globals["quiet"]), int(globals["longest"])
-    if config.merge < 1.0 and not clustering:
-        moves = moves.merged(nested.alike_paths(tree, delta["alike"], config.merge))
-    if "gains" in delta:
-        first, second = globals["wanted_first"], globals["wanted_second"]
-        prior = column_priors(globals, tree)
-        gains = nested.evidence_gains(
-            delta["gains"], first, second, tokens, passes, prior, float(globals["vocabulary"]), float(globals["gamma"])
-        )
-        there = (moves.tree.levels[first] > 0) & (moves.tree.levels[second] > 0)
-        chosen = nested.disjoint(first[there], second[there], gains[there], passes)
-        moves, quiet = moves.merged(chosen), 0 if chosen else quiet + 1
-    moves = moves.pruned(moves.summed(passes), config.prune)
-    if clustering and affinity is not None and (sweeps >= longest or (sweeps >= SETTLING and quiet >= 2)):
-        held = moves.summed(tokens)
-        whole = _merged_affinity(moves, delta["roots"], held)
-        moves = nested.regrouped(moves, np.sqrt(1.0 - whole), config.alphas(), config.depth)
-        clustering = False
-    elif not clustering and config.growing():
-        moves = moves.grown(_growing(delta, config, tree, moves, stream))
-    if config.start == "gradual" and int(globals["limit"]) < ALL:
-        limit = int(globals["limit"])
-        wider = int(min(float(globals["widening"]) * limit, float(ALL - 1024)))
-        wider = wider if wider < ALL // 100 * 99 else ALL
-        seeds = globals["candidates"][(globals["candidates"] > limit) & (globals["candidates"] <= wider)]
-        return planting.entering({**globals, "limit": np.array(wider, dtype=np.int64)}, moves, seeds, stream)
-    end_log = _end_logs_of(moves, globals, delta, tree)
-    comparing = sweeps >= min(FIRST_MERGES, longest - 1) if clustering else config.compare and sweeps % EVERY < 2
-    pairs = (np.zeros(0, np.int64),) * 2
-    if comparing and affinity is not None and moves.tree.depth == tree.depth:
-        pairs = nested.nearest_siblings(moves.tree, affinity, NEAREST)
-    counts = {f"next_{name}": np.array(count) for name, count in moves.counts.items()}
-    return {
-        **globals,
-        **counts,
-        **planting.for_next(moves, end_log),
-        **planting.wanted(*pairs, roots=comparing),
-        "quiet": np.array(quiet),
-        "unsettled": np.array(
-            planting.SOME * float(globals["planned"] > 0 and (clustering or moves.tree.depth > tree.depth))
-        ),
-    }
-
-
-def _merged_affinity(
-    moves: Moves, roots: npt.NDArray[np.float64], tokens: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Return affinities of the leaves after merges: that of a merged leaf is the mean of its parts'."""
-    size = roots.shape[0]
-    weights = np.zeros((size, size))
-    for column in moves.tree.columns:
-        for source, weight in moves.sources.get(int(column), [(int(column), 1.0)]):
-            weights[column, source] += weight
-    merged = np.einsum("ij,kj->ik", np.einsum("ij,jk->ik", weights, roots), weights)
-    return nested.affinities(merged, np.maximum(tokens, np.diag(merged)))
-
-
-def _growing(delta: Delta, config: Config, tree: Tree, moves: Moves, stream: Stream) -> list[int]:
-    """Return the inner nodes at which the tree grows: where sampled documents leave it, and one by expected mass."""
-    drawn = (delta["drawn"] / delta["drawers"])[: config.growing()].astype(np.int64)
-    inner = [int(end) for end in drawn if 0 <= tree.levels[end] < tree.depth - 1]
-    leaving = np.where((tree.levels >= 0) & (tree.levels < tree.depth - 1), delta["ends"], 0.0)
-    if leaving.sum() > 0.0:
-        place = np.searchsorted(np.cumsum(leaving), stream.generator().random() * leaving.sum(), side="right")
-        inner.append(int(min(place, leaving.size - 1)))
-    return [end for end in inner if moves.tree.levels[end] >= 0 and leaving[end] > 0.0]
-
-
-def _end_logs_of(moves: Moves, globals: Arrays, delta: Delta, tree: Tree) -> npt.NDArray[np.float64]:
-    """Return the prior masses of the coming tree's ends; nodes that have just grown keep the prior's sticks."""
-    gamma = float(globals["gamma"])
-    if moves.tree.depth > tree.depth:
-        ends = np.where(
-            moves.tree.levels == moves.tree.depth - 1, moves.summed(np.asarray(globals["node_passes"])), 0.0
-        )
-        ends *= delta["ends"].sum() / max(ends.sum(), 1e-300)
-    else:
-        ends = moves.summed(delta["ends"])
-    passes = moves.tree.gathered(ends)
-    found = nested.sticks(moves.tree, passes, ends, gamma)
-    new = [column for column, made in moves.sources.items() if not made]
-    found.a[new], found.b[new] = 1.0, gamma
-    return nested.end_logs(moves.tree, found, gamma)
 
 
 def objective(globals: Arrays, delta: Delta) -> dict[str, float]:

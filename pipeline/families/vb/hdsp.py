@@ -23,6 +23,7 @@ from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Description, FamilyConfig, Footprint, Summary
 from collapsium.pipeline.families.vb.label_scaling import FEW, Scaling, Sums, scaling_of
+from collapsium.pipeline.families.vb.topic_prior import LEAST, log_rate_rest, next_prior, prior_by_size
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta
@@ -44,7 +45,6 @@ Learned = Literal["gamma", "alpha", "weights", "variance"]
 LEAD = 8.0  # log of how much a label favours the topics that it leads to, while topics part
 BACKGROUND = 10  # one of so many topics is led to by none
 MANY = 1000.0  # tokens that labels count for where a document's topics begin
-LEAST = 1e-8  # smallest g_k: at 0 a topic could never come back
 MEANWHILE = 24  # arrays of labels x topics that globals and their update hold, counted twice as rows are
 DRAWN, EACH = 8, 2.0  # labels of a simulated corpus, and of a document in the mean
 
@@ -227,13 +227,13 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
     early = int(globals["early"])
     if "tokens" not in delta:  # the start's delta, of which nothing has been swept yet
         if not early and not globals.get("carried", False):
-            after.update(_by_size(globals, total))
+            after.update(prior_by_size(globals, total))
         return after
     if early:
         left = {"early": np.array(early - 1), "another_round": np.array(1.0)}
-        return {**after, **left, **(_by_size(globals, total) if early == 1 else {})}
+        return {**after, **left, **(prior_by_size(globals, total) if early == 1 else {})}
     after["another_round"] = np.array(0.0)
-    after["prior"] = _prior(globals, delta, config)
+    after["prior"] = next_prior(globals, delta, learn_alpha="alpha" in config.learn)
     if "label_sums" in delta:
         sums = Sums.of(after["prior"], *_whole(globals, delta), _curvature(delta))
         after.update(_scaling(config).step(globals, sums))
@@ -242,12 +242,6 @@ def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arr
         last = float(after["prior"][int(globals["last"])] / after["prior"].sum())
         after["gamma"] = np.array(max((config.topics - 1) / -special.log(last), 1.0))
     return after
-
-
-def _by_size(globals: Arrays, total: Vector) -> dict[str, npt.NDArray[np.generic]]:
-    """Give topics proportions by their sizes; the smallest is the last, which takes what all sticks have left."""
-    share = (total + 1.0) / (total + 1.0).sum()
-    return {"prior": globals["prior"].sum() * share, "last": np.array(int(np.argmin(share)))}
 
 
 def _whole(globals: Arrays, delta: Delta) -> tuple[Vector, Vector]:
@@ -262,52 +256,6 @@ def _whole(globals: Arrays, delta: Delta) -> tuple[Vector, Vector]:
 def _curvature(delta: Delta) -> Vector | None:
     """Return the labels' Hessian, but for the prior, where it was asked for."""
     return np.asarray(delta["label_curvature"]) if "label_curvature" in delta else None
-
-
-def _rest(globals: Arrays, delta: Delta) -> Vector:
-    """Return sum_m (E[log R_mk] - log b_mk), shape (topics,)."""
-    rest = delta["minus_log_rate"]
-    if "label_total" in delta:
-        rest = rest + np.einsum("j,jk->k", delta["label_total"], globals["label_mean_log"][delta.ids["label"]])
-    return np.asarray(rest, dtype=np.float64)
-
-
-def gradient(globals: Arrays, delta: Delta) -> Vector:
-    """Return the bound's gradient along g_k = alpha p_k, all else being at its best or held, shape (topics,)."""
-    before, last, gamma = globals["prior"], int(globals["last"]), float(globals["gamma"])
-    found: Vector = delta["tables"] / before + _rest(globals, delta) - (gamma - 1.0) / before.sum()
-    found[last] += (gamma - 1.0) / before[last]
-    return found
-
-
-def _prior(globals: Arrays, delta: Delta, config: Config) -> Vector:
-    """Return the next g_k = alpha p_k, (tables_k + [k last] (gamma - 1)) / ((gamma - 1) / alpha - rest_k)."""
-    before, gamma = globals["prior"], float(globals["gamma"])
-    tables = np.array(delta["tables"])
-    tables[int(globals["last"])] += gamma - 1.0
-    fall = (gamma - 1.0) / before.sum() - _rest(globals, delta)
-    if "alpha" not in config.learn:
-        return np.maximum(_held(tables, fall, float(before.sum())), LEAST)
-    after: Vector = np.where(fall > 0.0, tables / np.where(fall > 0.0, fall, 1.0), before)
-    return np.maximum(after, LEAST)
-
-
-def _held(tables: Vector, fall: Vector, alpha: float) -> Vector:
-    """Return the g_k, whose sum is held, that maximise sum_k (tables_k log g_k - fall_k g_k): tables / (fall + x)."""
-    from scipy.optimize import brentq
-
-    some = tables > 0.0
-    low = -float(fall[some].min(initial=np.inf)) if some.any() else np.inf
-    if not np.isfinite(low):
-        return np.full(tables.size, alpha / tables.size)
-
-    def beyond(step: float) -> float:
-        return float((tables[some] / (fall[some] + low + special.exp(step))).sum()) - alpha
-
-    span = special.log(tables[some].sum() / alpha)  # where the least of the terms alone would be all
-    x = low + special.exp(brentq(beyond, special.log(tables[some].min() / alpha) - 50.0, span + 50.0))
-    after: Vector = np.where(some, tables / np.where(some, fall + x, 1.0), 0.0)
-    return after
 
 
 def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
@@ -330,7 +278,7 @@ def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
     prior, total = globals["prior"], float(globals["eta"]) * float(globals["vocabulary"])
     totals = gammaln(total + delta["topic_total"]) - gammaln(total)
     documents = delta.number("bound_documents")
-    documents += float((prior * (_rest(globals, delta) - delta["minus_log_rate"])).sum())
+    documents += float((prior * (log_rate_rest(globals, delta) - delta["minus_log_rate"])).sum())
     gamma, last = float(globals["gamma"]), float(prior[int(globals["last"])] / prior.sum())
     sticks = (prior.size - 1) * special.log(gamma) + (gamma - 1.0) * special.log(last)
     weights = _scaling_of_globals(globals).bound(globals)

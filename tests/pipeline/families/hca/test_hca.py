@@ -13,7 +13,7 @@ from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.families.base import make_config
 from collapsium.pipeline.families.hca import hca as driver
-from collapsium.pipeline.families.ncrp.prior import Moves
+from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.hca import hca

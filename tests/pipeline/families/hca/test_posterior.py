@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from collapsium.pipeline.families.hca.posterior import Components, Prior, Sums, divergence, evidence, expanded, fitted
-from collapsium.pipeline.families.ncrp.prior import Moves, first_tree
+from collapsium.pipeline.families.ncrp.node_moves import Moves, first_tree
 from collapsium.workers.families.ncrp.tree import ROOT, Tree
 
 

@@ -7,6 +7,7 @@ from scipy.special import digamma, gammaln
 from collapsium.pipeline import Corpus, fit, simulate
 from collapsium.pipeline.families.base import Summary, make_config
 from collapsium.pipeline.families.vb import hdsp as driver
+from collapsium.pipeline.families.vb.topic_prior import gradient
 from collapsium.storage.corpus.label_index import LabelTable, NumberField, numbered
 from collapsium.storage.corpus.labels import Labels
 from collapsium.storage.errors import OptionError
@@ -199,7 +200,7 @@ def test_gradient_of_the_sticks__agrees_with_finite_differences(made):
             found += here.sum() * np.log(u) if u else 0.0
         return found
 
-    prior, found = globals_["prior"], driver.gradient(globals_, made.told)
+    prior, found = globals_["prior"], gradient(globals_, made.told)
     scale = 1.0 + made.told["tables"] / prior  # what the gradient is a difference of
     for topic in range(prior.size):
         step = np.zeros(prior.size)

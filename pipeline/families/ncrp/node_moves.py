@@ -1,0 +1,271 @@
+"""Moves of nodes from one tree to another: which are merged, pruned and grown, and by how much the evidence rises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers import special_functions as special
+from collapsium.workers.families.ncrp.tree import FREE, NOWHERE, ROOT, Tree
+from collapsium.workers.special_functions import gammaln
+
+Ints = npt.NDArray[np.int64]
+Vector = npt.NDArray[np.float64]
+
+CLEAR = 0.05  # Hellinger distance by which one number of groups is better than the others
+LOPSIDED = 0.6  # share of the leaves in one group by which these are no groups
+
+
+@dataclass(frozen=True)
+class Moves:
+    """A tree on its way to another: nodes that went, came and were put together.
+
+    Attributes
+    ----------
+    tree : Tree
+        As it is by now.
+    sources : dict of int to list of (int, float)
+        Of each column that changes, the columns of the rows that make it up, with weights; none for an empty node.
+    counts : dict of str to int
+        How many nodes were ``grown``, ``pruned`` and ``merged``.
+    """
+
+    tree: Tree
+    sources: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=lambda: {"grown": 0, "pruned": 0, "merged": 0})
+
+    def table(self) -> dict[str, npt.NDArray[np.float64] | Ints]:
+        """Return the table of moves as globals hold it."""
+        rows = [
+            (source, target, weight)
+            for target, made in self.sources.items()
+            for source, weight in (made or [(NOWHERE, 0.0)])
+        ]
+        return {
+            "move_source": np.array([row[0] for row in rows], dtype=np.int64),
+            "move_target": np.array([row[1] for row in rows], dtype=np.int64),
+            "move_weight": np.array([row[2] for row in rows], dtype=np.float64),
+        }
+
+    def summed(self, values: Vector) -> Vector:
+        """Bring a value a node that is above zero, such as a mass, to the new tree."""
+        after = np.where(self.tree.levels >= 0, values, 0.0)
+        for target, made in self.sources.items():
+            after[target] = sum(abs(weight) * values[source] for source, weight in made)
+        return after
+
+    def _made(self, column: int) -> list[tuple[int, float]]:
+        return self.sources.get(column, [(column, 1.0)])
+
+    def _with(
+        self,
+        parents: Ints,
+        sources: dict[int, list[tuple[int, float]]],
+        what: str,
+        count: int,
+        depth: int | None = None,
+    ) -> Moves:
+        counts = {**self.counts, what: self.counts[what] + count}
+        return replace(self, tree=Tree(parents, depth or self.tree.depth), sources=sources, counts=counts)
+
+    def merged(self, pairs: list[tuple[int, int]], sign: float = 1.0) -> Moves:
+        """Put the second of each pair of siblings, times a sign, into the first; its children become the first's."""
+        parents, sources = np.array(self.tree.parents), dict(self.sources)
+        for first, second in pairs:
+            parents[parents == second] = first
+            parents[second] = FREE
+            sources[first] = [*self._made(first), *((source, sign * weight) for source, weight in self._made(second))]
+            sources.pop(second, None)
+        return self._with(parents, sources, "merged", len(pairs))
+
+    def pruned(self, passes: Vector, least: float) -> Moves:
+        """Drop the nodes that next to nothing passes, with all below them."""
+        parents, sources = np.array(self.tree.parents), dict(self.sources)
+        gone = [node for node in self.tree.columns[1:] if passes[node] < least]
+        for node in gone:
+            sources.pop(int(node), None)
+            parents[node] = FREE
+        while True:  # what hung on them
+            hanging = [node for node in np.flatnonzero(parents >= 0) if parents[parents[node]] == FREE]
+            if not hanging:
+                break
+            for node in hanging:
+                parents[node] = FREE
+                sources.pop(int(node), None)
+        dropped = int((self.tree.parents != FREE).sum() - (parents != FREE).sum())
+        return self._with(parents, sources, "pruned", dropped)
+
+    def grown(self, ends: list[int]) -> Moves:
+        """Add to each of some inner nodes the nodes that make its path full, at the prior; as far as there is room."""
+        parents, sources = np.array(self.tree.parents), dict(self.sources)
+        free = [int(column) for column in np.flatnonzero(parents == FREE)]
+        count = 0
+        for end in ends:
+            missing = self.tree.depth - 1 - int(self.tree.levels[end])
+            if missing > len(free) or missing == 0 or parents[end] == FREE:
+                continue
+            above = end
+            for _ in range(missing):
+                column = free.pop(0)
+                parents[column], sources[column] = above, []
+                above, count = column, count + 1
+        return self._with(parents, sources, "grown", count)
+
+
+def evidence_gains(
+    gains: Vector, first: Ints, second: Ints, tokens: Vector, passes: Vector, prior: Vector, words: float, gamma: float
+) -> Vector:
+    """Return by how much log p(c, t | z) rises when pairs of siblings become one node, all else being as it is.
+
+    Parameters
+    ----------
+    gains : numpy.ndarray of float64, shape (pairs,)
+        The words' part; see `collapsium.workers.kernels.trees.nodes.together`.
+    first, second : numpy.ndarray of int64, shape (pairs,)
+        Columns.
+    tokens, passes : numpy.ndarray of float64, shape (columns,)
+        Expected tokens at each node and documents that pass it.
+    prior : numpy.ndarray of float64, shape (columns,)
+        eta.
+    words : float
+        Size of the vocabulary.
+    gamma : float
+        Concentration.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (pairs,)
+        In nats.
+    """
+    one, other, whole = tokens[first], tokens[second], words * prior[first]
+    total = gammaln(one + whole) + gammaln(other + whole) - gammaln(one + other + whole) - gammaln(whole)
+    some, more = np.maximum(passes[first], 0.5), np.maximum(passes[second], 0.5)
+    found: Vector = gains + total + gammaln(some + more) - gammaln(some) - gammaln(more) - special.log(gamma)
+    return found
+
+
+def disjoint(first: Ints, second: Ints, value: Vector, passes: Vector) -> list[tuple[int, int]]:
+    """Choose pairs in falling order of value, none below zero, each column once; the larger node comes first."""
+    taken: set[int] = set()
+    chosen = []
+    for place in np.argsort(-value, kind="stable"):
+        pair = int(first[place]), int(second[place])
+        if value[place] <= 0.0:
+            break
+        if taken.isdisjoint(pair):
+            taken.update(pair)
+            chosen.append(pair if passes[pair[0]] >= passes[pair[1]] else pair[::-1])
+    return chosen
+
+
+def nearest_siblings(tree: Tree, affinity: Vector, count: int) -> tuple[Ints, Ints]:
+    """Return pairs of siblings, each node with those most alike, as columns; ascending."""
+    pairs = set()
+    for node in tree.columns[1:]:
+        others = tree.children(tree.parents[node])
+        others = others[others != node]
+        for other in others[np.argsort(-affinity[node, others], kind="stable")[:count]]:
+            pairs.add((min(int(node), int(other)), max(int(node), int(other))))
+    found = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+    return np.ascontiguousarray(found[:, 0]), np.ascontiguousarray(found[:, 1])
+
+
+def affinities(roots: Vector, tokens: Vector) -> Vector:
+    """Return sum_w sqrt(p_iw p_jw) of all columns, from sums of roots of counts; 0 where there are no tokens."""
+    scale = np.where(tokens > 0.0, 1.0 / np.sqrt(np.maximum(tokens, 1e-300)), 0.0)
+    found: Vector = np.clip(roots * scale * scale[:, np.newaxis], 0.0, 1.0)
+    return found
+
+
+def alike_paths(tree: Tree, alike: Vector, least: float) -> list[tuple[int, int]]:
+    """Return pairs of sibling leaves whose documents are almost the same: P_i'P_j / (|P_i| |P_j|) above a threshold."""
+    norm = np.sqrt(np.maximum(np.diag(alike), 1e-300))
+    cosine = alike / (norm * norm[:, np.newaxis])
+    found: list[tuple[int, int, float]] = []
+    for one in np.flatnonzero(tree.levels == tree.depth - 1):
+        others = tree.children(tree.parents[one])
+        found.extend(
+            (int(one), int(other), float(cosine[one, other]))
+            for other in others[(others > one) & (cosine[one, others] > least)]
+        )
+    pairs = np.array([pair[:2] for pair in found], dtype=np.int64).reshape(-1, 2)
+    return disjoint(pairs[:, 0], pairs[:, 1], np.array([pair[2] for pair in found]), np.diag(alike))
+
+
+def regrouped(moves: Moves, distance: Vector, alpha: Vector, depth: int) -> Moves:
+    """Put the leaves of a tree of depth 2 under groups, and these under groups, down to the full depth.
+
+    Leaves are joined by average linkage; each level cuts the dendrogram where its gap is widest or, where no gap stands
+    out, into as many groups as keep the branching even. Where that puts most into one group, Ward's linkage does.
+
+    Parameters
+    ----------
+    moves : Moves
+        At a tree of depth 2.
+    distance : numpy.ndarray of float64, shape (columns, columns)
+        Between leaves.
+    alpha : numpy.ndarray of float64, shape (depth,)
+        In proportion to it a leaf's tokens go to the levels above it.
+    depth : int
+        Of the tree to make.
+
+    Returns
+    -------
+    Moves
+        At the deeper tree.
+    """
+    leaves = moves.tree.children(0)
+    free = [int(one) for one in np.flatnonzero(moves.tree.parents == FREE)]
+    share = alpha[1:] / alpha[1:].sum()
+    groups = _nested_groups(distance[np.ix_(leaves, leaves)], depth - 2, len(free))
+    parents, sources = np.array(moves.tree.parents), dict(moves.sources)
+    above = np.zeros(leaves.size, dtype=np.int64)
+    count = 0
+    for level, labels in enumerate(groups):
+        for label in np.unique(labels):
+            inside = np.flatnonzero(labels == label)
+            column = free.pop(0)
+            parents[column], count = above[inside[0]], count + 1
+            sources[column] = [(c, w * share[level]) for leaf in leaves[inside] for c, w in moves._made(int(leaf))]
+            above[inside] = column
+    for place, leaf in enumerate(leaves):
+        parents[leaf] = above[place]
+        sources[int(leaf)] = [(c, w * share[-1]) for c, w in moves._made(int(leaf))]
+    after = moves._with(parents, sources, "grown", count, depth)
+    return after._with(parents, sources, "merged", int(leaves.size))  # as leaves are put together
+
+
+def _nested_groups(distance: Vector, levels: int, room: int) -> list[Ints]:
+    """Return a label of each leaf for each of some levels, the coarsest first; each level splits the one above."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    size = len(distance)
+    if size < 2:
+        return [np.zeros(size, dtype=np.int64)] * levels
+    np.fill_diagonal(distance, 0.0)
+    near, most = squareform(distance, checks=False), max(1, min(size, room // max(levels, 1)))
+    even = [max(1, min(most, round(size ** ((level + 1) / (levels + 1))))) for level in range(levels)]
+    tree = linkage(near, "average")
+    heights = tree[:, 2]
+    numbers: list[int] = []
+    for level in range(levels):
+        low = numbers[-1] if numbers else 1
+        able = np.arange(max(low, 2), min(most, max(3 * even[level], 3), size - 1) + 1)
+        gap = heights[size - able] - heights[size - able - 1]
+        clear = able.size and gap.max() >= CLEAR
+        numbers.append(int(able[gap.argmax()]) if clear else max(even[level], low))
+    found = [fcluster(tree, number, "maxclust").astype(np.int64) for number in numbers]
+    if levels and np.bincount(found[0]).max() > LOPSIDED * size:  # a few leaves stand apart, which makes no groups
+        tree = linkage(near, "ward")
+        found = [fcluster(tree, number, "maxclust").astype(np.int64) for number in even]
+    return found
+
+
+def first_tree(columns: int, leaves: int) -> Tree:
+    """Return a root in column 0 with so many leaves behind it."""
+    parents = np.full(columns, FREE, dtype=np.int64)
+    parents[0], parents[1 : 1 + leaves] = ROOT, 0
+    return Tree(parents, 2)
