@@ -14,8 +14,8 @@ from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.pipeline.families.ncrp.options import Config
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.ncrp.documents import column_priors
 from collapsium.workers.families.ncrp.initialisation import ALL
-from collapsium.workers.families.ncrp.ncrp import column_priors
 from collapsium.workers.families.ncrp.tree import Tree
 
 SETTLING, LONGEST = 12, 30  # sweeps of the clustering that begins a fit: fewest, most; half of those planned at most
