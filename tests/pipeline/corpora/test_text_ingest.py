@@ -27,7 +27,7 @@ from collapsium.storage.errors import AbsentError, InputError, OccupiedError, Op
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.open import guess_format, open_source
 from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.texts import blocks, fields, lines, tables
+from collapsium.storage.readers.texts import batches, blocks, lines, tables
 from collapsium.storage.readers.texts.spans import Span
 from collapsium.storage.readers.texts.text import WORD
 
@@ -95,7 +95,7 @@ def test_texts__are_the_same_corpus_however_they_are_cut_and_read(tmp_path_facto
                 ingest(path, place / "c", shard_tokens=shard_tokens, **cuts)
             return
         found = []
-        for module, name, value in ((blocks, "BLOCK", block), (fields, "PORTION", portion), (lines, "PIECE", portion)):
+        for module, name, value in ((blocks, "BLOCK", block), (batches, "PORTION", portion), (lines, "PIECE", portion)):
             monkeypatch.setattr(module, name, value)
         monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (block,))
         for scheduler, workers in (("serial", None), ("threads", 3)):
