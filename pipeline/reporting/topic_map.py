@@ -94,7 +94,8 @@ def laid_out(apart: Floats, share: Floats, options: MapOptions = MAP) -> TopicMa
     if not share.size:
         return TopicMap(np.zeros(0), np.zeros(0), np.zeros(0), 2 * options.edge, measure(apart, np.zeros((0, 2)), ""))
     places, method = embed(apart)
-    share = np.maximum(share, 0.0) / max(float(share.max()), 1e-300)
+    share = np.maximum(share, 0.0) if (share > 0).any() else np.ones_like(share)
+    share /= float(share.max())
     places = places / max(float(np.ptp(places[:, 0])), 1e-12) if places.any() else places
     tall = max(float(np.ptp(places[:, 1])), 0.3)
     radius = np.sqrt(share * options.circles_share * tall / (math.pi * float(share.sum())))

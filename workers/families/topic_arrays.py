@@ -212,11 +212,6 @@ def labelled(arrays: Arrays, known: Known) -> str | None:
     return None
 
 
-def _topics_of_labels(arrays: Arrays, known: Known) -> str | None:
-    expected = known.sizes["label"] * int(arrays["label_topics"]) + int(arrays["background_topics"])
-    return None if arrays["topic"].size == expected else f"expected {expected} topics, found {arrays['topic'].size}"
-
-
 LABEL_TABLE = {"label_table": numbers("u1", "byte", 0, 255)}
 LABELS = {"document_labels": offsets("document", "labelled"), "document_label": indices("i4", "labelled", "label")}
 
@@ -286,28 +281,6 @@ GIBBS_HDP_ARRAYS = FamilyArrays(
     sampled_local,
     tokens_of_topics,
 )  # fmt: skip
-
-
-LABEL_TOPICS_ARRAYS = FamilyArrays(
-    Part(
-        {
-            "topic": counts("i8 f8", "topic"),
-            **PRIORS,
-            **singles("f8", "alpha", POSITIVE),
-            **singles("i8", "background_topics label_topics", 0, 1 << 16),
-            **flags("carried fixed"),
-            **LABEL_TABLE,
-        },
-        (labelled, _topics_of_labels),
-    ),
-    sampled_rows,
-    sampled_blocks,
-    lambda globals: Part(  # noqa: ARG005
-        {**SAMPLED.fields, **LABELS},
-        (*SAMPLED.rules, ascending("document_labels", "document_label")),
-    ),
-    tokens_of_topics,
-)
 
 
 def _authors(arrays: Arrays, known: Known) -> str | None:

@@ -17,9 +17,9 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta, total
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks.common import priors, variational
-from collapsium.workers.families.networks.graph import Plan
+from collapsium.workers.families.networks.graph import Plan, graph_above
 from collapsium.workers.families.networks.sampler import padded
-from collapsium.workers.families.networks.shared_nodes import graph_above, mended, visited
+from collapsium.workers.families.networks.shared_nodes import mended, visited
 from collapsium.workers.special_functions import digamma, gammaln
 
 Vector = npt.NDArray[np.float64]

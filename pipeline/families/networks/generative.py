@@ -13,8 +13,7 @@ from collapsium.pipeline.families.networks.options import NetworkConfig
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks.graph import LABEL, Graph, Plan, graph_of
-from collapsium.workers.families.networks.shared_nodes import graph_above
+from collapsium.workers.families.networks.graph import LABEL, Graph, Plan, graph_above, graph_of
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents

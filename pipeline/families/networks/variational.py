@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.families.base import Footprint, Summary
 from collapsium.workers.arrays.delta import Arrays, Delta
-from collapsium.workers.families.networks.shared_nodes import graph_above
+from collapsium.workers.families.networks.graph import graph_above
 from collapsium.workers.families.networks.variational import expected_above, node_sums
 from collapsium.workers.kernels.networks.topic_lists import MOST
 from collapsium.workers.special_functions import digamma

@@ -163,3 +163,9 @@ def test_report__says_what_the_map_is(run, tmp_path, capsys):
     assert f"{told['map']['kept']:.0%} are among its 4 nearest" in " ".join(page.split())
     shutil.copytree(run, tmp_path / "again")
     assert report(tmp_path / "again", tmp_path / "again.html").map.kept == told["map"]["kept"]
+
+
+def test_a_map_of_topics_without_tokens__has_circles_alike():
+    found = laid_out(hellinger(grouped(3, 2)), np.zeros(6))
+    assert np.ptp(found.radius) == 0
+    assert np.isfinite([found.x, found.y, found.radius]).all()

@@ -5,6 +5,7 @@ Each label is a topic; a document has those of its labels, or all where it has n
 
 from __future__ import annotations
 
+from collapsium.workers.families.gibbs.label_arrays import LABEL_TOPICS_ARRAYS
 from collapsium.workers.families.gibbs.labelled import (
     advance,
     blank,
@@ -20,7 +21,6 @@ from collapsium.workers.families.gibbs.labelled import (
     sweep,
     take,
 )
-from collapsium.workers.families.topic_arrays import LABEL_TOPICS_ARRAYS
 
 ARRAYS = LABEL_TOPICS_ARRAYS
 LABELLED = True

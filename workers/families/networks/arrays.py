@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from collapsium.storage.corpus.segments import Segments
 from collapsium.workers.arrays.array_fields import (
+    ROUNDING,
     Arrays,
     FamilyArrays,
     Field,
@@ -23,7 +24,9 @@ from collapsium.workers.arrays.array_fields import (
     offsets,
     optional,
 )
-from collapsium.workers.families.networks.graph import DOCUMENT, LABEL, SEGMENT, Graph, Plan
+from collapsium.workers.families.networks.common import node_pairs
+from collapsium.workers.families.networks.graph import DOCUMENT, LABEL, SEGMENT, Graph, Plan, graph_above
+from collapsium.workers.families.networks.node_tables import NodeTables
 from collapsium.workers.families.topic_arrays import (
     LABEL_TABLE,
     ONE,
@@ -34,6 +37,7 @@ from collapsium.workers.families.topic_arrays import (
     documents_have,
     table_of,
 )
+from collapsium.workers.kernels.networks.means import list_nodes
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.label_index import LabelTable
@@ -70,6 +74,32 @@ def _plan(globals: Arrays, known: Known) -> str | None:
     return None if found == above else f"expected {above} rows of 'vector_topic', found {found}"
 
 
+MOST_CUSTOMERS = (1 << 31) - 1
+"""Customers of a topic that a vector has at most: kernels count them in 32 bits."""
+
+
+def _shared_counts(globals: Arrays, known: Known) -> str | None:
+    """Return what is wrong with the whole counts of vectors above documents: which tables have no customers."""
+    if globals.get("variational", False):
+        return None
+    customers, tables = np.asarray(globals["vector_topic"]), np.asarray(globals["vector_tables"])
+    if customers.max(initial=0) > MOST_CUSTOMERS or tables.max(initial=0) > MOST_CUSTOMERS:
+        return f"expected counts up to {MOST_CUSTOMERS} in 'vector_topic' and 'vector_tables'"
+    total = np.asarray(globals["topic"])
+    if total.dtype.kind == "f":  # a drawn model's vectors are proportions, written as large counts
+        return None
+    graph = graph_above(globals)
+    if len(tables) != graph.edge_parent.size:
+        return f"expected {graph.edge_parent.size} rows of 'vector_tables', found {len(tables)}"
+    opened, below = np.zeros_like(customers), np.zeros_like(customers)
+    np.add.at(opened, np.repeat(np.arange(len(customers)), np.diff(graph.node_edges)), tables)
+    np.add.at(below, graph.edge_parent, tables)
+    root = (np.diff(graph.node_edges) == 0)[:, np.newaxis]
+    sound = (opened <= customers) & (below <= customers) & (customers <= total)
+    sound &= root | (opened > 0) | (customers == 0)
+    return None if sound.all() else "expected tables of customers, and customers of tokens, in 'vector_tables'"
+
+
 NETWORK: dict[str, Field] = {
     "alpha": numbers("f8", "topic", POSITIVE),
     **PRIORS,
@@ -85,7 +115,8 @@ NETWORK: dict[str, Field] = {
     "vector_topic": counts("i8 f8", "vector topic"),
     "vector_tables": counts("i8 f8", "vector_edge topic"),
     **optional(flags("variational learn_beta")),
-    **optional(each("vector_absent vector_mean vector_response", numbers("f8", "vector topic"))),
+    **optional(each("vector_mean vector_response", numbers("f8", "vector topic"))),
+    **optional({"vector_absent": numbers("f8", "vector topic", high=ROUNDING)}),
 }
 
 
@@ -140,7 +171,7 @@ SAMPLED = {
 EXPECTED = {
     **GRAPH,
     "document_own_counts": counts("f4", "owned"),
-    "document_own_absent": numbers("f4", "owned"),
+    "document_own_absent": numbers("f4", "owned", high=0),
     "pair_sizes": numbers("u1", "pair", 0, MOST_TOPICS_OF_A_PAIR),
     "pair_topics": indices("u2", "share", "topic"),
     "pair_shares": numbers("u2", "share", 0, ONE),
@@ -164,7 +195,12 @@ def _graph(arrays: Arrays, known: Known) -> str | None:
         return "expected parents by the links of the network in 'document_edge_parent'"
     if ((owner[parent] != owner[child]) & (parent >= above)).any():
         return "expected parents of the same document in 'document_edge_parent'"
+    several = np.repeat(np.diff(graph.node_edges) > 1, np.diff(graph.node_edges))
+    if (graph.edge_mixing[several] <= 0).any():
+        return "expected positive parameters of vectors with several parents in 'document_edge_mixing'"
     segment = np.repeat(np.arange(graph.segments.size - 1), np.diff(graph.segments))
+    if (np.diff(graph.segment_node) < 0).any() or (graph.node_kind[graph.segment_node] != plan.words).any():
+        return "expected nodes that words are drawn from, in their order, in 'document_segment_node'"
     if (owner[graph.segment_node] != segment).any():
         return "expected nodes of the document in 'document_segment_node'"
     whole = graph.document_node
@@ -194,10 +230,38 @@ def _own(arrays: Arrays, known: Known) -> str | None:
 
 
 def _tables(arrays: Arrays, known: Known) -> str | None:
-    """Return what is wrong with where the tables of edges lie."""
-    start, entries = (np.asarray(arrays[f"document_table_{name}"]) for name in ("start", "entries"))
-    tables = len(arrays["document_table_topic"])
-    return None if (start + entries <= tables).all() else f"expected places up to {tables} in 'document_table_start'"
+    """Return what is wrong with the tables of edges: each has customers, as far as the local state counts them."""
+    tables = NodeTables.of(arrays)
+    if tables is None:
+        found = len(arrays["document_table_topic"])
+        return f"expected {found} entries in 'document_table_entries', at places that 'document_table_start' has"
+    graph, topics = Graph.kept(arrays), known.sizes["topic"]
+    own = np.repeat(np.arange(graph.above, graph.node_kind.size), np.diff(arrays["document_own_lists"]))
+    tokens = np.asarray(arrays["document_own_counts"], dtype=np.int64)
+    owner = np.repeat(np.arange(graph.nodes.size - 1), np.diff(graph.nodes))[own - graph.above]
+    documents = graph.nodes.size - 1
+    lengths = np.asarray(arrays["document_tokens"])
+    if lengths.max(initial=0) > MOST_CUSTOMERS or (np.bincount(owner, tokens, documents) != lengths).any():
+        return "expected the tokens of each document in 'document_own_counts'"
+    if not tables.have_customers(graph, own * topics + np.asarray(arrays["document_own_topics"]), tokens, topics):
+        return "expected tables that have customers, and customers that have tables, in 'document_table_count'"
+    if known.shard is None or known.shard.of_vectors or "token_topic" not in arrays:
+        return None
+    if not _same_tokens(arrays, graph, known.shard, topics):
+        return "expected the topics of each node's tokens in 'document_own_topics'"
+    counted = tables.shared_customers(graph, topics) <= np.asarray(known.globals["vector_topic"])
+    return None if counted.all() else "expected tables that 'vector_topic' of the globals counts"
+
+
+def _same_tokens(arrays: Arrays, graph: Graph, shard: Shard, topics: int) -> bool:
+    """Say whether the lists of nodes' own topics are those of the tokens."""
+    pairs = node_pairs(shard, graph)
+    lists = np.zeros(pairs.size, dtype=np.int64)
+    topic, count = np.empty(shard.tokens, dtype=np.uint16), np.empty(shard.tokens, dtype=np.int32)
+    list_nodes(pairs, shard.counts, np.asarray(arrays["token_topic"]), topics, lists, topic, count)
+    made = lists, topic[: lists[-1]], count[: lists[-1]]
+    kept = [np.asarray(arrays[f"document_own_{name}"]) for name in ("lists", "topics", "counts")]
+    return all(np.array_equal(new, old) for new, old in zip(made, kept, strict=True))
 
 
 def _responsibilities(arrays: Arrays, known: Known) -> str | None:
@@ -243,4 +307,4 @@ def _blocks(globals: Arrays) -> Part:
     return Part(fields, (_counts,))
 
 
-NETWORK_ARRAYS = FamilyArrays(Part(NETWORK, (_links, _plan, _means)), _rows, _blocks, _local, _tokens)
+NETWORK_ARRAYS = FamilyArrays(Part(NETWORK, (_links, _plan, _means, _shared_counts)), _rows, _blocks, _local, _tokens)

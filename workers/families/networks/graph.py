@@ -207,6 +207,12 @@ def graph_of(plan: Plan, segments: Ints, labels: Lists, table: LabelTable | None
     )  # fmt: skip
 
 
+def graph_above(globals: Arrays) -> Graph:
+    """Return the network of the vectors above documents alone."""
+    none = np.zeros(1, dtype=np.int64)
+    return graph_of(Plan.of(globals), none, (none, none[:0]), _table(globals))
+
+
 @dataclass(frozen=True)
 class _Layout:
     """Where the nodes of each kind are, and the edges between them."""

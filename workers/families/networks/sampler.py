@@ -48,6 +48,14 @@ def wide(values: npt.NDArray[Any], columns: int, dtype: Any) -> npt.NDArray[Any]
     return made
 
 
+def _whole(counts: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    """Return counts as whole numbers; those of a drawn model are probabilities times a large number of tokens."""
+    if counts.dtype == np.int32:
+        return counts
+    made: npt.NDArray[np.int32] = np.rint(np.clip(counts, 0.0, np.iinfo(np.int32).max)).astype(np.int32)
+    return made
+
+
 @dataclass
 class Sampling:
     """A shard while it is swept.
@@ -89,7 +97,7 @@ class Sampling:
         columns = padded(globals["alpha"].size)
         above = tuple(wide(np.asarray(globals[name]), columns, np.int32) for name in ("vector_topic", "vector_tables"))
         totals = wide(np.asarray(globals["topic"], dtype=np.float64), columns, np.float64)
-        row = widened(rows["word_topic"], columns)
+        row = widened(_whole(rows["word_topic"]), columns)
         return Sampling(shard, graph, globals, np.array(token_topic), tables, row, totals, (above[0], above[1]))
 
     def run(

@@ -8,22 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.workers.arrays.delta import Arrays, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks.graph import Graph, Plan, graph_of
+from collapsium.workers.families.networks.graph import Graph, graph_above
 from collapsium.workers.families.networks.sampler import node_sums, padded, wide
 from collapsium.workers.families.networks.stirling import tables_for
 from collapsium.workers.kernels.networks.shared_nodes import visit_above
 
 Counts = npt.NDArray[np.int64]
-
-
-def graph_above(globals: Arrays) -> Graph:
-    """Return the network of the vectors above documents alone."""
-    table = LabelTable.unpacked(globals["label_table"]) if "label_table" in globals else None
-    none = np.zeros(1, dtype=np.int64)
-    return graph_of(Plan.of(globals), none, (none, none[:0]), table)
 
 
 def mended(graph: Graph, customers: Counts, tables: Counts) -> tuple[Counts, Counts]:

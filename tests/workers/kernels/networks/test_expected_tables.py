@@ -14,8 +14,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks import variational as networkexpected
 from collapsium.workers.families.networks.common import node_pairs
-from collapsium.workers.families.networks.graph import Graph
-from collapsium.workers.families.networks.shared_nodes import graph_above
+from collapsium.workers.families.networks.graph import Graph, graph_above
 from collapsium.workers.kernels.networks.topic_lists import MOST
 from tests.naive import network_expected as naive
 from tests.naive.network_expected import Document, Held, Words

@@ -17,8 +17,8 @@ from collapsium.storage.corpus.labels import Labels
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks import family
 from collapsium.workers.families.networks import sampler as half
-from collapsium.workers.families.networks.graph import Graph
-from collapsium.workers.families.networks.shared_nodes import graph_above, mended, visited
+from collapsium.workers.families.networks.graph import Graph, graph_above
+from collapsium.workers.families.networks.shared_nodes import mended, visited
 from collapsium.workers.families.networks.stirling import tables_for
 from collapsium.workers.kernels.networks.means import dot_pairs
 from collapsium.workers.kernels.networks.shared_nodes import visit_above

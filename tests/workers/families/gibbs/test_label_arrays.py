@@ -1,0 +1,59 @@
+"""Checks of the tokens of labelled documents: each has a topic that its document may have."""
+
+import numpy as np
+import pytest
+
+from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.errors import DamagedError
+from collapsium.workers.arrays.array_fields import Known, check_arrays
+from collapsium.workers.families.gibbs.label_arrays import LABEL_TOPICS_ARRAYS
+from tests.strategies import shard_of
+
+LABELS = LabelTable((("kind", "a"), ("kind", "b")))
+SHARD = shard_of([[{0: 2, 1: 1}], [{0: 1}], [{1: 2}]])
+
+
+def globals_of(background):
+    return {
+        "topic": np.full(4 + background, 9),
+        "alpha": np.array(0.1),
+        "beta": np.array(1.0),
+        "vocabulary": np.array(2.0),
+        "label_topics": np.array(2),
+        "background_topics": np.array(background),
+        "carried": np.array(False),
+        "fixed": np.array(False),
+        "label_table": LABELS.packed(),
+    }
+
+
+def check(token_topic, background=0):
+    """The first document has label a, the second a and b, the third none."""
+    known = Known({}, shard=SHARD)
+    globals_ = globals_of(background)
+    check_arrays(globals_, LABEL_TOPICS_ARRAYS.globals, known, "globals")
+    part = LABEL_TOPICS_ARRAYS.local(globals_)
+    part = type(part)(
+        {name: part.fields[name] for name in ("document_labels", "document_label", "token_topic")}, part.rules[-1:]
+    )
+    local = {
+        "document_labels": np.array([0, 1, 3, 3]),
+        "document_label": np.array([0, 0, 1], dtype=np.int32),
+        "token_topic": np.array(token_topic, dtype=np.uint16),
+    }
+    known = Known({**known.sizes, "document": 3, "token": 6}, globals_, SHARD)
+    check_arrays(local, part, known, "local")
+
+
+@pytest.mark.parametrize(("topics", "background"), [([0, 1, 0, 3, 2, 0], 0), ([0, 1, 4, 3, 4, 4], 1)])
+def test_topics_of_the_documents_labels__pass(topics, background):
+    check(topics, background)
+
+
+@pytest.mark.parametrize(
+    ("topics", "background"),
+    [([0, 2, 0, 3, 2, 0], 0), ([3, 0, 0, 0, 0, 0], 0), ([0, 1, 4, 3, 4, 0], 1), ([0, 1, 4, 3, 0, 4], 1)],
+)
+def test_topics_of_other_labels__are_refused(topics, background):
+    with pytest.raises(DamagedError, match="topics that the labels of the document have in 'token_topic'"):
+        check(topics, background)

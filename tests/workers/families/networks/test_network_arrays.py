@@ -1,0 +1,101 @@
+"""Checks of the local states of sampled networks: table counts that customers do not allow are refused."""
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.storage.errors import DamagedError
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family_arrays import ModelChecks
+from collapsium.workers.families.networks import dirichlet_network
+from tests.networks import DIAMOND
+from tests.strategies import shard_of
+
+WORDS, TOPICS = 4, 3
+DOCUMENTS = [[{0: 3, 1: 2}, {2: 4}], [{1: 5}], [{0: 2, 3: 6}, {1: 1, 2: 1}]]
+
+
+@pytest.fixture(scope="module")
+def state():
+    """A shard, its local state and globals after the tokens have entered."""
+    shard = shard_of(DOCUMENTS)
+    driver, stream = load_family("dirichlet-network"), Stream(3)
+    config = driver.Config(topics=TOPICS, network=DIAMOND)
+    globals_ = driver.initialise(Summary(shard.documents, WORDS, shard.tokens), config, stream)
+    rows = dirichlet_network.blank(shard.words.size, globals_)
+    local, delta = dirichlet_network.start(shard, rows, globals_, stream)
+    topic = delta["word_topic"].sum(axis=0)
+    return shard, local, {**globals_, "topic": topic, "vector_topic": delta["vector_topic"]}
+
+
+def checks_of(globals_):
+    return ModelChecks.of("dirichlet-network", {"topics": TOPICS}, WORDS, globals_, "globals")
+
+
+def fault_of(state, changed, globals_=None):
+    shard, local, sound = state
+    with pytest.raises(DamagedError) as caught:
+        checks_of({**sound, **(globals_ or {})}).local({**local, **changed}, shard, "local")
+    return str(caught.value)
+
+
+def test_a_state_as_it_was_made__passes(state):
+    shard, local, globals_ = state
+    checks_of(globals_).local(local, shard, "local")
+    kept = {name: values for name, values in local.items() if name.startswith("document")}
+    checks_of(globals_).documents(kept, shard.documents, "documents")
+
+
+@pytest.mark.parametrize("count", [0, 100, 2**31 - 1])
+def test_tables_without_customers__are_refused(state, count):
+    counts = np.array(state[1]["document_table_count"])
+    counts[0] = count
+    assert "expected tables that have customers" in fault_of(state, {"document_table_count": counts})
+
+
+def test_entries_that_do_not_cover_the_tables__are_refused(state):
+    entries = np.array(state[1]["document_table_entries"])
+    assert "entries in 'document_table_entries'" in fault_of(state, {"document_table_entries": np.zeros_like(entries)})
+
+
+def test_tokens_of_other_topics_than_the_lists__are_refused(state):
+    topics = (np.array(state[1]["token_topic"]) + 1) % TOPICS
+    assert "in 'document_own_topics'" in fault_of(state, {"token_topic": topics.astype(np.uint16)})
+
+
+def test_own_counts_that_are_not_the_documents_tokens__are_refused(state):
+    counts = np.array(state[1]["document_own_counts"])
+    counts[0] += 1
+    assert "in 'document_own_counts'" in fault_of(state, {"document_own_counts": counts})
+
+
+def test_segments_out_of_order__are_refused(state):
+    nodes = np.array(state[1]["document_segment_node"])
+    nodes[[0, 1]] = nodes[[1, 0]]
+    assert "in 'document_segment_node'" in fault_of(state, {"document_segment_node": nodes})
+
+
+def test_parents_that_nothing_mixes__are_refused(state):
+    mixing = np.zeros_like(state[1]["document_edge_mixing"])
+    assert "in 'document_edge_mixing'" in fault_of(state, {"document_edge_mixing": mixing})
+
+
+def test_tables_that_vectors_above_do_not_count__are_refused(state):
+    none = np.zeros_like(state[2]["vector_topic"])
+    assert "expected tables that 'vector_topic' of the globals counts" in fault_of(state, {}, {"vector_topic": none})
+
+
+@pytest.mark.parametrize("count", [1000, 2**31, 10**14])
+def test_customers_above_that_no_token_is__are_refused(state, count):
+    changed = np.array(state[2]["vector_topic"])
+    changed[0, 0] = count
+    with pytest.raises(DamagedError, match="vector_t"):
+        checks_of({**state[2], "vector_topic": changed})
+
+
+def test_unseen_documents_of_a_drawn_model__are_folded_in(state):
+    shard, _, globals_ = state
+    rows = {"word_topic": np.full((shard.words.size, TOPICS), 1e9 / 3.0)}
+    drawn = {**globals_, "topic": rows["word_topic"].sum(axis=0)}
+    local = dirichlet_network.settle(shard, rows, drawn, Stream(1))
+    assert np.isfinite(local["document_vectors"]).all()
