@@ -259,7 +259,7 @@ def _same_tokens(arrays: Arrays, graph: Graph, shard: Shard, topics: int) -> boo
     lists = np.zeros(pairs.size, dtype=np.int64)
     topic, count = np.empty(shard.tokens, dtype=np.uint16), np.empty(shard.tokens, dtype=np.int32)
     list_nodes(pairs, shard.counts, np.asarray(arrays["token_topic"]), topics, lists, topic, count)
-    made = lists, topic[: lists[-1]], count[: lists[-1]]
+    made: list[npt.NDArray[Any]] = [lists, topic[: lists[-1]], count[: lists[-1]]]
     kept = [np.asarray(arrays[f"document_own_{name}"]) for name in ("lists", "topics", "counts")]
     return all(np.array_equal(new, old) for new, old in zip(made, kept, strict=True))
 
