@@ -1,6 +1,7 @@
 """The one door to the compiler.
 
-Kernels are declared with the types of their arguments and compiled when first called, or all at once by `warm`.
+Kernels are declared with the types of their arguments (`kernels.argument_types`) and compiled when first called, or
+all at once by `warm`.
 Inputs are declared read-only, so a kernel that would change one does not compile, and arrays that arrive read-only
 from another worker fit. The compiler is imported when the first kernel is compiled or loaded: commands that call none
 need not wait for it. Machine code is compiled for one target (`kernels.target`), not for the processor at hand. It is
@@ -18,40 +19,14 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from collapsium.workers.kernels.argument_types import ArgumentType, RecordType, argument_types
 from collapsium.workers.kernels.target import compile_for_target, machine_code_cache, target
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class ArgumentType:
-    """The type of a kernel's argument.
-
-    Attributes
-    ----------
-    dtype : str
-        Name of the number's type.
-    ndim : int
-        Dimensions of the array; 0 for a number.
-    written : bool
-        Whether the kernel writes to the array; other arrays are read-only. Arrays are contiguous.
-    """
-
-    dtype: str
-    ndim: int = 0
-    written: bool = False
-
-    def compiler_type(self) -> Any:
-        """Return the type as the compiler has it."""
-        import numba
-
-        number = getattr(numba.types, self.dtype)
-        return numba.types.Array(number, self.ndim, "C", readonly=not self.written) if self.ndim else number
 
 
 f8, i8, u8 = ArgumentType("float64"), ArgumentType("int64"), ArgumentType("uint64")
@@ -86,8 +61,8 @@ class Kernel(Generic[P, R]):
     ----------
     function : callable
         The kernel as Python.
-    types : tuple of ArgumentType
-        Types of its arguments.
+    types : tuple of ArgumentType, optional
+        Types of its arguments; by default those of its annotations.
 
     Attributes
     ----------
@@ -95,17 +70,23 @@ class Kernel(Generic[P, R]):
         The function as it was written, for the tests with the compiler off.
     """
 
-    def __init__(self, function: Callable[P, R], types: tuple[ArgumentType, ...]) -> None:
+    def __init__(self, function: Callable[P, R], types: tuple[ArgumentType | RecordType, ...] | None = None) -> None:
         functools.update_wrapper(self, function)
         self.python = function
         self._types = types
+        self._records: tuple[tuple[int, RecordType], ...] = ()
         self._compiled: Callable[P, R] | None = None
         _registered.append(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the kernel."""
-        compiled = self._compiled or self.compile()
-        return compiled(*args, **kwargs)
+        compiled: Callable[..., R] = self._compiled or self.compile()
+        if not self._records:
+            return compiled(*args, **kwargs)
+        values: list[Any] = list(args)
+        for place, record in self._records:
+            values[place] = record.convert(values[place])
+        return compiled(*values, **kwargs)
 
     @property
     def address(self) -> str:
@@ -155,7 +136,9 @@ class Kernel(Generic[P, R]):
         if _INTERPRETED:
             return self.python
         chosen, folder = compile_for_target(), cache_folder()
-        types = tuple(one.compiler_type() for one in self._types)
+        arguments = argument_types(self.python) if self._types is None else self._types
+        self._records = tuple((place, one) for place, one in enumerate(arguments) if isinstance(one, RecordType))
+        types = tuple(_compiler_type(one) for one in arguments)
         dispatcher: Any = numba.njit(**_OPTIONS)(self.python)
         if folder is not None and not chosen and not self._mark(folder).exists():
             self._compile_elsewhere()
@@ -193,8 +176,24 @@ class Kernel(Generic[P, R]):
         return folder / f"{self.python.__module__.rpartition('.')[2]}.{self.python.__name__}.done"
 
 
-def kernel(*types: ArgumentType) -> Callable[[Callable[P, R]], Kernel[P, R]]:
-    """Declare a kernel by the types of its arguments."""
+def _compiler_type(argument: ArgumentType | RecordType) -> Any:
+    """Return an argument's type as the compiler has it."""
+    from numba import types
+
+    if isinstance(argument, RecordType):
+        return types.NamedTuple([_compiler_type(field) for field in argument.fields], argument.record)
+    number = getattr(types, argument.dtype)
+    return types.Array(number, argument.ndim, "C", readonly=not argument.written) if argument.ndim else number
+
+
+@overload
+def kernel(function: Callable[P, R], /) -> Kernel[P, R]: ...
+@overload
+def kernel(*types: ArgumentType) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
+def kernel(*types: Any) -> Any:
+    """Declare a kernel, by the types that its parameters are annotated with (`argument_types`) or by a list of them."""
+    if len(types) == 1 and not isinstance(types[0], ArgumentType):
+        return Kernel(types[0])
     return lambda function: Kernel(function, types)
 
 

@@ -1,0 +1,83 @@
+"""Kernels whose signature follows from their annotations, with arrays that travel in named tuples."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from collapsium.workers.kernels import jit
+from collapsium.workers.kernels.argument_types import (
+    ArgumentType,
+    Float64Vector,
+    Int64Vector,
+    OutFloat64Vector,
+    argument_types,
+)
+
+
+class Prior(NamedTuple):
+    """A Dirichlet prior."""
+
+    parameters: Float64Vector
+    scale: float
+
+
+class Rows(NamedTuple):
+    """Rows with their prior."""
+
+    numbers: Int64Vector
+    prior: Prior
+
+
+def add_prior(rows: Rows, times: int, result: OutFloat64Vector) -> None:
+    """Fill the result with the scaled parameters of the rows."""
+    parameters, scale = rows.prior.parameters, rows.prior.scale
+    for row in range(rows.numbers.size):
+        result[row] = parameters[rows.numbers[row]] * scale * times
+
+
+def overwrite_prior(rows: Rows) -> None:
+    """Write to an input."""
+    rows.prior.parameters[0] = 1.0
+
+
+def take_anything(value: object) -> None:
+    """Take what the compiler knows no type of."""
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """A function that makes a kernel which leaves no trace in this process or on disk."""
+    monkeypatch.setattr(jit, "_registered", [])
+    monkeypatch.setattr(jit, "cache_folder", lambda: None)
+    return jit.kernel
+
+
+@pytest.mark.parametrize("writeable", [True, False])
+def test_kernel__takes_named_tuples_of_arrays(compiled, writeable):
+    parameters = np.arange(4.0)
+    parameters.flags.writeable = writeable
+    result = np.zeros(2)
+    compiled(add_prior)(Rows(np.array([1, 3]), Prior(parameters, 2)), 5, result)
+    assert result.tolist() == [10.0, 30.0]
+    assert parameters.flags.writeable is writeable
+
+
+@pytest.mark.skipif(jit._INTERPRETED, reason="needs the compiler")
+def test_kernel__that_writes_to_a_field_which_is_an_input_does_not_compile(compiled):
+    with pytest.raises(Exception, match="[Cc]annot modify readonly array"):
+        compiled(overwrite_prior).compile()
+
+
+def test_argument_types__are_those_of_the_annotations():
+    rows, times, result = argument_types(add_prior)
+    assert rows.fields[1].record is Prior
+    assert times == ArgumentType("int64")
+    assert result == ArgumentType("float64", 1, written=True)
+
+
+def test_argument_types__names_an_annotation_that_is_no_type():
+    with pytest.raises(TypeError, match=r"take_anything\(value\)"):
+        argument_types(take_anything)
