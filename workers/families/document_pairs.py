@@ -1,0 +1,15 @@
+"""The documents of a shard as kernels take them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from collapsium.workers.kernels.records import DocumentPairs
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+
+def document_pairs(shard: Shard) -> DocumentPairs:
+    """Return the word-count pairs of a shard's documents."""
+    return DocumentPairs(shard.offsets, shard.position, shard.counts)
