@@ -1,4 +1,4 @@
-"""The documents of a shard as kernels take them."""
+"""Shards as kernels take them."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def document_pairs(shard: Shard) -> DocumentPairs:
-    """Return the word-count pairs of a shard's documents."""
+    """Return the documents of a shard as word-count pairs."""
     return DocumentPairs(shard.offsets, shard.position, shard.counts)

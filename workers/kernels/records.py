@@ -8,16 +8,16 @@ from collapsium.workers.kernels.argument_types import Int32Vector, Int64Vector
 
 
 class DocumentPairs(NamedTuple):
-    """The documents of a shard as pairs of a word and its count.
+    """Documents as pairs of a word and its count.
 
     Attributes
     ----------
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Document d has the pairs ``offsets[d]`` to ``offsets[d + 1] - 1``.
-    position : numpy.ndarray of int32, shape (pairs,)
-        Row of each pair's word.
-    counts : numpy.ndarray of int32, shape (pairs,)
-        Count of each pair.
+    offsets : int64, shape (documents + 1,)
+        Index of each document's first pair; the last is the number of pairs.
+    position : int32, shape (pairs,)
+        Row of each pair's word, in arrays that have a row a word.
+    counts : int32, shape (pairs,)
+        Tokens of each pair.
     """
 
     offsets: Int64Vector
