@@ -181,7 +181,7 @@ def _compiler_type(argument: ArgumentType | RecordType) -> Any:
     from numba import types
 
     if isinstance(argument, RecordType):
-        return types.NamedTuple([_compiler_type(field) for field in argument.fields], argument.record)
+        return types.BaseTuple.from_types([_compiler_type(field) for field in argument.fields], argument.record)
     number = getattr(types, argument.dtype)
     return types.Array(number, argument.ndim, "C", readonly=not argument.written) if argument.ndim else number
 

@@ -24,6 +24,13 @@ class Prior(NamedTuple):
     scale: float
 
 
+class Factors(NamedTuple):
+    """Numbers of one type."""
+
+    first: float
+    second: float
+
+
 class Rows(NamedTuple):
     """Rows with their prior."""
 
@@ -36,6 +43,11 @@ def add_prior(rows: Rows, times: int, result: OutFloat64Vector) -> None:
     parameters, scale = rows.prior.parameters, rows.prior.scale
     for row in range(rows.numbers.size):
         result[row] = parameters[rows.numbers[row]] * scale * times
+
+
+def multiply_factors(factors: Factors, result: OutFloat64Vector) -> None:
+    """Fill the result with the product of the factors."""
+    result[0] = factors.first * factors.second
 
 
 def overwrite_prior(rows: Rows) -> None:
@@ -63,6 +75,12 @@ def test_kernel__takes_named_tuples_of_arrays(compiled, writeable):
     compiled(add_prior)(Rows(np.array([1, 3]), Prior(parameters, 2)), 5, result)
     assert result.tolist() == [10.0, 30.0]
     assert parameters.flags.writeable is writeable
+
+
+def test_kernel__takes_named_tuples_whose_fields_have_one_type(compiled):
+    result = np.zeros(1)
+    compiled(multiply_factors)(Factors(3.0, 5.0), result)
+    assert result.tolist() == [15.0]
 
 
 @pytest.mark.skipif(jit._INTERPRETED, reason="needs the compiler")
