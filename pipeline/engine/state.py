@@ -38,6 +38,8 @@ class Problem:
         Submits the reading of shards and held-out pairs, for when they are lost.
     warm : sequence of Known, optional
         What another run knows of each shard, from which the first states are made.
+    tokens : int, optional
+        Of the corpus, which counts from disk are compared with.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Problem:
     local_sweeps: int = 1
     load: Callable[[], tuple[list[Any], list[Any]]] | None = None
     warm: Sequence[Known] | None = None
+    tokens: int | None = None
 
     def reload(self) -> None:
         """Read the shards again, in place: whoever held them is gone."""

@@ -262,10 +262,9 @@ class Model(StoredModel):
     @cached_property
     def checks(self) -> ModelChecks:
         """The checks of what is read, by the globals, which are read and checked first."""
-        record = self.record
-        return ModelChecks.of(
-            record.family, record.options, record.blocks[-1], self._read("globals"), f"{self.folder.url}/globals"
-        )
+        record, where = self.record, f"{self.folder.url}/globals"
+        tokens = None if self._checkpoint is None else self._corpus.manifest.tokens
+        return ModelChecks.of(record.family, record.options, record.blocks[-1], self._read("globals"), where, tokens)
 
     def rows(self, block: int) -> dict[str, npt.NDArray[Any]]:
         """Read the rows of one block of the vocabulary, and check them."""

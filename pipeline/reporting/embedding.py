@@ -263,7 +263,7 @@ def measure(distances: Floats, places: Floats, method: str) -> MapQuality:
     drawn = pdist(places)
     scale = float(wanted @ drawn) / max(float(drawn @ drawn), 1e-300)
     stress = math.sqrt(float(((wanted - scale * drawn) ** 2).sum()) / max(float((wanted**2).sum()), 1e-300))
-    near = min(5, (count - 1) // 4)
+    near = min(5, max(count - 1, 0) // 4)
     if not near:
         return MapQuality(method, stress, 0, 0, 1.0, 1.0)
     real, shown = _nearest(apart, near), _nearest(squareform(drawn), 2 * near)

@@ -39,7 +39,28 @@ FAMILIES = {
     "segmented-lda": ["--topics", "2"],
     "sequential-lda": ["--topics", "2"],
     "hca": [],
+    "dirichlet-network": ["--topics", "2", "--network", "network.toml"],
 }
+# Documents depend on their labels, parts of two segments on the document, segments on the part and the one before.
+NETWORK = """
+[corpus]
+over = "corpus"
+[label]
+over = "label"
+field = "f"
+parents = ["corpus"]
+[document]
+over = "document"
+parents = ["label"]
+otherwise = ["corpus"]
+[part]
+over = "segment"
+every = 2
+parents = ["document"]
+[segment]
+over = "segment"
+parents = ["part", "segment[-1]"]
+"""
 NUMBERS = [0, 1, 2, 3, 7, -1, 1000, 2**31 - 1, 2**31, 2**32 + 1, 2**62, -(2**31), -(2**62), 2**63 - 1]
 TEXTS = [
     "",
@@ -248,6 +269,7 @@ def try_path(seed, place, *, family=None):
     for _ in range(draw.randint(1, 2)):
         with contextlib.suppress(IndexError):  # of a corpus that has no column any more
             mutate(place / "c", draw)
+    (place / "network.toml").write_text(NETWORK)
     with contextlib.chdir(place):
         for words in commands_for(family, draw):
             said = io.StringIO()

@@ -39,7 +39,9 @@ class ModelChecks:
     sizes: Sizes
 
     @staticmethod
-    def of(family: str, options: Mapping[str, Any], words: int, globals: Arrays, where: str) -> ModelChecks:
+    def of(
+        family: str, options: Mapping[str, Any], words: int, globals: Arrays, where: str, tokens: int | None = None
+    ) -> ModelChecks:
         """Check the globals of a model, with which its other arrays are checked then.
 
         Parameters
@@ -54,6 +56,8 @@ class ModelChecks:
             The globals.
         where : str
             Their folder, for the error.
+        tokens : int, optional
+            Of the corpus, which no whole counts of topics exceed, where they are known.
 
         Returns
         -------
@@ -70,6 +74,12 @@ class ModelChecks:
         check_arrays(globals, load_sweeps(family).ARRAYS.globals, Known(sizes), where)
         if globals["vocabulary"] != words:
             raise DamagedError(f"{where}/vocabulary", f"expected {words} words, found {globals['vocabulary']:g}")
+        total = np.asarray(globals.get("topic", 0))
+        counted = float(total.sum(dtype=np.float64))
+        if tokens is not None and total.dtype.kind == "i" and counted > tokens:
+            raise DamagedError(
+                f"{where}/topic", f"expected at most the {tokens} tokens of the corpus, found {counted:g}"
+            )
         return ModelChecks(family, globals, sizes)
 
     def rows(self, rows: Arrays, words: int, where: str, *, finished: bool) -> None:

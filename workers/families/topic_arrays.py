@@ -221,7 +221,6 @@ LABELS = {"document_labels": offsets("document", "labelled"), "document_label": 
 SAMPLED_BLOCKS = Part({"word_topic": counts("i4", "word topic")})
 GROWING_BLOCKS = Part({"word_topic": counts("i4", "word <topic")})
 SAMPLED_ROWS = Part({"word_topic": counts("i4 f8", "word topic")})
-GROWING_ROWS = Part({"word_topic": counts("i4 f8", "word <topic")})
 SAMPLED = Part({**LISTS, "token_topic": indices("u2", "token", "topic")}, (at_most("document_lists", "topic"),))
 
 
@@ -243,6 +242,15 @@ def sampled_local(globals: Arrays) -> Part:
 def tokens_of_topics(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
     """Return the topic of each token."""
     return np.asarray(local["token_topic"]).astype(np.int64)
+
+
+def some_of(name: str) -> Rule:
+    """Return the rule that not all numbers of an array are nothing: they are divided by their sum."""
+
+    def rule(arrays: Arrays, known: Known) -> str | None:
+        return None if (np.asarray(arrays[name]) > 0).any() else f"expected more than nothing in '{name}'"
+
+    return rule
 
 
 def free_of(*names: str) -> Rule:
@@ -276,7 +284,7 @@ GIBBS_HDP_ARRAYS = FamilyArrays(
         "topic": counts("i8 f8", "topic"),
         "free": numbers("b1", "topic"),
     }, (free_of("pi", "topic"),)),
-    lambda globals: GROWING_ROWS,  # noqa: ARG005
+    sampled_rows,
     lambda globals: GROWING_BLOCKS,  # noqa: ARG005
     sampled_local,
     tokens_of_topics,
@@ -359,7 +367,7 @@ HDSP_ARRAYS = FamilyArrays(
             "topic_log": numbers("f8", "topic"),
             "topic_moments": counts("f8", "1 topic"),
         },
-        (labelled, together(*BY_GAMMA), together(*BY_NORMAL), _weights),
+        (labelled, some_of("prior"), together(*BY_GAMMA), together(*BY_NORMAL), _weights),
     ),
     lambda globals: MEAN_FIELD_ROWS,  # noqa: ARG005
     lambda globals: MEAN_FIELD_BLOCKS,  # noqa: ARG005

@@ -260,7 +260,8 @@ class CheckpointKeeper:
         place, problem = self._run.checkpoints.at(record.iteration), self._problem
         read = place.read("globals", record.parts["globals"])
         options = problem.config.model_dump()
-        return ModelChecks.of(problem.name, options, problem.cuts[-1], read, f"{place.folder.url}/globals")
+        where = f"{place.folder.url}/globals"
+        return ModelChecks.of(problem.name, options, problem.cuts[-1], read, where, problem.tokens)
 
     def _loaded(self, record: CheckpointRecord, *, compare: bool = False) -> State:
         """Have a checkpoint read; what was not just written is compared, the tokens with the counts."""

@@ -20,7 +20,7 @@ from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.corpus.shard import merge_segments
-from collapsium.storage.errors import MismatchError
+from collapsium.storage.errors import DamagedError, MismatchError
 from collapsium.storage.runs.summary import (
     DATED,
     MEANS,
@@ -37,6 +37,7 @@ from collapsium.storage.runs.summary import (
     digest_of_model,
 )
 from collapsium.storage.units import Counting, silent
+from collapsium.workers.arrays.array_fields import ROUNDING, bounds
 from collapsium.workers.date_sums import DateSums, date_sums, resolved
 from collapsium.workers.document_summaries import (
     LEAST_TOKENS,
@@ -62,6 +63,7 @@ WORDS = 6  # of a document and topic
 READ_WORDS = 200  # of a document, its most frequent, among which these are looked for
 VALUES = 100  # of a field
 LEAST = 0.01  # smaller proportions are not told
+LARGEST_SHARE = 1.001  # by how much rounding may leave a proportion above one
 TITLE = 200  # letters
 LABELS, DATE = "labels", "date"
 
@@ -150,6 +152,11 @@ def _summarise(model: Model, reference: ShardReference, named: Sequence[str], id
     sweeps, local = load_sweeps(model.record.family), model.documents(reference.number)
     found = sweeps.infer(local, model.globals)
     theta = np.asarray(found["document_topic"], dtype=np.float64)
+    low, high = bounds(theta)
+    if low is not None and not (low >= -ROUNDING and high <= LARGEST_SHARE):
+        where = f"{model.folder.url}/documents/{reference.number:05d}"
+        raise DamagedError(where, f"expected arrays that give proportions from 0 to 1, found {low:g} to {high:g}")
+    theta = np.maximum(theta, 0.0)
     tokens = np.asarray(sweeps.lengths(local)["document_tokens"], dtype=np.float64)
     extras = reference.documents().extras if named else {}
     summary = summarise(theta, tokens, reference.number, extras.get(LABELS), EXAMPLES)

@@ -103,7 +103,7 @@ class Loaded:
         if self._warm:
             start = self._warm[member if len(self._warm) > 1 else 0]
             globals_, warm = start.begin(request.family, request.config, globals_)
-        return Problem(*parts, request.limits.local_sweeps, load, warm), globals_
+        return Problem(*parts, request.limits.local_sweeps, load, warm, summary.tokens), globals_
 
     def count_tables(self) -> list[npt.NDArray[np.int64]]:
         """Count the pairs of each shard's documents by their training and held-out tokens."""

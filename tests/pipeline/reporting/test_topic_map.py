@@ -82,6 +82,7 @@ def test_quality__is_of_the_neighbours_and_distances():
     other = measure(cdist(places, places), np.random.default_rng(2).normal(size=(30, 2)), TSNE)
     assert other.kept == pytest.approx(whole.chance, abs=0.15)
     assert measure(np.ones((3, 3)), places[:3], MDS).near == 0
+    assert measure(np.zeros((0, 0)), places[:0], MDS).near == 0
     assert "nearest" not in measure(np.ones((3, 3)), places[:3], MDS).said("topics")
 
 

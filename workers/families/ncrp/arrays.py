@@ -26,13 +26,16 @@ from collapsium.workers.arrays.array_fields import (
     singles,
 )
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
-from collapsium.workers.families.topic_arrays import GROWING_BLOCKS, GROWING_ROWS, MOST_SWEEPS, POSITIVE, free_of
+from collapsium.workers.families.topic_arrays import GROWING_BLOCKS, MOST_SWEEPS, POSITIVE, SAMPLED_ROWS, free_of
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 MOST_DEPTH = 100
 """Levels of a tree, at most: far beyond what any option allows."""
+
+LEAST_MASS = 1e-12
+"""Least probability of an end that a document lists: it is the largest of all, or at least a share of them."""
 
 LEAST_LOG = -1e300
 """Logarithm of a prior mass of nothing, as the families write it."""
@@ -132,7 +135,7 @@ GIBBS_NCRP_ARRAYS = FamilyArrays(
         },
         (tree("node_parent"), free_of("node_documents", "topic")),
     ),
-    lambda globals: GROWING_ROWS,  # noqa: ARG005
+    lambda globals: SAMPLED_ROWS,  # noqa: ARG005
     lambda globals: Part(GROWING_BLOCKS.fields, (_whole,)),  # noqa: ARG005
     lambda globals: Part(  # noqa: ARG005
         {
@@ -160,7 +163,7 @@ NEXT = {
 LISTS = {
     "document_lists": offsets("document", "listed"),
     "document_ends": indices("i4", "listed", "topic"),
-    "document_masses": numbers("f4", "listed", 0, 1.001),
+    "document_masses": numbers("f4", "listed", LEAST_MASS, 1.001),
 }
 TREES = (tree("node_parent", "depth"), tree("next_parent", "next_depth"))
 
@@ -202,7 +205,7 @@ NCRP_ARRAYS = FamilyArrays(
             "eta": numbers("f8", "level", POSITIVE),
             **singles("f8", "gamma vocabulary", POSITIVE),
             **NEXT,
-            **each("node_passes node_tokens", numbers("f8", "topic")),
+            **each("node_passes node_tokens", counts("f8", "topic")),
             **_moves("next"),
             **flags("factorised learn_eta point want_roots"),
             **singles("i8", "clustering grow longest planned quiet root_seeded seeding seeds_wanted", 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from collapsium.workers.arrays.array_fields import (
     offsets,
     optional,
 )
-from collapsium.workers.families.networks.common import node_pairs
+from collapsium.workers.families.networks.common import node_pairs, variational
 from collapsium.workers.families.networks.graph import DOCUMENT, LABEL, SEGMENT, Graph, Plan, graph_above
 from collapsium.workers.families.networks.node_tables import NodeTables
 from collapsium.workers.families.topic_arrays import (
@@ -42,6 +43,9 @@ from collapsium.workers.kernels.networks.means import list_nodes
 if TYPE_CHECKING:
     from collapsium.storage.corpus.label_index import LabelTable
     from collapsium.storage.corpus.shard import Shard
+
+LARGEST_DISCOUNT = math.nextafter(1.0, 0.0)
+"""A discount is less than 1."""
 
 MOST_TOPICS_OF_A_PAIR = 16
 """Topics that a pair has responsibilities of, at most; see `networkexpected`."""
@@ -80,7 +84,7 @@ MOST_CUSTOMERS = (1 << 31) - 1
 
 def _shared_counts(globals: Arrays, known: Known) -> str | None:
     """Return what is wrong with the whole counts of vectors above documents: which tables have no customers."""
-    if globals.get("variational", False):
+    if variational(globals):
         return None
     customers, tables = np.asarray(globals["vector_topic"]), np.asarray(globals["vector_tables"])
     if customers.max(initial=0) > MOST_CUSTOMERS or tables.max(initial=0) > MOST_CUSTOMERS:
@@ -105,7 +109,7 @@ NETWORK: dict[str, Field] = {
     **PRIORS,
     **flags("learn_alpha learn_discount move_tables"),
     "strength": numbers("f8", "kind", POSITIVE),
-    "discount": numbers("f8", "kind", 0, 1),
+    "discount": numbers("f8", "kind", 0, LARGEST_DISCOUNT),
     "network_kinds": numbers("i8", "kind 3", -1),
     "network_links": numbers("i8", "link 4", -(1 << 31), 1 << 31),
     "network_mixing": numbers("f8", "link", 0),
@@ -131,15 +135,19 @@ def _links(globals: Arrays, known: Known) -> str | None:
 
 
 def _means(globals: Arrays, known: Known) -> str | None:
-    """Return which array of expected tables is missing."""
-    names = ("learn_beta", "vector_absent", "vector_mean", "vector_response")
-    missing = [name for name in names if globals.get("variational", False) and name not in globals]
-    return f"the array '{missing[0]}' is missing" if missing else None
+    """Return which array of expected tables is missing, or there with drawn tables; a drawn model may keep them."""
+    names, expected = ("learn_beta", "vector_absent", "vector_mean", "vector_response"), variational(globals)
+    missing = [name for name in names if expected and name not in globals]
+    if missing:
+        return f"the array '{missing[0]}' is missing"
+    if not expected and globals["vector_topic"].dtype.kind == "f":
+        return "expected whole counts in 'vector_topic' where 'variational' is off"
+    return None
 
 
 def _counts(rows: Arrays, known: Known) -> str | None:
     """Return which counts of a fit that goes on are of the wrong kind: whole, or expected. A drawn model has others."""
-    kind = "f" if known.globals.get("variational", False) else "i"
+    kind = "f" if variational(known.globals) else "i"
     names = ("topic", "vector_topic", "vector_tables")
     wrong = [name for name in names if known.globals[name].dtype.kind != kind]
     return f"expected {'whole' if kind == 'i' else 'expected'} counts in '{wrong[0]}' of the globals" if wrong else None
@@ -282,7 +290,7 @@ def _segments(arrays: Arrays, known: Known) -> str | None:
 
 
 def _local(globals: Arrays) -> Part:
-    fields = EXPECTED if globals.get("variational", False) else SAMPLED
+    fields = EXPECTED if variational(globals) else SAMPLED
     more: tuple[Any, ...] = (_responsibilities,) if fields is EXPECTED else (_tables,)
     listed = ascending("document_own_lists", "document_own_topics")
     return Part(fields, (_graph, _own, listed, _segments, documents_have("document_tokens"), *more))
@@ -299,11 +307,11 @@ EXPECTED_ROWS = {"word_topic": numbers("f8", "word topic")}
 
 
 def _rows(globals: Arrays) -> Part:
-    return Part(EXPECTED_ROWS) if globals.get("variational", False) else SAMPLED_ROWS
+    return Part(EXPECTED_ROWS) if variational(globals) else SAMPLED_ROWS
 
 
 def _blocks(globals: Arrays) -> Part:
-    fields = EXPECTED_ROWS if globals.get("variational", False) else SAMPLED_BLOCKS.fields
+    fields = EXPECTED_ROWS if variational(globals) else SAMPLED_BLOCKS.fields
     return Part(fields, (_counts,))
 
 

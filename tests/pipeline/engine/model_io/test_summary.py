@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, verify
@@ -12,6 +13,7 @@ from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.summary import RECORD, read_summary
+from collapsium.workers.families.base import load_sweeps
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +64,11 @@ def test_a_fit__whose_summary_cannot_be_made_keeps_its_model(small, tmp_path, mo
     assert any("no summary of its documents: the corpus is gone" in one.get("text", "") for one in told)
     assert told[-1]["event"] == "end"
     assert not verify(tmp_path / "run").broken
+
+
+@pytest.mark.parametrize("share", [np.nan, np.inf, -1.0])
+def test_proportions_that_are_none__are_refused_by_name(small, run, monkeypatch, share):
+    sweeps = load_sweeps("lda")
+    monkeypatch.setattr(sweeps, "infer", lambda local, globals: {"document_topic": np.full((1, 3), share)})
+    with pytest.raises(DamagedError, match="documents/00000: expected arrays that give proportions from 0 to 1"):
+        summary_of(Model(run), Corpus(small[0]), open_executor("serial"))

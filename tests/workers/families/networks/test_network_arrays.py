@@ -99,3 +99,25 @@ def test_unseen_documents_of_a_drawn_model__are_folded_in(state):
     drawn = {**globals_, "topic": rows["word_topic"].sum(axis=0)}
     local = dirichlet_network.settle(shard, rows, drawn, Stream(1))
     assert np.isfinite(local["document_vectors"]).all()
+
+
+def test_more_tokens_than_the_corpus_has__are_refused(state):
+    shard, _, globals_ = state
+    ModelChecks.of("dirichlet-network", {"topics": TOPICS}, WORDS, globals_, "globals", shard.tokens)
+    forged = {**globals_, "topic": globals_["topic"] * 10**9, "vector_topic": globals_["vector_topic"] * 10**7}
+    with pytest.raises(DamagedError, match="expected at most the 24 tokens of the corpus"):
+        ModelChecks.of("dirichlet-network", {"topics": TOPICS}, WORDS, forged, "globals", shard.tokens)
+
+
+def test_a_discount_of_one__is_refused(state):
+    with pytest.raises(DamagedError, match="discount"):
+        checks_of({**state[2], "discount": np.ones_like(state[2]["discount"])})
+
+
+def test_expected_tables_that_are_said_to_be_drawn__are_refused():
+    driver = load_family("dirichlet-network")
+    config = driver.Config(topics=TOPICS, network=DIAMOND, inference="variational")
+    globals_ = driver.initialise(Summary(3, WORDS, 24), config, Stream(3))
+    checks_of(globals_)
+    with pytest.raises(DamagedError, match="where 'variational' is off"):
+        checks_of({**globals_, "variational": np.array(False)})

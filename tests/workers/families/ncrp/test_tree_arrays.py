@@ -1,0 +1,29 @@
+"""Checks of the arrays of trees: probabilities that a document's proportions are divided by are positive."""
+
+import numpy as np
+import pytest
+
+from collapsium.storage.errors import DamagedError
+from collapsium.workers.arrays.array_fields import Known, Part, check_arrays
+from collapsium.workers.families.ncrp.arrays import LISTS
+
+LOCAL = {
+    "document_lists": np.array([0, 1, 3]),
+    "document_ends": np.array([2, 1, 2], dtype=np.int32),
+    "document_masses": np.array([1.0, 0.75, 0.25], dtype=np.float32),
+}
+
+
+def check(masses):
+    changed = {**LOCAL, "document_masses": np.array(masses, dtype=np.float32)}
+    check_arrays(changed, Part(LISTS), Known({"document": 2, "topic": 4}), "local")
+
+
+def test_probabilities_of_listed_ends__pass():
+    check([1.0, 0.75, 0.25])
+
+
+@pytest.mark.parametrize("masses", [[0.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, -0.5, 1.0], [1.0, np.nan, 0.5]])
+def test_ends_without_probability__are_refused(masses):
+    with pytest.raises(DamagedError, match="document_masses"):
+        check(masses)
