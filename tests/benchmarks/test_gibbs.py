@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs.common import padded
+from collapsium.workers.kernels.gibbs.records import OutDocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
 from collapsium.workers.kernels.gibbs.topics import draw_tables, list_documents, sweep_tokens, word_rising
 from tests.benchmarks.test_kernels import MANY, ROUNDS, shard_of
 
@@ -26,20 +28,20 @@ def sample(request):
 def listed(shard, z, prior, tables):
     lists, count = np.zeros(shard.documents + 1, dtype=np.int64), np.zeros(z.size, dtype=np.float32)
     topic, mean = np.zeros(z.size, dtype=np.uint16), np.zeros(prior.size if tables else 0)
-    return shard.offsets, shard.counts, z, prior, lists, topic, count, mean, np.zeros(1)
+    return document_pairs(shard), z, prior, OutDocumentTopics(lists, topic, count), mean, np.zeros(1)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 1.0])
 def test_sweep_tokens(benchmark, sample, gamma):
     shard, z, row, prior = sample
     none, key = np.zeros(prior.size, dtype=np.int64), Stream(0).key()
-    common = (shard.offsets, shard.position, shard.counts, key, 0.1, 0.1 * len(row), gamma, none)
+    common = document_pairs(shard), key, WordPrior(0.1, 0.1 * len(row))
 
     def again():
-        state, free = np.array([0, 0, 0, 0]), np.flatnonzero(prior == 0.0)
-        state[3] = free.size
-        moved = prior.copy(), np.ones(1), row.sum(axis=0).astype(np.float64), row.copy(), z.copy()
-        return (*common, state, free, *moved), {}
+        free = np.flatnonzero(prior == 0.0)
+        slots, topic_prior = TopicSlots(gamma, none, free, np.array([free.size])), TopicPrior(prior.copy(), np.ones(1))
+        topic_counts = TopicCounts(row.sum(axis=0).astype(np.float64), row.copy())
+        return (*common, topic_prior, slots, topic_counts, z.copy(), np.zeros(3, dtype=np.int64)), {}
 
     benchmark.pedantic(sweep_tokens, setup=again, rounds=ROUNDS, warmup_rounds=1)
     benchmark.extra_info.update(tokens=shard.tokens)
@@ -55,8 +57,8 @@ def test_draw_tables(benchmark, sample):
     shard, z, _, prior = sample
     given = listed(shard, z, prior, False)
     list_documents(*given)
-    size = given[4][-1]
-    benchmark(draw_tables, given[5][:size], given[6][:size], prior, Stream(0).key(), np.zeros(prior.size))
+    offsets, topic, count = given[3]
+    benchmark(draw_tables, topic[: offsets[-1]], count[: offsets[-1]], prior, Stream(0).key(), np.zeros(prior.size))
 
 
 def test_word_rising(benchmark, sample):

@@ -29,7 +29,7 @@ def sweep(offsets, position, counts, key, allowed, prior, word_prior, total_prio
     return z
 
 
-def settle(offsets, position, counts, phi, allowed, prior, sweeps):
+def fold_in(offsets, position, counts, phi, allowed, prior, sweeps):
     """E[n_dk] of each document over the topics that it may have."""
     found = []
     for document, own in enumerate(allowed):

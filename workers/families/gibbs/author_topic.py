@@ -22,12 +22,14 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import common as collapsed
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs import common as gibbs
 from collapsium.workers.families.gibbs.common import Priors, Topics
 from collapsium.workers.families.topic_arrays import AUTHOR_TOPIC_ARRAYS
 from collapsium.workers.kernels.cvb import predict as predict_kernels
 from collapsium.workers.kernels.gibbs import topics as gibbs_kernels
 from collapsium.workers.kernels.gibbs.authors import sweep_authors
+from collapsium.workers.kernels.gibbs.records import DocumentAuthors, TokenAssignments, TopicCounts, WordPrior
 from collapsium.workers.kernels.jit import Kernel
 
 if TYPE_CHECKING:
@@ -116,20 +118,14 @@ def sweep(
     after, row = before.copy(), np.array(rows["word_topic"])
     token_topic, token_author = np.array(local["token_topic"]), np.array(local["token_author"])
     sweep_authors(
-        shard.offsets,
-        shard.position,
-        shard.counts,
+        document_pairs(shard),
         stream.key(),
-        known["document_labels"],
-        place.astype(np.int32),
+        DocumentAuthors(known["document_labels"], place.astype(np.int32)),
         float(globals["alpha"]),
-        given.word,
-        given.total,
-        globals["topic"].astype(np.float64),
-        row,
+        WordPrior(given.word, given.total),
+        TopicCounts(globals["topic"].astype(np.float64), row),
         after,
-        token_topic,
-        token_author,
+        TokenAssignments(token_topic, token_author),
     )
     parts = {
         "word_topic": gibbs.changes(rows, row),

@@ -18,8 +18,10 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays, Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.parameters import Parameters
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import list_sums, words
 from collapsium.workers.kernels.gibbs import topics as gibbs
+from collapsium.workers.kernels.gibbs.records import OutDocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
 from collapsium.workers.kernels.gibbs.topics import CHUNK
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ def drawn(shard: Shard, topics: int, columns: int, stream: Stream, warm: Arrays 
     if theta.shape[1] > columns:
         raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {columns}")
     token_topic = np.empty(shard.tokens, dtype=np.uint16)
-    gibbs.draw_topics(shard.offsets, shard.position, shard.counts, theta, phi, stream.key(), token_topic)
+    gibbs.draw_topics(document_pairs(shard), theta, phi, stream.key(), token_topic)
     return token_topic
 
 
@@ -186,33 +188,30 @@ class Sweep:
 
     def run(self, shard: Shard, priors: Priors, stream: Stream, slots: Slots | None) -> None:
         """Draw each token's topic once; where new topics find no slot, make more and go on."""
+        documents, key, word_prior = document_pairs(shard), stream.key(), WordPrior(priors.word, priors.total)
         free = np.array(slots.free[::-1] if slots else [], dtype=np.int64)
-        state, given = np.array([0, 0, 0, free.size]), (shard.offsets, shard.position, shard.counts, stream.key())
+        free_count, progress = np.array([free.size]), np.zeros(3, dtype=np.int64)
         reusable = np.zeros(self.prior.size, dtype=np.int64)
         reusable[free] = 1
         while True:
             gibbs.sweep_tokens(
-                *given,
-                priors.word,
-                priors.total,
-                slots.gamma if slots else 0.0,
-                reusable,
-                state,
-                free,
-                self.prior,
-                self.rest,
-                self.totals,
-                self.row,
+                documents,
+                key,
+                word_prior,
+                TopicPrior(self.prior, self.rest),
+                TopicSlots(slots.gamma if slots else 0.0, reusable, free, free_count),
+                TopicCounts(self.totals, self.row),
                 self.token_topic,
+                progress,
             )
-            if slots is None or state[0] == shard.documents:
+            if slots is None or progress[0] == shard.documents:
                 return
             more = slots.more()
             self.widen(padded(more[-1] + 1))
             reusable = _longer(reusable, self.prior.size)
             reusable[more] = 1
             free = np.concatenate([np.array(more[::-1], dtype=np.int64), np.zeros(free.size, dtype=np.int64)])
-            state[3] = len(more)
+            free_count[0] = len(more)
 
 
 def _longer(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
@@ -294,15 +293,19 @@ def listed(shard: Shard, token_topic: Topics, prior: Vector, *, tables: bool) ->
     sums : dict of str to Part
         Fresh ``rising``, sum_dk log G(a_k + n_dk) / G(a_k), and ``tables``, sum_d a_k (psi(a_k + n_dk) - psi(a_k)).
     """
-    starts = np.zeros(shard.documents + 1, dtype=np.int64)
-    topic, count = np.empty(token_topic.size, dtype=np.uint16), np.empty(token_topic.size, dtype=np.float32)
+    document_topics = OutDocumentTopics(
+        offsets=np.zeros(shard.documents + 1, dtype=np.int64),
+        topic=np.empty(token_topic.size, dtype=np.uint16),
+        counts=np.empty(token_topic.size, dtype=np.float32),
+    )
     mean, rising = np.zeros(prior.size if tables else 0), np.zeros(1)
-    gibbs.list_documents(shard.offsets, shard.counts, token_topic, prior, starts, topic, count, mean, rising)
+    gibbs.list_documents(document_pairs(shard), token_topic, prior, document_topics, mean, rising)
+    entries = document_topics.offsets[-1]
     local: dict[str, npt.NDArray[Any]] = {
         "token_topic": token_topic,
-        "document_lists": starts,
-        "document_topics": topic[: starts[-1]].copy(),
-        "document_counts": count[: starts[-1]].copy(),
+        "document_lists": document_topics.offsets,
+        "document_topics": document_topics.topic[:entries].copy(),
+        "document_counts": document_topics.counts[:entries].copy(),
         "document_rest": np.zeros(shard.documents, dtype=np.float32),
     }
     return local, {"rising": fresh(rising[0]), **({"tables": fresh(mean, "topic")} if tables else {})}

@@ -21,10 +21,19 @@ from collapsium.workers.arrays.delta import Arrays, Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import common as collapsed
 from collapsium.workers.families.cvb.common import FOLD_IN_SWEEPS
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs import common as gibbs
 from collapsium.workers.families.gibbs.common import Priors, Topics
 from collapsium.workers.kernels.gibbs import topics as gibbs_kernels
-from collapsium.workers.kernels.gibbs.labels import label_probability, settle_labels, sweep_labels
+from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_labels
+from collapsium.workers.kernels.gibbs.records import (
+    DocumentLabels,
+    DocumentTopics,
+    FixedTopics,
+    OutDocumentTopics,
+    TopicCounts,
+    WordPrior,
+)
 from collapsium.workers.kernels.jit import Kernel
 from collapsium.workers.special_functions import gammaln
 
@@ -81,9 +90,9 @@ class Allowed:
         return Allowed.of((np.asarray(local["document_labels"]), np.asarray(local["document_label"])), globals)
 
     @property
-    def arguments(self) -> tuple[Ints, npt.NDArray[np.int32], int, int]:
-        """The same as kernels take it."""
-        return self.lists, self.label, self.each, self.background
+    def labels(self) -> DocumentLabels:
+        """The documents' labels as kernels take them."""
+        return DocumentLabels(self.lists, self.label, self.each, self.background)
 
     def local(self) -> dict[str, npt.NDArray[Any]]:
         """Return what a local state keeps of it."""
@@ -225,16 +234,12 @@ def sweep(
     allowed = Allowed.kept(local, globals)
     token_topic, row = np.array(local["token_topic"]), np.array(rows["word_topic"])
     sweep_labels(
-        shard.offsets,
-        shard.position,
-        shard.counts,
+        document_pairs(shard),
         stream.key(),
-        *allowed.arguments,
+        allowed.labels,
         float(globals["alpha"]),
-        given.word,
-        given.total,
-        globals["topic"].astype(np.float64),
-        row,
+        WordPrior(given.word, given.total),
+        TopicCounts(globals["topic"].astype(np.float64), row),
         token_topic,
     )
     after, sums = gibbs.listed(shard, token_topic, given.topics, tables=False)
@@ -269,26 +274,22 @@ def finish(block: Arrays, globals: Arrays) -> Arrays:
 def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
     """Fit the counts of unseen documents, over the topics that their labels let them have, by zeroth-order sweeps."""
     allowed = Allowed.of(label_lists(shard, globals), globals)
-    given, (starts, _, topic) = priors(globals), allowed.flat()
-    topics, counts = np.empty(topic.size, dtype=np.uint16), np.empty(topic.size, dtype=np.float32)
-    settle_labels(
-        shard.offsets,
-        shard.position,
-        shard.counts,
-        np.ascontiguousarray(rows["word_topic"], dtype=np.float32),
-        *allowed.arguments,
+    starts, _, topic = allowed.flat()
+    document_topics = OutDocumentTopics(
+        starts, np.empty(topic.size, dtype=np.uint16), np.empty(topic.size, dtype=np.float32)
+    )
+    fold_in_labels(
+        document_pairs(shard),
+        allowed.labels,
+        fixed_topics(rows, globals),
         float(globals["alpha"]),
-        given.word,
-        1.0 / (given.total + gibbs.moments(globals)[0]),
         FOLD_IN_SWEEPS,
-        starts,
-        topics,
-        counts,
+        document_topics,
     )
     return {
-        "document_lists": starts,
-        "document_topics": topics,
-        "document_counts": counts,
+        "document_lists": document_topics.offsets,
+        "document_topics": document_topics.topic,
+        "document_counts": document_topics.counts,
         "document_rest": np.zeros(shard.documents, dtype=np.float32),
         **allowed.local(),
     }
@@ -296,21 +297,24 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
 
 def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
     """Give each held-out pair's probability sum_k theta_dk phi_kw, of the last sample."""
-    given, probability = priors(globals), np.empty(heldout.pairs)
+    probability = np.empty(heldout.pairs)
+    names = ("document_lists", "document_topics", "document_counts")
     label_probability(
-        heldout.offsets,
-        heldout.position,
-        np.ascontiguousarray(rows["word_topic"], dtype=np.float32),
-        *Allowed.kept(local, globals).arguments,
+        document_pairs(heldout),
+        Allowed.kept(local, globals).labels,
+        fixed_topics(rows, globals),
         float(globals["alpha"]),
-        given.word,
-        1.0 / (given.total + gibbs.moments(globals)[0]),
-        np.asarray(local["document_lists"]),
-        np.asarray(local["document_topics"]),
-        np.asarray(local["document_counts"]),
+        DocumentTopics(*(np.asarray(local[name]) for name in names)),
         probability,
     )
     return {"probability": probability}
+
+
+def fixed_topics(rows: Arrays, globals: Arrays) -> FixedTopics:
+    """Return the topics of the last sample as kernels take them."""
+    given = priors(globals)
+    word_topic = np.ascontiguousarray(rows["word_topic"], dtype=np.float32)
+    return FixedTopics(word_topic, given.word, 1.0 / (given.total + gibbs.moments(globals)[0]))
 
 
 def probabilities(rows: Arrays, globals: Arrays) -> Arrays:

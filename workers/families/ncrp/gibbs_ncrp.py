@@ -25,6 +25,7 @@ import numpy.typing as npt
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs import common as gibbs
 from collapsium.workers.families.gibbs.common import Slots
 from collapsium.workers.families.ncrp.arrays import GIBBS_NCRP_ARRAYS
@@ -111,7 +112,7 @@ def _plant(growth: Growth, shard: Shard, globals: Arrays, stream: Stream, warm: 
     if theta.shape[1] > below:
         raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {below}")
     token_topic = np.empty(shard.tokens, dtype=np.uint16)
-    draw_topics(shard.offsets, shard.position, shard.counts, theta, phi, stream.key(), token_topic)
+    draw_topics(document_pairs(shard), theta, phi, stream.key(), token_topic)
     largest = theta.argmax(axis=1)
     growth.path[:, 0] = 0
     growth.path[:, 1:] = 1 + largest[:, np.newaxis] * (depth - 1) + np.arange(depth - 1)

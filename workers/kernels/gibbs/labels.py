@@ -1,234 +1,198 @@
 """Topics of tokens where a document may have only those of its labels, and the background's.
 
 Label l has the topics l N to l N + N - 1; the background has the last ones. A document without labels has the
-background alone or, where there is none, all topics. What a document takes grows with the topics that it may have.
+background alone or, where there is none, all topics. Time grows with the topics that a document may have.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import (
-    F4,
-    F4_2,
-    F8,
-    I4,
-    I8,
-    OUT_F4,
-    OUT_F8,
-    OUT_I4_2,
-    OUT_U2,
-    U2,
-    U8,
-    f8,
-    helper,
-    i8,
-    kernel,
+from collapsium.workers.kernels.argument_types import OutFloat64Vector, OutInt64Vector, OutUInt16Vector, UInt64Vector
+from collapsium.workers.kernels.gibbs.records import (
+    DocumentLabels,
+    DocumentTopics,
+    FixedTopics,
+    OutDocumentTopics,
+    TopicCounts,
+    WordPrior,
 )
+from collapsium.workers.kernels.jit import borrower, kernel
 from collapsium.workers.kernels.random import uniform
+from collapsium.workers.kernels.records import DocumentPairs
 
-Array = npt.NDArray[Any]
+FOLD_IN_TOLERANCE = 1e-4
+"""Tokens: a document is folded in once no count has moved by more in a sweep."""
 
-ENOUGH = 1e-4  # tokens by which no count of a document moves any more once it has settled
 
-
-@helper
-def _gather(lists: Array, label: Array, document: int, each: int, background: int, allowed: Array) -> int:
-    """Write down the topics that a document may have, and return how many they are."""
-    first, last = lists[document], lists[document + 1]
-    if first == last and background == 0:
+@borrower
+def _allowed_topics(labels: DocumentLabels, document: int, allowed: OutInt64Vector) -> int:
+    """Fill `allowed` with the topics that a document may have, and return their number."""
+    first, last = labels.offsets[document], labels.offsets[document + 1]
+    if first == last and labels.background_topics == 0:
         for k in range(allowed.size):
             allowed[k] = k
         return allowed.size
     size = 0
     for entry in range(first, last):
-        for place in range(each):
-            allowed[size] = np.int64(label[entry]) * each + place
+        for index in range(labels.topics_per_label):
+            allowed[size] = np.int64(labels.label[entry]) * labels.topics_per_label + index
             size += 1
-    for k in range(allowed.size - background, allowed.size):
+    for k in range(allowed.size - labels.background_topics, allowed.size):
         allowed[size] = k
         size += 1
     return size
 
 
-@kernel(I8, I4, I4, U8, I8, I4, i8, i8, f8, f8, f8, OUT_F8, OUT_I4_2, OUT_U2)
+@kernel
 def sweep_labels(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    key: Array,
-    lists: Array,
-    label: Array,
-    each: int,
-    background: int,
-    prior: float,
-    word_prior: float,
-    total_prior: float,
-    totals: Array,
-    row: Array,
-    token_topic: Array,
+    documents: DocumentPairs,
+    key: UInt64Vector,
+    labels: DocumentLabels,
+    topic_prior: float,
+    word_prior: WordPrior,
+    topic_counts: TopicCounts,
+    token_topic: OutUInt16Vector,
 ) -> None:
     """Draw each token's topic given those of all others; twin: `naive.gibbs_labels.sweep`.
 
-    p(z = k) ~ (n_dk' + a) (n_kw' + b) / (n_k' + B) over the topics that the document may have. Number t of the stream
-    belongs to token t.
+    p(z = k) ~ (n_dk' + a) (n_kw' + b) / (n_k' + B) over the topics that the document may have. Number t of the random
+    stream belongs to token t.
 
     Parameters
     ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair.
+    documents : DocumentPairs
+        The documents.
     key : uint64, shape (2,)
-        Of the random stream.
-    lists : int64, shape (documents + 1,)
-        Where each document's labels begin.
-    label : int32
-        Their numbers; in a document none is twice.
-    each, background : int
-        Topics of each label, and of the background.
-    prior, word_prior, total_prior : float
-        a, b and B.
-    totals : float64, shape (topics,)
-        n_k; moved.
-    row : int32, shape (rows, topics)
-        n_kw; moved.
+        Key of the random stream.
+    labels : DocumentLabels
+        The documents' labels.
+    topic_prior : float
+        a.
+    word_prior : WordPrior
+        b and B.
+    topic_counts : TopicCounts
+        n_k and n_kw; updated.
     token_topic : uint16, shape (tokens,)
-        z of each token, those of a pair side by side; moved.
+        z of each token, those of a pair side by side; updated.
     """
+    offsets, position, counts = documents.offsets, documents.position, documents.counts
+    word_parameter, total_prior = word_prior.parameter, word_prior.total
+    totals, word_topic = topic_counts.totals, topic_counts.word_topic
     inverse = 1.0 / (totals + total_prior)
-    allowed, place = np.empty(totals.size, dtype=np.int64), np.empty(totals.size, dtype=np.int64)
-    here, running = np.empty(totals.size), np.empty(totals.size)
-    at = 0
+    allowed, index = np.empty(totals.size, dtype=np.int64), np.empty(totals.size, dtype=np.int64)
+    local_counts, cumulative = np.empty(totals.size), np.empty(totals.size)
+    token = 0
     for document in range(offsets.size - 1):
-        begin = at
+        begin = token
         for pair in range(offsets[document], offsets[document + 1]):
-            at += counts[pair]
-        if begin == at:
+            token += counts[pair]
+        if begin == token:
             continue
-        size = _gather(lists, label, document, each, background, allowed)
+        size = _allowed_topics(labels, document, allowed)
         if size == 1:
             continue
         for j in range(size):
-            place[allowed[j]] = j
-            here[j] = 0.0
-        for token in range(begin, at):
-            here[place[token_topic[token]]] += 1.0
-        at = begin
+            index[allowed[j]] = j
+            local_counts[j] = 0.0
+        for counted in range(begin, token):
+            local_counts[index[token_topic[counted]]] += 1.0
+        token = begin
         for pair in range(offsets[document], offsets[document + 1]):
-            words = row[position[pair]]
+            word_counts = word_topic[position[pair]]
             for _ in range(counts[pair]):
-                old = token_topic[at]
-                here[place[old]] -= 1.0
+                old = token_topic[token]
+                local_counts[index[old]] -= 1.0
                 totals[old] -= 1.0
-                words[old] -= 1
+                word_counts[old] -= 1
                 inverse[old] = 1.0 / (totals[old] + total_prior)
                 total = 0.0
                 for j in range(size):
                     k = allowed[j]
-                    total += (here[j] + prior) * (words[k] + word_prior) * inverse[k]
-                    running[j] = total
-                chance = uniform(key, at) * total
-                j = min(np.searchsorted(running[:size], chance, side="right"), size - 1)
+                    total += (local_counts[j] + topic_prior) * (word_counts[k] + word_parameter) * inverse[k]
+                    cumulative[j] = total
+                target = uniform(key, token) * total
+                j = min(np.searchsorted(cumulative[:size], target, side="right"), size - 1)
                 k = allowed[j]
-                here[j] += 1.0
+                local_counts[j] += 1.0
                 totals[k] += 1.0
-                words[k] += 1
+                word_counts[k] += 1
                 inverse[k] = 1.0 / (totals[k] + total_prior)
-                token_topic[at] = k
-                at += 1
+                token_topic[token] = k
+                token += 1
 
 
-@kernel(I8, I4, I4, F4_2, I8, I4, i8, i8, f8, f8, F8, i8, I8, OUT_U2, OUT_F4)
-def settle_labels(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    row: Array,
-    lists: Array,
-    label: Array,
-    each: int,
-    background: int,
-    prior: float,
-    word_prior: float,
-    inverse: Array,
+@kernel
+def fold_in_labels(
+    documents: DocumentPairs,
+    labels: DocumentLabels,
+    topics: FixedTopics,
+    topic_prior: float,
     sweeps: int,
-    starts: Array,
-    topic: Array,
-    count: Array,
+    document_topics: OutDocumentTopics,
 ) -> None:
-    """Fit the counts of unseen documents with the topics held fixed; twin: `naive.gibbs_labels.settle`.
+    """Fit the counts of unseen documents with the topics held fixed; twin: `naive.gibbs_labels.fold_in`.
 
-    Zeroth-order sweeps as of `predict.fold_in`, over the topics that each document may have.
+    Zeroth-order sweeps as in `predict.fold_in`, over the topics that each document may have.
 
     Parameters
     ----------
-    offsets, position, counts
-        As for `sweep_labels`.
-    row : float32, shape (rows, topics)
-        n_kw.
-    lists, label, each, background, prior, word_prior
-        As for `sweep_labels`.
-    inverse : float64, shape (topics,)
-        1 / (B + n_k).
+    documents : DocumentPairs
+        The documents.
+    labels : DocumentLabels
+        The documents' labels.
+    topics : FixedTopics
+        n_kw, b and 1 / (B + n_k).
+    topic_prior : float
+        a.
     sweeps : int
-        The most sweeps that a document gets.
-    starts : int64, shape (documents + 1,)
-        Where the topics that each document may have begin.
-    topic, count : uint16 and float32, shape (topics of all documents,)
-        Filled with these topics, and E[n_dk].
+        The most sweeps of a document.
+    document_topics : OutDocumentTopics
+        Filled with the topics that each document may have, and E[n_dk]; the offsets are read.
     """
+    offsets, position, counts = documents.offsets, documents.position, documents.counts
+    word_topic, word_parameter, inverse = topics.word_topic, topics.word_parameter, topics.inverse_totals
+    first_topic, topic, count = document_topics.offsets, document_topics.topic, document_topics.counts
     allowed, weight = np.empty(inverse.size, dtype=np.int64), np.empty(inverse.size)
-    here, before = np.empty(inverse.size), np.empty(inverse.size)
+    local_counts, previous = np.empty(inverse.size), np.empty(inverse.size)
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
-        size = _gather(lists, label, document, each, background, allowed)
-        share = np.zeros((last - first, size))
-        here[:size] = 0.0
+        size = _allowed_topics(labels, document, allowed)
+        responsibilities = np.zeros((last - first, size))
+        local_counts[:size] = 0.0
         for sweep in range(sweeps):
-            before[:size] = here[:size]
+            previous[:size] = local_counts[:size]
             for pair in range(first, last):
-                old, words = share[pair - first], row[position[pair]]
+                old, word_counts = responsibilities[pair - first], word_topic[position[pair]]
                 total = 0.0
                 for j in range(size):
                     k = allowed[j]
-                    # In the first sweep nothing is counted yet: proportions start at the prior.
-                    own = 0.0 if sweep == 0 else max(here[j] - old[j], 0.0)
-                    weight[j] = (prior + own) * (words[k] + word_prior) * inverse[k]
+                    # Before the first sweep no count is known: proportions start at the prior.
+                    others = 0.0 if sweep == 0 else max(local_counts[j] - old[j], 0.0)
+                    weight[j] = (topic_prior + others) * (word_counts[k] + word_parameter) * inverse[k]
                     total += weight[j]
                 for j in range(size):
                     new = weight[j] / total
-                    here[j] += counts[pair] * (new - old[j])
+                    local_counts[j] += counts[pair] * (new - old[j])
                     old[j] = new
-            moved = 0.0
+            largest_change = 0.0
             for j in range(size):
-                moved = max(moved, abs(here[j] - before[j]))
-            if moved < ENOUGH:
+                largest_change = max(largest_change, abs(local_counts[j] - previous[j]))
+            if largest_change < FOLD_IN_TOLERANCE:
                 break
         for j in range(size):
-            topic[starts[document] + j] = allowed[j]
-            count[starts[document] + j] = here[j]
+            topic[first_topic[document] + j] = allowed[j]
+            count[first_topic[document] + j] = local_counts[j]
 
 
-@kernel(I8, I4, F4_2, I8, I4, i8, i8, f8, f8, F8, I8, U2, F4, OUT_F8)
+@kernel
 def label_probability(
-    offsets: Array,
-    position: Array,
-    row: Array,
-    lists: Array,
-    label: Array,
-    each: int,
-    background: int,
-    prior: float,
-    word_prior: float,
-    inverse: Array,
-    starts: Array,
-    topic: Array,
-    count: Array,
-    probability: Array,
+    documents: DocumentPairs,
+    labels: DocumentLabels,
+    topics: FixedTopics,
+    topic_prior: float,
+    document_topics: DocumentTopics,
+    probability: OutFloat64Vector,
 ) -> None:
     """Fill sum_k theta_dk phi_kw of each pair, over the topics that its document may have.
 
@@ -236,30 +200,37 @@ def label_probability(
 
     Parameters
     ----------
-    offsets, position, row, lists, label, each, background, prior, word_prior, inverse
-        As for `settle_labels`.
-    starts : int64, shape (documents + 1,)
-        Where each document's counts begin.
-    topic, count : uint16 and float32
+    documents : DocumentPairs
+        Held-out pairs.
+    labels : DocumentLabels
+        The documents' labels.
+    topics : FixedTopics
+        n_kw, b and 1 / (B + n_k).
+    topic_prior : float
+        a.
+    document_topics : DocumentTopics
         Topics that have tokens, and n_dk.
     probability : float64, shape (pairs,)
         Filled.
     """
-    allowed, here = np.empty(inverse.size, dtype=np.int64), np.zeros(inverse.size)
+    offsets, position = documents.offsets, documents.position
+    word_topic, word_parameter, inverse = topics.word_topic, topics.word_parameter, topics.inverse_totals
+    first_topic, topic, count = document_topics.offsets, document_topics.topic, document_topics.counts
+    allowed, local_counts = np.empty(inverse.size, dtype=np.int64), np.zeros(inverse.size)
     theta = np.empty(inverse.size)
     for document in range(offsets.size - 1):
         if offsets[document] == offsets[document + 1]:
             continue
-        size, tokens = _gather(lists, label, document, each, background, allowed), 0.0
-        for entry in range(starts[document], starts[document + 1]):
-            here[topic[entry]] = count[entry]
+        size, tokens = _allowed_topics(labels, document, allowed), 0.0
+        for entry in range(first_topic[document], first_topic[document + 1]):
+            local_counts[topic[entry]] = count[entry]
             tokens += count[entry]
         for j in range(size):
-            theta[j] = (here[allowed[j]] + prior) * inverse[allowed[j]] / (size * prior + tokens)
-        for entry in range(starts[document], starts[document + 1]):
-            here[topic[entry]] = 0.0
+            theta[j] = (local_counts[allowed[j]] + topic_prior) * inverse[allowed[j]] / (size * topic_prior + tokens)
+        for entry in range(first_topic[document], first_topic[document + 1]):
+            local_counts[topic[entry]] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
-            words, total = row[position[pair]], 0.0
+            word_counts, total = word_topic[position[pair]], 0.0
             for j in range(size):
-                total += theta[j] * (words[allowed[j]] + word_prior)
+                total += theta[j] * (word_counts[allowed[j]] + word_parameter)
             probability[pair] = total

@@ -1,7 +1,7 @@
-"""Collapsed Gibbs sampling of the topics of tokens, with a number of topics that is given or that grows.
+"""Collapsed Gibbs sampling of the topics of tokens, with a number of topics that is fixed or that grows.
 
-The weights of all topics are computed side by side, in chunks whose sums are kept, so that a draw looks at one chunk
-only. They are float32, so a chance is off by some 1e-7 of itself; counts are whole numbers.
+The weights of all topics are computed side by side, in chunks whose sums are stored, so that a draw searches one chunk
+only. They are float32, so a probability has a relative error of some 1e-7; counts are whole numbers.
 """
 
 from __future__ import annotations
@@ -10,184 +10,179 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import (
-    F4,
-    F8,
-    F8_2,
-    I4,
-    I4_2,
-    I8,
-    OUT_F4,
-    OUT_F8,
-    OUT_I4_2,
-    OUT_I8,
-    OUT_U2,
-    U2,
-    U8,
-    f8,
-    helper,
-    kernel,
+from collapsium.workers.kernels.argument_types import (
+    Float32Vector,
+    Float64Matrix,
+    Float64Vector,
+    Int32Matrix,
+    Int32Vector,
+    OutFloat32Vector,
+    OutFloat64Vector,
+    OutInt64Vector,
+    OutUInt16Vector,
+    UInt16Vector,
+    UInt64Vector,
 )
+from collapsium.workers.kernels.gibbs.records import OutDocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
+from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.random import uniform
+from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.kernels.special import digamma
 
-Array = npt.NDArray[Any]
-
-CHUNK = 32  # topics whose weights are summed together; arrays by topic are padded to a multiple
-FEW = 16  # factors of a rising factorial that are multiplied one by one
-COMMON = 4096  # counts that are tallied, not looked at one by one
+CHUNK = 32
+"""Topics whose weights are summed together; arrays by topic are padded to a multiple."""
+MAX_FACTORS = 16
+"""Factors of a rising factorial that are multiplied one by one; beyond, special functions are faster."""
+TALLIED_COUNTS = 4096
+"""Counts below this are tallied; each greater one is evaluated by itself."""
 
 
 @helper
-def _draw(coefficient: Array, row: Array, prior: float, new: float, chance: float, weight: Array, sums: Array) -> int:
-    """Draw a topic in proportion to its coefficient times (n_kw + b), or -1 in proportion to `new`."""
-    total, least = new, np.float32(prior)
+def _draw_topic(
+    coefficient: Float32Vector,
+    word_counts: Int32Vector,
+    word_parameter: float,
+    new_weight: float,
+    number: float,
+    weight: OutFloat32Vector,
+    sums: OutFloat32Vector,
+) -> int:
+    """Draw a topic in proportion to its coefficient times (n_kw + b), or -1 in proportion to `new_weight`."""
+    total, parameter = new_weight, np.float32(word_parameter)
     for chunk in range(sums.size):
-        here: Any = np.float32(0.0)
+        chunk_sum: Any = np.float32(0.0)
         for place in range(CHUNK):
             k = chunk * CHUNK + place
-            one = coefficient[k] * (np.float32(row[k]) + least)
+            one = coefficient[k] * (np.float32(word_counts[k]) + parameter)
             weight[k] = one
-            here += one
-        sums[chunk] = here
-        total += here
-    left = chance * total - new
-    if left < 0.0:
+            chunk_sum += one
+        sums[chunk] = chunk_sum
+        total += chunk_sum
+    remaining = number * total - new_weight
+    if remaining < 0.0:
         return -1
     chunk = 0
-    while chunk < sums.size - 1 and left >= sums[chunk]:
-        left -= sums[chunk]
+    while chunk < sums.size - 1 and remaining >= sums[chunk]:
+        remaining -= sums[chunk]
         chunk += 1
     k = chunk * CHUNK
     last = k + CHUNK - 1
-    while k < last and left >= weight[k]:
-        left -= weight[k]
+    while k < last and remaining >= weight[k]:
+        remaining -= weight[k]
         k += 1
-    while k > 0 and weight[k] <= 0.0:  # rounding has led past the last topic that has a weight
+    # Rounding may lead past the last topic that has a weight.
+    while k > 0 and weight[k] <= 0.0:
         k -= 1
     return k
 
 
-@kernel(
-    I8, I4, I4, U8, f8, f8, f8, I8, OUT_I8, OUT_I8, OUT_F8, OUT_F8, OUT_F8, OUT_I4_2, OUT_U2,
-)  # fmt: skip
+@kernel
 def sweep_tokens(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    key: Array,
-    word_prior: float,
-    total_prior: float,
-    gamma: float,
-    reusable: Array,
-    state: Array,
-    free: Array,
-    prior: Array,
-    rest: Array,
-    totals: Array,
-    row: Array,
-    token_topic: Array,
+    documents: DocumentPairs,
+    key: UInt64Vector,
+    word_prior: WordPrior,
+    topic_prior: TopicPrior,
+    slots: TopicSlots,
+    topic_counts: TopicCounts,
+    token_topic: OutUInt16Vector,
+    progress: OutInt64Vector,
 ) -> None:
     """Draw each token's topic given those of all others; twin: `naive.gibbs.sweep`.
 
     p(z = k) ~ (n_dk' + a_k) (n_kw' + b) / (n_k' + B), and p(z = new) ~ a_rest b / B. A new topic breaks a_rest by
     v ~ Beta(1, gamma); a topic that has lost its last token gives its a_k back (Teh, Jordan, Beal and Blei 2006,
-    section 5.3, with a_k = alpha pi_k). Numbers 2 t and 2 t + 1 of the stream belong to token t.
+    section 5.3, with a_k = alpha pi_k). Numbers 2 t and 2 t + 1 of the random stream belong to token t.
 
     Parameters
     ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair.
+    documents : DocumentPairs
+        The documents.
     key : uint64, shape (2,)
-        Of the random stream.
-    word_prior, total_prior : float
+        Key of the random stream.
+    word_prior : WordPrior
         b and B.
-    gamma : float
-        Concentration of the sticks; 0 where the number of topics is given.
-    reusable : int64, shape (topics,)
-        Not 0 for slots that go back to `free` when they are empty again.
-    state : int64, shape (4,)
-        Document to go on with, its first token, the token to go on with, and how many slots are free; moved. The sweep
-        ends before a token that could find no free slot, else with the number of documents.
-    free : int64
-        Free slots, the next to be taken last.
-    prior : float64, shape (topics,)
-        a_k; 0 where a slot is free, and in padding.
-    rest : float64, shape (1,)
-        a_rest.
-    totals : float64, shape (topics,)
-        n_k; moved.
-    row : int32, shape (rows, topics)
-        n_kw; moved.
+    topic_prior : TopicPrior
+        a_k and a_rest; updated where topics are born and die.
+    slots : TopicSlots
+        gamma, and the slots that new topics may take.
+    topic_counts : TopicCounts
+        n_k and n_kw; updated.
     token_topic : uint16, shape (tokens,)
-        z of each token, those of a pair side by side; moved.
+        z of each token, those of a pair side by side; updated.
+    progress : int64, shape (3,)
+        Document to go on with, its first token, and the token to go on with; updated. The sweep ends before a token
+        for which no slot is free, else with the number of documents.
     """
+    offsets, position, counts = documents.offsets, documents.position, documents.counts
+    word_parameter, total_prior = word_prior.parameter, word_prior.total
+    prior, remainder = topic_prior.parameters, topic_prior.remainder
+    gamma, reusable, free, free_count = slots.concentration, slots.reusable, slots.free, slots.free_count
+    totals, word_topic = topic_counts.totals, topic_counts.word_topic
     inverse, coefficient = 1.0 / (totals + total_prior), np.empty(prior.size, dtype=np.float32)
     coefficient[:] = prior * inverse
     weight, sums = np.empty(prior.size, dtype=np.float32), np.empty(prior.size // CHUNK, dtype=np.float32)
-    here = np.zeros(prior.size)
-    begin = at = state[1]
-    for document in range(state[0], offsets.size - 1):
-        begin = at
+    local_counts = np.zeros(prior.size)
+    begin = token = progress[1]
+    for document in range(progress[0], offsets.size - 1):
+        begin = token
         for pair in range(offsets[document], offsets[document + 1]):
-            at += counts[pair]
-        for token in range(begin, at):
-            here[token_topic[token]] += 1.0
-        for token in range(begin, at):
-            k = token_topic[token]
-            coefficient[k] = (here[k] + prior[k]) * inverse[k]
-        at = begin
+            token += counts[pair]
+        for counted in range(begin, token):
+            local_counts[token_topic[counted]] += 1.0
+        for counted in range(begin, token):
+            k = token_topic[counted]
+            coefficient[k] = (local_counts[k] + prior[k]) * inverse[k]
+        token = begin
         for pair in range(offsets[document], offsets[document + 1]):
-            words = row[position[pair]]
+            word_counts = word_topic[position[pair]]
             for _ in range(counts[pair]):
-                if at < state[2]:  # drawn before the sweep was broken off
-                    at += 1
+                # Drawn before the sweep was broken off.
+                if token < progress[2]:
+                    token += 1
                     continue
-                if gamma > 0.0 and state[3] == 0:
-                    state[0], state[1], state[2] = document, begin, at
+                if gamma > 0.0 and free_count[0] == 0:
+                    progress[0], progress[1], progress[2] = document, begin, token
                     return
-                k = token_topic[at]
-                here[k] -= 1.0
+                k = token_topic[token]
+                local_counts[k] -= 1.0
                 totals[k] -= 1.0
-                words[k] -= 1
+                word_counts[k] -= 1
                 if gamma > 0.0 and totals[k] == 0.0:
-                    rest[0] += prior[k]
+                    remainder[0] += prior[k]
                     prior[k] = 0.0
                     if reusable[k]:
-                        free[state[3]] = k
-                        state[3] += 1
+                        free[free_count[0]] = k
+                        free_count[0] += 1
                 inverse[k] = 1.0 / (totals[k] + total_prior)
-                coefficient[k] = (here[k] + prior[k]) * inverse[k]
-                new = rest[0] * word_prior / total_prior
-                k = _draw(coefficient, words, word_prior, new, uniform(key, 2 * at), weight, sums)
+                coefficient[k] = (local_counts[k] + prior[k]) * inverse[k]
+                new_weight = remainder[0] * word_parameter / total_prior
+                number = uniform(key, 2 * token)
+                k = _draw_topic(coefficient, word_counts, word_parameter, new_weight, number, weight, sums)
                 if k < 0:
-                    state[3] -= 1
-                    k = free[state[3]]
-                    stick = -math.expm1(math.log1p(-uniform(key, 2 * at + 1)) / gamma)
-                    prior[k] = max(stick * rest[0], 1e-300)
-                    rest[0] = max(rest[0] - prior[k], 0.0)
-                here[k] += 1.0
+                    free_count[0] -= 1
+                    k = free[free_count[0]]
+                    stick = -math.expm1(math.log1p(-uniform(key, 2 * token + 1)) / gamma)
+                    prior[k] = max(stick * remainder[0], 1e-300)
+                    remainder[0] = max(remainder[0] - prior[k], 0.0)
+                local_counts[k] += 1.0
                 totals[k] += 1.0
-                words[k] += 1
+                word_counts[k] += 1
                 inverse[k] = 1.0 / (totals[k] + total_prior)
-                coefficient[k] = (here[k] + prior[k]) * inverse[k]
-                token_topic[at] = k
-                at += 1
-        for token in range(begin, at):
-            k = token_topic[token]
-            here[k] = 0.0
+                coefficient[k] = (local_counts[k] + prior[k]) * inverse[k]
+                token_topic[token] = k
+                token += 1
+        for counted in range(begin, token):
+            k = token_topic[counted]
+            local_counts[k] = 0.0
             coefficient[k] = prior[k] * inverse[k]
-    state[0] = offsets.size - 1
+    progress[0] = offsets.size - 1
 
 
 @helper
 def _log_rising(prior: float, count: float) -> Any:
     """Return log G(a + n) / G(a)."""
-    if count > FEW:
+    if count > MAX_FACTORS:
         return math.lgamma(prior + count) - math.lgamma(prior)
     product = 1.0
     for number in range(int(count)):
@@ -196,9 +191,9 @@ def _log_rising(prior: float, count: float) -> Any:
 
 
 @helper
-def _tables(prior: float, count: float) -> Any:
+def _expected_tables(prior: float, count: float) -> Any:
     """Return a (psi(a + n) - psi(a)), the mean number of tables of n customers."""
-    if count > FEW:
+    if count > MAX_FACTORS:
         return prior * (digamma(prior + count) - digamma(prior))
     total = 0.0
     for number in range(int(count)):
@@ -206,155 +201,153 @@ def _tables(prior: float, count: float) -> Any:
     return total
 
 
-@kernel(I8, I4, U2, F8, OUT_I8, OUT_U2, OUT_F4, OUT_F8, OUT_F8)
+@kernel
 def list_documents(
-    offsets: Array,
-    counts: Array,
-    token_topic: Array,
-    prior: Array,
-    lists: Array,
-    topic: Array,
-    count: Array,
-    tables: Array,
-    rising: Array,
+    documents: DocumentPairs,
+    token_topic: UInt16Vector,
+    prior: Float64Vector,
+    document_topics: OutDocumentTopics,
+    tables: OutFloat64Vector,
+    rising: OutFloat64Vector,
 ) -> None:
-    """List each document's topics with their tokens; twin: `naive.gibbs.list_documents`.
+    """Count each document's tokens by topic; twin: `naive.gibbs.list_documents`.
 
     Parameters
     ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    counts : int32, shape (pairs,)
-        Count of each pair.
+    documents : DocumentPairs
+        The documents.
     token_topic : uint16, shape (tokens,)
         z.
     prior : float64, shape (topics,)
         a_k.
-    lists : int64, shape (documents + 1,)
-        Filled with where each document's topics begin.
-    topic, count : uint16 and float32, shape (tokens,)
-        Filled, as far as there are topics, with each document's topics in the order in which they occur, and n_dk.
+    document_topics : OutDocumentTopics
+        Filled with each document's topics in the order in which they occur, and n_dk; there is room for an entry a
+        token.
     tables : float64, shape (topics,)
-        Increased by sum_d a_k (psi(a_k + n_dk) - psi(a_k)); of size 0 if not wanted.
+        Increased by sum_d a_k (psi(a_k + n_dk) - psi(a_k)), unless its size is 0.
     rising : float64, shape (1,)
         Increased by sum_dk log G(a_k + n_dk) / G(a_k).
     """
-    here = np.zeros(prior.size)
-    at = filled = 0
-    lists[0] = 0
+    offsets, counts = documents.offsets, documents.counts
+    first_topic, topic, count = document_topics.offsets, document_topics.topic, document_topics.counts
+    local_counts = np.zeros(prior.size)
+    token = filled = 0
+    first_topic[0] = 0
     for document in range(offsets.size - 1):
         for pair in range(offsets[document], offsets[document + 1]):
             for _ in range(counts[pair]):
-                k = token_topic[at]
-                if here[k] == 0.0:
+                k = token_topic[token]
+                if local_counts[k] == 0.0:
                     topic[filled] = k
                     filled += 1
-                here[k] += 1.0
-                at += 1
-        for entry in range(lists[document], filled):
+                local_counts[k] += 1.0
+                token += 1
+        for entry in range(first_topic[document], filled):
             k = topic[entry]
-            count[entry] = here[k]
-            rising[0] += _log_rising(prior[k], here[k])
+            count[entry] = local_counts[k]
+            rising[0] += _log_rising(prior[k], local_counts[k])
             if tables.size:
-                tables[k] += _tables(prior[k], here[k])
-            here[k] = 0.0
-        lists[document + 1] = filled
+                tables[k] += _expected_tables(prior[k], local_counts[k])
+            local_counts[k] = 0.0
+        first_topic[document + 1] = filled
 
 
-@kernel(U2, F4, F8, U8, OUT_F8)
-def draw_tables(topic: Array, count: Array, prior: Array, key: Array, tables: Array) -> None:
-    """Draw how many tables each topic has in each document, and sum them; twin: `naive.gibbs.draw_tables`.
+@kernel
+def draw_tables(
+    topic: UInt16Vector, count: Float32Vector, prior: Float64Vector, key: UInt64Vector, tables: OutFloat64Vector
+) -> None:
+    """Draw the number of tables of each topic in each document, and sum them; twin: `naive.gibbs.draw_tables`.
 
     m_dk are the tables of a Chinese restaurant with n_dk customers and strength a_k: customer j + 1 opens one with
-    chance a_k / (a_k + j).
+    probability a_k / (a_k + j).
 
     Parameters
     ----------
-    topic, count : uint16 and float32, shape (entries,)
-        A document's topic and n_dk, as `list_documents` gives them.
+    topic : uint16, shape (entries,)
+        Topic of each entry of `DocumentTopics`.
+    count : float32, shape (entries,)
+        n_dk.
     prior : float64, shape (topics,)
         a_k.
     key : uint64, shape (2,)
-        Of the random stream.
+        Key of the random stream.
     tables : float64, shape (topics,)
         Increased by sum_d m_dk.
     """
-    number = 0
+    first_number = 0
     for entry in range(topic.size):
         strength = prior[topic[entry]]
         opened = 1.0
         for customer in range(1, int(count[entry])):
-            opened += uniform(key, number + customer) * (strength + customer) < strength
-        number += int(count[entry])
+            opened += uniform(key, first_number + customer) * (strength + customer) < strength
+        first_number += int(count[entry])
         tables[topic[entry]] += opened
 
 
-@kernel(I4_2, f8, OUT_F8)
-def word_rising(row: Array, prior: float, sums: Array) -> None:
+@kernel
+def word_rising(word_topic: Int32Matrix, prior: float, sums: OutFloat64Vector) -> None:
     """Sum over the cells of counts by word and topic; twin: `naive.gibbs.word_rising`.
 
     Parameters
     ----------
-    row : int32, shape (words, topics)
+    word_topic : int32, shape (words, topics)
         n_kw.
     prior : float
         b.
     sums : float64, shape (2,)
         Increased by the sums of log G(b + n_kw) / G(b) and of b (psi(b + n_kw) - psi(b)).
     """
-    tally = np.zeros(COMMON)
-    for word in range(row.shape[0]):
-        for k in range(row.shape[1]):
-            count = row[word, k]
-            if 0 < count < COMMON:
+    tally = np.zeros(TALLIED_COUNTS)
+    for word in range(word_topic.shape[0]):
+        for k in range(word_topic.shape[1]):
+            count = word_topic[word, k]
+            if 0 < count < TALLIED_COUNTS:
                 tally[count] += 1.0
             elif count > 0:
                 sums[0] += _log_rising(prior, float(count))
-                sums[1] += _tables(prior, float(count))
+                sums[1] += _expected_tables(prior, float(count))
     log_rising = tables = 0.0
-    for count in range(1, COMMON):
+    for count in range(1, TALLIED_COUNTS):
         log_rising += math.log(prior + count - 1.0)
         tables += prior / (prior + count - 1.0)
         sums[0] += tally[count] * log_rising
         sums[1] += tally[count] * tables
 
 
-@kernel(I8, I4, I4, F8_2, F8_2, U8, OUT_U2)
+@kernel
 def draw_topics(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    proportions: Array,
-    word_topic: Array,
-    key: Array,
-    token_topic: Array,
+    documents: DocumentPairs,
+    proportions: Float64Matrix,
+    word_probability: Float64Matrix,
+    key: UInt64Vector,
+    token_topic: OutUInt16Vector,
 ) -> None:
     """Draw the topic of each token in proportion to theta_dk phi_kw; twin: `naive.gibbs.draw_topics`.
 
     Parameters
     ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair.
+    documents : DocumentPairs
+        The documents.
     proportions : float64, shape (documents, topics)
         theta.
-    word_topic : float64, shape (rows, topics)
+    word_probability : float64, shape (rows, topics)
         phi.
     key : uint64, shape (2,)
-        Of the random stream; number t belongs to token t.
+        Key of the random stream; number t belongs to token t.
     token_topic : uint16, shape (tokens,)
         Filled.
     """
-    topics, at = proportions.shape[1], 0
-    running = np.empty(topics)
+    offsets, position, counts = documents.offsets, documents.position, documents.counts
+    topics, token = proportions.shape[1], 0
+    cumulative = np.empty(topics)
     for document in range(offsets.size - 1):
         for pair in range(offsets[document], offsets[document + 1]):
             total = 0.0
             for k in range(topics):
-                # Where a word has no chance at all in a document, its topics are even.
-                total += proportions[document, k] * word_topic[position[pair], k] + 1e-200
-                running[k] = total
+                # Where all products underflow, every topic has the same probability.
+                total += proportions[document, k] * word_probability[position[pair], k] + 1e-200
+                cumulative[k] = total
             for _ in range(counts[pair]):
-                token_topic[at] = min(np.searchsorted(running, uniform(key, at) * total, side="right"), topics - 1)
-                at += 1
+                drawn = np.searchsorted(cumulative, uniform(key, token) * total, side="right")
+                token_topic[token] = min(drawn, topics - 1)
+                token += 1

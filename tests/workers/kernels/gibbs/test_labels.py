@@ -9,10 +9,20 @@ from collapsium.storage.corpus.labels import Labels
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs import author_topic, labeled_lda, partially_labeled_lda
 from collapsium.workers.families.gibbs.labelled import Allowed
 from collapsium.workers.kernels.gibbs.authors import sweep_authors
-from collapsium.workers.kernels.gibbs.labels import label_probability, settle_labels, sweep_labels
+from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_labels
+from collapsium.workers.kernels.gibbs.records import (
+    DocumentAuthors,
+    DocumentTopics,
+    FixedTopics,
+    OutDocumentTopics,
+    TokenAssignments,
+    TopicCounts,
+    WordPrior,
+)
 from tests.conftest import labels_of
 from tests.naive import gibbs_labels as naive
 from tests.strategies import bags, documents_of
@@ -39,8 +49,7 @@ def samples(draw):
     return shard, allowed, elsewhere, noise, Stream(draw(st.integers(0, 2**31)), "sweep").key()
 
 
-def given_of(shard):
-    return shard.offsets, shard.position, shard.counts
+WORD_PRIOR = WordPrior(0.3, 1.5)
 
 
 def counted(shard, z, elsewhere):
@@ -58,7 +67,7 @@ def drawn(shard, allowed, noise):
 @given(samples())
 def test_allowed__are_the_topics_of_the_labels_and_the_background(sample):
     _, allowed, *_ = sample
-    expected = naive.allowed_of(*allowed.arguments, allowed.topics)
+    expected = naive.allowed_of(*allowed.labels, allowed.topics)
     starts, document, topic = allowed.flat()
     assert [own.tolist() for own in expected] == [topic[a:b].tolist() for a, b in zip(starts, starts[1:], strict=False)]
     every = np.arange(allowed.topics)
@@ -73,30 +82,32 @@ def test_sweep__equals_its_twin(sample):
     _, z = drawn(shard, allowed, noise)
     row, found = counted(shard, z, elsewhere), z.copy()
     totals = row.sum(axis=0).astype(np.float64)
-    sweep_labels(*given_of(shard), key, *allowed.arguments, 0.2, 0.3, 1.5, totals, row, found)
-    own = naive.allowed_of(*allowed.arguments, allowed.topics)
-    np.testing.assert_array_equal(found, naive.sweep(*given_of(shard), key, own, 0.2, 0.3, 1.5, elsewhere, z))
+    sweep_labels(document_pairs(shard), key, allowed.labels, 0.2, WORD_PRIOR, TopicCounts(totals, row), found)
+    own = naive.allowed_of(*allowed.labels, allowed.topics)
+    expected = naive.sweep(*document_pairs(shard), key, own, 0.2, *WORD_PRIOR, elsewhere, z)
+    np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(row, counted(shard, found, elsewhere))
     np.testing.assert_array_equal(totals, row.sum(axis=0))
 
 
 @pytest.mark.kernels
 @given(samples(), st.sampled_from([0.05, 1.0]), st.sampled_from([1, 40]))
-def test_settle_and_probability__equal_their_twins(sample, prior, sweeps):
+def test_fold_in_and_probability__equal_their_twins(sample, prior, sweeps):
     shard, allowed, row, noise, _ = sample
     inverse, row = 1.0 / (row.sum(axis=0) + 2.0), row.astype(np.float32)
-    phi, own = (row + 0.4) * inverse, naive.allowed_of(*allowed.arguments, allowed.topics)
+    phi, own = (row + 0.4) * inverse, naive.allowed_of(*allowed.labels, allowed.topics)
+    topics = FixedTopics(row, 0.4, inverse)
     starts, document, _ = allowed.flat()
     topic, count = np.empty(document.size, np.uint16), np.empty(document.size, np.float32)
-    more = (prior, 0.4, inverse)
-    settle_labels(*given_of(shard), row, *allowed.arguments, *more, sweeps, starts, topic, count)
-    expected = naive.settle(*given_of(shard), phi, own, prior, sweeps)
+    folded_in = OutDocumentTopics(starts, topic, count)
+    fold_in_labels(document_pairs(shard), allowed.labels, topics, prior, sweeps, folded_in)
+    expected = naive.fold_in(*document_pairs(shard), phi, own, prior, sweeps)
     np.testing.assert_allclose(count, np.concatenate(expected), rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(topic, np.concatenate(own))
     dense, probability = np.zeros((shard.documents, allowed.topics)), np.empty(shard.pairs)
     dense[document, topic] = count
-    given_ = shard.offsets, shard.position, row, *allowed.arguments, *more, starts, topic, count
-    label_probability(*given_, probability)
+    document_topics = DocumentTopics(starts, topic, count)
+    label_probability(document_pairs(shard), allowed.labels, topics, prior, document_topics, probability)
     expected = naive.probability(shard.offsets, shard.position, phi, own, prior, dense)
     np.testing.assert_allclose(probability, expected, rtol=1e-6)
 
@@ -120,9 +131,17 @@ def test_sweep_authors__equals_its_twin(sample):
 
     row, table, found, chosen = counted(shard, z, elsewhere), by_author(z, a), z.copy(), a.copy()
     totals = row.sum(axis=0).astype(np.float64)
-    sweep_authors(*given_of(shard), key, lists, author, 0.2, 0.3, 1.5, totals, row, table, found, chosen)
-    given_ = (*given_of(shard), key, authors, 0.2, 0.3, 1.5, elsewhere, told)
-    expected = naive.sweep_authors(*given_, z, a)
+    sweep_authors(
+        document_pairs(shard),
+        key,
+        DocumentAuthors(lists, author),
+        0.2,
+        WORD_PRIOR,
+        TopicCounts(totals, row),
+        table,
+        TokenAssignments(found, chosen),
+    )
+    expected = naive.sweep_authors(*document_pairs(shard), key, authors, 0.2, *WORD_PRIOR, elsewhere, told, z, a)
     np.testing.assert_array_equal(found, expected[0])
     np.testing.assert_array_equal(chosen, expected[1])
     np.testing.assert_array_equal(row, counted(shard, found, elsewhere))

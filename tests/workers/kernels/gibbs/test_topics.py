@@ -5,9 +5,11 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels import random
 from collapsium.workers.kernels.gibbs import topics as gibbs
-from collapsium.workers.kernels.gibbs.topics import COMMON
+from collapsium.workers.kernels.gibbs.records import OutDocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
+from collapsium.workers.kernels.gibbs.topics import TALLIED_COUNTS
 from tests.naive import gibbs as naive
 from tests.naive.random import uniform
 from tests.strategies import bags, documents_of
@@ -38,8 +40,7 @@ def samples(draw):
     return shard, z, elsewhere, prior, Stream(draw(st.integers(0, 2**31)), "sweep").key()
 
 
-def given_of(shard):
-    return shard.offsets, shard.position, shard.counts
+WORD_PRIOR = WordPrior(0.3, 1.5)
 
 
 def counted(shard, z, elsewhere):
@@ -49,24 +50,32 @@ def counted(shard, z, elsewhere):
 
 
 def swept(sample, gamma, rest, slots):
-    """The kernel, given some slots; what it moved, and its state."""
+    """Topics, prior, the prior's remainder and free slots after a sweep with some slots."""
     shard, z, elsewhere, prior, key = sample
     row, prior, z, rest = counted(shard, z, elsewhere), prior.copy(), z.copy(), np.array([rest])
     totals, reusable = row.sum(axis=0).astype(np.float64), np.zeros(prior.size, dtype=np.int64)
-    free, state = np.array(slots, dtype=np.int64), np.array([0, 0, 0, len(slots)])
+    free, free_count = np.array(slots, dtype=np.int64), np.array([len(slots)])
     reusable[free] = 1
-    common = (*given_of(shard), key, 0.3, 1.5, gamma, reusable, state, free)
-    gibbs.sweep_tokens(*common, prior, rest, totals, row, z)
+    gibbs.sweep_tokens(
+        document_pairs(shard),
+        key,
+        WORD_PRIOR,
+        TopicPrior(prior, rest),
+        TopicSlots(gamma, reusable, free, free_count),
+        TopicCounts(totals, row),
+        z,
+        np.zeros(3, dtype=np.int64),
+    )
     np.testing.assert_array_equal(row, counted(shard, z, elsewhere))
     np.testing.assert_array_equal(totals, row.sum(axis=0))
-    return z, prior, rest[0], list(free[: state[3]]), state
+    return z, prior, rest[0], list(free[: free_count[0]])
 
 
 @given(samples())
 def test_sweep__equals_its_twin(sample):
     shard, z, elsewhere, prior, key = sample
     found = swept(sample, 0.0, 0.0, [])
-    expected, *_ = naive.sweep(*given_of(shard), key, 0.3, 1.5, 0.0, elsewhere, prior, 0.0, [], z)
+    expected, *_ = naive.sweep(*document_pairs(shard), key, *WORD_PRIOR, 0.0, elsewhere, prior, 0.0, [], z)
     np.testing.assert_array_equal(found[0], expected)
     np.testing.assert_array_equal(found[1], prior)
 
@@ -79,7 +88,7 @@ def test_sweep__of_a_growing_number_of_topics_equals_its_twin(sample, gamma, res
     sample = shard, z, np.concatenate([elsewhere, pad], axis=1), np.concatenate([prior, np.zeros(128)]), key
     slots = [int(slot) for slot in np.flatnonzero(sample[3] == 0.0)[::-1] if slot % 3]
     found = swept(sample, gamma, rest, slots)
-    expected = naive.sweep(*given_of(shard), key, 0.3, 1.5, gamma, sample[2], sample[3], rest, slots, z)
+    expected = naive.sweep(*document_pairs(shard), key, *WORD_PRIOR, gamma, sample[2], sample[3], rest, slots, z)
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-12)
     np.testing.assert_allclose(found[2], expected[2], rtol=1e-9, atol=1e-15)
@@ -95,13 +104,14 @@ def test_sweep__stops_where_no_slot_is_free_and_goes_on_when_there_are(sample):
     order = [int(slot) for slot in np.flatnonzero(prior == 0.0)]
     row, prior, z, rest = counted(shard, z, elsewhere), prior.copy(), z.copy(), np.array([5.0])
     totals, reusable = row.sum(axis=0).astype(np.float64), np.zeros(prior.size, dtype=np.int64)
-    state, free, runs = np.array([0, 0, 0, 0]), np.zeros(prior.size, dtype=np.int64), 0
-    while state[0] < shard.documents:
-        common = (*given_of(shard), key, 0.3, 1.5, 2.0, reusable, state, free)
-        gibbs.sweep_tokens(*common, prior, rest, totals, row, z)
-        if state[0] < shard.documents:
-            free[0], state[3], runs = order.pop(0), 1, runs + 1
-            reusable[free[0]] = 1
+    slots = TopicSlots(2.0, reusable, np.zeros(prior.size, dtype=np.int64), np.zeros(1, dtype=np.int64))
+    topic_prior, topic_counts = TopicPrior(prior, rest), TopicCounts(totals, row)
+    progress, runs = np.zeros(3, dtype=np.int64), 0
+    while progress[0] < shard.documents:
+        gibbs.sweep_tokens(document_pairs(shard), key, WORD_PRIOR, topic_prior, slots, topic_counts, z, progress)
+        if progress[0] < shard.documents:
+            slots.free[0], slots.free_count[0], runs = order.pop(0), 1, runs + 1
+            reusable[slots.free[0]] = 1
     np.testing.assert_array_equal(z, at_once[0])
     np.testing.assert_array_equal(prior, at_once[1])
     assert runs >= (shard.tokens > 0)
@@ -113,7 +123,8 @@ def test_lists__equal_their_twin(sample):
     lists, topic = np.zeros(shard.documents + 1, dtype=np.int64), np.zeros(z.size, dtype=np.uint16)
     count, tables, rising = np.zeros(z.size, dtype=np.float32), np.zeros(prior.size), np.zeros(1)
     prior[z] = np.maximum(prior[z], 0.01)
-    gibbs.list_documents(shard.offsets, shard.counts, z, prior, lists, topic, count, tables, rising)
+    document_topics = OutDocumentTopics(lists, topic, count)
+    gibbs.list_documents(document_pairs(shard), z, prior, document_topics, tables, rising)
     expected, expected_tables, expected_rising = naive.list_documents(shard.offsets, shard.counts, z, prior)
     for document, found in enumerate(expected):
         part = slice(lists[document], lists[document + 1])
@@ -130,7 +141,7 @@ def test_lists__equal_their_twin(sample):
 def test_word_rising__equals_its_twin(prior):
     """Also of counts so large that they are not tallied."""
     row = np.random.default_rng(1).poisson(3.0, (5, 7)).astype(np.int32)
-    row[2, 3:6] = COMMON - 1, COMMON, 10 * COMMON
+    row[2, 3:6] = TALLIED_COUNTS - 1, TALLIED_COUNTS, 10 * TALLIED_COUNTS
     sums = np.zeros(2)
     gibbs.word_rising(row, prior, sums)
     np.testing.assert_allclose(sums, naive.word_rising(row, prior), rtol=1e-10)
@@ -143,8 +154,8 @@ def test_draw_topics__equals_its_twin(sample):
     theta, phi = noise.dirichlet(np.full(3, 0.3), shard.documents), noise.dirichlet(np.full(3, 0.3), shard.words.size)
     phi[0] = 0.0  # a word that the other run does not have
     found = np.empty(z.size, dtype=np.uint16)
-    gibbs.draw_topics(*given_of(shard), theta, phi, key, found)
-    np.testing.assert_array_equal(found, naive.draw_topics(*given_of(shard), theta, phi, key))
+    gibbs.draw_topics(document_pairs(shard), theta, phi, key, found)
+    np.testing.assert_array_equal(found, naive.draw_topics(*document_pairs(shard), theta, phi, key))
 
 
 def test_numbers__equal_their_twin_and_are_uniform():
