@@ -194,17 +194,17 @@ class Tree:
             self.paths[document][:upto] = path
 
 
-def hang_nodes(offsets, position, counts, key, alpha, eta, gamma, births, known, free, reusable, parents, elsewhere,
-               others, paths, z):  # fmt: skip
+def move_subtrees(offsets, position, counts, key, alpha, eta, gamma, births, shared, free, reusable, parents, elsewhere,
+                  others, paths, z):  # fmt: skip
     """Where nodes hang, each drawn by the joint probability of everything; as `sweep` otherwise."""
     owner, words = tokens_of(offsets, position, counts)
     tree, free = Tree(parents, elsewhere, others, paths, z, words, owner, alpha, eta, gamma), list(free)
     slots = len(others)
     for upto in range(2, len(alpha)):
         for node, members in tree.of_nodes(upto).items():
-            route, mine = tree.paths[members[0]][:upto], others[node] == 0 and (node in reusable or not known)
+            route, mine = tree.paths[members[0]][:upto], others[node] == 0 and (node in reusable or not shared)
             up = route[-1]
-            only = mine and tree.documents(up) == len(members) and (up in reusable or not known)
+            only = mine and tree.documents(up) == len(members) and (up in reusable or not shared)
             if only and uniform(key, slots + node) < 0.5:
                 before = tree.log_joint()
                 tree.exchange(members, upto)
@@ -275,8 +275,8 @@ def sweep(
     return found, tree.z, tree.parents, free
 
 
-def tally_cells(row, level, levels):
-    """{(level, count): cells} of the cells that hold something."""
+def count_histogram(row, level, levels):
+    """{(level, count): words and nodes} of those that have tokens."""
     found = {}
     for (_, node), count in np.ndenumerate(row):
         if count > 0 and 0 <= level[node] < levels:

@@ -132,7 +132,7 @@ def root_products(word_node):
     return np.sqrt(word_node).T @ np.sqrt(word_node)
 
 
-def together(word_node, first, second, prior):
+def merge_gains(word_node, first, second, prior):
     """Log ratio of the words' part of p(t) with two nodes as one, and as two."""
     found = []
     for i, j, a in zip(first, second, prior, strict=True):

@@ -24,7 +24,7 @@ from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.families.gibbs.common import MOST, padded
 from collapsium.workers.families.ncrp.gibbs_ncrp import hung, with_columns, word_probability
 from collapsium.workers.families.ncrp.gibbs_state import levels
-from collapsium.workers.kernels.trees.gibbs_paths import FREE
+from collapsium.workers.kernels.trees.gibbs_records import FREE
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents

@@ -122,7 +122,7 @@ def evidence_gains(
     Parameters
     ----------
     gains : numpy.ndarray of float64, shape (pairs,)
-        The words' part; see `collapsium.workers.kernels.trees.nodes.together`.
+        The words' part; see `collapsium.workers.kernels.trees.nodes.merge_gains`.
     first, second : numpy.ndarray of int64, shape (pairs,)
         Columns.
     tokens, passes : numpy.ndarray of float64, shape (columns,)

@@ -10,9 +10,17 @@ import numpy.typing as npt
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.ncrp.tree import Tree, deepened, kept_lists, level_sums
-from collapsium.workers.kernels.trees.levels import sweep_levels
-from collapsium.workers.kernels.trees.paths import LOWEST, sweep_paths
+from collapsium.workers.kernels.trees.levels import LevelCounts, sweep_levels
+from collapsium.workers.kernels.trees.paths import MIN_PROBABILITY, sweep_paths
+from collapsium.workers.kernels.trees.records import (
+    DocumentPrior,
+    LargestEnds,
+    StoppingRule,
+    TreeStatistics,
+    TreeTopics,
+)
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
@@ -69,22 +77,24 @@ class DocumentPaths:
         self.kept = np.zeros((shard.documents, MOST_ENDS), dtype=np.int32)
         self.masses = np.zeros((shard.documents, MOST_ENDS), dtype=np.float32)
         self.pair_level: npt.NDArray[np.float32] | None = None
-        end_log = np.ascontiguousarray(globals["next_end_log"][tree.columns])
-        made = self.row_node, self.ends, self.kept, self.masses, self.log_theta, sums
-        pairs = shard.offsets, shard.position, shard.counts
+        prior = DocumentPrior(np.ascontiguousarray(globals["next_end_log"][tree.columns]), topics.alpha)
+        statistics = TreeStatistics(self.row_node, self.ends, self.log_theta, sums)
+        largest = LargestEnds(self.kept, self.masses, LEAST_SHARE)
+        pairs = document_pairs(shard)
         if globals["factorised"]:
             before = _deepened_pairs(local["pair_level"], topics.alpha)
             self.pair_level = np.empty_like(before)
-            nodes_ = topics.log, tree.parent, tree.level, end_log, topics.log_outside, topics.alpha
-            sweep_levels(*pairs, *nodes_, before, passes, LEAST_SHARE, self.document_level, self.pair_level, *made)
+            nodes = TreeTopics(tree.parent, tree.level, topics.log, topics.log_outside)
+            levels = LevelCounts(self.document_level, self.pair_level)
+            sweep_levels(pairs, nodes, prior, before, passes, levels, statistics, largest)
         else:
-            levels = np.ascontiguousarray(deepened(local["document_level"], topics.alpha))
-            chance, beyond = (
-                np.maximum(special.exp(topics.log), LOWEST),
-                np.maximum(special.exp(topics.log_outside), LOWEST),
+            previous = np.ascontiguousarray(deepened(local["document_level"], topics.alpha))
+            weights, outside = (
+                np.maximum(special.exp(logs), MIN_PROBABILITY) for logs in (topics.log, topics.log_outside)
             )
-            nodes_ = chance, tree.parent, tree.level, end_log, beyond, topics.alpha
-            sweep_paths(*pairs, *nodes_, levels, passes, tolerance, LEAST_SHARE, self.document_level, *made)
+            nodes = TreeTopics(tree.parent, tree.level, weights, outside)
+            stopping = StoppingRule(passes, tolerance)
+            sweep_paths(pairs, nodes, prior, previous, stopping, self.document_level, statistics, largest)
         self.bound = float(sums[0])
 
     def local(self, tree: Tree) -> dict[str, npt.NDArray[Any]]:

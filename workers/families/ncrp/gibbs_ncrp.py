@@ -32,9 +32,9 @@ from collapsium.workers.families.ncrp.arrays import GIBBS_NCRP_ARRAYS
 from collapsium.workers.families.ncrp.gibbs_state import Growth, Priors, level_cells, levels, word_cells
 from collapsium.workers.kernels.gibbs.topics import draw_topics
 from collapsium.workers.kernels.jit import Kernel
-from collapsium.workers.kernels.trees.gibbs_documents import fold_documents, sweep_documents, tally_cells
-from collapsium.workers.kernels.trees.gibbs_paths import FREE
-from collapsium.workers.kernels.trees.gibbs_subtrees import hang_nodes
+from collapsium.workers.kernels.trees.gibbs_documents import count_histogram, fold_documents, sweep_documents
+from collapsium.workers.kernels.trees.gibbs_records import FREE, CandidatePaths
+from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -70,7 +70,7 @@ def slots(globals: Arrays, shard: int, iteration: int) -> Slots | None:
 
 def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
     """Name the kernels that a fit calls in every iteration."""
-    return [sweep_documents, hang_nodes, tally_cells]
+    return [sweep_documents, move_subtrees, count_histogram]
 
 
 def blank(words: int, globals: Arrays) -> Arrays:
@@ -233,8 +233,7 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
             at = up
     phi = np.ascontiguousarray(word_probability(rows, globals)[:, nodes])
     chosen = np.zeros(shard.documents, dtype=np.int64)
-    documents = shard.offsets, shard.position, shard.counts
-    fold_documents(*documents, given.alpha, phi, log_prior, paths, chosen, mean)
+    fold_documents(document_pairs(shard), given.alpha, CandidatePaths(paths, log_prior, phi), chosen, mean)
     path[:] = nodes[paths[chosen]]
     return {"document_path": path, "document_level": mean}
 

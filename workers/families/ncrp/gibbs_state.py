@@ -15,10 +15,18 @@ import numpy.typing as npt
 from collapsium.storage.errors import NumericalError
 from collapsium.workers.arrays.delta import Arrays, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs.common import MOST, Counts, Slots, padded, widened
-from collapsium.workers.kernels.trees.gibbs_documents import COMMON, sweep_documents, tally_cells
-from collapsium.workers.kernels.trees.gibbs_paths import FREE
-from collapsium.workers.kernels.trees.gibbs_subtrees import hang_nodes
+from collapsium.workers.kernels.trees.gibbs_documents import MAX_TALLIED, count_histogram, sweep_documents
+from collapsium.workers.kernels.trees.gibbs_records import (
+    FREE,
+    Assignments,
+    FreeSlots,
+    SampledTree,
+    SweepOptions,
+    TreePriors,
+)
+from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -60,6 +68,11 @@ class Priors:
     gamma: float
     words: int
     apart: bool
+
+    @property
+    def record(self) -> TreePriors:
+        """The hyperparameters as kernels take them."""
+        return TreePriors(self.alpha, self.eta, self.eta * self.words, self.gamma)
 
     def of_nodes(self, level: Ints) -> Vector:
         """Return eta of each slot; of a free one 1, so that its words are even."""
@@ -138,35 +151,17 @@ class Growth:
         known : bool
             Whether other shards know the nodes too, which then stay where they hang.
         """
-        depth, held = priors.alpha.size, slots.free[::-1] if slots else []
-        free, state = np.zeros(self.parent.size, dtype=np.int64), np.array([0, 0, len(held)])
-        free[: len(held)] = held
+        depth, reserved = priors.alpha.size, slots.free[::-1] if slots else []
+        free, count = np.zeros(self.parent.size, dtype=np.int64), np.array([len(reserved)])
+        free[: len(reserved)] = reserved
         reusable = np.zeros(self.parent.size, dtype=np.int64)
-        reusable[held] = 1
-        given = shard.offsets, shard.position, shard.counts
+        reusable[reserved] = 1
+        pairs, record, assignments = document_pairs(shard), priors.record, Assignments(self.path, self.token_level)
+        options, cursor = SweepOptions(int(priors.apart), stream.iteration), np.zeros(2, dtype=np.int64)
         while True:
-            sweep_documents(
-                *given,
-                stream.key(),
-                priors.alpha,
-                priors.eta,
-                priors.gamma,
-                priors.words,
-                int(slots is not None),
-                int(priors.apart),
-                stream.iteration,
-                reusable,
-                state,
-                free,
-                self.parent,
-                self.level,
-                self.documents,
-                self.totals,
-                self.row,
-                self.path,
-                self.token_level,
-            )
-            if slots is None or state[0] == shard.documents:
+            tree = self._record(FreeSlots(int(slots is not None), reusable, free, count))
+            sweep_documents(pairs, stream.key(), record, options, tree, assignments, cursor)
+            if slots is None or cursor[0] == shard.documents:
                 break
             more: list[int] = []
             while len(more) < depth:
@@ -174,30 +169,16 @@ class Growth:
             self.widen(padded(more[-1] + 1))
             reusable = np.concatenate([reusable, np.zeros(self.parent.size - reusable.size, dtype=np.int64)])
             reusable[more] = 1
-            left = free[: state[2]]
+            left = free[: count[0]]
             free = np.zeros(self.parent.size, dtype=np.int64)
             free[: len(more)], free[len(more) : len(more) + left.size] = more[::-1], left
-            state[2] += len(more)
-        hang_nodes(
-            *given,
-            stream.at(purpose=f"{stream.purpose} hang").key(),
-            priors.alpha,
-            priors.eta,
-            priors.gamma,
-            priors.words,
-            int(slots is not None),
-            int(known),
-            reusable,
-            state,
-            free,
-            self.parent,
-            self.level,
-            self.documents,
-            self.totals,
-            self.row,
-            self.path,
-            self.token_level,
-        )
+            count[0] += len(more)
+        key = stream.at(purpose=f"{stream.purpose} hang").key()
+        move_subtrees(pairs, key, record, int(known), tree, assignments)
+
+    def _record(self, slots: FreeSlots) -> SampledTree:
+        """Return the tree as kernels take it."""
+        return SampledTree(self.parent, self.level, self.documents, self.totals, self.row, slots)
 
     def local(self, shard: Shard) -> Arrays:
         """Return the local state: with ``document_level``, n_dl."""
@@ -260,9 +241,9 @@ def word_cells(row: Counts, level: Ints, depth: int) -> tuple[Part, dict[str, In
     new = np.flatnonzero((level < 0) & row.any(axis=0))
     group = level.copy()
     group[new] = depth + np.arange(new.size)
-    tally, large = np.zeros((depth + new.size, COMMON), dtype=np.int64), np.zeros(1, dtype=np.int64)
-    larger = np.zeros((int((row >= COMMON).sum()), 2), dtype=np.int64)
-    tally_cells(row, group, tally, large, larger)
+    tally, large = np.zeros((depth + new.size, MAX_TALLIED), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    larger = np.zeros((int((row >= MAX_TALLIED).sum()), 2), dtype=np.int64)
+    count_histogram(row, group, tally, large, larger)
     small = np.flatnonzero(tally.any(axis=0))
     counts = np.union1d(small, larger[:, 1])
     cells = np.zeros((len(tally), counts.size), dtype=np.int64)

@@ -28,6 +28,7 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
 from collapsium.workers.arrays.document_hash import addresses, smallest
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.ncrp import initialisation as entering
 from collapsium.workers.families.ncrp.arrays import NCRP_ARRAYS
 from collapsium.workers.families.ncrp.documents import (
@@ -44,7 +45,8 @@ from collapsium.workers.families.ncrp.tree import Tree, ahead, moved, products_o
 from collapsium.workers.kernels.jit import Kernel
 from collapsium.workers.kernels.trees import nodes
 from collapsium.workers.kernels.trees.levels import sweep_levels
-from collapsium.workers.kernels.trees.paths import LOWEST, sweep_paths
+from collapsium.workers.kernels.trees.paths import MIN_PROBABILITY, sweep_paths
+from collapsium.workers.kernels.trees.records import StoredEnds, TreeTopics
 from collapsium.workers.special_functions import digamma, gammaln, xlogy
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 30, 1e-3  # over unseen documents; tokens
 def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
     """Name the kernels that a fit calls in every iteration."""
     sweeping = sweep_levels if globals["factorised"] else sweep_paths
-    return [sweeping, nodes.root_products, nodes.together, nodes.path_probability]
+    return [sweeping, nodes.root_products, nodes.merge_gains, nodes.path_probability]
 
 
 def blank(words: int, globals: Arrays) -> Arrays:
@@ -159,7 +161,7 @@ def sweep(
     by_word[:, tree.columns] = found.row_node
     bound = found.bound - float((found.ends * globals["next_end_log"][tree.columns]).sum())
     if not globals["factorised"]:  # there the kernel has left out what q(z) makes of E[log w]
-        bound -= float((found.row_node * np.maximum(topics.log, special.log(LOWEST))).sum())
+        bound -= float((found.row_node * np.maximum(topics.log, special.log(MIN_PROBABILITY))).sum())
     parts = {
         "word_topic": fresh(by_word, "word", "node"),
         "word_rest": fresh(np.maximum(entering.word_tokens(part) - by_word.sum(axis=1), 0.0), "word"),
@@ -236,7 +238,7 @@ def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
     first, second = globals["wanted_first"], globals["wanted_second"]
     if first.size:
         gain = np.zeros(first.size)
-        nodes.together(after, first, second, np.maximum(prior[first], 0.0), gain)
+        nodes.merge_gains(after, first, second, np.maximum(prior[first], 0.0), gain)
         told["gains"] = fresh(gain, "pair")
     return {"word_topic": after, "word_rest": rest}, Delta(told)
 
@@ -293,21 +295,11 @@ def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arr
     outside = np.full(tree.depth, 1.0 / float(globals["vocabulary"]))
     lists, ends, masses = document_ends(local)
     probability, document_log = np.zeros(heldout.pairs), np.zeros(heldout.documents)
-    nodes.path_probability(
-        heldout.offsets,
-        heldout.position,
-        heldout.counts,
-        np.ascontiguousarray(_means(rows, globals, tree)),
-        tree.parent,
-        tree.level,
-        level_proportions(local, globals),
-        np.ascontiguousarray(lists, dtype=np.int64),
-        tree.places[np.asarray(ends, dtype=np.int64)].astype(np.int32),
-        masses.astype(np.float32),
-        outside,
-        probability,
-        document_log,
-    )
+    topics = TreeTopics(tree.parent, tree.level, np.ascontiguousarray(_means(rows, globals, tree)), outside)
+    places = tree.places[np.asarray(ends, dtype=np.int64)].astype(np.int32)
+    stored = StoredEnds(np.ascontiguousarray(lists, dtype=np.int64), places, masses.astype(np.float32))
+    theta = level_proportions(local, globals)
+    nodes.path_probability(document_pairs(heldout), topics, theta, stored, probability, document_log)
     return {"probability": probability, "document_log": document_log}
 
 

@@ -1,4 +1,4 @@
-"""Collapsed Gibbs sampling of documents' paths down a tree and of their tokens' levels; also how trees are read."""
+"""Collapsed Gibbs sampling of documents' paths down a tree and of their tokens' levels, and fold-in of documents."""
 
 from __future__ import annotations
 
@@ -6,169 +6,159 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import (
-    F8,
-    F8_2,
-    I4,
-    I4_2,
-    I8,
-    I8_2,
-    OUT_F8_2,
-    OUT_I4_2,
-    OUT_I8,
-    OUT_I8_2,
-    OUT_U1,
-    U8,
-    f8,
-    helper,
-    i8,
-    kernel,
+from collapsium.workers.kernels.argument_types import (
+    Float64Vector,
+    Int32Matrix,
+    Int64Vector,
+    OutFloat64Matrix,
+    OutInt64Matrix,
+    OutInt64Vector,
+    UInt64Vector,
 )
+from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.random import uniform
-from collapsium.workers.kernels.trees.gibbs_paths import draw_levels, draw_path, tally_levels
-from collapsium.workers.kernels.trees.gibbs_proposals import enter, offer
+from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.trees.gibbs_paths import DRAW, draw_levels, draw_path, tally_levels
+from collapsium.workers.kernels.trees.gibbs_proposals import add_document, metropolis_step
+from collapsium.workers.kernels.trees.gibbs_records import (
+    Array,
+    Assignments,
+    CandidatePaths,
+    DocumentState,
+    SampledTree,
+    SweepOptions,
+    TreeDocument,
+    TreePriors,
+    Workspace,
+)
 
-Array = npt.NDArray[Any]
-
-ENTRIES = 3  # draws of the path and the levels of a document that enters
-OFFERS = 8  # sweeps in one of which a document is offered another path: it takes several times as long as the rest
-COMMON = 4096  # counts that are tallied, not listed one by one
-GUESSES, STEPS = 4, 20  # passes over unseen documents: over all paths, and then over the most probable one
+FIRST_DRAWS = 3  # draws of the path and the levels of a document that joins the tree
+PROPOSAL_PERIOD = 8  # sweeps in one of which a document is proposed another path: it takes several times as long
+MAX_TALLIED = 4096  # counts from which on cells are listed one by one instead of being tallied
+FOLD_IN_PASSES, FOLD_IN_LEVEL_PASSES = 4, 20  # over unseen documents: over all paths, then over the most probable one
 
 
-@kernel(
-    I8, I4, I4, U8, F8, F8, f8, i8, i8, i8, i8, I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I8, OUT_I4_2,
-    OUT_I4_2, OUT_U1,
-)  # fmt: skip
+@helper
+def _workspace(slots: int, depth: int, longest: int) -> Any:
+    """Return working space for trees of so many slots and levels, and documents of so many tokens."""
+    return Workspace(
+        nodes=np.zeros(slots, dtype=np.int64),
+        starts=np.zeros(depth + 1, dtype=np.int64),
+        score=np.zeros(slots),
+        weight=np.zeros(slots),
+        product=np.zeros(slots),
+        log_mixture=np.zeros(slots),
+        new_score=np.zeros(depth + 1),
+        level_weight=np.zeros(depth),
+        saved_levels=np.zeros(longest, dtype=np.uint8),
+        parent_place=np.zeros(slots, dtype=np.int64),
+        place_of=np.zeros(slots, dtype=np.int64),
+    )
+
+
+@helper
+def _longest(offsets: Array, counts: Array) -> Any:
+    """Return the most pairs and the most tokens that a document has."""
+    most_pairs = most_tokens = 0
+    for document in range(offsets.size - 1):
+        tokens = 0
+        for pair in range(offsets[document], offsets[document + 1]):
+            tokens += counts[pair]
+        most_pairs = max(most_pairs, offsets[document + 1] - offsets[document])
+        most_tokens = max(most_tokens, tokens)
+    return most_pairs, most_tokens
+
+
+@kernel
 def sweep_documents(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    key: Array,
-    alpha: Array,
-    eta: Array,
-    gamma: float,
-    vocabulary: int,
-    births: int,
-    apart: int,
-    turn: int,
-    reusable: Array,
-    state: Array,
-    free: Array,
-    parent: Array,
-    level: Array,
-    documents: Array,
-    totals: Array,
-    row: Array,
-    path: Array,
-    token_level: Array,
+    pairs: DocumentPairs,
+    key: UInt64Vector,
+    priors: TreePriors,
+    options: SweepOptions,
+    tree: SampledTree,
+    assignments: Assignments,
+    cursor: OutInt64Vector,
 ) -> None:
     """Draw each document's path and its tokens' levels, given all others; twin: `naive.gibbs_tree.sweep`.
 
     p(c_d = c) ~ p(c | others, gamma) prod_l p(w_dl | words of c_l), and p(z = l) ~ (n_dl' + alpha_l) (n_iw' + eta_l) /
     (n_i' + W eta_l) at the path's node i of level l (Blei, Griffiths, Jordan and Tenenbaum 2003). In one sweep of eight
-    a path with new levels is offered before (`gibbs_proposals.offer`): given its levels a document seldom leaves
-    its path. A document outside the tree enters on such a path, or on one of its own, and is then drawn three times
-    over. With T tokens and D documents in the shard, T numbers of a stream are for levels and D for paths, as many for
-    offers, and D for whether these are accepted; and as many again for each further time.
+    a path with new levels is proposed before (`gibbs_proposals.metropolis_step`): given its levels a document seldom
+    leaves its path. A document outside the tree joins on such a path, or on one of its own, and is then drawn three
+    times over. With T tokens and D documents in the shard, T random numbers are for levels and D for paths, as many for
+    proposals, and D for whether these are accepted; and as many again for each further time.
 
     Parameters
     ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair.
+    pairs : DocumentPairs
+        The documents.
     key : uint64, shape (2,)
         Of the random stream.
-    alpha, eta : float64, shape (levels,)
-        Dirichlet parameters of the levels in a document, and of each word at the nodes of a level.
-    gamma : float
-        Concentration of the restaurants.
-    vocabulary : int
-        W.
-    births : int
-        Whether there may be new nodes; if not, a document that has nodes to itself stays where it is.
-    apart : int
-        Whether a document enters on a path of its own.
-    turn : int
-        Number of the sweep: in one of eight a document is offered another path.
-    reusable : int64, shape (slots,)
-        Not 0 for slots that go back to `free` when they are empty again.
-    state : int64, shape (3,)
-        Document to go on with, its first token, and how many slots are free; moved. The sweep ends before a document
-        that could find too few, else with the number of documents.
-    free : int64
-        Free slots, the next to be taken last.
-    parent, level : int64, shape (slots,)
-        The tree: -1 and 0 of the root, slot 0; -2 and -1 of what is no node; moved.
-    documents, totals : int64, shape (slots,)
-        Documents that pass each node, and its tokens; moved.
-    row : int32, shape (rows, slots)
-        Its words; moved.
-    path : int32, shape (documents, levels)
-        c; -1 of a document outside the tree; moved.
-    token_level : uint8, shape (tokens,)
-        z of each token, those of a pair side by side; moved.
+    priors : TreePriors
+        Hyperparameters.
+    options : SweepOptions
+        Options.
+    tree : SampledTree
+        The tree, which is changed.
+    assignments : Assignments
+        Paths and levels, which are changed.
+    cursor : int64, shape (2,)
+        Document to continue with and its first token; changed. The sweep ends before a document for which too few slots
+        are free, else with the number of documents.
     """
-    depth, slots, tokens = alpha.size, level.size, token_level.size
-    widest = longest = token = 0
-    for document in range(offsets.size - 1):
-        widest, begin = max(widest, offsets[document + 1] - offsets[document]), token
-        for pair in range(offsets[document], offsets[document + 1]):
-            token += counts[pair]
-        longest = max(longest, token - begin)
-    here, sizes = np.zeros((widest, depth), dtype=np.int64), np.zeros(depth, dtype=np.int64)
-    tree = parent, level, documents, totals, row, reusable, state, free
-    priors = alpha, eta, eta * vocabulary, gamma, births
-    work = (
-        np.zeros(slots, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64), np.zeros(slots), np.zeros(slots),
-        np.zeros(slots), np.zeros(slots), np.zeros(depth + 1), np.zeros(depth), np.zeros(longest, dtype=np.uint8),
-        np.zeros(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64),
-    )  # fmt: skip
-    every, begin = tokens + offsets.size - 1, state[1]
-    for number in range(state[0], offsets.size - 1):
-        state[0], state[1] = number, begin
-        if births and state[2] < depth - 1:
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
+    path, token_level, documents = assignments.path, assignments.token_level, tree.documents
+    can_grow, free_count = tree.slots.can_grow, tree.slots.free_count
+    depth, size = priors.alpha.size, offsets.size - 1
+    most_pairs, most_tokens = _longest(offsets, counts)
+    pair_level, level_tokens = np.zeros((most_pairs, depth), dtype=np.int64), np.zeros(depth, dtype=np.int64)
+    work = _workspace(tree.level.size, depth, most_tokens)
+    stride, begin = token_level.size + size, cursor[1]
+    for number in range(cursor[0], size):
+        cursor[0], cursor[1] = number, begin
+        if can_grow and free_count[0] < depth - 1:
             return
-        given = number, offsets[number], offsets[number + 1], begin, position, counts
-        own, time, last = (path[number], here, sizes, token_level), 0, 1
+        document = TreeDocument(number, offsets[number], offsets[number + 1], begin, position, counts)
+        state, time, last = DocumentState(path[number], pair_level, level_tokens, token_level), 0, 1
         if path[number, 0] < 0:
-            tally_levels(given, own, 0)
-            last = ENTRIES + 1 if enter(given, tree, priors, own, work, apart, key, every) else 0
+            tally_levels(document, state, 0)
+            joined = add_document(document, tree, priors, state, work, options.separate, key, stride)
+            last = FIRST_DRAWS + 1 if joined else 0
             time = 1
-        tally_levels(given, own, int(path[number, 0] >= 0))
+        tally_levels(document, state, int(path[number, 0] >= 0))
         while time < last:
-            first = time * (2 * every + offsets.size - 1)
+            first = time * (2 * stride + size)
             alone = False
-            for one in range(1, depth):
-                alone = alone or documents[path[number, one]] == 1
-            if births or not alone:
-                if (number + time + turn) % OFFERS == 0:
-                    offer(given, tree, priors, own, work, key, first + every, every)
-                draw_path(given, tree, priors, own, work, uniform(key, first + tokens + number))
-            draw_levels(given, tree, priors, own, work, 0, key, first)
+            for at in range(1, depth):
+                alone = alone or documents[path[number, at]] == 1
+            if can_grow or not alone:
+                if (number + time + options.iteration) % PROPOSAL_PERIOD == 0:
+                    metropolis_step(document, tree, priors, state, work, key, first + stride, stride)
+                draw_path(document, tree, priors, state, work, uniform(key, first + token_level.size + number))
+            draw_levels(document, tree, priors, state, work, DRAW, key, first)
             time += 1
         for pair in range(offsets[number], offsets[number + 1]):
             begin += counts[pair]
-    state[0], state[1] = offsets.size - 1, begin
+    cursor[0], cursor[1] = size, begin
 
 
-@kernel(I4_2, I8, OUT_I8_2, OUT_I8, OUT_I8_2)
-def tally_cells(row: Array, level: Array, tally: Array, large: Array, larger: Array) -> None:
-    """Tally the cells of counts by word and node, for each level; twin: `naive.gibbs_tree.tally_cells`.
+@kernel
+def count_histogram(
+    row: Int32Matrix, level: Int64Vector, tally: OutInt64Matrix, large: OutInt64Vector, larger: OutInt64Matrix
+) -> None:
+    """Tally the counts by word and node, for each level; twin: `naive.gibbs_tree.count_histogram`.
 
     Parameters
     ----------
     row : int32, shape (words, slots)
         n_iw.
     level : int64, shape (slots,)
-        -1 of what is no node.
+        -1 of free slots.
     tally : int64, shape (levels, 4096)
-        Increased by the number of cells of each level that hold each count.
+        Increased by the number of words and nodes of each level that have each count.
     large : int64, shape (1,)
-        Increased by the number of cells that hold 4096 or more.
+        Increased by the number of words and nodes that have 4096 or more.
     larger : int64, shape (n, 2)
         Filled with level and count of each of these.
     """
@@ -185,8 +175,8 @@ def tally_cells(row: Array, level: Array, tally: Array, large: Array, larger: Ar
 
 
 @helper
-def _expect(
-    first: int, last: int, position: Array, counts: Array, theta: Array, phi: Array, route: Array, mean: Array
+def _expected_levels(
+    first: int, last: int, position: Array, counts: Array, theta: Array, phi: Array, path: Array, mean: Array
 ) -> Any:
     """Fill the expected tokens of each level on a path; return the log probability of the document's words."""
     log_words = 0.0
@@ -194,66 +184,55 @@ def _expect(
     for pair in range(first, last):
         words, total = phi[position[pair]], 0.0
         for at in range(theta.size):
-            total += theta[at] * words[route[at]]
+            total += theta[at] * words[path[at]]
         for at in range(theta.size):
-            mean[at] += counts[pair] * theta[at] * words[route[at]] / total
+            mean[at] += counts[pair] * theta[at] * words[path[at]] / total
         log_words += counts[pair] * math.log(total)
     return log_words
 
 
-@kernel(I8, I4, I4, F8, F8_2, F8, I8_2, OUT_I8, OUT_F8_2)
+@kernel
 def fold_documents(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    alpha: Array,
-    phi: Array,
-    log_prior: Array,
-    paths: Array,
-    chosen: Array,
-    mean: Array,
+    pairs: DocumentPairs, alpha: Float64Vector, paths: CandidatePaths, chosen: OutInt64Vector, mean: OutFloat64Matrix
 ) -> None:
-    """Find paths and levels of unseen documents, the nodes held fixed; twin: `naive.gibbs_tree.fold_documents`.
+    """Fit paths and levels of unseen documents, the nodes held fixed; twin: `naive.gibbs_tree.fold_documents`.
 
     q(c) ~ p(c) prod_m (sum_l theta_l phi_{c_l,w_m}), theta_l ~ alpha_l + E[n_l] under q, a few times over; then theta
     alone, on the path of the largest q.
 
     Parameters
     ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair.
+    pairs : DocumentPairs
+        The documents.
     alpha : float64, shape (levels,)
         Dirichlet parameters.
-    phi : float64, shape (rows, nodes)
-        Probabilities of words.
-    log_prior : float64, shape (paths,)
-        log p(c).
-    paths : int64, shape (paths, levels)
-        The nodes of each; there is one path at least.
+    paths : CandidatePaths
+        The tree.
     chosen : int64, shape (documents,)
         Filled with each document's path.
     mean : float64, shape (documents, levels)
         Filled with E[n_dl].
     """
-    each, score = np.empty((log_prior.size, alpha.size)), np.empty(log_prior.size)
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
+    nodes, log_prior, phi = paths.nodes, paths.log_prior, paths.phi
+    path_mean, score = np.empty((log_prior.size, alpha.size)), np.empty(log_prior.size)
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
         theta = alpha / alpha.sum()
-        for _ in range(GUESSES):
+        for _ in range(FOLD_IN_PASSES):
             for one in range(log_prior.size):
-                score[one] = log_prior[one] + _expect(first, last, position, counts, theta, phi, paths[one], each[one])
+                log_words = _expected_levels(first, last, position, counts, theta, phi, nodes[one], path_mean[one])
+                score[one] = log_prior[one] + log_words
             most, total = score.max(), 0.0
             theta[:] = alpha
             for one in range(log_prior.size):
                 total += math.exp(score[one] - most)
             for one in range(log_prior.size):
-                theta += math.exp(score[one] - most) / total * each[one]
+                theta += math.exp(score[one] - most) / total * path_mean[one]
             theta /= theta.sum()
         best = score.argmax()
         chosen[document] = best
-        for _ in range(STEPS):
-            _expect(first, last, position, counts, theta, phi, paths[best], mean[document])
+        for _ in range(FOLD_IN_LEVEL_PASSES):
+            _expected_levels(first, last, position, counts, theta, phi, nodes[best], mean[document])
             theta[:] = alpha + mean[document]
             theta /= theta.sum()

@@ -3,84 +3,136 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import F4_2, I4, I8, OUT_F4_2, OUT_F8_2, f8, helper, i8, kernel
-from collapsium.workers.kernels.trees.paths import MADE, TREE, add_logs, keep_largest, log_beta, log_levels, softmax
+from collapsium.workers.kernels.argument_types import Float32Matrix, OutFloat32Matrix, OutFloat64Matrix
+from collapsium.workers.kernels.jit import borrower, kernel
+from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.trees.paths import (
+    add_log_theta,
+    expected_log_theta,
+    keep_largest,
+    log_beta,
+    softmax,
+)
+from collapsium.workers.kernels.trees.records import DocumentPrior, LargestEnds, TreeStatistics, TreeTopics
 
 Array = npt.NDArray[Any]
 
 
-@helper
-def _score_levels(
-    position: Array,
-    counts: Array,
-    log_node: Array,
-    parent: Array,
-    level: Array,
-    outside: Array,
-    pair_level: Array,
-    chance: Array,
-    left: Array,
-) -> None:
+class LevelCounts(NamedTuple):
+    """Levels of the documents' tokens.
+
+    Attributes
+    ----------
+    document_level : float64, shape (documents, depth)
+        Filled with the expected tokens by level.
+    pair_level : float32, shape (pairs, depth)
+        Filled with q(z).
+    """
+
+    document_level: OutFloat64Matrix
+    pair_level: OutFloat32Matrix
+
+
+class Document(NamedTuple):
+    """A document: rows and counts of its pairs, and q(z) of each, shape (pairs, depth)."""
+
+    rows: Array
+    counts: Array
+    pair_level: Array
+
+
+class Passing(NamedTuple):
+    """The part of a document that passes each node, shape (nodes,), and that is outside the tree, shape (depth,)."""
+
+    nodes: Array
+    outside: Array
+
+
+class LevelVectors(NamedTuple):
+    """Numbers of a document by level, shape (depth,).
+
+    Attributes
+    ----------
+    outside : float64
+        E[log w] of nodes outside the tree.
+    logs : float64
+        E[log theta].
+    weights : float64
+        Working space.
+    tokens : float64
+        Filled with the expected tokens.
+    """
+
+    outside: Array
+    logs: Array
+    weights: Array
+    tokens: Array
+
+
+@borrower
+def _score_ends(document: Document, topics: TreeTopics, outside: Array, score: Array, left: Array) -> None:
     """Fill sum_m sum_l q(z_m = l) E[log w_{c_l}] of each end."""
-    chance[:] = 0.0
+    rows, counts, pair_level = document.rows, document.counts, document.pair_level
+    parent, level, log_node = topics.parent, topics.level, topics.word_node
+    score[:] = 0.0
     left[:] = 0.0  # of the levels that a path has outside the tree, by the level at which it leaves
-    for pair in range(position.size):
-        row, count = position[pair], float(counts[pair])
+    for pair in range(rows.size):
+        row, count = rows[pair], float(counts[pair])
         for node in range(parent.size):
-            chance[node] += count * pair_level[pair, level[node]] * log_node[row, node]
+            score[node] += count * pair_level[pair, level[node]] * log_node[row, node]
         below = 0.0
         for k in range(outside.size - 1, 0, -1):
             below += count * pair_level[pair, k] * outside[k]
             left[k - 1] += below
     for node in range(1, parent.size):
-        chance[node] += chance[parent[node]]
+        score[node] += score[parent[node]]
     for node in range(parent.size):
-        chance[node] += left[level[node]]
+        score[node] += left[level[node]]
 
 
-@helper
-def _pass_down(q: Array, parent: Array, level: Array, passing: Array, mean: Array) -> None:
+@borrower
+def _pass_down(q: Array, topics: TreeTopics, passing: Passing) -> None:
     """Fill how much of a document passes each node, and is outside the tree at each level."""
-    mean[:] = 0.0
+    parent, level, nodes, outside = topics.parent, topics.level, passing.nodes, passing.outside
+    outside[:] = 0.0
     for end in range(q.size):
-        passing[end] = q[end]
-        for k in range(level[end] + 1, mean.size):
-            mean[k] += q[end]
+        nodes[end] = q[end]
+        for k in range(level[end] + 1, outside.size):
+            outside[k] += q[end]
     for node in range(q.size - 1, 0, -1):
-        passing[parent[node]] += passing[node]
+        nodes[parent[node]] += nodes[node]
 
 
-@helper
-def _share_levels(
-    position: Array,
-    counts: Array,
-    log_node: Array,
-    level: Array,
-    outside: Array,
-    logs: Array,
-    passing: Array,
-    mean: Array,
-    weights: Array,
-    tokens: Array,
-    pair_level: Array,
-    row_node: Array,
-    adding: bool,
+@borrower
+def _assign_levels(
+    document: Document,
+    topics: TreeTopics,
+    passing: Passing,
+    levels: LevelVectors,
+    expected: Array,
+    adds_counts: bool,
 ) -> float:
-    """Fill q(z) and the tokens by level, add to the rows; return H(q(z)) and E[log w] of what is outside the tree."""
+    """Fill q(z) and the tokens by level, and add to the expected counts by word and node.
+
+    The return is H(q(z)) and E[log w] of the tokens outside the tree.
+    """
+    rows, counts, pair_level = document.rows, document.counts, document.pair_level
+    level, log_node, nodes, mean = topics.level, topics.word_node, passing.nodes, passing.outside
+    outside, logs, weights, tokens = levels.outside, levels.logs, levels.weights, levels.tokens
     value = 0.0
     tokens[:] = 0.0
-    for pair in range(position.size):
-        row, count = position[pair], float(counts[pair])
+    for pair in range(rows.size):
+        row, count = rows[pair], float(counts[pair])
         for k in range(outside.size):
             weights[k] = logs[k] + mean[k] * outside[k]
-        for node in range(passing.size):
-            if passing[node] > 0.0:
-                weights[level[node]] += passing[node] * log_node[row, node]
+        for node in range(nodes.size):
+            if nodes[node] > 0.0:
+                weights[level[node]] += nodes[node] * log_node[row, node]
         softmax(weights, weights)
         for k in range(outside.size):
             pair_level[pair, k] = weights[k]
@@ -89,34 +141,22 @@ def _share_levels(
         for k in range(outside.size):
             weights[k] = count * float(pair_level[pair, k])
             tokens[k] += weights[k]
-        if adding:
-            for node in range(passing.size):
-                row_node[row, node] += weights[level[node]] * passing[node]
+        if adds_counts:
+            for node in range(nodes.size):
+                expected[row, node] += weights[level[node]] * nodes[node]
     return value
 
 
-@kernel(I8, I4, I4, *TREE, F4_2, i8, f8, OUT_F8_2, OUT_F4_2, *MADE)
+@kernel
 def sweep_levels(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    log_node: Array,
-    parent: Array,
-    level: Array,
-    end_log: Array,
-    outside: Array,
-    alpha: Array,
-    before: Array,
+    pairs: DocumentPairs,
+    topics: TreeTopics,
+    prior: DocumentPrior,
+    previous: Float32Matrix,
     passes: int,
-    share: float,
-    document_level: Array,
-    pair_level: Array,
-    row_node: Array,
-    ends: Array,
-    kept: Array,
-    masses: Array,
-    log_theta: Array,
-    bound: Array,
+    levels: LevelCounts,
+    statistics: TreeStatistics,
+    largest: LargestEnds,
 ) -> None:
     """Update q(c), q(z) and q(theta) of each document in turn, all apart; twin: `naive.tree.sweep_levels`.
 
@@ -125,66 +165,58 @@ def sweep_levels(
 
     Parameters
     ----------
-    offsets, position, counts
-        As for `sweep_paths`.
-    log_node : float64, shape (shard words, nodes)
-        E[log w].
-    parent, level, end_log
-        As for `sweep_paths`.
-    outside : float64, shape (depth,)
-        E[log w] of nodes outside the tree, by level.
-    alpha : float64, shape (depth,)
-        Dirichlet parameters of the level proportions.
-    before : float32, shape (pairs, depth)
-        q(z) to begin from.
+    pairs : DocumentPairs
+        The documents.
+    topics : TreeTopics
+        With E[log w].
+    prior : DocumentPrior
+        Of paths and level proportions.
+    previous : float32, shape (pairs, depth)
+        q(z) at the start.
     passes : int
         Passes over a document.
-    share : float
-        Smallest q(c) of an end to keep in a document's list, behind the largest.
-    document_level : float64, shape (documents, depth)
-        Filled with the expected tokens by level.
-    pair_level : float32, shape (pairs, depth)
-        Filled with q(z).
-    row_node : float64, shape (shard words, nodes)
-        Filled with the expected counts.
-    ends, kept, masses, log_theta
-        As for `sweep_paths`.
-    bound : float64, shape (1,)
-        Increased by H(q(c)) + E[log p(c | V)] + H(q(z)) + log B(alpha + n) - log B(alpha), and E[log w] of the tokens
-        outside the tree.
+    levels : LevelCounts
+        Filled.
+    statistics : TreeStatistics
+        Its bound is increased by H(q(c)) + E[log p(c | V)] + H(q(z)) + log B(alpha + n) - log B(alpha), and E[log w] of
+        the tokens outside the tree.
+    largest : LargestEnds
+        Filled with each document's most probable ends.
     """
-    nodes, depth = parent.size, alpha.size
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
+    alpha, end_log, pair_level = prior.alpha, prior.end_log, levels.pair_level
+    ends, bound, expected = statistics.ends, statistics.bound, statistics.word_node
+    nodes, depth = topics.parent.size, alpha.size
     of_nodes, of_levels = np.empty((4, nodes)), np.empty((6, depth))  # one array of each length, as in `sweep_paths`
-    chance, score, q, passing = of_nodes[0], of_nodes[1], of_nodes[2], of_nodes[3]
-    gamma, logs, mean, left = of_levels[0], of_levels[1], of_levels[2], of_levels[3]
-    tokens, beyond = of_levels[4], of_levels[5]
-    prior, total = log_beta(alpha), 0.0
-    beyond[:] = outside
-    row_node[:] = 0.0
-    pair_level[:] = before
-    for document in range(offsets.size - 1):
-        first, last = offsets[document], offsets[document + 1]
-        rows, times = position[first:last], counts[first:last]
-        for number in range(passes):
+    evidence, score, q, gamma, left = of_nodes[0], of_nodes[1], of_nodes[2], of_levels[0], of_levels[3]
+    passing = Passing(of_nodes[3], of_levels[2])
+    vectors = LevelVectors(of_levels[5], of_levels[1], gamma, of_levels[4])
+    log_prior, total = log_beta(alpha), 0.0
+    vectors.outside[:] = topics.outside
+    expected[:] = 0.0
+    pair_level[:] = previous
+    for number in range(offsets.size - 1):
+        first, last = offsets[number], offsets[number + 1]
+        document = Document(position[first:last], counts[first:last], pair_level[first:last])
+        for done in range(passes):
             gamma[:] = alpha
             for pair in range(first, last):
                 for k in range(depth):
                     gamma[k] += counts[pair] * pair_level[pair, k]
-            log_levels(gamma, logs)
-            _score_levels(rows, times, log_node, parent, level, beyond, pair_level[first:last], chance, left)
+            expected_log_theta(gamma, vectors.logs)
+            _score_ends(document, topics, vectors.outside, evidence, left)
             for end in range(nodes):
-                score[end] = end_log[end] + chance[end]
+                score[end] = end_log[end] + evidence[end]
             total = softmax(score, q)
             for end in range(nodes):
-                total -= q[end] * chance[end]
-            _pass_down(q, parent, level, passing, mean)
-            given = rows, times, log_node, level, beyond, logs, passing, mean, gamma, tokens
-            total += _share_levels(*given, pair_level[first:last], row_node, number == passes - 1)
+                total -= q[end] * evidence[end]
+            _pass_down(q, topics, passing)
+            total += _assign_levels(document, topics, passing, vectors, expected, done == passes - 1)
         for k in range(depth):
-            gamma[k] = alpha[k] + tokens[k]
-        document_level[document] = tokens
-        bound[0] += total + log_beta(gamma) - prior
-        add_logs(gamma, logs, last > first, log_theta)
+            gamma[k] = alpha[k] + vectors.tokens[k]
+        levels.document_level[number] = vectors.tokens
+        bound[0] += total + log_beta(gamma) - log_prior
+        add_log_theta(gamma, vectors.logs, last > first, statistics.log_theta)
         for end in range(nodes):
             ends[end] += q[end]
-        keep_largest(q, share, kept[document], masses[document])
+        keep_largest(q, largest.min_share, largest.ends[number], largest.masses[number])

@@ -1,22 +1,27 @@
-"""Sums over the words of a tree's nodes, by which moves are judged, and what paths predict."""
+"""Sums over the words of a tree's nodes that score moves, and the predictive probabilities of paths."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import F4, F8, F8_2, I4, I8, OUT_F8, OUT_F8_2, kernel
+from collapsium.workers.kernels.argument_types import (
+    Float64Matrix,
+    Float64Vector,
+    Int64Vector,
+    OutFloat64Matrix,
+    OutFloat64Vector,
+)
+from collapsium.workers.kernels.jit import kernel
+from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.trees.records import StoredEnds, TreeTopics
 
-Array = npt.NDArray[Any]
-
-FEW = 1e-9  # tokens of a word that are none
+MIN_COUNT = 1e-9  # expected tokens of a word below which it is taken not to occur
 
 
-@kernel(F8_2, OUT_F8_2)
-def root_products(word_node: Array, gram: Array) -> None:
+@kernel
+def root_products(word_node: Float64Matrix, gram: OutFloat64Matrix) -> None:
     """Fill sum_w sqrt(n_iw n_jw) of all pairs of nodes; twin: `naive.tree.root_products`.
 
     Parameters
@@ -27,25 +32,27 @@ def root_products(word_node: Array, gram: Array) -> None:
         Filled.
     """
     nodes = word_node.shape[1]
-    some, root = np.empty(nodes, dtype=np.int64), np.empty(nodes)
+    occurring, root = np.empty(nodes, dtype=np.int64), np.empty(nodes)
     gram[:] = 0.0
     for word in range(word_node.shape[0]):
         count = 0
         for node in range(nodes):
-            if word_node[word, node] > FEW:
-                some[count], root[count] = node, math.sqrt(word_node[word, node])
+            if word_node[word, node] > MIN_COUNT:
+                occurring[count], root[count] = node, math.sqrt(word_node[word, node])
                 count += 1
-        for one in range(count):
-            for other in range(one + 1):
-                gram[some[one], some[other]] += root[one] * root[other]
-    for one in range(nodes):
-        for other in range(one):
-            gram[other, one] = gram[one, other]
+        for i in range(count):
+            for j in range(i + 1):
+                gram[occurring[i], occurring[j]] += root[i] * root[j]
+    for i in range(nodes):
+        for j in range(i):
+            gram[j, i] = gram[i, j]
 
 
-@kernel(F8_2, I8, I8, F8, OUT_F8)
-def together(word_node: Array, first: Array, second: Array, prior: Array, gain: Array) -> None:
-    """Fill sum_w log G(a + n_iw + n_jw) G(a) / (G(a + n_iw) G(a + n_jw)) of pairs; twin: `naive.tree.together`.
+@kernel
+def merge_gains(
+    word_node: Float64Matrix, first: Int64Vector, second: Int64Vector, prior: Float64Vector, gain: OutFloat64Vector
+) -> None:
+    """Fill sum_w log G(a + n_iw + n_jw) G(a) / (G(a + n_iw) G(a + n_jw)) of pairs; twin: `naive.tree.merge_gains`.
 
     Parameters
     ----------
@@ -61,54 +68,42 @@ def together(word_node: Array, first: Array, second: Array, prior: Array, gain: 
     gain[:] = 0.0
     for word in range(word_node.shape[0]):
         for pair in range(first.size):
-            one, other = word_node[word, first[pair]], word_node[word, second[pair]]
-            if one > FEW and other > FEW:
+            n_i, n_j = word_node[word, first[pair]], word_node[word, second[pair]]
+            if n_i > MIN_COUNT and n_j > MIN_COUNT:
                 a = prior[pair]
-                gain[pair] += math.lgamma(a + one + other) + math.lgamma(a)
-                gain[pair] -= math.lgamma(a + one) + math.lgamma(a + other)
+                gain[pair] += math.lgamma(a + n_i + n_j) + math.lgamma(a)
+                gain[pair] -= math.lgamma(a + n_i) + math.lgamma(a + n_j)
 
 
-@kernel(I8, I4, I4, F8_2, I8, I8, F8_2, I8, I4, F4, F8, OUT_F8, OUT_F8)
+@kernel
 def path_probability(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    word_node: Array,
-    parent: Array,
-    level: Array,
-    theta: Array,
-    lists: Array,
-    ends: Array,
-    masses: Array,
-    outside: Array,
-    probability: Array,
-    document_log: Array,
+    pairs: DocumentPairs,
+    topics: TreeTopics,
+    theta: Float64Matrix,
+    stored: StoredEnds,
+    probability: OutFloat64Vector,
+    document_log: OutFloat64Vector,
 ) -> None:
     """Predict pairs, and whole documents, by the paths of each document; twin: `naive.tree.path_probability`.
 
     Parameters
     ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair.
-    word_node : float64, shape (words at hand, nodes)
-        E[w].
-    parent, level : int64, shape (nodes,)
-        Place of each node's parent, and its level.
+    pairs : DocumentPairs
+        The documents.
+    topics : TreeTopics
+        With E[w].
     theta : float64, shape (documents, depth)
         E[theta].
-    lists : int64, shape (documents + 1,)
-        Where each document's ends begin.
-    ends, masses : int32 and float32, shape (listed ends,)
-        Their places and q(c); these are taken to sum to one.
-    outside : float64, shape (depth,)
-        E[w] of nodes outside the tree.
+    stored : StoredEnds
+        Each document's ends with q(c).
     probability : float64, shape (pairs,)
         Filled with sum_c q(c) sum_l theta_l w_{c_l}.
     document_log : float64, shape (documents,)
         Filled with log sum_c q(c) prod_m sum_l theta_l w_{c_l, t_m}.
     """
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
+    parent, level, word_node, outside = topics.parent, topics.level, topics.word_node, topics.outside
+    lists, ends, masses = stored.offsets, stored.ends, stored.masses
     probability[:] = 0.0
     for document in range(offsets.size - 1):
         total = 0.0

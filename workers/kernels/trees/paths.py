@@ -1,45 +1,59 @@
-"""Mean-field updates of documents over the paths of a tree (Wang and Blei 2009), a path with its own levels.
+"""Mean-field updates of documents over the paths of a tree (Wang and Blei 2009), each path with levels of its own.
 
-The chance of a word under a path is a sum over the path's levels, so that of a child is that of its parent and one
-product more: shared ancestors are summed once. Nodes stand level by level, parents first; each is an end too (see
-`collapsium.workers.families.ncrp.tree`), where the levels that a path has outside the tree add the prior's chance of a
-word.
+The probability of a word under a path is a sum over the path's levels, so that of a child is that of its parent and one
+more product: shared ancestors are summed once. Nodes are ordered level by level, parents first; each is an end too (see
+`collapsium.workers.families.ncrp.tree`), where the levels that a path has outside the tree add the prior's probability
+of a word.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import (
-    F8,
-    F8_2,
-    I4,
-    I8,
-    OUT_F4_2,
-    OUT_F8,
-    OUT_F8_2,
-    OUT_I4_2,
-    f8,
-    helper,
-    i8,
-    kernel,
-)
+from collapsium.workers.kernels.argument_types import Float64Matrix, OutFloat64Matrix
+from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.moments import power
+from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.kernels.special import digamma
+from collapsium.workers.kernels.trees.records import (
+    DocumentPrior,
+    LargestEnds,
+    StoppingRule,
+    TreeStatistics,
+    TreeTopics,
+)
 
 Array = npt.NDArray[Any]
 
-LEAST = 2.0**-60  # share of an end below which it changes no sum in double precision
-ROOM = 600.0  # nats that a product of chances may be away from one
-LOWEST = 1e-145  # least chance of a word at a node, and of a level: products of the two still have an inverse
+MIN_SHARE = 2.0**-60  # share of an end below which it changes no sum in double precision
+MAX_LOG_PRODUCT = 600.0  # nats that a product of probabilities may be away from one
+MIN_PROBABILITY = 1e-145  # of a word at a node, and of a level: products of the two still have an inverse
+
+
+class LevelWeights(NamedTuple):
+    """What a document's paths make of a word outside of its nodes.
+
+    Attributes
+    ----------
+    theta : float64, shape (depth,)
+        exp(E[log theta]).
+    outside : float64, shape (depth,)
+        Probability of a word at nodes outside the tree, by level.
+    remainder : float64, shape (depth,)
+        Probability of a word at the levels below each, outside the tree.
+    """
+
+    theta: Array
+    outside: Array
+    remainder: Array
 
 
 @helper
-def log_levels(gamma: Array, log_theta: Array) -> None:
+def expected_log_theta(gamma: Array, log_theta: Array) -> None:
     """Fill E[log theta] of theta ~ Dir(gamma)."""
     total = 0.0
     for level in range(gamma.size):
@@ -60,149 +74,151 @@ def log_beta(gamma: Array) -> float:
 
 
 @helper
-def add_logs(gamma: Array, logs: Array, there: bool, log_theta: Array) -> None:
-    """Add E[log theta] of a document that is there to a sum."""
-    log_levels(gamma, logs)
-    if there:
+def add_log_theta(gamma: Array, logs: Array, has_tokens: bool, log_theta: Array) -> None:
+    """Add E[log theta] of a document that has tokens to a sum."""
+    expected_log_theta(gamma, logs)
+    if has_tokens:
         for level in range(gamma.size):
             log_theta[level] += logs[level]
 
 
 @helper
 def softmax(score: Array, q: Array) -> float:
-    """Fill q with softmax(score), what is next to nothing with zero; return log sum exp(score)."""
-    top, total, kept = score.max(), 0.0, 0.0
+    """Fill q with softmax(score), negligible shares with zero; return log sum exp(score)."""
+    top, total, retained = score.max(), 0.0, 0.0
     for end in range(score.size):
         q[end] = math.exp(score[end] - top)
     for end in range(score.size):
         total += q[end]
     for end in range(score.size):
-        q[end] = q[end] if q[end] > LEAST * total else 0.0
+        q[end] = q[end] if q[end] > MIN_SHARE * total else 0.0
     for end in range(score.size):
-        kept += q[end]
-    scale = 1.0 / kept
+        retained += q[end]
+    scale = 1.0 / retained
     for end in range(score.size):
         q[end] *= scale
     return float(top) + math.log(total)
 
 
 @helper
-def keep_largest(q: Array, share: float, ends: Array, masses: Array) -> None:
-    """Fill a document's list with the largest end and others of at least a share; -1 where there are no more."""
-    last = math.inf
-    before = -1
+def keep_largest(q: Array, min_share: float, ends: Array, masses: Array) -> None:
+    """Fill the ends of a document with the largest q and others of at least a share; -1 where there are no more."""
+    last_mass = math.inf
+    last_end = -1
     for place in range(ends.size):
-        least = share if place > 0 else 0.0  # none may have the share where there are many
-        best, found = least, -1
+        least = min_share if place > 0 else 0.0  # none may have the share where there are many
+        mass, largest = least, -1
         for end in range(q.size):
-            behind = q[end] < last or (q[end] == last and end > before)
-            if behind and q[end] >= least and (found < 0 or q[end] > best):
-                best, found = q[end], end
-        ends[place] = found
-        masses[place] = best if found >= 0 else 0.0
-        if found < 0:
+            behind = q[end] < last_mass or (q[end] == last_mass and end > last_end)
+            if behind and q[end] >= least and (largest < 0 or q[end] > mass):
+                mass, largest = q[end], end
+        ends[place] = largest
+        masses[place] = mass if largest >= 0 else 0.0
+        if largest < 0:
             for rest in range(place + 1, ends.size):
                 ends[rest], masses[rest] = -1, 0.0
             return
-        last, before = best, found
+        last_mass, last_end = mass, largest
 
 
-@helper
-def _thetas(gamma: Array, logs: Array, theta: Array, outside: Array, beyond: Array) -> None:
+@borrower
+def _fill_level_weights(gamma: Array, logs: Array, levels: LevelWeights) -> None:
     """Fill E[log theta], its exponential, and what the levels below each add outside the tree."""
-    log_levels(gamma, logs)
+    theta, outside, remainder = levels.theta, levels.outside, levels.remainder
+    expected_log_theta(gamma, logs)
     depth = gamma.size
     for k in range(depth):
-        logs[k] = max(logs[k], math.log(LOWEST))
+        logs[k] = max(logs[k], math.log(MIN_PROBABILITY))
         theta[k] = math.exp(logs[k])
-    beyond[depth - 1] = 0.0
+    remainder[depth - 1] = 0.0
     for k in range(depth - 1, 0, -1):
-        beyond[k - 1] = beyond[k] + theta[k] * outside[k]
+        remainder[k - 1] = remainder[k] + theta[k] * outside[k]
 
 
 @helper
-def _chances(row: Array, parent: Array, level: Array, theta: Array, beyond: Array, chance: Array) -> float:
-    """Fill the chances of a word under each end, as multiples of that at the root's end, which is returned."""
-    chance[0] = theta[0] * row[0]
+def _word_probabilities(
+    row: Array, parent: Array, level: Array, theta: Array, remainder: Array, probability: Array
+) -> float:
+    """Fill the probabilities of a word under each end, as multiples of that at the root's end, which is returned."""
+    probability[0] = theta[0] * row[0]
     for node in range(1, parent.size):
-        chance[node] = chance[parent[node]] + theta[level[node]] * row[node]
-    base = float(chance[0] + beyond[0])
+        probability[node] = probability[parent[node]] + theta[level[node]] * row[node]
+    base = float(probability[0] + remainder[0])
     scale = 1.0 / base
     for node in range(parent.size):
-        chance[node] = (chance[node] + beyond[level[node]]) * scale
+        probability[node] = (probability[node] + remainder[level[node]]) * scale
     return base
 
 
-@helper
-def _scores(
+@borrower
+def _add_word_scores(
     position: Array,
     counts: Array,
-    word_node: Array,
-    parent: Array,
-    level: Array,
-    theta: Array,
-    beyond: Array,
-    chance: Array,
+    topics: TreeTopics,
+    levels: LevelWeights,
+    probability: Array,
     product: Array,
     score: Array,
 ) -> float:
-    """Add log chances of a document's words to the scores of all ends but for what is common to all, the return.
+    """Add the log probabilities of a document's words to the scores of all ends; return the term common to all ends.
 
-    Chances are multiplied, and a logarithm is taken before a product could leave the range of a double.
+    Probabilities are multiplied, and a logarithm is taken before a product could leave the range of a double.
     """
+    parent, level, word_node, theta, remainder = (
+        topics.parent, topics.level, topics.word_node, levels.theta, levels.remainder,
+    )  # fmt: skip
     common, low, high = 0.0, 0.0, 0.0
     product[:] = 1.0
     for pair in range(position.size):
         count = counts[pair]
-        common += count * math.log(_chances(word_node[position[pair]], parent, level, theta, beyond, chance))
+        base = _word_probabilities(word_node[position[pair]], parent, level, theta, remainder, probability)
+        common += count * math.log(base)
         least, most = 1.0, 1.0
-        for end in range(chance.size):
-            least, most = min(least, chance[end]), max(most, chance[end])
+        for end in range(probability.size):
+            least, most = min(least, probability[end]), max(most, probability[end])
         down, up = count * math.log(least), count * math.log(most)
-        if low + down < -ROOM or high + up > ROOM:
-            for end in range(chance.size):
+        if low + down < -MAX_LOG_PRODUCT or high + up > MAX_LOG_PRODUCT:
+            for end in range(probability.size):
                 score[end] += math.log(product[end])
                 product[end] = 1.0
             low, high = 0.0, 0.0
-        if down < -ROOM or up > ROOM:
-            for end in range(chance.size):
-                score[end] += count * math.log(chance[end])
+        if down < -MAX_LOG_PRODUCT or up > MAX_LOG_PRODUCT:
+            for end in range(probability.size):
+                score[end] += count * math.log(probability[end])
             continue
         low, high = low + down, high + up
         if count == 1:
-            for end in range(chance.size):
-                product[end] *= chance[end]
+            for end in range(probability.size):
+                product[end] *= probability[end]
         else:
-            for end in range(chance.size):
-                product[end] *= power(chance[end], count)
-    for end in range(chance.size):
+            for end in range(probability.size):
+                product[end] *= power(probability[end], count)
+    for end in range(probability.size):
         score[end] += math.log(product[end])
     return common
 
 
-@helper
-def _spread(
+@borrower
+def _assign_levels(
     position: Array,
     counts: Array,
-    word_node: Array,
-    parent: Array,
-    level: Array,
-    theta: Array,
-    beyond: Array,
-    outside: Array,
+    topics: TreeTopics,
+    levels: LevelWeights,
     q: Array,
     tokens: Array,
-    row_node: Array,
-    adding: bool,
+    expected: Array,
+    adds_counts: bool,
 ) -> None:
-    """Fill a document's expected tokens by level; add its expected counts to the rows, if asked for."""
+    """Fill a document's expected tokens by level, and add its expected counts to `expected`, by word and node."""
+    parent, level, word_node = topics.parent, topics.level, topics.word_node
+    theta, outside, remainder = levels.theta, levels.outside, levels.remainder
     depth = tokens.size
     tokens[:] = 0.0
     for end in range(q.size):
         if q[end] == 0.0:
             continue
         for pair in range(position.size):
-            row, value, node = position[pair], beyond[level[end]], end
+            row, value, node = position[pair], remainder[level[end]], end
             while node >= 0:
                 value += theta[level[node]] * word_node[row, node]
                 node = parent[node]
@@ -211,39 +227,23 @@ def _spread(
                 tokens[k] += weight * theta[k] * outside[k]
             node = end
             while node >= 0:
-                part = weight * theta[level[node]] * word_node[row, node]
-                tokens[level[node]] += part
-                if adding:
-                    row_node[row, node] += part
+                share = weight * theta[level[node]] * word_node[row, node]
+                tokens[level[node]] += share
+                if adds_counts:
+                    expected[row, node] += share
                 node = parent[node]
 
 
-MADE = OUT_F8_2, OUT_F8, OUT_I4_2, OUT_F4_2, OUT_F8, OUT_F8
-TREE = F8_2, I8, I8, F8, F8, F8
-
-
-@kernel(I8, I4, I4, *TREE, F8_2, i8, f8, f8, OUT_F8_2, *MADE)
+@kernel
 def sweep_paths(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    word_node: Array,
-    parent: Array,
-    level: Array,
-    end_log: Array,
-    outside: Array,
-    alpha: Array,
-    before: Array,
-    passes: int,
-    tolerance: float,
-    share: float,
-    document_level: Array,
-    row_node: Array,
-    ends: Array,
-    kept: Array,
-    masses: Array,
-    log_theta: Array,
-    bound: Array,
+    pairs: DocumentPairs,
+    topics: TreeTopics,
+    prior: DocumentPrior,
+    previous: Float64Matrix,
+    stopping: StoppingRule,
+    document_level: OutFloat64Matrix,
+    statistics: TreeStatistics,
+    largest: LargestEnds,
 ) -> None:
     """Update q(c) q(z | c) and q(theta) of each document in turn; twin: `naive.tree.sweep_paths`.
 
@@ -251,77 +251,61 @@ def sweep_paths(
 
     Parameters
     ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair.
-    word_node : float64, shape (shard words, nodes)
-        exp(E[log w]), or w itself; at least `LOWEST`.
-    parent, level : int64, shape (nodes,)
-        Place of each node's parent, and its level.
-    end_log : float64, shape (nodes,)
-        Log prior mass of each end.
-    outside : float64, shape (depth,)
-        What `word_node` is at nodes outside the tree, by level.
-    alpha : float64, shape (depth,)
-        Dirichlet parameters of the level proportions.
-    before : float64, shape (documents, depth)
-        Expected tokens by level to begin from.
-    passes : int
-        Most passes over a document.
-    tolerance : float
-        A document is left when fewer tokens than this have changed their level.
-    share : float
-        Smallest q(c) of an end to keep in a document's list, behind the largest.
+    pairs : DocumentPairs
+        The documents.
+    topics : TreeTopics
+        With exp(E[log w]), or w itself; at least `MIN_PROBABILITY`.
+    prior : DocumentPrior
+        Of paths and level proportions.
+    previous : float64, shape (documents, depth)
+        Expected tokens by level at the start.
+    stopping : StoppingRule
+        Of the passes over a document.
     document_level : float64, shape (documents, depth)
         Filled with the expected tokens by level.
-    row_node : float64, shape (shard words, nodes)
-        Filled with the expected counts.
-    ends : float64, shape (nodes,)
-        Increased by q(c) at each end.
-    kept, masses : int32 and float32, shape (documents, most)
-        Filled with each document's largest ends and their q(c); -1 and 0 where there are no more.
-    log_theta : float64, shape (depth,)
-        Increased by E[log theta] of the documents that have tokens.
-    bound : float64, shape (1,)
-        Increased by log sum S - sum_l n_l E[log theta_l] + log B(alpha + n) - log B(alpha).
+    statistics : TreeStatistics
+        Its bound is increased by log sum S - sum_l n_l E[log theta_l] + log B(alpha + n) - log B(alpha).
+    largest : LargestEnds
+        Filled with each document's most probable ends.
     """
-    nodes, depth = parent.size, alpha.size
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
+    alpha, end_log = prior.alpha, prior.end_log
+    ends, bound, expected = statistics.ends, statistics.bound, statistics.word_node
+    nodes, depth = topics.parent.size, alpha.size
     # One array of each length: loops over two that lie side by side are compiled twice, and sums might differ.
     of_nodes, of_levels = np.empty((4, nodes)), np.empty((6, depth))
-    chance, score, product, q = of_nodes[0], of_nodes[1], of_nodes[2], of_nodes[3]
-    gamma, logs, theta, beyond = of_levels[0], of_levels[1], of_levels[2], of_levels[3]
-    tokens, left = of_levels[4], of_levels[5]
-    prior, total = log_beta(alpha), 0.0
-    left[:] = outside
-    row_node[:] = 0.0
+    probability, score, product, q = of_nodes[0], of_nodes[1], of_nodes[2], of_nodes[3]
+    gamma, logs, tokens = of_levels[0], of_levels[1], of_levels[4]
+    levels = LevelWeights(of_levels[2], of_levels[5], of_levels[3])
+    log_prior, total = log_beta(alpha), 0.0
+    levels.outside[:] = topics.outside
+    expected[:] = 0.0
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
         rows, times = position[first:last], counts[first:last]
-        tokens[:] = before[document]
+        tokens[:] = previous[document]
         number, change = 0, math.inf
-        while number < passes and change >= tolerance:
+        while number < stopping.passes and change >= stopping.tolerance:
             number += 1
             for k in range(depth):
                 gamma[k] = alpha[k] + tokens[k]
-            _thetas(gamma, logs, theta, left, beyond)
+            _fill_level_weights(gamma, logs, levels)
             score[:] = end_log
-            total = _scores(rows, times, word_node, parent, level, theta, beyond, chance, product, score)
+            total = _add_word_scores(rows, times, topics, levels, probability, product, score)
             total += softmax(score, q)
-            given_ = rows, times, word_node, parent, level, theta, beyond, left, q, tokens, row_node
-            _spread(*given_, number == passes)
+            _assign_levels(rows, times, topics, levels, q, tokens, expected, number == stopping.passes)
             change = 0.0
             for k in range(depth):
                 change += abs(alpha[k] + tokens[k] - gamma[k])
-        if number < passes:
-            _spread(rows, times, word_node, parent, level, theta, beyond, left, q, tokens, row_node, True)
+        if number < stopping.passes:
+            _assign_levels(rows, times, topics, levels, q, tokens, expected, True)
         for k in range(depth):
             total -= tokens[k] * logs[k]
         for k in range(depth):
             gamma[k] = alpha[k] + tokens[k]
         document_level[document] = tokens
-        bound[0] += total + log_beta(gamma) - prior
-        add_logs(gamma, logs, last > first, log_theta)
+        bound[0] += total + log_beta(gamma) - log_prior
+        add_log_theta(gamma, logs, last > first, statistics.log_theta)
         for end in range(nodes):
             ends[end] += q[end]
-        keep_largest(q, share, kept[document], masses[document])
+        keep_largest(q, largest.min_share, largest.ends[document], largest.masses[document])

@@ -11,8 +11,16 @@ from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.pipeline.families.ncrp.prior import Sticks
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.ncrp.tree import FREE, Tree
-from collapsium.workers.kernels.trees.levels import sweep_levels
+from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.trees.levels import LevelCounts, sweep_levels
 from collapsium.workers.kernels.trees.paths import sweep_paths
+from collapsium.workers.kernels.trees.records import (
+    DocumentPrior,
+    LargestEnds,
+    StoppingRule,
+    TreeStatistics,
+    TreeTopics,
+)
 from tests.conftest import planted_rows
 from tests.strategies import documents_of, trees
 
@@ -116,31 +124,31 @@ def document_bounds(shard, tree, end_log, counts, factorised, point, before):
     """Tokens by level and the bound of each document, and log S in all, with the topics that counts make."""
     depth, words, size = tree.depth, len(counts), tree.columns.size
     eta, alpha = np.linspace(0.3, 1.2, depth), np.linspace(3.0, 1.0, depth)
-    prior, held = eta[tree.level], np.ascontiguousarray(counts[:, tree.columns])
+    word_prior, held = eta[tree.level], np.ascontiguousarray(counts[:, tree.columns])
     if point:
-        log_node = np.log(held + prior) - np.log(held.sum(axis=0) + words * prior)
+        log_node = np.log(held + word_prior) - np.log(held.sum(axis=0) + words * word_prior)
         outside = np.full(depth, -np.log(words))
     else:
-        log_node = digamma(held + prior) - digamma(held.sum(axis=0) + words * prior)
+        log_node = digamma(held + word_prior) - digamma(held.sum(axis=0) + words * word_prior)
         outside = digamma(eta) - digamma(words * eta)
     levels, found = np.empty((shard.documents, depth)), np.empty(shard.documents)
     for d in range(shard.documents):
         pairs = slice(shard.offsets[d], shard.offsets[d + 1])
         position, times = shard.position[pairs], shard.counts[pairs]
         rows, own, bound = np.empty((words, size)), np.empty((1, depth)), np.zeros(1)
-        made = rows, np.zeros(size), np.empty((1, 16), "i4"), np.empty((1, 16), "f4"), np.zeros(depth), bound
-        given_ = tree.parent, tree.level, np.ascontiguousarray(end_log[tree.columns])
-        offsets = np.array([0, times.size])
+        statistics = TreeStatistics(rows, np.zeros(size), np.zeros(depth), bound)
+        largest = LargestEnds(np.empty((1, 16), "i4"), np.empty((1, 16), "f4"), 1e-3)
+        prior = DocumentPrior(np.ascontiguousarray(end_log[tree.columns]), alpha)
+        document = DocumentPairs(np.array([0, times.size]), position, times)
         if factorised:
             z = np.tile((before[d] / max(before[d].sum(), 1e-9)).astype("f4"), (times.size, 1))
             pair_level = np.empty_like(z)
-            sweep_levels(
-                offsets, position, times, log_node, *given_, outside, alpha, z, 3, 1e-3, own, pair_level, *made
-            )
+            topics, found_levels = TreeTopics(tree.parent, tree.level, log_node, outside), LevelCounts(own, pair_level)
+            sweep_levels(document, topics, prior, z, 3, found_levels, statistics, largest)
             bound += (rows * log_node).sum()
         else:
-            given_ = np.exp(log_node), *given_, np.exp(outside), alpha, before[d : d + 1]
-            sweep_paths(offsets, position, times, *given_, 3, 0.0, 1e-3, own, *made)
+            topics = TreeTopics(tree.parent, tree.level, np.exp(log_node), np.exp(outside))
+            sweep_paths(document, topics, prior, before[d : d + 1], StoppingRule(3, 0.0), own, statistics, largest)
         levels[d], found[d] = own[0], bound[0]
     return levels, found
 

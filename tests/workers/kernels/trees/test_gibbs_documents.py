@@ -5,10 +5,19 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.trees import gibbs_documents as gibbs_tree
-from collapsium.workers.kernels.trees import gibbs_subtrees as gibbs_hang
-from collapsium.workers.kernels.trees.gibbs_documents import COMMON
-from collapsium.workers.kernels.trees.gibbs_paths import FREE
+from collapsium.workers.kernels.trees.gibbs_documents import MAX_TALLIED
+from collapsium.workers.kernels.trees.gibbs_records import (
+    FREE,
+    Assignments,
+    CandidatePaths,
+    FreeSlots,
+    SampledTree,
+    SweepOptions,
+    TreePriors,
+)
+from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
 from tests.naive import gibbs_tree as naive
 from tests.strategies import bags, documents_of
 
@@ -76,26 +85,24 @@ class Sample:
             parent[node], at = up, node
             while at != -1:
                 level[node], at = level[node] + 1, self.parents[at]
-        totals, reusable, free = (
-            row.sum(axis=0, dtype=np.int64),
-            np.zeros(slots_, dtype=np.int64),
-            np.zeros(slots_, int),
-        )
-        waiting, state = list(self.free), np.array([0, 0, 0])
+        totals, free = row.sum(axis=0, dtype=np.int64), np.zeros(slots_, int)
+        waiting, cursor, count = list(self.free), np.zeros(2, int), np.zeros(1, int)
+        priors = TreePriors(self.alpha, self.eta, self.eta * len(row), self.gamma)
+        reusable = np.zeros(slots_, int) if hang is None else hang[1]
+        tree = SampledTree(parent, level, documents, totals, row, FreeSlots(births, reusable, free, count))
+        pairs, assignments = document_pairs(self.shard), Assignments(path, z)
         while hang is None:
-            while waiting and (slots is None or state[2] < slots):
+            while waiting and (slots is None or count[0] < slots):
                 slot = waiting.pop() if slots else waiting.pop(0)  # below those that are there, or above
-                free[: state[2] + 1] = [slot, *free[: state[2]]] if slots else [*free[: state[2]], slot]
-                reusable[slot], state[2] = 1, state[2] + 1
-            common = (*self.given, self.key, self.alpha, self.eta, self.gamma, len(row), births, apart, turn, reusable)
-            gibbs_tree.sweep_documents(*common, state, free, parent, level, documents, totals, row, path, z)
-            if state[0] == self.shard.documents:
+                free[: count[0] + 1] = [slot, *free[: count[0]]] if slots else [*free[: count[0]], slot]
+                reusable[slot], count[0] = 1, count[0] + 1
+            options = SweepOptions(apart, turn)
+            gibbs_tree.sweep_documents(pairs, self.key, priors, options, tree, assignments, cursor)
+            if cursor[0] == self.shard.documents:
                 break
         if hang is not None:
-            known, reusable = hang
-            free[: len(self.free)], state[2] = self.free, len(self.free)
-            common = (*self.given, self.key, self.alpha, self.eta, self.gamma, len(row), births, known, reusable)
-            gibbs_hang.hang_nodes(*common, state, free, parent, level, documents, totals, row, path, z)
+            free[: len(self.free)], count[0] = self.free, len(self.free)
+            move_subtrees(pairs, self.key, priors, hang[0], tree, assignments)
         expected_row, expected_documents = self.counted(path, z)
         np.testing.assert_array_equal(row, expected_row)
         np.testing.assert_array_equal(documents, expected_documents)
@@ -103,7 +110,7 @@ class Sample:
         there = np.flatnonzero(parent != FREE)
         assert set(there) == {0, *np.flatnonzero(documents)}
         np.testing.assert_array_equal(level[path[path[:, 0] >= 0]], np.arange(self.depth) + 0 * path[path[:, 0] >= 0])
-        return path, z, {int(node): int(parent[node]) for node in there}, [int(one) for one in free[: state[2]]]
+        return path, z, {int(node): int(parent[node]) for node in there}, [int(one) for one in free[: count[0]]]
 
 
 @st.composite
@@ -151,16 +158,16 @@ def test_sweep__of_words_that_occur_often_equals_its_twin():
 
 
 @given(samples(), st.booleans(), st.booleans(), st.integers(0, 2**31))
-def test_hang__equals_its_twin(sample, births, known, seed):
+def test_move_subtrees__equals_its_twin(sample, births, shared, seed):
     """Nodes hang by the joint probability of everything, those that other shards know nowhere else."""
     sample.path[:] = np.where(sample.path[:, :1] < 0, sample.path[sample.path[:, 0].argmax()], sample.path)
     assume(sample.path.size and sample.path[0, 0] >= 0)
     there = {0, *np.flatnonzero(sample.others), *sample.path.ravel()}
     assert there == set(sample.parents)
     reusable = np.random.default_rng(seed).integers(0, 2, sample.others.size)
-    found = sample.swept(births, hang=(known, reusable))
-    expected = naive.hang_nodes(
-        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, births, known, sample.free,
+    found = sample.swept(births, hang=(shared, reusable))
+    expected = naive.move_subtrees(
+        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, births, shared, sample.free,
         set(np.flatnonzero(reusable)), sample.parents, sample.elsewhere, sample.others, sample.path, sample.z,
     )  # fmt: skip
     np.testing.assert_array_equal(found[0], expected[0])
@@ -169,22 +176,22 @@ def test_hang__equals_its_twin(sample, births, known, seed):
     assert found[3] == expected[3]
 
 
-def test_tally__equals_its_twin():
+def test_count_histogram__equals_its_twin():
     """Also of counts so large that they are listed one by one."""
     noise = np.random.default_rng(1)
     row, level = noise.poisson(1.0, (7, 9)).astype(np.int32), noise.integers(-1, 3, 9)
-    row[2, 3:6] = COMMON - 1, COMMON, 10 * COMMON
+    row[2, 3:6] = MAX_TALLIED - 1, MAX_TALLIED, 10 * MAX_TALLIED
     level[3:6] = 1, 2, 0
     tally, large, larger = (
-        np.zeros((3, COMMON), dtype=np.int64),
+        np.zeros((3, MAX_TALLIED), dtype=np.int64),
         np.zeros(1, dtype=np.int64),
         np.zeros((5, 2), dtype=np.int64),
     )
-    gibbs_tree.tally_cells(row, level, tally, large, larger)
+    gibbs_tree.count_histogram(row, level, tally, large, larger)
     found = {(int(at), int(count)): int(tally[at, count]) for at, count in np.argwhere(tally)}
     found.update({(int(at), int(count)): 1 for at, count in larger[: large[0]]})
     assert large[0] == 2
-    assert found == naive.tally_cells(row, level, 3)
+    assert found == naive.count_histogram(row, level, 3)
 
 
 @given(bags(), st.integers(0, 2**31), st.integers(2, 4))
@@ -194,9 +201,9 @@ def test_fold__equals_its_twin(bag, seed, depth):
     paths, log_prior = noise.integers(0, 6, (count, depth)), np.log(noise.dirichlet(np.ones(count)))
     alpha = noise.uniform(0.1, 3.0, depth)
     chosen, mean = np.zeros(shard.documents, dtype=np.int64), np.zeros((shard.documents, depth))
-    given_ = shard.offsets, shard.position, shard.counts, alpha, np.ascontiguousarray(phi), log_prior, paths
-    gibbs_tree.fold_documents(*given_, chosen, mean)
-    expected = naive.fold_documents(*given_)
+    phi = np.ascontiguousarray(phi)
+    gibbs_tree.fold_documents(document_pairs(shard), alpha, CandidatePaths(paths, log_prior, phi), chosen, mean)
+    expected = naive.fold_documents(*document_pairs(shard), alpha, phi, log_prior, paths)
     np.testing.assert_array_equal(chosen, expected[0])
     np.testing.assert_allclose(mean, expected[1], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(mean.sum(axis=1), shard.lengths, atol=1e-9)

@@ -20,7 +20,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.ncrp import gibbs_ncrp
 from collapsium.workers.families.ncrp.gibbs_state import levels
-from collapsium.workers.kernels.trees.gibbs_paths import FREE
+from collapsium.workers.kernels.trees.gibbs_records import FREE
 from tests.conformance import problem_of
 from tests.conftest import planted_rows, write_corpus
 from tests.strategies import documents_of

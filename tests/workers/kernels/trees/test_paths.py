@@ -6,10 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.ncrp.tree import ROOT, Tree
+from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.kernels.trees import nodes, paths
-from collapsium.workers.kernels.trees.levels import sweep_levels
+from collapsium.workers.kernels.trees.levels import LevelCounts, sweep_levels
 from collapsium.workers.kernels.trees.paths import sweep_paths
+from collapsium.workers.kernels.trees.records import (
+    DocumentPrior,
+    LargestEnds,
+    StoppingRule,
+    StoredEnds,
+    TreeStatistics,
+    TreeTopics,
+)
 from tests.conftest import INTERPRETED
 from tests.naive import tree as naive
 from tests.strategies import bags, documents_of, trees
@@ -40,19 +50,22 @@ def given_for(shard, tree, seed, alpha_scale, sharp):
 
 def made_for(shard, tree):
     size = tree.columns.size
+    expected, listed = np.full((shard.words.size, size), np.nan), np.full((shard.documents, MOST), 77, dtype=np.int32)
+    masses = np.full((shard.documents, MOST), np.nan, dtype=np.float32)
     return (
         np.full((shard.documents, tree.depth), np.nan),
-        np.full((shard.words.size, size), np.nan),
-        np.full(size, 0.5),
-        np.full((shard.documents, MOST), 77, dtype=np.int32),
-        np.full((shard.documents, MOST), np.nan, dtype=np.float32),
-        np.full(tree.depth, 2.0),
-        np.array([3.0]),
+        TreeStatistics(expected, np.full(size, 0.5), np.full(tree.depth, 2.0), np.array([3.0])),
+        LargestEnds(listed, masses, SHARE),
     )
 
 
+def bits_of(document_level, statistics, largest):
+    """The bytes of all that a sweep fills."""
+    return [document_level.tobytes(), *(one.tobytes() for one in (*statistics, *largest[:2]))]
+
+
 def require_same(made, sums, rtol, atol):
-    document_level, row_node, ends, kept, masses, log_theta, bound = made
+    document_level, (row_node, ends, log_theta, bound), (kept, masses, _) = made
     np.testing.assert_allclose(document_level, sums.document_level, rtol=rtol, atol=atol)
     np.testing.assert_allclose(row_node, sums.row_node, rtol=rtol, atol=atol)
     np.testing.assert_allclose(ends - 0.5, sums.ends, rtol=rtol, atol=atol)
@@ -82,13 +95,13 @@ def require_same(made, sums, rtol, atol):
 def test_sweep_paths__equals_its_twin_and_counts_every_token(shard, tree, seed, passes, tolerance, scale, sharp):
     log_node, end_log, log_outside, alpha, before = given_for(shard, tree, seed, scale, sharp)
     word_node, outside = np.exp(log_node), np.exp(log_outside)
+    made, pairs = made_for(shard, tree), document_pairs(shard)
+    topics, prior = TreeTopics(tree.parent, tree.level, word_node, outside), DocumentPrior(end_log, alpha)
+    sweep_paths(pairs, topics, prior, before, StoppingRule(passes, tolerance), *made)
     given_ = word_node, tree.parent, tree.level, end_log, outside, alpha, before
-    document_level, *made = made_for(shard, tree)
-    pairs = shard.offsets, shard.position, shard.counts
-    sweep_paths(*pairs, *given_, passes, tolerance, SHARE, document_level, *made)
-    require_same((document_level, *made), naive.sweep_paths(*pairs, *given_, passes, tolerance), 1e-8, 1e-8)
-    np.testing.assert_allclose(document_level.sum(axis=1), shard.lengths, rtol=1e-12)
-    np.testing.assert_allclose(made[1].sum(), 0.5 * tree.columns.size + shard.documents, rtol=1e-12)
+    require_same(made, naive.sweep_paths(*pairs, *given_, passes, tolerance), 1e-8, 1e-8)
+    np.testing.assert_allclose(made[0].sum(axis=1), shard.lengths, rtol=1e-12)
+    np.testing.assert_allclose(made[1].ends.sum(), 0.5 * tree.columns.size + shard.documents, rtol=1e-12)
 
 
 @given(
@@ -103,10 +116,11 @@ def test_sweep_levels__equals_its_twin_and_counts_every_token(shard, tree, seed,
     log_node, end_log, log_outside, alpha, _ = given_for(shard, tree, seed, scale, sharp)
     generator = np.random.default_rng(seed + 1)
     before = generator.dirichlet(np.ones(tree.depth), size=shard.pairs).astype(np.float32).reshape(-1, tree.depth)
-    given_ = log_node, tree.parent, tree.level, end_log, log_outside, alpha, before
     document_level, *made = made_for(shard, tree)
-    pair_level, pairs = np.full_like(before, np.nan), (shard.offsets, shard.position, shard.counts)
-    sweep_levels(*pairs, *given_, passes, SHARE, document_level, pair_level, *made)
+    pair_level, pairs = np.full_like(before, np.nan), document_pairs(shard)
+    topics, prior = TreeTopics(tree.parent, tree.level, log_node, log_outside), DocumentPrior(end_log, alpha)
+    sweep_levels(pairs, topics, prior, before, passes, LevelCounts(document_level, pair_level), *made)
+    given_ = log_node, tree.parent, tree.level, end_log, log_outside, alpha, before
     twin = naive.sweep_levels(*pairs, *given_, passes)
     # What is kept in single precision goes into the next pass, where counts of a thousand multiply it.
     rtol, atol = (1e-6, 1e-6) if passes == 1 else (1e-4, 1e-3)
@@ -120,16 +134,17 @@ def test_sweep_paths__is_finite_where_weights_vanish(shard, tree, seed, alpha):
     """Dirichlet parameters so small that exp(psi) of them is no number above zero."""
     generator = np.random.default_rng(seed)
     size, depth = tree.columns.size, tree.depth
-    word_node = np.where(generator.random((shard.words.size, size)) < 0.5, paths.LOWEST, 0.2)
-    end_log, outside = np.zeros(size), np.full(depth, paths.LOWEST)
+    word_node = np.where(generator.random((shard.words.size, size)) < 0.5, paths.MIN_PROBABILITY, 0.2)
+    end_log, outside = np.zeros(size), np.full(depth, paths.MIN_PROBABILITY)
     before = shard.lengths[:, np.newaxis] * np.eye(depth)[generator.integers(0, depth, shard.documents)]
-    document_level, *made = made_for(shard, tree)
-    given_ = word_node, tree.parent, tree.level, end_log, outside, np.full(depth, alpha), before
+    document_level, statistics, largest = made_for(shard, tree)
+    topics = TreeTopics(tree.parent, tree.level, word_node, outside)
+    prior, stopping = DocumentPrior(end_log, np.full(depth, alpha)), StoppingRule(5, 0.0)
     with np.errstate(over="ignore"):  # with the compiler off, a square that nobody needs may be too large
-        sweep_paths(shard.offsets, shard.position, shard.counts, *given_, 5, 0.0, SHARE, document_level, *made)
-    assert all(np.isfinite(one).all() for one in (document_level, *made))
+        sweep_paths(document_pairs(shard), topics, prior, before, stopping, document_level, statistics, largest)
+    assert all(np.isfinite(one).all() for one in (document_level, *statistics, *largest[:2]))
     np.testing.assert_allclose(document_level.sum(axis=1), shard.lengths, rtol=1e-9)
-    np.testing.assert_allclose(made[1].sum(), 0.5 * size + shard.documents, rtol=1e-9)
+    np.testing.assert_allclose(statistics.ends.sum(), 0.5 * size + shard.documents, rtol=1e-9)
 
 
 @given(st.lists(st.sampled_from([0.0, 1e-4, 1e-3, 0.1, 0.25, 0.5]), min_size=1, max_size=30), st.integers(1, 20))
@@ -150,19 +165,19 @@ def counts_of(generator, words, size):
 @given(st.integers(0, 8), st.integers(1, 6), st.integers(0, 1000))
 def test_root_products__equal_their_twin(words, size, seed):
     counts, gram = counts_of(np.random.default_rng(seed), words, size), np.full((size, size), np.nan)
-    counts[counts < 2 * nodes.FEW] = 0.0
+    counts[counts < 2 * nodes.MIN_COUNT] = 0.0
     nodes.root_products(counts, gram)
     np.testing.assert_allclose(gram, naive.root_products(counts), rtol=1e-10, atol=1e-12)
 
 
 @given(st.integers(0, 8), st.integers(2, 6), st.integers(0, 1000), st.sampled_from([1e-3, 0.1, 1.0, 1e3]))
-def test_together__equals_its_twin(words, size, seed, scale):
+def test_merge_gains__equal_their_twin(words, size, seed, scale):
     generator = np.random.default_rng(seed)
     counts = counts_of(generator, words, size)
     first, second = generator.integers(0, size, (2, 7))
     prior, gain = scale * generator.uniform(0.5, 2.0, 7), np.full(7, np.nan)
-    nodes.together(counts, first, second, prior, gain)
-    np.testing.assert_allclose(gain, naive.together(counts, first, second, prior), rtol=1e-8, atol=1e-5)
+    nodes.merge_gains(counts, first, second, prior, gain)
+    np.testing.assert_allclose(gain, naive.merge_gains(counts, first, second, prior), rtol=1e-8, atol=1e-5)
 
 
 @given(corpora(), trees(), st.integers(0, 1000))
@@ -176,10 +191,10 @@ def test_path_probability__equals_its_twin(shard, tree, seed):
     masses = generator.uniform(0.01, 1.0, ends.size).astype(np.float32)
     lists, outside = np.concatenate([[0], np.cumsum(each)]).astype(np.int64), np.full(tree.depth, 1 / 7)
     probability, document_log = np.full(shard.pairs, np.nan), np.full(shard.documents, np.nan)
-    given_ = shard.offsets, shard.position, shard.counts, np.ascontiguousarray(word_node), tree.parent, tree.level
-    given_ = *given_, theta, lists, ends, masses, outside
-    nodes.path_probability(*given_, probability, document_log)
-    twin = naive.path_probability(*given_)
+    topics, pairs = TreeTopics(tree.parent, tree.level, np.ascontiguousarray(word_node), outside), document_pairs(shard)
+    nodes.path_probability(pairs, topics, theta, StoredEnds(lists, ends, masses), probability, document_log)
+    given_ = word_node, tree.parent, tree.level, theta, lists, ends, masses, outside
+    twin = naive.path_probability(*pairs, *given_)
     np.testing.assert_allclose(probability, twin[0], rtol=1e-9)
     np.testing.assert_allclose(document_log, twin[1], rtol=1e-9, atol=1e-9)
 
@@ -208,15 +223,17 @@ def test_sweeps__give_the_same_bits_wherever_arrays_lie(size, depth):
     found = set()
     for _ in range(20 if INTERPRETED else 2000):
         release = shuffled_memory(generator)
-        given_ = [np.array(one) for one in (tree.parent, tree.level, end_log)]
+        parent, levels, prior_log = (np.array(one) for one in (tree.parent, tree.level, end_log))
+        made = made_for(shard, tree)
+        pairs = DocumentPairs(*(np.array(one) for one in document_pairs(shard)))
+        topics = TreeTopics(parent, levels, np.exp(log_node), np.exp(log_outside))
+        prior = DocumentPrior(prior_log, np.array(alpha))
+        sweep_paths(pairs, topics, prior, np.array(before), StoppingRule(1, 0.0), *made)
+        bits = bits_of(*made)
         level, *made = made_for(shard, tree)
-        pairs = [np.array(one) for one in (shard.offsets, shard.position, shard.counts)]
-        weights = np.exp(log_node), *given_, np.exp(log_outside), np.array(alpha), np.array(before)
-        sweep_paths(*pairs, *weights, 1, 0.0, SHARE, level, *made)
-        bits = [level.tobytes(), *(one.tobytes() for one in made)]
-        level, *made = made_for(shard, tree)
-        pair_level, weights = np.empty_like(first_levels), (np.array(log_node), *given_, log_outside, alpha)
-        sweep_levels(*pairs, *weights, np.array(first_levels), 1, SHARE, level, pair_level, *made)
-        found.add(b"".join([*bits, level.tobytes(), pair_level.tobytes(), *(one.tobytes() for one in made)]))
+        pair_level, topics = np.empty_like(first_levels), TreeTopics(parent, levels, np.array(log_node), log_outside)
+        counts = LevelCounts(level, pair_level)
+        sweep_levels(pairs, topics, DocumentPrior(prior_log, alpha), np.array(first_levels), 1, counts, *made)
+        found.add(b"".join([*bits, *bits_of(level, *made), pair_level.tobytes()]))
         release()
     assert len(found) == 1
