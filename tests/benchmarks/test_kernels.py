@@ -13,6 +13,7 @@ import pytest
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.document_lists import LEAST, room, starts_of
 from collapsium.workers.families.cvb.stochastic import BATCH, PASSES
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb.active import begin, sweep_active
 from collapsium.workers.kernels.cvb.active_lists import carry, choose
 from collapsium.workers.kernels.cvb.background import fold_rows, spread
@@ -22,6 +23,7 @@ from collapsium.workers.kernels.cvb.stochastic import sweep_stochastic
 from collapsium.workers.kernels.cvb.warm_start import expect, give_dense, give_listed
 from collapsium.workers.kernels.cvb.words import add_counts, add_log_absent, word_tables
 from collapsium.workers.kernels.vb.mean_field import fold_words, sweep_mean_field
+from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
 from tests.strategies import documents_of
 
 PAIRS = int(os.environ.get("COLLAPSIUM_BENCH_PAIRS", "2000"))
@@ -347,8 +349,9 @@ def test_sweep_stochastic(benchmark, state):
 def test_sweep_mean_field(benchmark, state, passes):
     shard, _, mean, _, documents = state
     prior, found, rows = np.full(TOPICS, 0.1), np.empty_like(documents), np.empty_like(mean)
-    given = shard.offsets, shard.position, shard.counts, mean + 0.1, prior, np.zeros(TOPICS), documents
-    benchmark(sweep_mean_field, *given, passes, 0.0, found, rows, np.zeros(0), np.zeros(1))
+    topics, limits = MeanFieldTopics(mean + 0.1, prior, np.zeros(TOPICS)), PassLimits(passes, 0.0)
+    inputs = document_pairs(shard), topics, documents, limits
+    benchmark(sweep_mean_field, *inputs, ExpectedCounts(found, rows), np.zeros(0), np.zeros(1))
     benchmark.extra_info["pairs"] = shard.pairs
     np.testing.assert_allclose(found.sum(axis=1), shard.lengths, rtol=1e-5)
 

@@ -13,8 +13,10 @@ def responsibilities(log_document, log_word):
     return np.exp(logs), logs
 
 
-def sweep(offsets, position, counts, word_expected, prior, topic_log, before, passes, tolerance):
+def sweep(documents, topics, before, limits):
     """E[n_dk], E[n_kw], sum_d E[log theta_dk] and the documents' part of the bound."""
+    offsets, position, counts = documents
+    word_expected, prior, topic_log = topics
     log_word, by_document = np.log(word_expected), np.zeros(before.shape)
     by_word, log_theta, bound = np.zeros(word_expected.shape), np.zeros(prior.size), 0.0
     for d, (first, last) in enumerate(pairwise(offsets)):
@@ -22,11 +24,11 @@ def sweep(offsets, position, counts, word_expected, prior, topic_log, before, pa
             continue
         words, count = position[first:last], counts[first:last, np.newaxis]
         here = before[d].astype(np.float64)
-        for _ in range(passes):
+        for _ in range(limits.passes):
             q, logs = responsibilities(digamma(prior + here) - topic_log, log_word[words])
             new = (count * q).sum(axis=0)
             change, here = np.abs(new - here).mean(), new
-            if change < tolerance:
+            if change < limits.tolerance:
                 break
         by_document[d] = here
         np.add.at(by_word, words, count * q)
@@ -37,8 +39,9 @@ def sweep(offsets, position, counts, word_expected, prior, topic_log, before, pa
     return by_document, by_word, log_theta, bound
 
 
-def products(offsets, position, counts, document_weight, word_weight):
+def products(documents, document_weight, word_weight):
     """E[n_dk] and E[n_kw] of q ~ document_weight word_weight."""
+    offsets, position, counts = documents
     by_document, by_word = np.zeros(document_weight.shape), np.zeros(word_weight.shape)
     for d, (first, last) in enumerate(pairwise(offsets)):
         q = document_weight[d] * word_weight[position[first:last]]

@@ -29,8 +29,9 @@ from collapsium.storage.io.transactions import created
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.kernels.vb.records import DocumentLabels
 from tests.conftest import write_corpus
-from tests.naive import scaled as naive
+from tests.naive import gamma_proportions as naive
 from tests.strategies import documents_of
 
 WORDS, KINDS = 18, ("a", "b", "c, and d")
@@ -87,7 +88,7 @@ def blocks_of(model):
 def expected_by_hand(model, labels):
     """E[pi_k / sum_l pi_l], pi_k ~ Gamma(g_k, exp(sum_j r_j x_jk)), of labels and numbers: {place in the table: r}."""
     known = np.array([0, len(labels)]), np.array([*labels], dtype=int), np.array([*labels.values()], dtype=float)
-    return naive.expected((*known, model.globals["label_log"]), model.globals["prior"])[0]
+    return naive.expected(DocumentLabels(*known, model.globals["label_log"]), model.globals["prior"])[0]
 
 
 def phi_of(model):

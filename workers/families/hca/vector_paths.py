@@ -10,14 +10,21 @@ import numpy.typing as npt
 from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.families.hca.leaf_splits import Parting
 from collapsium.workers.families.ncrp.tree import Tree, kept_lists
-from collapsium.workers.kernels.trees.gaussian import sweep_components, sweep_factors
+from collapsium.workers.kernels.trees.gaussian import (
+    FactorPosterior,
+    GaussianTree,
+    TreeStatistics,
+    VectorPosterior,
+    sweep_components,
+    sweep_factors,
+)
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import VectorShard
 
 Vector = npt.NDArray[np.float64]
 
-MOST_ENDS, LEAST_SHARE = 16, 1e-3  # ends that a vector's list holds, and the least q(c) of one
+MAX_ENDS, MIN_SHARE = 16, 1e-3  # ends that a vector's list holds, and the least q(c) of one
 
 
 class VectorPaths:
@@ -35,18 +42,23 @@ class VectorPaths:
         tau = float(globals["tau"])
         self.by_node, self.second = np.zeros((size + 1, shard.words.size)), np.zeros((size + 1, size + 1))
         self.ends, self.sums = np.zeros(size), np.zeros(3)
-        self.kept = np.zeros((count, MOST_ENDS), dtype=np.int32)
-        self.masses = np.zeros((count, MOST_ENDS), dtype=np.float32)
+        self.kept = np.zeros((count, MAX_ENDS), dtype=np.int32)
+        self.masses = np.zeros((count, MAX_ENDS), dtype=np.float32)
         self.best, self.factors = np.zeros(count, dtype=np.int32), np.zeros((count, paths.shape[1]))
         self.spread: Vector | None = None
-        made = self.by_node, self.second, self.ends, self.kept, self.masses, self.best, self.factors, self.sums
-        given = shard.values, np.ascontiguousarray(loadings[:-1]), np.ascontiguousarray(loadings[-1]), paths
+        posterior = VectorPosterior(self.kept, self.masses, self.best, self.factors)
+        statistics = TreeStatistics(self.by_node, self.second, self.ends, self.sums)
+        loadings_of_nodes, mean = np.ascontiguousarray(loadings[:-1]), np.ascontiguousarray(loadings[-1])
         if globals["factorised"] and "document_spread" in local and bool(globals["apart"]):
             location = np.array(local["document_factors"])
             self.spread = np.array(local["document_spread"])
-            sweep_factors(*given, quadratic, end_log, tau, LEAST_SHARE, location, self.spread, *made)
+            gaussian_tree = GaussianTree(loadings_of_nodes, mean, paths, quadratic, end_log, tau)
+            own = FactorPosterior(location, self.spread)
+            sweep_factors(shard.values, gaussian_tree, MIN_SHARE, own, posterior, statistics)
         else:
-            sweep_components(*given, covariance, end_log - 0.5 * log_determinant, tau, LEAST_SHARE, *made)
+            end_log = end_log - 0.5 * log_determinant
+            gaussian_tree = GaussianTree(loadings_of_nodes, mean, paths, covariance, end_log, tau)
+            sweep_components(shard.values, gaussian_tree, MIN_SHARE, posterior, statistics)
             if globals["factorised"]:
                 self.spread = covariance[self.best]
         self._values, self._loadings, self._paths, self._covariance = shard.values, loadings, paths, covariance

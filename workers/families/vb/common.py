@@ -15,7 +15,9 @@ import numpy.typing as npt
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays, Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.vb import mean_field
+from collapsium.workers.kernels.vb.records import ExpectedCounts
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -66,7 +68,7 @@ def started(shard: Shard, topics: int, stream: Stream, warm: Arrays | None) -> t
         shares, phi = (widened(warm[name], topics) for name in ("document_topic", "word_topic"))
     by_document = np.empty((shard.documents, topics), dtype=np.float32)
     by_word = buffers.empty((shard.words.size, topics), np.float64)
-    mean_field.count_products(shard.offsets, shard.position, shard.counts, shares, phi, by_document, by_word)
+    mean_field.count_products(document_pairs(shard), shares, phi, ExpectedCounts(by_document, by_word))
     return by_document, by_word
 
 

@@ -22,11 +22,23 @@ from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import common as collapsed
 from collapsium.workers.families.cvb.parameters import Parameters
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.topic_arrays import HDSP_ARRAYS
 from collapsium.workers.families.vb import common as variational
 from collapsium.workers.kernels.cvb.predict import pair_probability
 from collapsium.workers.kernels.jit import Kernel
-from collapsium.workers.kernels.vb import scaled
+from collapsium.workers.kernels.vb.gamma_proportions import (
+    expected_proportions,
+    gamma_proportions,
+    sweep_gamma_proportions,
+)
+from collapsium.workers.kernels.vb.records import (
+    DocumentLabels,
+    ExpectedCounts,
+    MeanFieldTopics,
+    PassLimits,
+    RateStatistics,
+)
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
@@ -54,9 +66,9 @@ def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
     """Name the kernels that a fit calls in every iteration."""
     return [
         *variational.KERNELS,
-        scaled.sweep_scaled,
-        scaled.scaled_proportions,
-        scaled.expected_proportions,
+        sweep_gamma_proportions,
+        gamma_proportions,
+        expected_proportions,
         pair_probability,
     ]
 
@@ -140,12 +152,12 @@ def sweep(
     delta : Delta
         Fresh ``word_topic``, ``bound_documents``, ``documents``, ``tokens``; ``tables``, sum_m beta p_k (psi(a_mk) -
         psi(beta p_k)), and ``minus_log_rate``, -sum_m log b_mk, by topic; and by label ``label_total``, sum_m r_mj,
-        ``label_sums`` and, where it is asked for, ``label_curvature``: see `collapsium.workers.kernels.vb.scaled`.
+        ``label_sums`` and, where it is asked for, ``label_curvature``: see `RateStatistics`.
     """
     began = time.perf_counter()
     even = bool(globals["early"]) and not bool(globals.get("again", False))
     before = variational.even(shard, globals["prior"].size) if even else local["document_topic"]
-    limits = int(globals["document_sweeps"]), float(globals["document_tolerance"])
+    limits = PassLimits(int(globals["document_sweeps"]), float(globals["document_tolerance"]))
     found = _swept(shard, before, rows["word_expected"], globals["topic_log"], local, globals, limits)
     sums: dict[str, Part] = {
         "bound_documents": fresh(found["bound"][0]),
@@ -173,7 +185,7 @@ def _swept(
     topic_log: Vector,
     local: Arrays,
     globals: Arrays,
-    limits: tuple[int, float],
+    limits: PassLimits,
 ) -> dict[str, npt.NDArray[Any]]:
     """Call the kernel; return what it fills, and which labels are at hand."""
     topics, every = globals["prior"].size, globals["label_log"].shape[0]
@@ -191,20 +203,15 @@ def _swept(
     offsets = np.asarray(local["document_label_offsets"])
     if globals["early"] and not globals["led"]:  # LDA knows no labels
         offsets = np.zeros_like(offsets)
-    scaled.sweep_scaled(
-        shard.offsets,
-        shard.position,
-        shard.counts,
-        np.ascontiguousarray(expected),
-        np.asarray(globals["prior"], dtype=np.float64),
-        topic_log,
-        offsets,
-        row,
-        value,
-        np.ascontiguousarray(globals["label_log"][label]),
+    sweep_gamma_proportions(
+        document_pairs(shard),
+        MeanFieldTopics(np.ascontiguousarray(expected), np.asarray(globals["prior"], dtype=np.float64), topic_log),
+        DocumentLabels(offsets, row, value, np.ascontiguousarray(globals["label_log"][label])),
         np.ascontiguousarray(before),
-        *limits,
-        *found.values(),
+        limits,
+        ExpectedCounts(found["document_topic"], found["word_topic"]),
+        RateStatistics(found["topic_sums"], found["label_sums"], found["curvature"]),
+        found["bound"],
     )
     return {**found, "label": label, "label_total": np.bincount(row, weights=value, minlength=label.size)}
 
@@ -238,7 +245,7 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Array
     prior, (total,) = parameters(rows, globals), globals["topic_moments"]
     known, log_total = _known(shard, globals), digamma(prior.total + total)
     expected = variational.expected(rows, prior.words)
-    limits = FOLD_IN_PASSES, FOLD_IN_TOLERANCE
+    limits = PassLimits(FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
     given = {**globals, "curved": np.array(False), "early": np.array(False)}
     found = _swept(shard, variational.even(shard, total.size), expected, log_total, known, given, limits)
     return {"document_topic": found["document_topic"], **known}
@@ -263,23 +270,18 @@ def proportions(local: Arrays, globals: Arrays) -> Vector:
     counts = np.asarray(local["document_topic"], dtype=np.float64)
     offsets, label = (np.asarray(local[name]) for name in ("document_label_offsets", "document_label"))
     value, theta = np.asarray(local["document_label_value"]), np.empty(counts.shape)
-    given = np.ascontiguousarray(globals["label_log"]), np.asarray(globals["prior"], dtype=np.float64)
-    scaled.scaled_proportions(offsets, label, value, *given, np.ascontiguousarray(counts), theta)
-    silent = np.flatnonzero(~counts.any(axis=1))
-    if silent.size:
-        theta[silent] = _expected(silent, offsets, label, value, *given)
+    labels = DocumentLabels(offsets, label, value, np.ascontiguousarray(globals["label_log"]))
+    prior = np.asarray(globals["prior"], dtype=np.float64)
+    gamma_proportions(labels, prior, np.ascontiguousarray(counts), theta)
+    empty = np.flatnonzero(~counts.any(axis=1))
+    if empty.size:
+        theta[empty] = _expected_proportions(empty, labels, prior)
     return theta
 
 
-def _expected(
-    documents: npt.NDArray[np.int64],
-    offsets: npt.NDArray[np.int64],
-    label: npt.NDArray[np.int32],
-    value: Vector,
-    label_log: Vector,
-    prior: Vector,
-) -> Vector:
-    """Return what is expected of documents by their labels alone, each set of labels once."""
+def _expected_proportions(documents: npt.NDArray[np.int64], labels: DocumentLabels, prior: Vector) -> Vector:
+    """Return the expected proportions of documents without words, computed once for each set of labels."""
+    offsets, label, value, log_rate = labels
     sets: dict[tuple[bytes, bytes], int] = {}
     place, first = np.empty(documents.size, dtype=np.int64), []
     for row, document in enumerate(documents.tolist()):
@@ -291,10 +293,10 @@ def _expected(
         place[row] = sets[key]
     ends = np.cumsum([0, *(one.stop - one.start for one in first)], dtype=np.int64)
     theta = np.empty((len(sets), prior.size))
-    labels, values = (np.concatenate([every[one] for one in first]) for every in (label, value))
-    scaled.expected_proportions(ends, labels, values, label_log, prior, theta)
-    found: Vector = theta[place]
-    return found
+    labels_of_sets, values_of_sets = (np.concatenate([every[one] for one in first]) for every in (label, value))
+    expected_proportions(DocumentLabels(ends, labels_of_sets, values_of_sets, log_rate), prior, theta)
+    by_document: Vector = theta[place]
+    return by_document
 
 
 def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:

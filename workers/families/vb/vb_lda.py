@@ -22,11 +22,13 @@ from collapsium.workers.arrays.delta import Arrays, Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import common as collapsed
 from collapsium.workers.families.cvb.parameters import Parameters
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.topic_arrays import VB_LDA_ARRAYS
 from collapsium.workers.families.vb import common as variational
 from collapsium.workers.kernels.cvb.predict import pair_probability
 from collapsium.workers.kernels.jit import Kernel
 from collapsium.workers.kernels.vb import mean_field
+from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
@@ -168,17 +170,11 @@ def _swept(
     after, by_word = np.empty(before.shape, dtype=np.float32), buffers.empty(expected.shape, np.float64)
     bound = np.zeros(1)
     mean_field.sweep_mean_field(
-        shard.offsets,
-        shard.position,
-        shard.counts,
-        np.ascontiguousarray(expected),
-        np.asarray(globals["alpha"], dtype=np.float64),
-        topic_log,
+        document_pairs(shard),
+        MeanFieldTopics(np.ascontiguousarray(expected), np.asarray(globals["alpha"], dtype=np.float64), topic_log),
         np.ascontiguousarray(before),
-        passes,
-        tolerance,
-        after,
-        by_word,
+        PassLimits(passes, tolerance),
+        ExpectedCounts(after, by_word),
         log_theta,
         bound,
     )

@@ -8,35 +8,113 @@ have no mean.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import (
-    F8,
-    F8_2,
-    F8_3,
-    I8_2,
-    OUT_F4_2,
-    OUT_F8,
-    OUT_F8_2,
-    OUT_F8_3,
-    OUT_I4,
-    OUT_I4_2,
-    f8,
-    helper,
-    kernel,
+from collapsium.workers.kernels.argument_types import (
+    Float64Cube,
+    Float64Matrix,
+    Float64Vector,
+    Int64Matrix,
+    OutFloat32Matrix,
+    OutFloat64Cube,
+    OutFloat64Matrix,
+    OutFloat64Vector,
+    OutInt32Matrix,
+    OutInt32Vector,
 )
+from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.trees.paths import keep_largest, softmax
 
 Array = npt.NDArray[Any]
 
-SUMS = OUT_F8_2, OUT_F8_2, OUT_F8, OUT_I4_2, OUT_F4_2, OUT_I4, OUT_F8_2, OUT_F8
+
+class GaussianTree(NamedTuple):
+    """A tree as vectors see it.
+
+    Attributes
+    ----------
+    loadings : numpy.ndarray of float64, shape (nodes, columns)
+        E[w].
+    mean : numpy.ndarray of float64, shape (columns,)
+        E[mu].
+    paths : numpy.ndarray of int64, shape (nodes, depth)
+        Places of the nodes on the path to each end; -1 outside the tree.
+    matrices : numpy.ndarray of float64, shape (nodes, depth, depth)
+        Of each end: C_c for `sweep_components`, M_c'M_c + D diag(s_c) for `sweep_factors`.
+    end_log : numpy.ndarray of float64, shape (nodes,)
+        Log prior mass of each end; for `sweep_components` with log|C_c| / 2.
+    precision : float
+        E[tau].
+    """
+
+    loadings: Float64Matrix
+    mean: Float64Vector
+    paths: Int64Matrix
+    matrices: Float64Cube
+    end_log: Float64Vector
+    precision: float
 
 
-@kernel(F8_2, F8_2, OUT_I4)
-def nearest(values: Array, centres: Array, label: Array) -> None:
+class VectorPosterior(NamedTuple):
+    """Variational distributions of vectors, which a sweep fills.
+
+    Attributes
+    ----------
+    ends, masses : numpy.ndarray of int32 and float32, shape (vectors, most)
+        The largest ends of each vector, and their q(c).
+    best : numpy.ndarray of int32, shape (vectors,)
+        End of the most probable full path.
+    factors : numpy.ndarray of float64, shape (vectors, depth)
+        E[x | best].
+    """
+
+    ends: OutInt32Matrix
+    masses: OutFloat32Matrix
+    best: OutInt32Vector
+    factors: OutFloat64Matrix
+
+
+class FactorPosterior(NamedTuple):
+    """The factors' own distributions q(x_n) = N(y_n, C_n), which a sweep updates.
+
+    Attributes
+    ----------
+    mean : numpy.ndarray of float64, shape (vectors, depth)
+        y_n.
+    covariance : numpy.ndarray of float64, shape (vectors, depth, depth)
+        C_n.
+    """
+
+    mean: OutFloat64Matrix
+    covariance: OutFloat64Cube
+
+
+class TreeStatistics(NamedTuple):
+    """Sufficient statistics of a tree, which a sweep increases.
+
+    Attributes
+    ----------
+    by_node : numpy.ndarray of float64, shape (nodes + 1, columns)
+        sum_n q(c through i) E[x_i] t_n, and last sum_n t_n.
+    second : numpy.ndarray of float64, shape (nodes + 1, nodes + 1)
+        sum_n q E[x_i x_j]; the last row and column are those of the mean, whose x is 1.
+    ends : numpy.ndarray of float64, shape (nodes,)
+        sum_n q(c) at each end.
+    sums : numpy.ndarray of float64, shape (3,)
+        The vectors' part of the bound but for constants, the squared lengths of t, and E[x^2] outside the tree.
+    """
+
+    by_node: OutFloat64Matrix
+    second: OutFloat64Matrix
+    ends: OutFloat64Vector
+    sums: OutFloat64Vector
+
+
+@kernel
+def nearest(values: Float64Matrix, centres: Float64Matrix, label: OutInt32Vector) -> None:
     """Fill the nearest centre of each vector, the first of several; twin: `naive.components.nearest`.
 
     Parameters
@@ -99,11 +177,11 @@ def _times(matrix: Array, k: int, vector: Array) -> float:
 @helper
 def _best_leaf(q: Array, paths: Array) -> int:
     """Return the most probable end that is a full path; the most probable end, if there is none."""
-    best, found = -1.0, -1
+    largest, leaf = -1.0, -1
     for end in range(q.size):
-        if paths[end, paths.shape[1] - 1] >= 0 and q[end] > best:
-            best, found = q[end], end
-    return found if found >= 0 else int(np.argmax(q))
+        if paths[end, paths.shape[1] - 1] >= 0 and q[end] > largest:
+            largest, leaf = q[end], end
+    return leaf if leaf >= 0 else int(np.argmax(q))
 
 
 @helper
@@ -116,7 +194,7 @@ def _count(
     second: Array,
     beyond: Array,
 ) -> None:
-    """Add what a vector gives a path to the second moments, and its factors to the nodes' weights."""
+    """Add a vector's share of a path to the second moments, and its factors to the nodes' weights."""
     last = second.shape[0] - 1
     for k in range(path.size):
         one = path[k]
@@ -133,30 +211,16 @@ def _count(
 
 @helper
 def _add_vector(value: Array, weight: Array, by_node: Array) -> None:
+    """Add a vector to the sums of its nodes."""
     for node in range(weight.size):
         if weight[node] != 0.0:
             for column in range(value.size):
                 by_node[node, column] += weight[node] * value[column]
 
 
-@kernel(F8_2, F8_2, F8, I8_2, F8_3, F8, f8, f8, *SUMS)
+@kernel
 def sweep_components(
-    values: Array,
-    loadings: Array,
-    mean: Array,
-    paths: Array,
-    covariance: Array,
-    end_log: Array,
-    precision: float,
-    share: float,
-    by_node: Array,
-    second: Array,
-    ends: Array,
-    kept: Array,
-    masses: Array,
-    best: Array,
-    factors: Array,
-    sums: Array,
+    values: Float64Matrix, tree: GaussianTree, min_share: float, posterior: VectorPosterior, statistics: TreeStatistics
 ) -> None:
     """Update q(c) q(x | c) of each vector; twin: `naive.components.sweep_components`.
 
@@ -164,35 +228,18 @@ def sweep_components(
     ----------
     values : float64, shape (vectors, columns)
         The vectors t.
-    loadings : float64, shape (nodes, columns)
-        E[w].
-    mean : float64, shape (columns,)
-        E[mu].
-    paths : int64, shape (nodes, depth)
-        Places of the nodes on the way to each end; -1 outside the tree.
-    covariance : float64, shape (nodes, depth, depth)
-        C_c of each end.
-    end_log : float64, shape (nodes,)
-        Log prior mass of each end, with log|C_c| / 2.
-    precision : float
-        E[tau].
-    share : float
-        Smallest q(c) of an end to keep in a vector's list.
-    by_node : float64, shape (nodes + 1, columns)
-        Increased by sum_n q(c through i) E[x_i] t_n, and last sum_n t_n.
-    second : float64, shape (nodes + 1, nodes + 1)
-        Increased by sum_n q E[x_i x_j]; the last row and column are those of the mean, whose x is 1.
-    ends : float64, shape (nodes,)
-        Increased by q(c) at each end.
-    kept, masses : int32 and float32, shape (vectors, most)
-        Filled with each vector's largest ends and their q(c).
-    best : int32, shape (vectors,)
-        Filled with the most probable full path's end.
-    factors : float64, shape (vectors, depth)
-        Filled with E[x | best].
-    sums : float64, shape (3,)
-        Increased by log sum_c S_c but for constants, the squared lengths of t, and E[x^2] outside the tree.
+    tree : GaussianTree
+        The tree, fixed.
+    min_share : float
+        Smallest q(c) of an end in a vector's list.
+    posterior : VectorPosterior
+        Filled.
+    statistics : TreeStatistics
+        Increased.
     """
+    loadings, mean, paths, covariance, end_log, precision = tree
+    listed, masses, best, factors = posterior
+    by_node, second, ends, sums = statistics
     nodes, depth = paths.shape
     product, score, q, weight = np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes + 1)
     inner = np.empty(depth)
@@ -221,7 +268,7 @@ def sweep_components(
         _add_vector(values[row], weight, by_node)
         for column in range(values.shape[1]):
             sums[1] += values[row, column] * values[row, column]
-        keep_largest(q, share, kept[row], masses[row])
+        keep_largest(q, min_share, listed[row], masses[row])
 
 
 @helper
@@ -246,46 +293,32 @@ def invert(matrix: Array, inverse: Array) -> float:
     return log_determinant
 
 
-@kernel(F8_2, F8_2, F8, I8_2, F8_3, F8, f8, f8, OUT_F8_2, OUT_F8_3, *SUMS)
+@kernel
 def sweep_factors(
-    values: Array,
-    loadings: Array,
-    mean: Array,
-    paths: Array,
-    quadratic: Array,
-    end_log: Array,
-    precision: float,
-    share: float,
-    location: Array,
-    spread: Array,
-    by_node: Array,
-    second: Array,
-    ends: Array,
-    kept: Array,
-    masses: Array,
-    best: Array,
-    factors: Array,
-    sums: Array,
+    values: Float64Matrix,
+    tree: GaussianTree,
+    min_share: float,
+    own: FactorPosterior,
+    posterior: VectorPosterior,
+    statistics: TreeStatistics,
 ) -> None:
-    """Update q(c), then q(x) of each vector, apart; twin: `naive.components.sweep_factors`.
+    """Update q(c), then q(x) of each vector, mutually independent; twin: `naive.components.sweep_factors`.
 
     Parameters
     ----------
-    values, loadings, mean, paths
+    values, tree, min_share
         As for `sweep_components`.
-    quadratic : float64, shape (nodes, depth, depth)
-        M_c'M_c + D diag(s_c) of each end.
-    end_log : float64, shape (nodes,)
-        Log prior mass of each end.
-    precision, share
-        As for `sweep_components`.
-    location, spread : float64, shape (vectors, depth) and (vectors, depth, depth)
-        y_n and C_n of q(x_n), which the new ones take the place of.
-    by_node, second, ends, kept, masses, best, factors
-        As for `sweep_components`.
-    sums : float64, shape (3,)
-        As for `sweep_components`, the first with E[log p(x)] - E[log q(x)] of the q(x) given.
+    own : FactorPosterior
+        Replaced by the new one.
+    posterior : VectorPosterior
+        Filled.
+    statistics : TreeStatistics
+        Increased; the bound is that of the old q(x).
     """
+    loadings, mean, paths, quadratic, end_log, precision = tree
+    location, spread = own
+    listed, masses, best, factors = posterior
+    by_node, second, ends, sums = statistics
     nodes, depth = paths.shape
     product, score, q, weight = np.empty(nodes), np.empty(nodes), np.empty(nodes), np.empty(nodes + 1)
     pull, work, moments = np.empty(depth), np.empty((depth, depth)), np.empty((depth, depth))
@@ -330,4 +363,4 @@ def sweep_factors(
         _add_vector(values[row], weight, by_node)
         for column in range(values.shape[1]):
             sums[1] += values[row, column] * values[row, column]
-        keep_largest(q, share, kept[row], masses[row])
+        keep_largest(q, min_share, listed[row], masses[row])

@@ -17,7 +17,7 @@ from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.hca import hca
-from collapsium.workers.families.hca.vector_paths import MOST_ENDS
+from collapsium.workers.families.hca.vector_paths import MAX_ENDS
 from collapsium.workers.families.ncrp.tree import ahead, swept
 from tests.conformance import bits, problem_of, state_bits, states
 from tests.conftest import write_corpus
@@ -220,7 +220,7 @@ def test_local_states__grow_with_vectors_and_depth_alone(tmp_path, form):
             "hca", {"form": form, "max_nodes": nodes, "depth": depth, "compare": False}, 3)  # fmt: skip
         local = found[-1][0].swept[0].value.local
         lists = ["document_lists", "document_ends", "document_masses"]
-        assert local["document_ends"].size <= MOST_ENDS * count
+        assert local["document_ends"].size <= MAX_ENDS * count
         return sum(local[name].nbytes for name in local if name not in lists)
 
     one = size(40, 4, 6, 2)

@@ -14,10 +14,18 @@ from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.delta import total
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.vb import hdsp
+from collapsium.workers.kernels.vb.records import DocumentLabels, MeanFieldTopics, PassLimits
 from tests.conformance import Conformance, reference_bits, states  # noqa: F401 - fixture
-from tests.naive import scaled as naive
+from tests.naive import gamma_proportions as naive
 from tests.strategies import shards
+
+
+def labels_of(local, globals_):
+    """The labels of a local state's documents, with their log rates."""
+    values = (np.asarray(local[f"document_label{name}"]) for name in ("_offsets", "", "_value"))
+    return DocumentLabels(*values, globals_["label_log"])
 
 
 class TestHDSP(Conformance):
@@ -41,13 +49,13 @@ class TestHDSP(Conformance):
             for place, shard in enumerate(one.value for one in problem.shards):
                 old, local = (one.swept[place].value.local for one in (before, state))
                 expected = before.blocks[0].value.rows["word_expected"][shard.words]
-                labels = [old[f"document_label{name}"] for name in ("_offsets", "", "_value")]
-                given_ = shard.offsets, shard.position, shard.counts, expected, globals_["prior"], globals_["topic_log"]
-                limits = problem.config.document_sweeps, problem.config.document_tolerance
-                again = naive.sweep(*given_, (*labels, globals_["label_log"]), old["document_topic"], *limits, 4)
+                labels = labels_of(old, globals_)
+                topics = MeanFieldTopics(expected, globals_["prior"], globals_["topic_log"])
+                limits = PassLimits(problem.config.document_sweeps, problem.config.document_tolerance)
+                again = naive.sweep(document_pairs(shard), topics, labels, old["document_topic"], limits, 4)
                 np.testing.assert_allclose(local["document_topic"], again["document_topic"], rtol=1e-4, atol=1e-4)
                 np.testing.assert_allclose(local["document_topic"].sum(axis=1), shard.lengths, rtol=1e-6)
-                counts[shard.words] += again["row_topic"]
+                counts[shard.words] += again["word_topic"]
             rows = hdsp.finish(state.blocks[0].value.rows, state.globals)["word_topic"]
             np.testing.assert_allclose(rows, counts, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(rows.sum(axis=1), tokens, rtol=1e-9)
@@ -135,8 +143,7 @@ def written_out(fit_):
     """E[log p] - E[log q] of the last sweep, with every q as it was made; all terms by themselves."""
     globals_, block, locals_ = fit_.swept
     shard, before, config = fit_.shards[0], locals_[0]["document_topic"], fit_.config
-    labels = [np.asarray(locals_[0][name]) for name in ("document_label_offsets", "document_label", "document_label_value")]  # fmt: skip
-    labels.append(globals_["label_log"])
+    labels = labels_of(locals_[0], globals_)
     expected, g, topic_log = block["word_expected"][shard.words], globals_["prior"], globals_["topic_log"]
     passes, tolerance = config.document_sweeps, config.document_tolerance
     lambda_, bound = np.full((fit_.words, g.size), config.eta), 0.0
@@ -187,13 +194,13 @@ def test_gradient_of_the_sticks__agrees_with_finite_differences(made):
     """q(pi) and xi at their best for each g_k."""
     made.sweep()
     globals_, local = made.before, made.locals[0]
-    labels = [np.asarray(local[name]) for name in ("document_label_offsets", "document_label", "document_label_value")]
+    labels = labels_of(local, globals_)
     counts = local["document_topic"].astype("f8")
 
     def value(g):
         found = (float(globals_["gamma"]) - 1) * np.log(g[int(globals_["last"])] / g.sum())
         for d, here in enumerate(counts):
-            rate = naive.rates(*labels, globals_["label_log"], d)
+            rate = naive.rates(*labels, d)
             u, mine = naive.balance(g, here, rate), slice(labels[0][d], labels[0][d + 1])
             mean_log = (labels[2][mine, np.newaxis] * globals_["label_mean_log"][labels[1][mine]]).sum(axis=0)
             found += (gammaln(g + here) - gammaln(g) - (g + here) * np.log(rate + u) + g * mean_log).sum()
@@ -235,7 +242,7 @@ def test_documents_without_words__have_what_their_labels_say(labelled, tmp_path)
     theta = hdsp.infer(hdsp.settle(shard, rows, model.globals, Stream(0)), model.globals)["document_topic"]
     table = LabelTable.unpacked(model.globals["label_table"])
     found = numbered(shard.labels, table, shard.documents)
-    labels = found.offsets, found.label, found.value, model.globals["label_log"]
+    labels = DocumentLabels(found.offsets, found.label, found.value, model.globals["label_log"])
     np.testing.assert_allclose(theta, naive.expected(labels, model.globals["prior"]), rtol=1e-8)
     sure = {**model.globals, "prior": model.globals["prior"] * 1e7}
     theta = hdsp.infer(hdsp.settle(shard, rows, sure, Stream(0)), sure)["document_topic"]

@@ -11,7 +11,9 @@ from collapsium.pipeline.families.vb import vb_lda as driver
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.delta import Delta, fresh, total
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.vb import vb_lda
+from collapsium.workers.kernels.vb.records import MeanFieldTopics, PassLimits
 from tests.conformance import Conformance, reference_bits, scores_of, states  # noqa: F401 - fixtures
 from tests.conftest import planted_rows
 from tests.naive import mean_field as naive
@@ -55,9 +57,8 @@ class TestMeanFieldLDA(Conformance):
     def again(self, shard, place, problem, before, local):
         """E[n_dk] and E[n_kw] of a sweep from a state, or of the start."""
         if before is None:
-            return naive.products(
-                shard.offsets, shard.position, shard.counts, local["document_topic"] + 1e-30, np.ones((shard.words.size, problem.config.topics))
-            )  # fmt: skip
+            even = np.ones((shard.words.size, problem.config.topics))
+            return naive.products(document_pairs(shard), local["document_topic"] + 1e-30, even)
         old, globals_ = before.swept[place].value.local, before.globals
         begin = old["document_topic"]
         if before.iteration < problem.config.even_sweeps:
@@ -71,9 +72,9 @@ class TestMeanFieldLDA(Conformance):
                 np.exp(digamma(b + rows)),
                 digamma(float(globals_["beta"]) + globals_["topic_moments"][0]),
             )
-        passes, tolerance = problem.config.document_sweeps, problem.config.document_tolerance
-        given_ = shard.offsets, shard.position, shard.counts, expected, globals_["alpha"], log_total
-        return naive.sweep(*given_, begin, passes, tolerance)[:2]
+        limits = PassLimits(problem.config.document_sweeps, problem.config.document_tolerance)
+        topics = MeanFieldTopics(expected, globals_["alpha"], log_total)
+        return naive.sweep(document_pairs(shard), topics, begin, limits)[:2]
 
     def test_shards__change_nothing_but_rounding(self, small, tmp_path):
         """However the documents are cut, from the same first responsibilities."""
@@ -129,7 +130,7 @@ def iterated(parts, locals_, iterations, words, even=0, block=None, **options):
 
 def counted(shard, document_topic):
     weights = document_topic.astype("f8") + 1e-30, np.ones((shard.words.size, document_topic.shape[1]))
-    _, by_word = naive.products(shard.offsets, shard.position, shard.counts, *weights)
+    _, by_word = naive.products(document_pairs(shard), *weights)
     return Delta({"word_topic": fresh(by_word, "word", "topic")}, {"word": shard.words})
 
 

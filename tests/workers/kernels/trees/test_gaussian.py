@@ -5,7 +5,16 @@ from hypothesis import strategies as st
 
 from collapsium.workers.families.hca.vector_paths import end_paths, end_quadratics
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
-from collapsium.workers.kernels.trees.gaussian import invert, nearest, sweep_components, sweep_factors
+from collapsium.workers.kernels.trees.gaussian import (
+    FactorPosterior,
+    GaussianTree,
+    TreeStatistics,
+    VectorPosterior,
+    invert,
+    nearest,
+    sweep_components,
+    sweep_factors,
+)
 from tests.naive import components as naive
 
 pytestmark = pytest.mark.kernels
@@ -55,19 +64,14 @@ def problems(draw):
     return tree, values, globals_, twin
 
 
-def sums_for(count, twin, most):
+def results_for(count, twin, most):
     """Arrays for a kernel to fill, and to add to."""
     (nodes, depth), words = twin.paths.shape, twin.mean.size
-    return (
-        np.zeros((nodes + 1, words)),
-        np.zeros((nodes + 1, nodes + 1)),
-        np.zeros(nodes),
-        np.full((count, most), -7, dtype=np.int32),
-        np.full((count, most), np.nan, dtype=np.float32),
-        np.full(count, -7, dtype=np.int32),
-        np.full((count, depth), np.nan),
-        np.zeros(3),
-    )
+    ends = np.full((count, most), -7, dtype=np.int32)
+    masses = np.full((count, most), np.nan, dtype=np.float32)
+    posterior = VectorPosterior(ends, masses, np.full(count, -7, dtype=np.int32), np.full((count, depth), np.nan))
+    second = np.zeros((nodes + 1, nodes + 1))
+    return posterior, TreeStatistics(np.zeros((nodes + 1, words)), second, np.zeros(nodes), np.zeros(3))
 
 
 def near(found, expected, rtol=1e-7):
@@ -77,7 +81,7 @@ def near(found, expected, rtol=1e-7):
 
 def require_equal(values, twin, made, expected, most):
     """What a kernel made is what its twin makes."""
-    by_node, second, ends, kept, masses, best, factors, sums = made
+    (listed, masses, best, factors), (by_node, second, ends, sums) = made
     near(by_node, expected.by_node)
     near(second, expected.second)
     near(second, second.T, 1e-12)
@@ -91,12 +95,12 @@ def require_equal(values, twin, made, expected, most):
         assert best[row] in among
         assert q[best[row]] >= q[among].max() - 1e-8
         near(factors[row], expected.mean[row, best[row]])
-        listed = np.sort(np.where(q >= SHARE, q, 0.0))[::-1][:most]
-        np.testing.assert_allclose(masses[row][: listed.size], listed, rtol=1e-5, atol=1e-7)
-        there = kept[row] >= 0
-        np.testing.assert_allclose(q[kept[row][there]], masses[row][there], rtol=1e-5)
+        largest = np.sort(np.where(q >= SHARE, q, 0.0))[::-1][:most]
+        np.testing.assert_allclose(masses[row][: largest.size], largest, rtol=1e-5, atol=1e-7)
+        there = listed[row] >= 0
+        np.testing.assert_allclose(q[listed[row][there]], masses[row][there], rtol=1e-5)
         assert not masses[row][~there].any()
-        assert (np.unique(kept[row][there], return_counts=True)[1] == 1).all()
+        assert (np.unique(listed[row][there], return_counts=True)[1] == 1).all()
 
 
 @given(problems(), st.integers(1, 4))
@@ -105,9 +109,10 @@ def test_components__equal_their_twin(drawn, most):
     quadratic, covariance, log_determinant = end_quadratics(tree, twin.paths, globals_, "next_")
     for end in range(len(twin.paths)):
         near(quadratic[end], twin.quadratic(end), 1e-10)
-    made = sums_for(len(values), twin, most)
-    given_ = values, twin.loadings, twin.mean, twin.paths, covariance, twin.end_log - 0.5 * log_determinant
-    sweep_components(*given_, twin.precision, SHARE, *made)
+    made = results_for(len(values), twin, most)
+    end_log = twin.end_log - 0.5 * log_determinant
+    tree_ = GaussianTree(twin.loadings, twin.mean, twin.paths, covariance, end_log, twin.precision)
+    sweep_components(values, tree_, SHARE, *made)
     require_equal(values, twin, made, naive.sweep_components(values, twin), most)
 
 
@@ -120,9 +125,9 @@ def test_factors__equal_their_twin(drawn, most, seed):
     root = 0.3 * generator.normal(size=(len(values), depth, depth))
     spread = np.matmul(root, root.transpose(0, 2, 1)) + 0.1 * np.eye(depth)
     expected = naive.sweep_factors(values, twin, location, spread)
-    made = sums_for(len(values), twin, most)
-    given_ = values, twin.loadings, twin.mean, twin.paths, quadratic, twin.end_log
-    sweep_factors(*given_, twin.precision, SHARE, location, spread, *made)
+    made = results_for(len(values), twin, most)
+    tree_ = GaussianTree(twin.loadings, twin.mean, twin.paths, quadratic, twin.end_log, twin.precision)
+    sweep_factors(values, tree_, SHARE, FactorPosterior(location, spread), *made)
     require_equal(values, twin, made, expected, most)
     near(location, expected.location)
     near(spread, expected.spread)

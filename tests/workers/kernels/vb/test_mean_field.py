@@ -1,27 +1,18 @@
 import numpy as np
 import pytest
-import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.kernels.vb.mean_field import FLOOR, count_products, fold_words, functions, sweep_mean_field
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels.vb.mean_field import MIN_LOG_WEIGHT, count_products, fold_words, sweep_mean_field
+from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
 from tests.naive import mean_field as naive
 from tests.strategies import shards
 
 pytestmark = pytest.mark.kernels
 
 
-def test_functions__agree_with_scipy_over_twenty_orders_of_magnitude():
-    x = np.concatenate([np.geomspace(1e-10, 1e12, 2001), np.linspace(0.5, 40, 501), [1.0, 2.0]])
-    logs, exponential, log_gamma, first = (np.empty_like(x) for _ in range(4))
-    functions(x, logs, exponential, log_gamma, first)
-    np.testing.assert_allclose(logs, np.log(x), rtol=1e-14, atol=1e-15)
-    np.testing.assert_allclose(exponential, np.exp(-np.minimum(x, 700.0)), rtol=1e-12)
-    np.testing.assert_allclose(log_gamma, scipy.special.gammaln(x), rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(first, scipy.special.digamma(x), rtol=1e-11, atol=1e-11)
-
-
-def given_for(shard, topics, seed):
+def inputs_for(shard, topics, seed):
     """Weights of words, a prior, psi of the topics' totals, and counts of documents to begin from."""
     generator = np.random.default_rng(seed)
     expected = np.exp(-generator.exponential(3.0, size=(shard.words.size, topics)))
@@ -34,12 +25,13 @@ def given_for(shard, topics, seed):
 def test_sweep__equals_its_twin_and_counts_every_token(drawn, seed, passes, tolerance, wanted):
     shard, q = drawn
     topics = q.shape[1]
-    expected, prior, topic_log, before = given_for(shard, topics, seed)
+    expected, prior, topic_log, before = inputs_for(shard, topics, seed)
     by_document, by_word = np.full(before.shape, np.nan, dtype="f4"), np.full(expected.shape, np.nan)
     log_theta, bound = np.ones(topics if wanted else 0), np.ones(1)
-    given_ = shard.offsets, shard.position, shard.counts, expected, prior, topic_log, before, passes, tolerance
-    sweep_mean_field(*given_, by_document, by_word, log_theta, bound)
-    twin_document, twin_word, twin_theta, twin_bound = naive.sweep(*given_)
+    topics_, limits = MeanFieldTopics(expected, prior, topic_log), PassLimits(passes, tolerance)
+    inputs = document_pairs(shard), topics_, before, limits
+    sweep_mean_field(*inputs, ExpectedCounts(by_document, by_word), log_theta, bound)
+    twin_document, twin_word, twin_theta, twin_bound = naive.sweep(*inputs)
     np.testing.assert_allclose(by_document, twin_document, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(by_word, twin_word, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(bound[0] - 1.0, twin_bound, rtol=1e-9, atol=1e-9)
@@ -59,12 +51,13 @@ def test_sweep__is_finite_and_counts_every_token_where_weights_vanish(drawn, see
     counts = np.where(generator.random((shard.words.size, topics)) < 0.5, 0.0, 5.0)
     expected, sums = np.empty(counts.shape), np.zeros(2)
     fold_words(counts, np.ones(counts.shape), np.full(len(counts), small), expected, sums)
-    assert (expected >= np.exp(FLOOR) * (1 - 1e-9)).all()
+    assert (expected >= np.exp(MIN_LOG_WEIGHT) * (1 - 1e-9)).all()
     assert (expected.max(axis=1, initial=0.0) == 1.0).all() or not expected.size
     before = np.zeros((shard.documents, topics), dtype="f4")
     by_document, by_word, bound = np.empty(before.shape, dtype="f4"), np.empty(expected.shape), np.zeros(1)
-    given_ = shard.offsets, shard.position, shard.counts, expected, np.full(topics, small), np.zeros(topics), before
-    sweep_mean_field(*given_, 5, 0.0, by_document, by_word, np.zeros(0), bound)
+    topics_ = MeanFieldTopics(expected, np.full(topics, small), np.zeros(topics))
+    counts_ = ExpectedCounts(by_document, by_word)
+    sweep_mean_field(document_pairs(shard), topics_, before, PassLimits(5, 0.0), counts_, np.zeros(0), bound)
     assert np.isfinite([bound[0], *sums]).all()
     np.testing.assert_allclose(by_document.sum(axis=1), shard.lengths, rtol=1e-6)
     np.testing.assert_allclose(by_word.sum(), shard.tokens, rtol=1e-12)
@@ -89,8 +82,8 @@ def test_products__equal_their_twin_and_count_every_token(drawn, seed):
     theta = generator.dirichlet(np.full(topics, 0.3), size=shard.documents) + 1e-100
     phi = generator.random((shard.words.size, topics)) + 1e-100
     by_document, by_word = np.empty(theta.shape, dtype="f4"), np.empty(phi.shape)
-    count_products(shard.offsets, shard.position, shard.counts, theta, phi, by_document, by_word)
-    twin = naive.products(shard.offsets, shard.position, shard.counts, theta, phi)
+    count_products(document_pairs(shard), theta, phi, ExpectedCounts(by_document, by_word))
+    twin = naive.products(document_pairs(shard), theta, phi)
     np.testing.assert_allclose(by_document, twin[0], rtol=1e-6, atol=1e-30)
     np.testing.assert_allclose(by_word, twin[1], rtol=1e-9, atol=1e-30)
     np.testing.assert_allclose(by_document.sum(axis=1), shard.lengths, rtol=1e-6)

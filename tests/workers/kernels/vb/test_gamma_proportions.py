@@ -5,8 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.kernels.vb import scaled
-from tests.naive import scaled as naive
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels.vb.gamma_proportions import (
+    expected_proportions,
+    gamma_proportions,
+    sweep_gamma_proportions,
+)
+from collapsium.workers.kernels.vb.records import (
+    DocumentLabels,
+    ExpectedCounts,
+    MeanFieldTopics,
+    PassLimits,
+    RateStatistics,
+)
+from tests.naive import gamma_proportions as naive
 from tests.strategies import shards
 
 
@@ -24,33 +36,30 @@ def labelled(draw, signed):
     before = np.zeros((shard.documents, topics), dtype=np.float32)
     for document, tokens in enumerate(shard.lengths):
         before[document] = tokens * generator.dirichlet(np.ones(topics))
-    return shard, before, (offsets, label, value, log), generator
+    return shard, before, DocumentLabels(offsets, label, value, log), generator
 
 
 def compare(drawn, signed):
     shard, before, labels, generator = drawn
-    topics, every = before.shape[1], labels[3].shape[0]
-    expected = np.exp(generator.normal(size=(shard.words.size, topics)))
-    prior, log = generator.gamma(0.5, size=topics) + 1e-6, generator.normal(size=topics)
-    passes, tolerance, kinds = 3, 0.0, 8 if signed else 4
-    twin = naive.sweep(shard.offsets, shard.position, shard.counts, expected, prior, log, labels, before, passes, tolerance, kinds)  # fmt: skip
-    made = {
-        "document_topic": np.empty(before.shape, np.float32),
-        "row_topic": np.empty(expected.shape),
-        "topic_sums": np.zeros((2, topics)),
-        "label_sums": np.zeros((every, kinds, topics)),
-        "curvature": np.zeros((every, 2 * every, topics)),
-        "bound": np.zeros(1),
-    }
-    scaled.sweep_scaled(shard.offsets, shard.position, shard.counts, expected, prior, log, *labels, before, passes, tolerance, *made.values())  # fmt: skip
+    size, every, kinds = before.shape[1], labels.log_rate.shape[0], 8 if signed else 4
+    word_expected = np.exp(generator.normal(size=(shard.words.size, size)))
+    prior, topic_log = generator.gamma(0.5, size=size) + 1e-6, generator.normal(size=size)
+    expected = ExpectedCounts(np.empty(before.shape, np.float32), np.empty(word_expected.shape))
+    curvature = np.zeros((every, 2 * every, size))
+    statistics = RateStatistics(np.zeros((2, size)), np.zeros((every, kinds, size)), curvature)
+    bound = np.zeros(1)
+    inputs = document_pairs(shard), MeanFieldTopics(word_expected, prior, topic_log), labels, before, PassLimits(3, 0.0)
+    sweep_gamma_proportions(*inputs, expected, statistics, bound)
+    twin = naive.sweep(*inputs, kinds)
+    made = {**expected._asdict(), **statistics._asdict(), "bound": bound}
     for name, values in made.items():
         close = {"rtol": 1e-6, "atol": 1e-6} if name == "document_topic" else {"rtol": 1e-8, "atol": 1e-8}
         np.testing.assert_allclose(np.squeeze(values), np.squeeze(twin[name]), **close, err_msg=name)
     theta, counts = np.empty(before.shape), before.astype(np.float64)
-    scaled.scaled_proportions(*labels, prior, counts, theta)
+    gamma_proportions(labels, prior, counts, theta)
     np.testing.assert_allclose(theta, naive.proportions(labels, prior, counts), rtol=1e-9, atol=1e-14)
     prior = prior + 0.1
-    scaled.expected_proportions(*labels, prior, theta)
+    expected_proportions(labels, prior, theta)
     np.testing.assert_allclose(theta, naive.expected(labels, prior), rtol=1e-8, atol=1e-10)
 
 

@@ -9,10 +9,10 @@ from scipy.special import digamma, gammaln
 from tests.naive.mean_field import responsibilities
 
 
-def rates(label_offsets, label, value, label_log, document):
+def rates(label_offsets, label, value, log_rate, document):
     """R_k of a document."""
     own = slice(label_offsets[document], label_offsets[document + 1])
-    return np.exp((value[own, np.newaxis] * label_log[label[own]]).sum(axis=0))
+    return np.exp((value[own, np.newaxis] * log_rate[label[own]]).sum(axis=0))
 
 
 def balance(prior, here, rate):
@@ -24,56 +24,63 @@ def balance(prior, here, rate):
     return np.exp(brentq(beyond, -200, 200, xtol=1e-13))
 
 
-def sweep(offsets, position, counts, word_expected, prior, topic_log, labels, before, passes, tolerance, kinds):
-    """All that the kernel fills, as a dict; `labels` are offsets, label, value and label_log."""
-    log_word, topics, rows = np.log(word_expected), prior.size, labels[3].shape[0]
-    found = {
+def sweep(documents, topics, labels, before, limits, kinds):
+    """All that the kernel fills, as a dict."""
+    offsets, position, counts = documents
+    word_expected, prior, topic_log = topics
+    log_word, size, rows = np.log(word_expected), prior.size, labels.log_rate.shape[0]
+    results = {
         "document_topic": np.zeros(before.shape),
-        "row_topic": np.zeros(word_expected.shape),
-        "topic_sums": np.zeros((2, topics)),
-        "label_sums": np.zeros((rows, kinds, topics)),
-        "curvature": np.zeros((rows, 2 * rows, topics)),
+        "word_topic": np.zeros(word_expected.shape),
+        "topic_sums": np.zeros((2, size)),
+        "label_sums": np.zeros((rows, kinds, size)),
+        "curvature": np.zeros((rows, 2 * rows, size)),
         "bound": 0.0,
     }
     for d, (first, last) in enumerate(pairwise(offsets)):
         rate = rates(*labels, d)
         words, count = position[first:last], counts[first:last, np.newaxis]
         here = before[d].astype(np.float64)
-        q = logs = np.zeros((0, topics))
-        for _ in range(passes if last > first else 0):
+        q = logs = np.zeros((0, size))
+        for _ in range(limits.passes if last > first else 0):
             log_pi = digamma(prior + here) - np.log(rate + balance(prior, here, rate))
             q, logs = responsibilities(log_pi - topic_log, log_word[words])
             new = (count * q).sum(axis=0)
             change, here = np.abs(new - here).mean(), new
-            if change < tolerance:
+            if change < limits.tolerance:
                 break
-        found["document_topic"][d] = here
-        np.add.at(found["row_topic"], words, count * q)
+        results["document_topic"][d] = here
+        np.add.at(results["word_topic"], words, count * q)
         u = balance(prior, here, rate)
         shape, b = prior + here, rate + u
-        found["topic_sums"] += [prior * (digamma(shape) - digamma(prior)), -np.log(b)]
-        found["bound"] += (count * q * (log_word[words] - logs)).sum()
-        found["bound"] += (gammaln(shape) - gammaln(prior) - shape * np.log(b)).sum()
+        results["topic_sums"] += [prior * (digamma(shape) - digamma(prior)), -np.log(b)]
+        results["bound"] += (count * q * (log_word[words] - logs)).sum()
+        results["bound"] += (gammaln(shape) - gammaln(prior) - shape * np.log(b)).sum()
         if last > first:
-            found["bound"] += here.sum() * (1 - np.log(here.sum() / u))
-        tell(found, labels, d, here, rate / b)
-    return found
+            results["bound"] += here.sum() * (1 - np.log(here.sum() / u))
+        add_label_sums(results, labels, d, here, rate / b)
+    return results
 
 
-def tell(found, labels, document, here, part):
+def add_label_sums(results, labels, document, here, part):
     """Add a document to the sums of its labels."""
-    offsets, label, value, label_log = labels
+    offsets, label, value, log_rate = labels
     own = range(offsets[document], offsets[document + 1])
     length = sum(abs(value[one]) for one in own)
     for one in own:
         kind = 0 if value[one] > 0 else 4
         if value[one]:
             each = abs(value[one]) * part
-            found["label_sums"][label[one], kind : kind + 4] += [each * here, each, length * each * here, length * each]
+            results["label_sums"][label[one], kind : kind + 4] += [
+                each * here,
+                each,
+                length * each * here,
+                length * each,
+            ]
         for other in own:
             both = value[one] * value[other] * part
-            found["curvature"][label[one], label[other]] += both * here
-            found["curvature"][label[one], len(label_log) + label[other]] += both
+            results["curvature"][label[one], label[other]] += both * here
+            results["curvature"][label[one], len(log_rate) + label[other]] += both
 
 
 def proportions(labels, prior, document_topic):
@@ -91,8 +98,8 @@ def expected(labels, prior):
     theta = np.zeros((documents, prior.size))
     t = np.arange(-100, 100 + 100 / min(prior.sum(), 1.0), 0.05)[:, np.newaxis]
     for d in range(documents):
-        log_rate = np.log(rates(*labels, d))
-        falls = (prior * np.logaddexp(0, t - log_rate)).sum(axis=1, keepdims=True)
-        theta[d] = 0.05 * (prior * np.exp(t - np.logaddexp(t, log_rate) - falls)).sum(axis=0)
+        document_rate = np.log(rates(*labels, d))
+        falls = (prior * np.logaddexp(0, t - document_rate)).sum(axis=1, keepdims=True)
+        theta[d] = 0.05 * (prior * np.exp(t - np.logaddexp(t, document_rate) - falls)).sum(axis=0)
     assert np.allclose(theta.sum(axis=1), 1.0)
     return theta
