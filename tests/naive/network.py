@@ -425,13 +425,13 @@ def log_terms(state, nodes):
     return total
 
 
-def list_nodes(node, token_topic, nodes):
+def count_node_topics(node, token_topic, nodes):
     """Each node's topics, ascending, and its tokens that have them."""
     found = [Counter(token_topic[node == j].tolist()) for j in nodes]
     return [sorted(one.items()) for one in found]
 
 
-def dot_pairs(laid, mean, phi):
+def pair_probabilities(laid, mean, phi):
     """sum_k nu_jk phi_kw of each pair."""
     owner = np.repeat(laid.node, np.diff(laid.pairs))
     mean = mean / mean.sum(axis=1, keepdims=True)

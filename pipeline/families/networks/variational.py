@@ -11,7 +11,7 @@ from collapsium.pipeline.families.base import Footprint, Summary
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.families.networks.graph import graph_above
 from collapsium.workers.families.networks.variational import expected_above, node_sums
-from collapsium.workers.kernels.networks.topic_lists import MOST
+from collapsium.workers.kernels.networks.responsibilities import MAX_TOPICS
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def footprint(summary: Summary, topics: int, node: float, segment_pairs: float) 
         delta=8.0 * topics,
         pair=pair,
         document=node + 8.0,
-        portion=(2.0 * pair + (PAIR + OWNED) * min(MOST, topics)) * summary.pairs,
+        portion=(2.0 * pair + (PAIR + OWNED) * min(MAX_TOPICS, topics)) * summary.pairs,
     )
 
 

@@ -13,7 +13,7 @@ from collapsium.pipeline.monitoring.console import show_compilation
 from collapsium.workers.families.base import load_sweeps
 from collapsium.workers.kernels import child_processes as compiling
 from collapsium.workers.kernels import jit as compiler
-from collapsium.workers.kernels.networks import topic_lists as network_shares
+from collapsium.workers.kernels.networks import responsibilities
 from collapsium.workers.kernels.trees import gaussian as components
 from tests.conftest import INTERPRETED, write_corpus
 
@@ -28,7 +28,9 @@ def fresh(tmp_path, monkeypatch):
     folder = functools.cache(compiler.cache_folder.__wrapped__)
     monkeypatch.setattr(compiler, "cache_folder", folder)
     monkeypatch.setattr(compiling, "cache_folder", folder)
-    return [compiler.Kernel(one.python, one._types) for one in (components.nearest, network_shares.count_shares)]
+    return [
+        compiler.Kernel(one.python, one._types) for one in (components.nearest, responsibilities.count_responsibilities)
+    ]
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ from collapsium.workers.families.topic_arrays import (
     documents_have,
     table_of,
 )
-from collapsium.workers.kernels.networks.means import list_nodes
+from collapsium.workers.kernels.networks.means import count_node_topics
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.label_index import LabelTable
@@ -266,7 +266,7 @@ def _same_tokens(arrays: Arrays, graph: Graph, shard: Shard, topics: int) -> boo
     pairs = node_pairs(shard, graph)
     lists = np.zeros(pairs.size, dtype=np.int64)
     topic, count = np.empty(shard.tokens, dtype=np.uint16), np.empty(shard.tokens, dtype=np.int32)
-    list_nodes(pairs, shard.counts, np.asarray(arrays["token_topic"]), topics, lists, topic, count)
+    count_node_topics(pairs, shard.counts, np.asarray(arrays["token_topic"]), topics, lists, topic, count)
     made: list[npt.NDArray[Any]] = [lists, topic[: lists[-1]], count[: lists[-1]]]
     kept = [np.asarray(arrays[f"document_own_{name}"]) for name in ("lists", "topics", "counts")]
     return all(np.array_equal(new, old) for new, old in zip(made, kept, strict=True))

@@ -13,6 +13,7 @@ from collapsium.workers.families.cvb import common as collapsed
 from collapsium.workers.families.gibbs import common as gibbs
 from collapsium.workers.families.gibbs.common import Priors
 from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.kernels.networks.records import Hyperparameters
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -29,6 +30,11 @@ def priors(globals: Arrays) -> Priors:
     """Take the Dirichlet parameters from the globals."""
     topics, beta = np.asarray(globals["alpha"], dtype=np.float64), float(globals["beta"])
     return Priors(topics, float(topics.sum()), beta / float(globals["vocabulary"]), beta)
+
+
+def hyperparameters(globals: Arrays) -> Hyperparameters:
+    """Return b, a and alpha as kernels take them."""
+    return Hyperparameters(*(np.asarray(globals[name]) for name in ("strength", "discount", "alpha")))
 
 
 def node_pairs(shard: Shard, graph: Graph) -> npt.NDArray[np.int64]:

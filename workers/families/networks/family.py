@@ -18,21 +18,22 @@ from collapsium.workers.arrays.delta import Arrays, Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.gibbs import common as gibbs
 from collapsium.workers.families.networks import variational as networkexpected
-from collapsium.workers.families.networks.common import priors, variational, word_probability
+from collapsium.workers.families.networks.common import hyperparameters, priors, variational, word_probability
 from collapsium.workers.families.networks.graph import KEPT, Graph
 from collapsium.workers.families.networks.sampler import OWN, TABLES, Sampling, no_tables, node_sums, padded, wide
-from collapsium.workers.families.networks.stirling import tables_for
 from collapsium.workers.kernels.gibbs.topics import word_rising
 from collapsium.workers.kernels.jit import Kernel
-from collapsium.workers.kernels.networks.means import dot_pairs, list_nodes, network_means
-from collapsium.workers.kernels.networks.shared_nodes import visit_above
+from collapsium.workers.kernels.networks.means import count_node_topics, network_means, pair_probabilities
+from collapsium.workers.kernels.networks.records import OwnTopics, TableEntries
+from collapsium.workers.kernels.networks.shared_nodes import sweep_shared_nodes
 from collapsium.workers.kernels.networks.stirling import fill_ratios
 from collapsium.workers.kernels.networks.sweep import sweep_network
+from collapsium.workers.kernels.records import DocumentPairs
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-KERNELS = (sweep_network, network_means, list_nodes, dot_pairs, word_rising, fill_ratios)
+KERNELS = (sweep_network, network_means, count_node_topics, pair_probabilities, word_rising, fill_ratios)
 
 BURN, SAMPLES = 30, 100  # sweeps over unseen documents: until they have settled, and those whose means are taken
 
@@ -41,7 +42,7 @@ def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
     """Name the kernels that a fit calls in every iteration."""
     if variational(globals):
         return networkexpected.kernels()
-    return [*KERNELS, *([visit_above] if len(globals["vector_topic"]) else [])]
+    return [*KERNELS, *([sweep_shared_nodes] if len(globals["vector_topic"]) else [])]
 
 
 def blank(words: int, globals: Arrays) -> Arrays:
@@ -108,22 +109,20 @@ def sweep(shard: Shard, local: Arrays, rows: Arrays, globals: Arrays, stream: St
         return networkexpected.sweep(shard, local, rows, globals)
     began = time.perf_counter()
     graph = Graph.kept(local)
-    tables: Any = tuple(np.asarray(local[f"{KEPT}{name}"]) for name in TABLES)
+    tables = TableEntries(*(np.asarray(local[f"{KEPT}{name}"]) for name in TABLES))
     sampling = Sampling.of(shard, graph, globals, np.asarray(local["token_topic"]), tables, rows)
-    found = sampling.run(stream)
+    statistics = sampling.run(stream)
     parts = {"word_topic": gibbs.changes(rows, sampling.row[:, : globals["alpha"].size])}
     parts.update(_moved_above(sampling, globals))
     below = slice(graph.above, None)
     roots = np.diff(graph.node_edges)[below] == 0
     parts.update(
-        node_sums(
-            graph.node_kind[below], roots, found["node_customers"][below], found["node_tables"][below], globals, stream
-        )
+        node_sums(graph.node_kind[below], roots, statistics.customers[below], statistics.tables[below], globals, stream)
     )
-    parts["stirling"] = fresh(found["sums"][:, 0], "kind")
-    parts["joins"] = fresh(found["sums"][:, 1], "kind")
-    if found["rising"].size:
-        parts["rising"] = fresh(found["rising"][: globals["alpha"].size], "topic")
+    parts["stirling"] = fresh(statistics.kind_sums[:, 0], "kind")
+    parts["joins"] = fresh(statistics.kind_sums[:, 1], "kind")
+    if statistics.alpha_numerator.size:
+        parts["rising"] = fresh(statistics.alpha_numerator[: globals["alpha"].size], "topic")
     parts.update(documents=fresh(float(shard.documents)), tokens=fresh(float(shard.tokens)))
     ids = {**gibbs.ids_of(shard, globals["alpha"].size), "tables": np.arange(parts["tables"].values.shape[1])}
     return sampling.local(), Delta(parts, ids, {"kernel": time.perf_counter() - began})
@@ -206,19 +205,14 @@ def vectors(local: Arrays, globals: Arrays) -> npt.NDArray[np.float32]:
         return networkexpected.vectors(local, globals)
     graph, topics = Graph.kept(local), globals["alpha"].size
     columns = padded(topics)
-    above = [wide(np.asarray(globals[name]), columns, np.int32) for name in ("vector_topic", "vector_tables")]
-    tables = [np.asarray(local[f"{KEPT}{name}"]) for name in TABLES]
-    own = [np.asarray(local[f"{KEPT}{name}"]) for name in OWN]
-    most = int(max(np.max(local[f"{KEPT}tokens"], initial=0), above[0].max(initial=0), 1))
-    found = np.empty((int(graph.nodes[-1]) - graph.above, topics), dtype=np.float32)
-    arguments: Any = (
-        graph.node_kind, graph.node_edges, graph.edge_parent, graph.edge_mixing, graph.nodes,
-        np.asarray(globals["strength"]), np.asarray(globals["discount"]),
-        wide(np.asarray(globals["alpha"]), columns, np.float64), tables_for(globals["discount"], most), *tables, *own,
-        *above, found,
-    )  # fmt: skip
-    network_means(*arguments)
-    return found
+    shared = [wide(np.asarray(globals[name]), columns, np.int32) for name in ("vector_topic", "vector_tables")]
+    tables = TableEntries(*(np.asarray(local[f"{KEPT}{name}"]) for name in TABLES))
+    own = OwnTopics(*(np.asarray(local[f"{KEPT}{name}"]) for name in OWN))
+    parameters = hyperparameters(globals)
+    parameters = parameters._replace(alpha=wide(parameters.alpha, columns, np.float64))
+    mean = np.empty((int(graph.nodes[-1]) - graph.above, topics), dtype=np.float32)
+    network_means(graph.arrays(), graph.nodes, parameters, tables, own, shared[0], shared[1], mean)
+    return mean
 
 
 def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
@@ -259,7 +253,8 @@ def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arr
             )
         mean, node, pairs = given, graph.segment_node - graph.above, heldout.segments.pairs
     probability = np.empty(heldout.pairs)
-    dot_pairs(pairs, node, heldout.position, mean, word_probability(rows, globals), probability)
+    segments = DocumentPairs(pairs, heldout.position, heldout.counts)
+    pair_probabilities(segments, node, mean, word_probability(rows, globals), probability)
     return {"probability": probability}
 
 

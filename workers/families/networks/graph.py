@@ -16,6 +16,7 @@ import numpy.typing as npt
 from collapsium.storage.corpus.label_index import LabelTable, numbered
 from collapsium.storage.corpus.segments import Segments
 from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.kernels.networks.records import GraphArrays
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -112,6 +113,10 @@ class Graph:
     def above(self) -> int:
         """Number of nodes above documents."""
         return int(self.nodes[0])
+
+    def arrays(self) -> GraphArrays:
+        """Return the nodes and edges as kernels take them."""
+        return GraphArrays(self.node_kind, self.node_edges, self.edge_parent, self.edge_mixing)
 
     def local(self) -> dict[str, npt.NDArray[Any]]:
         """Return what a local state keeps of it."""

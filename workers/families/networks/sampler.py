@@ -21,8 +21,19 @@ from collapsium.workers.families.gibbs.common import Priors, widened
 from collapsium.workers.families.networks.common import node_pairs, priors
 from collapsium.workers.families.networks.graph import KEPT, Graph
 from collapsium.workers.families.networks.stirling import tables_for
-from collapsium.workers.kernels.networks.means import list_nodes
+from collapsium.workers.kernels.networks.means import count_node_topics
 from collapsium.workers.kernels.networks.paths import CHUNK
+from collapsium.workers.kernels.networks.records import (
+    NewTableEntries,
+    NodeStatistics,
+    SampledCounts,
+    SamplingHyperparameters,
+    SegmentedDocuments,
+    SweepResults,
+    TableDraws,
+    TableEntries,
+    TokenDraws,
+)
 from collapsium.workers.kernels.networks.sweep import sweep_network
 from collapsium.workers.special_functions import digamma, gammaln
 
@@ -30,7 +41,6 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 Vector = npt.NDArray[np.float64]
-Tables = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.uint16], npt.NDArray[np.int32]]
 
 TABLES = ("table_start", "table_entries", "table_topic", "table_count")
 OWN = ("own_lists", "own_topics", "own_counts")
@@ -70,8 +80,8 @@ class Sampling:
         Hyperparameters, and counts above documents.
     token_topic : numpy.ndarray of uint16, shape (tokens,)
         z; moved.
-    tables : tuple of numpy.ndarray
-        Where each edge's tables lie, on how many topics, and these with their tables; replaced.
+    tables : TableEntries
+        Tables of edges; replaced.
     row : numpy.ndarray of int32, shape (words, columns)
         n_kw; moved.
     totals : numpy.ndarray of float64, shape (columns,)
@@ -84,14 +94,19 @@ class Sampling:
     graph: Graph
     globals: Arrays
     token_topic: npt.NDArray[np.uint16]
-    tables: Tables
+    tables: TableEntries
     row: npt.NDArray[np.int32]
     totals: Vector
     above: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
 
     @staticmethod
     def of(
-        shard: Shard, graph: Graph, globals: Arrays, token_topic: npt.NDArray[np.uint16], tables: Tables, rows: Arrays
+        shard: Shard,
+        graph: Graph,
+        globals: Arrays,
+        token_topic: npt.NDArray[np.uint16],
+        tables: TableEntries,
+        rows: Arrays,
     ) -> Sampling:
         """Make it; nothing that is given is changed later."""
         columns = padded(globals["alpha"].size)
@@ -102,7 +117,7 @@ class Sampling:
 
     def run(
         self, stream: Stream, *, entering: bool = False, held: bool = False, word: Priors | None = None
-    ) -> dict[str, npt.NDArray[Any]]:
+    ) -> NodeStatistics:
         """Sweep once.
 
         Parameters
@@ -118,45 +133,64 @@ class Sampling:
 
         Returns
         -------
-        dict of str to numpy.ndarray
-            ``node_customers`` and ``node_tables``, M and T of each node; ``sums`` and ``rising`` of the kernel.
+        NodeStatistics
+            Of all nodes; those of shared nodes are 0.
         """
         shard, graph, globals_, given = self.shard, self.graph, self.globals, word or priors(self.globals)
-        segments = shard.segments or Segments.of(shard.offsets, {})
         columns, nodes, edges = self.row.shape[1], graph.node_kind.size, graph.edge_parent.size
-        alpha = wide(given.topics, columns, np.float64)
-        most = int(max(shard.lengths.max(initial=0), self.above[0].max(initial=0) + shard.tokens, 1))
         learning = bool(np.any(globals_["learn_discount"])) and not held and not entering
-        mode = np.array([entering, held, not entering and bool(globals_["move_tables"]), learning], dtype=np.int64)
-        room = max(int(1.3 * self.tables[2].size) + 1000, 64) if not entering else shard.tokens + 1000
-        made: list[Any] = [
-            np.zeros(edges, np.int64),
-            np.zeros(edges, np.int32),
-            np.empty(room, np.uint16),
-            np.empty(room, np.int32),
-        ]
-        found: dict[str, npt.NDArray[Any]] = {
-            "node_customers": np.zeros(nodes, np.int64),
-            "node_tables": np.zeros(nodes, np.int64),
-        }
-        found["sums"] = np.zeros((globals_["strength"].size, 2))
-        found["rising"] = np.zeros(columns if bool(globals_["learn_alpha"]) and not held else 0)
-        state, ratios = np.zeros(4, dtype=np.int64), tables_for(globals_["discount"], most)
-        keys: Any = [stream.at(purpose=f"{stream.purpose}{name}").key() for name in ("", " tables", " joins")]
+        keys = [stream.at(purpose=f"{stream.purpose}{name}").key() for name in ("", " tables", " joins")]
+        tokens = TokenDraws(keys[0], int(entering), int(held), int(graph.levels[0]))
+        tables = TableDraws(int(not entering and bool(globals_["move_tables"])), keys[1], int(learning), keys[2])
+        room = max(int(1.3 * self.tables.topic.size) + 1000, 64) if not entering else shard.tokens + 1000
+        results = SweepResults(
+            NewTableEntries(
+                np.zeros(edges, np.int64),
+                np.zeros(edges, np.int32),
+                np.empty(room, np.uint16),
+                np.empty(room, np.int32),
+            ),
+            NodeStatistics(
+                np.zeros(nodes, np.int64),
+                np.zeros(nodes, np.int64),
+                np.zeros((globals_["strength"].size, 2)),
+                np.zeros(columns if bool(globals_["learn_alpha"]) and not held else 0),
+            ),
+            np.zeros(4, dtype=np.int64),
+        )
+        documents, hyperparameters = self._documents(), self._hyperparameters(given)
+        counts = SampledCounts(self.token_topic, self.row, self.totals, given.word, given.total, *self.above)
         while True:
-            arguments: Any = (
-                graph.node_kind, graph.node_edges, graph.edge_parent, graph.edge_mixing, graph.nodes,
-                segments.documents, segments.pairs, graph.segment_node, shard.position, shard.counts,
-                np.asarray(globals_["strength"]), np.asarray(globals_["discount"]), alpha, ratios, given.word,
-                given.total, *keys, mode, int(graph.levels[0]), *self.tables, *self.above, self.totals, self.row,
-                self.token_topic, *made, *found.values(), state,
-            )  # fmt: skip
-            sweep_network(*arguments)
-            if state[0] == shard.documents:
+            sweep_network(graph.arrays(), documents, hyperparameters, counts, self.tables, tokens, tables, results)
+            if results.progress[0] == shard.documents:
                 break
-            made[2:] = [np.concatenate([one, np.empty(one.size + columns * 64, one.dtype)]) for one in made[2:]]
-        self.tables = made[0], made[1], made[2][: state[2]].copy(), made[3][: state[2]].copy()
-        return found
+            results = results._replace(tables=_with_more_room(results.tables, columns * 64))
+        filled = int(results.progress[2])
+        self.tables = TableEntries(
+            results.tables.start,
+            results.tables.entries,
+            results.tables.topic[:filled].copy(),
+            results.tables.number[:filled].copy(),
+        )
+        return results.statistics
+
+    def _documents(self) -> SegmentedDocuments:
+        """Return the shard's documents as kernels take them."""
+        shard, graph = self.shard, self.graph
+        segments = shard.segments or Segments.of(shard.offsets, {})
+        return SegmentedDocuments(
+            graph.nodes, segments.documents, segments.pairs, graph.segment_node, shard.position, shard.counts
+        )
+
+    def _hyperparameters(self, given: Priors) -> SamplingHyperparameters:
+        """Return the parameters of vectors as kernels take them."""
+        most = int(max(self.shard.lengths.max(initial=0), self.above[0].max(initial=0) + self.shard.tokens, 1))
+        return SamplingHyperparameters(
+            np.asarray(self.globals["strength"]),
+            np.asarray(self.globals["discount"]),
+            wide(given.topics, self.row.shape[1], np.float64),
+            tables_for(self.globals["discount"], most),
+        )
 
     def local(self) -> dict[str, npt.NDArray[Any]]:
         """Return the local state."""
@@ -164,7 +198,7 @@ class Sampling:
         pairs = node_pairs(shard, graph)
         starts = np.zeros(pairs.size, dtype=np.int64)
         topic, count = np.empty(shard.tokens, dtype=np.uint16), np.empty(shard.tokens, dtype=np.int32)
-        list_nodes(pairs, shard.counts, self.token_topic, self.globals["alpha"].size, starts, topic, count)
+        count_node_topics(pairs, shard.counts, self.token_topic, self.globals["alpha"].size, starts, topic, count)
         own = starts, topic[: starts[-1]].copy(), count[: starts[-1]].copy()
         return {
             "token_topic": self.token_topic,
@@ -175,10 +209,18 @@ class Sampling:
         }
 
 
-def no_tables(graph: Graph) -> Tables:
+def no_tables(graph: Graph) -> TableEntries:
     """Return tables of which there are none."""
     edges = graph.edge_parent.size
-    return np.zeros(edges, np.int64), np.zeros(edges, np.int32), np.zeros(0, np.uint16), np.zeros(0, np.int32)
+    return TableEntries(
+        np.zeros(edges, np.int64), np.zeros(edges, np.int32), np.zeros(0, np.uint16), np.zeros(0, np.int32)
+    )
+
+
+def _with_more_room(tables: NewTableEntries, more: int) -> NewTableEntries:
+    """Return tables with room for more entries."""
+    topic, number = (np.concatenate([old, np.empty(more, old.dtype)]) for old in (tables.topic, tables.number))
+    return NewTableEntries(tables.start, tables.entries, topic, number)
 
 
 def node_sums(

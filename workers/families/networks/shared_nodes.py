@@ -13,7 +13,8 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks.graph import Graph, graph_above
 from collapsium.workers.families.networks.sampler import node_sums, padded, wide
 from collapsium.workers.families.networks.stirling import tables_for
-from collapsium.workers.kernels.networks.shared_nodes import visit_above
+from collapsium.workers.kernels.networks.records import NodeStatistics, SamplingHyperparameters, TableDraws
+from collapsium.workers.kernels.networks.shared_nodes import sweep_shared_nodes
 
 Counts = npt.NDArray[np.int64]
 
@@ -93,20 +94,28 @@ def visited(globals: Arrays, stream: Stream, *, moving: bool) -> Above:
     customers, tables = (
         wide(np.asarray(globals[name]), columns, np.int32) for name in ("vector_topic", "vector_tables")
     )
-    node_customers, node_tables = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
-    sums, rising = np.zeros((globals["strength"].size, 2)), np.zeros(columns)
+    statistics = NodeStatistics(
+        np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), np.zeros((globals["strength"].size, 2)), np.zeros(columns)
+    )
     if nodes:  # the kernel takes long to compile
-        visit_above(
-            graph.node_kind, graph.node_edges, graph.edge_parent, graph.edge_mixing, np.asarray(globals["strength"]),
-            np.asarray(globals["discount"]), wide(np.asarray(globals["alpha"]), columns, np.float64),
+        hyperparameters = SamplingHyperparameters(
+            np.asarray(globals["strength"]),
+            np.asarray(globals["discount"]),
+            wide(np.asarray(globals["alpha"]), columns, np.float64),
             tables_for(globals["discount"], int(max(customers.max(initial=0), 1))),
-            stream.at(purpose="above tables").key(), stream.at(purpose="above joins").key(), int(moving),
-            int(bool(globals["learn_discount"])), customers, tables, node_customers, node_tables, sums, rising,
-        )  # fmt: skip
+        )
+        draws = TableDraws(
+            int(moving),
+            stream.at(purpose="above tables").key(),
+            int(bool(globals["learn_discount"])),
+            stream.at(purpose="above joins").key(),
+        )
+        sweep_shared_nodes(graph.arrays(), hyperparameters, draws, customers, tables, statistics)
     roots = np.diff(graph.node_edges) == 0
     found: dict[str, Any] = node_sums(
-        graph.node_kind, roots, node_customers, node_tables, globals, stream.at(purpose="above")
+        graph.node_kind, roots, statistics.customers, statistics.tables, globals, stream.at(purpose="above")
     )
+    sums, rising = statistics.kind_sums, statistics.alpha_numerator
     found["stirling"], found["joins"] = fresh(sums[:, 0], "kind"), fresh(sums[:, 1], "kind")
     found["rising"] = fresh(rising[:topics], "topic")
     return Above(customers[:, :topics].astype(np.int64), tables[:, :topics].astype(np.int64), found)

@@ -1,8 +1,8 @@
 """Networks of probability vectors by expected tables, beside a shard: the sibling of the sampler of `network`.
 
-Each pair has responsibilities over a few topics (`kernels.network_shares`), shared by its copies, and all else follows
-from them: expected counts of nodes, expected tables, as CV-HDP expects them, and what vectors are expected to be
-(`kernels.network_expected`). What lies above documents stands still while shards are swept.
+Each pair has responsibilities over a few topics (`kernels.networks.responsibilities`), shared by its tokens. From them
+follow the expected counts of nodes, expected tables, as CV-HDP expects them, and expected vectors
+(`kernels.networks.updates`). Shared nodes are fixed while shards are swept.
 """
 
 from __future__ import annotations
@@ -19,23 +19,46 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays, Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks.common import node_pairs, priors, word_probability
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.networks.common import hyperparameters, node_pairs, priors, word_probability
 from collapsium.workers.families.networks.graph import KEPT, Graph
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.jit import Kernel
-from collapsium.workers.kernels.networks.means import dot_pairs
-from collapsium.workers.kernels.networks.topic_lists import MOST, count_shares, give, list_shares
-from collapsium.workers.kernels.networks.updates import expect_above, expected_means, sweep_expected
+from collapsium.workers.kernels.networks.expected_records import (
+    ExpectedStatistics,
+    ExpectedSweepResults,
+    ExpectedWordCounts,
+    NewOwnExpectedTopics,
+    NewResponsibilities,
+    NodeDocuments,
+    OwnExpectedTopics,
+    Responsibilities,
+    SharedVectors,
+)
+from collapsium.workers.kernels.networks.means import pair_probabilities
+from collapsium.workers.kernels.networks.responsibilities import (
+    MAX_TOPICS,
+    count_expected_node_topics,
+    count_responsibilities,
+    initialise_responsibilities,
+)
+from collapsium.workers.kernels.networks.updates import expect_shared_nodes, expected_means, sweep_expected
+from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 Vector = npt.NDArray[np.float64]
-Lists = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16], npt.NDArray[np.uint16]]
-Owned = tuple[npt.NDArray[np.int64], npt.NDArray[np.uint16], npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
-KERNELS = (sweep_expected, list_shares, count_shares, expected_means, expect_above, dot_pairs)
+KERNELS = (
+    sweep_expected,
+    count_expected_node_topics,
+    count_responsibilities,
+    expected_means,
+    expect_shared_nodes,
+    pair_probabilities,
+)
 PAIRS = ("pair_sizes", "pair_topics", "pair_shares")
 OWN = ("own_lists", "own_topics", "own_counts", "own_absent")
 FIRST, TOGETHER = 8, 64  # topics that pairs begin with, those of so many tokens the same ones
@@ -52,10 +75,10 @@ def blank(words: int, topics: int) -> Arrays:
     return {"word_topic": np.zeros((words, topics))}
 
 
-def room_for(pairs: int, topics: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
-    """Return empty lists of pairs."""
-    room = pairs * min(MOST, topics)
-    return np.zeros(pairs, np.uint8), np.empty(room, np.uint16), np.empty(room, np.uint16)
+def room_for(pairs: int, topics: int) -> NewResponsibilities:
+    """Return room for the responsibilities of pairs."""
+    room = pairs * min(MAX_TOPICS, topics)
+    return NewResponsibilities(np.zeros(pairs, np.uint8), np.empty(room, np.uint16), np.empty(room, np.uint16))
 
 
 def start(shard: Shard, globals: Arrays, stream: Stream, warm: Arrays | None = None) -> tuple[Arrays, Delta]:
@@ -84,11 +107,11 @@ def start(shard: Shard, globals: Arrays, stream: Stream, warm: Arrays | None = N
     theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float32) for name in ("document_topic", "word_topic"))
     if theta.shape[1] > topics:
         raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {topics}")
-    return begun(shard, given(shard, theta, phi), globals)
+    return begun(shard, proportional(shard, theta, phi), globals)
 
 
-def _drawn(shard: Shard, topics: int, stream: Stream) -> Lists:
-    """Draw the first lists: segments that stand together share them, until they have so many tokens."""
+def _drawn(shard: Shard, topics: int, stream: Stream) -> Responsibilities:
+    """Draw the first responsibilities; neighbouring segments share them, until they have `TOGETHER` tokens."""
     generator, some = stream.generator(), min(FIRST, topics)
     segments = shard.segments or Segments.of(shard.offsets, {})
     tokens = np.concatenate([[0], np.cumsum(shard.counts, dtype=np.int64)])
@@ -106,71 +129,80 @@ def _drawn(shard: Shard, topics: int, stream: Stream) -> Lists:
     steps = np.floor(noise / noise.sum(axis=1, keepdims=True) * UNIT).astype(np.int64)
     steps[:, 0] += UNIT - steps.sum(axis=1)
     sizes = np.full(shard.pairs, some, dtype=np.uint8)
-    return sizes, chosen[unit].ravel(), steps.astype(np.uint16)[unit].ravel()
+    return Responsibilities(sizes, chosen[unit].ravel(), steps.astype(np.uint16)[unit].ravel())
 
 
-def given(shard: Shard, theta: npt.NDArray[np.float32], phi: npt.NDArray[np.float32]) -> Lists:
-    """Return lists in proportion to theta_dk phi_kw."""
-    lists, filled = room_for(shard.pairs, theta.shape[1]), np.zeros(1, dtype=np.int64)
-    give(shard.offsets, shard.position, theta, phi, *lists, filled)
-    return cut(lists, int(filled[0]))
+def proportional(shard: Shard, theta: npt.NDArray[np.float32], phi: npt.NDArray[np.float32]) -> Responsibilities:
+    """Return responsibilities in proportion to theta_dk phi_kw."""
+    room, filled = room_for(shard.pairs, theta.shape[1]), np.zeros(1, dtype=np.int64)
+    initialise_responsibilities(document_pairs(shard), theta, phi, room, filled)
+    return without_room(room, int(filled[0]))
 
 
-def cut(lists: Lists, filled: int) -> Lists:
-    """Return lists that take no more room than they fill."""
-    return lists[0], lists[1][:filled].copy(), lists[2][:filled].copy()
+def without_room(responsibilities: NewResponsibilities, entries: int) -> Responsibilities:
+    """Return responsibilities without room for more entries than there are."""
+    size, topic, share = responsibilities
+    return Responsibilities(size, topic[:entries].copy(), share[:entries].copy())
 
 
 def take(shard: Shard, kept: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
     """Go on from the responsibilities that another run kept of the shard's pairs."""
-    sizes, topics, shares = (np.asarray(kept[name]) for name in PAIRS)
-    return begun(shard, (sizes, topics, shares), globals)
+    return begun(shard, responsibilities_of(kept), globals)
 
 
-def begun(shard: Shard, lists: Lists, globals: Arrays) -> tuple[Arrays, Delta]:
+def responsibilities_of(local: Arrays) -> Responsibilities:
+    """Return the responsibilities of a local state."""
+    return Responsibilities(*(np.asarray(local[name]) for name in PAIRS))
+
+
+def own_topics_of(local: Arrays) -> OwnExpectedTopics:
+    """Return the counts of nodes' own tokens of a local state."""
+    return OwnExpectedTopics(*(np.asarray(local[f"{KEPT}{name}"]) for name in OWN))
+
+
+def begun(shard: Shard, responsibilities: Responsibilities, globals: Arrays) -> tuple[Arrays, Delta]:
     """Return a shard's first local state, and its counts as changes."""
     graph, topics = Graph.of(shard, globals), globals["alpha"].size
     row = np.zeros((shard.words.size, topics))
-    count_shares(shard.position, shard.counts, *lists, row)
-    return local_of(shard, graph, lists, topics), Delta({"word_topic": change(row, "word", "topic")}, _ids(shard))
+    count_responsibilities(shard.position, shard.counts, responsibilities, row)
+    local = local_of(shard, graph, responsibilities, topics)
+    return local, Delta({"word_topic": change(row, "word", "topic")}, _ids(shard))
 
 
 def _ids(shard: Shard) -> dict[str, npt.NDArray[Any]]:
     return {"word": shard.words}
 
 
-def owned(shard: Shard, graph: Graph, lists: Lists, topics: int) -> Owned:
-    """Return E[n_jk] and Z[n_jk] of nodes' own tokens, as lists."""
-    pairs, room = node_pairs(shard, graph), lists[1].size
-    found = (
+def own_topics(shard: Shard, graph: Graph, responsibilities: Responsibilities, topics: int) -> OwnExpectedTopics:
+    """Return E[n_jk] and Z[n_jk] of nodes' own tokens."""
+    pairs, room = node_pairs(shard, graph), responsibilities.topic.size
+    own = NewOwnExpectedTopics(
         np.zeros(pairs.size, np.int64),
         np.empty(room, np.uint16),
         np.empty(room, np.float32),
         np.empty(room, np.float32),
     )
-    list_shares(pairs, shard.counts, *lists, topics, *found)
-    some = int(found[0][-1])
-    return found[0], found[1][:some].copy(), found[2][:some].copy(), found[3][:some].copy()
+    count_expected_node_topics(pairs, shard.counts, responsibilities, topics, own)
+    offsets, *entries = own
+    return OwnExpectedTopics(offsets, *(values[: int(offsets[-1])].copy() for values in entries))
 
 
-def local_of(shard: Shard, graph: Graph, lists: Lists, topics: int) -> dict[str, npt.NDArray[Any]]:
+def local_of(
+    shard: Shard, graph: Graph, responsibilities: Responsibilities, topics: int
+) -> dict[str, npt.NDArray[Any]]:
     """Return the local state."""
-    own = owned(shard, graph, lists, topics)
+    own = own_topics(shard, graph, responsibilities, topics)
     return {
-        **{name: np.asarray(values) for name, values in zip(PAIRS, lists, strict=True)},
+        **{name: np.asarray(values) for name, values in zip(PAIRS, responsibilities, strict=True)},
         **graph.local(),
         **{f"{KEPT}{name}": np.asarray(values) for name, values in zip(OWN, own, strict=True)},
         f"{KEPT}tokens": shard.lengths,
     }
 
 
-def _network(graph: Graph, globals: Arrays) -> tuple[Any, ...]:
-    """Return what kernels take of a network."""
-    return (
-        graph.node_kind, graph.node_edges, graph.edge_parent, graph.edge_mixing, graph.nodes,
-        np.asarray(globals["strength"]), np.asarray(globals["discount"]), np.asarray(globals["alpha"]),
-        np.asarray(globals["vector_mean"]), np.asarray(globals["vector_response"]),
-    )  # fmt: skip
+def shared_vectors(globals: Arrays) -> SharedVectors:
+    """Return the expected vectors of shared nodes."""
+    return SharedVectors(np.asarray(globals["vector_mean"]), np.asarray(globals["vector_response"]))
 
 
 def sweep(shard: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
@@ -181,43 +213,47 @@ def sweep(shard: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> tuple[A
     np.add(rows["word_topic"], given_.word, out=running, casting="same_kind")
     totals, moved = np.asarray(globals["topic"]) + given_.total, np.zeros((shard.words.size, topics))
     learning = bool(globals["learn_alpha"])
-    lists, found = _swept(shard, graph, local, globals, (running, totals, moved), held=False, learning=learning)
+    words = ExpectedWordCounts(running, totals, moved, given_.word, int(False))
+    responsibilities, results = _swept(shard, graph, local, globals, words, learning=learning)
+    statistics = results.statistics
     parts: dict[str, Part] = {"word_topic": change(moved, "word", "topic")}
-    parts["vector_topic"] = fresh(found["above_customers"], "vector", "topic")
-    parts["vector_absent"] = fresh(found["above_absent"], "vector", "topic")
+    parts["vector_topic"] = fresh(results.shared_customers, "vector", "topic")
+    parts["vector_absent"] = fresh(results.shared_log_absent, "vector", "topic")
     below = slice(graph.above, None)
     roots = np.diff(graph.node_edges)[below] == 0
-    parts.update(node_sums(graph.node_kind[below], roots, found["node_customers"], found["node_tables"], globals))
+    parts.update(node_sums(graph.node_kind[below], roots, statistics.customers, statistics.tables, globals))
     if learning:
-        parts["rising"] = fresh(found["rising"], "topic")
-    parts["log_likelihood"] = fresh(float(found["sums"][0]))
+        parts["rising"] = fresh(statistics.alpha_numerator, "topic")
+    parts["log_likelihood"] = fresh(float(results.sums[0]))
     parts.update(documents=fresh(float(shard.documents)), tokens=fresh(float(shard.tokens)))
-    after = local_of(shard, graph, lists, topics)
+    after = local_of(shard, graph, responsibilities, topics)
     return after, Delta(parts, _ids(shard), {"kernel": time.perf_counter() - began})
 
 
 def _swept(
-    shard: Shard, graph: Graph, local: Arrays, globals: Arrays, words: tuple[Any, ...], *, held: bool, learning: bool
-) -> tuple[Lists, dict[str, npt.NDArray[Any]]]:
+    shard: Shard, graph: Graph, local: Arrays, globals: Arrays, words: ExpectedWordCounts, *, learning: bool
+) -> tuple[Responsibilities, ExpectedSweepResults]:
     """Update the pairs of a shard; see `sweep_expected`."""
-    given_, topics, nodes = priors(globals), globals["alpha"].size, int(graph.nodes[-1]) - graph.above
-    lists: Any = tuple(np.asarray(local[name]) for name in PAIRS)
-    own: Any = tuple(np.asarray(local[f"{KEPT}{name}"]) for name in OWN)
-    made = room_for(shard.pairs, topics)
-    found: dict[str, npt.NDArray[Any]] = {
-        "node_customers": np.zeros(nodes),
-        "node_tables": np.zeros(nodes),
-        "above_customers": np.zeros((graph.above, topics)),
-        "above_absent": np.zeros((graph.above, topics)),
-        "rising": np.zeros(topics if learning else 0),
-        "sums": np.zeros(2),
-    }
-    arguments: Any = (
-        *_network(graph, globals), int(held), given_.word, node_pairs(shard, graph), shard.position,
-        shard.counts, *own, *lists, *words, *made, *found.values(),
-    )  # fmt: skip
-    sweep_expected(*arguments)
-    return cut(made, int(found["sums"][1])), found
+    topics, nodes = globals["alpha"].size, int(graph.nodes[-1]) - graph.above
+    documents = NodeDocuments(graph.nodes, DocumentPairs(node_pairs(shard, graph), shard.position, shard.counts))
+    results = ExpectedSweepResults(
+        room_for(shard.pairs, topics),
+        ExpectedStatistics(np.zeros(nodes), np.zeros(nodes), np.zeros(topics if learning else 0)),
+        np.zeros((graph.above, topics)),
+        np.zeros((graph.above, topics)),
+        np.zeros(2),
+    )
+    sweep_expected(
+        graph.arrays(),
+        documents,
+        hyperparameters(globals),
+        shared_vectors(globals),
+        words,
+        own_topics_of(local),
+        responsibilities_of(local),
+        results,
+    )
+    return without_room(results.responsibilities, int(results.sums[1])), results
 
 
 def node_sums(
@@ -302,21 +338,21 @@ def settle(shard: Shard, rows: Arrays, globals: Arrays) -> Arrays:
     phi = np.ascontiguousarray(word_probability(rows, globals), dtype=np.float32)
     alpha = priors(globals)
     alike = np.tile((alpha.topics / alpha.concentration).astype(np.float32), (shard.documents, 1))
-    local = local_of(shard, graph, given(shard, alike, phi), topics)
-    words = phi, np.ones(topics), np.zeros((0, 0))
+    local = local_of(shard, graph, proportional(shard, alike, phi), topics)
+    words = ExpectedWordCounts(phi, np.ones(topics), np.zeros((0, 0)), alpha.word, int(True))
     for _ in range(FOLD_IN_SWEEPS if shard.tokens else 0):
-        lists, _ = _swept(shard, graph, local, globals, words, held=True, learning=False)
-        local = local_of(shard, graph, lists, topics)
+        responsibilities, _ = _swept(shard, graph, local, globals, words, learning=False)
+        local = local_of(shard, graph, responsibilities, topics)
     return {name: values for name, values in local.items() if name not in PAIRS}
 
 
 def vectors(local: Arrays, globals: Arrays) -> npt.NDArray[np.float32]:
     """Return E[nu_j] of the nodes of documents, float32, shape (nodes of documents, topics)."""
     graph = Graph.kept(local)
-    own: Any = tuple(np.asarray(local[f"{KEPT}{name}"]) for name in OWN)
     mean = np.empty((int(graph.nodes[-1]) - graph.above, globals["alpha"].size), dtype=np.float32)
-    arguments: Any = *_network(graph, globals), *own, mean
-    expected_means(*arguments)
+    expected_means(
+        graph.arrays(), graph.nodes, hyperparameters(globals), shared_vectors(globals), own_topics_of(local), mean
+    )
     return mean
 
 
@@ -336,15 +372,14 @@ def expected_above(graph: Graph, globals: Arrays) -> dict[str, npt.NDArray[Any]]
         ``mean`` and ``response``, shape (vectors, topics); ``node_customers`` and ``node_tables``, M and T; ``rising``.
     """
     topics = globals["alpha"].size
-    found = {
-        "mean": np.zeros((graph.above, topics)),
-        "response": np.zeros((graph.above, topics)),
-        "node_customers": np.zeros(graph.above),
-        "node_tables": np.zeros(graph.above),
-        "rising": np.zeros(topics),
-    }
-    network = _network(graph, {**globals, "vector_mean": found["mean"], "vector_response": found["response"]})
+    mean, response = np.zeros((graph.above, topics)), np.zeros((graph.above, topics))
+    statistics = ExpectedStatistics(np.zeros(graph.above), np.zeros(graph.above), np.zeros(topics))
     customers, absent = np.asarray(globals["vector_topic"]), np.asarray(globals["vector_absent"])
-    arguments: Any = *network[:4], *network[5:8], customers, absent, *found.values()
-    expect_above(*arguments)
-    return dict(found)
+    expect_shared_nodes(graph.arrays(), hyperparameters(globals), customers, absent, mean, response, statistics)
+    return {
+        "mean": mean,
+        "response": response,
+        "node_customers": statistics.customers,
+        "node_tables": statistics.tables,
+        "rising": statistics.alpha_numerator,
+    }

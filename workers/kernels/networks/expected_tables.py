@@ -18,22 +18,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import helper
+from collapsium.workers.kernels.jit import borrower, helper
 from collapsium.workers.kernels.moments import LARGEST
+from collapsium.workers.kernels.networks.expected_records import OwnExpectedTopics
 from collapsium.workers.kernels.networks.paths import is_root
+from collapsium.workers.kernels.networks.records import GraphArrays
+from collapsium.workers.kernels.networks.workspaces import (
+    EdgeShares,
+    ExpectedDocument,
+    ExpectedPriors,
+    ExpectedTotals,
+)
 
 Array = npt.NDArray[Any]
 
-SINGLY, PIECES = 32, 16  # customers that come one by one; so many parts of those before come together later
-OWN, OWN_ABSENT, CUSTOMERS, ABSENT, TABLES, ABOVE, RISE, MEAN, RESPONSE = range(9)  # arrays of a node and value
+EXACT_CUSTOMERS, RELATIVE_STEP = 32, 16
+"""Customers that come one by one; further customers come in steps of one part in so many of those before."""
+OWN, OWN_ABSENT, CUSTOMERS, ABSENT, TABLES, ABOVE, RISE, MEAN, RESPONSE = range(9)
+"""Arrays by node and topic: own counts and their Z, customers and theirs, tables, mu, E[nu], both responses."""
 
 
 @helper
-def climbed(customers: float, base: float, discount: float) -> float:
+def expected_tables(customers: float, base: float, discount: float) -> float:
     """Return the expected tables of so many customers, 1 or more."""
     tables, here = 1.0, 1.0
     while here < customers:
-        step = 1.0 if here < SINGLY else math.floor(here / PIECES)
+        step = 1.0 if here < EXACT_CUSTOMERS else math.floor(here / RELATIVE_STEP)
         step = min(step, customers - here)
         at = here + 0.5 * max(step - 1.0, 0.0)
         tables += step * base / (base + at - discount * tables)
@@ -49,166 +59,176 @@ def seated(customers: float, log_absent: float, base: float, discount: float) ->
     present = -math.expm1(log_absent)
     if customers <= present:
         return customers
-    return present * climbed(customers / present, base, discount)
+    return present * expected_tables(customers / present, base, discount)
+
+
+@borrower
+def expected_row_of(document: ExpectedDocument, node: int) -> Any:
+    """Return the row of a node: shared nodes come first."""
+    return node if node < document.shared else document.shared + node - document.first_node
 
 
 @helper
-def row_of(place: Any, node: int) -> Any:
-    """Return the row of a node; `place` has how many nodes stand above, and the document's first."""
-    return node if node < place[0] else place[0] + node - place[1]
+def make_document(graph: GraphArrays, priors: ExpectedPriors, shared: int, nodes: int, edges: int) -> ExpectedDocument:
+    """Allocate counts of so many nodes, shared ones among them, and edges."""
+    totals, shares = ExpectedTotals(np.zeros(nodes), np.zeros(nodes)), EdgeShares(np.zeros(edges), np.zeros(edges))
+    values = np.zeros((9, nodes, priors.alpha.size))
+    return ExpectedDocument(graph, priors, values, totals, shares, shared, shared, shared)
 
 
 @helper
-def make_room(nodes: int, edges: int, values: int) -> Any:
-    """Return arrays of so many rows and edges: by value; M, T; rho and tables of edges."""
-    rows = np.zeros((9, nodes, values))
-    return rows, (np.zeros(nodes), np.zeros(nodes)), (np.zeros(edges), np.zeros(edges))
+def at_nodes(document: ExpectedDocument, first_node: int, end_node: int) -> ExpectedDocument:
+    """Return the workspace with the nodes of another document."""
+    return ExpectedDocument(
+        document.graph, document.priors, document.values, document.totals, document.edges, document.shared,
+        first_node, end_node,
+    )  # fmt: skip
 
 
-@helper
-def load_own(place: Any, rows: Any, lists: Any, low: int, high: int) -> None:
-    """Fill the nodes' own counts from lists, and forget all else; `lists` begin with the first node below."""
-    starts, topic, count, log_absent = lists
-    for node in range(low, high):
-        row = row_of(place, node)
+@borrower
+def load_own(document: ExpectedDocument, own: OwnExpectedTopics) -> None:
+    """Fill the nodes' own counts, and clear all others."""
+    values, topics = document.values, document.values.shape[2]
+    for node in range(document.first_node, document.end_node):
+        row = expected_row_of(document, node)
         for array in range(9):
-            rows[array, row, :] = 0.0
-        listed = node - place[0]
-        for entry in range(starts[listed], starts[listed + 1]):
-            rows[OWN, row, topic[entry]] = count[entry]
-            rows[OWN_ABSENT, row, topic[entry]] = log_absent[entry]
+            for k in range(topics):
+                values[array, row, k] = 0.0
+        index = node - document.shared
+        for entry in range(own.offsets[index], own.offsets[index + 1]):
+            values[OWN, row, own.topic[entry]] = own.tokens[entry]
+            values[OWN_ABSENT, row, own.topic[entry]] = own.log_absent[entry]
 
 
-@helper
-def begin_document(graph: Any, place: Any, totals: Any, edges: Any, low: int, high: int) -> None:
-    """Forget a document's tables, and let them go to parents by their prior alone."""
-    first = graph[1][low]
-    for node in range(low, high):
-        totals[1][row_of(place, node)] = 0.0
+@borrower
+def begin_document(document: ExpectedDocument) -> None:
+    """Clear a document's tables; the shares of parents are those of the prior."""
+    graph, share = document.graph, document.edges.share
+    first = graph.node_edges[document.first_node]
+    for node in range(document.first_node, document.end_node):
+        document.totals.tables[expected_row_of(document, node)] = 0.0
         total = 0.0
-        for edge in range(graph[1][node], graph[1][node + 1]):
-            total += graph[3][edge]
-        for edge in range(graph[1][node], graph[1][node + 1]):
-            edges[0][edge - first] = graph[3][edge] / total
+        for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
+            total += graph.edge_mixing[edge]
+        for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
+            share[edge - first] = graph.edge_mixing[edge] / total
 
 
-@helper
-def gather(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edges: Any, span: Any, first: int) -> None:
-    """Seat the customers of a document's nodes, from the last to the first, whose tables are their parents' customers.
+@borrower
+def gather(document: ExpectedDocument, count_shared: int, first_round: int) -> None:
+    """Seat the customers of a document's nodes, from the last to the first; their tables are their parents' customers.
 
-    In the first round nothing is known of what lies above, and each value that is there has one table. Customers of
-    nodes above the document are left, unless they are to be counted.
+    In the first round nothing is known of the parents, and each topic that is there has one table. Customers of
+    shared nodes are left as they are, unless they are to be counted.
 
     Parameters
     ----------
-    graph : tuple of numpy.ndarray
-        Kinds of nodes, where their edges begin, parents and mixing parameters.
-    priors : tuple
-        b, a, alpha, its sum, and whether alpha is learned.
-    place : tuple of int
-        How many nodes stand above documents, and the document's first.
-    rows : numpy.ndarray of float64, shape (9, rows, topics)
-        What is known of each node and value; customers, absences and tables are filled.
-    totals : tuple of numpy.ndarray of float64, shape (rows,)
-        M and T; filled.
-    edges : tuple of numpy.ndarray of float64, shape (edges of the document,)
-        rho and tables; filled.
-    span : tuple of int
-        The document's nodes, from and to, and whether customers above are counted.
-    first : int
+    document : ExpectedDocument
+        Customers, absences, tables, totals and shares are filled.
+    count_shared : int
+        Whether customers of shared nodes are counted.
+    first_round : int
         Whether this is the first round.
     """
-    low, high, counting = span
-    for node in range(low, high):
-        row = row_of(place, node)
-        rows[CUSTOMERS, row, :] = rows[OWN, row]
-        rows[ABSENT, row, :] = rows[OWN_ABSENT, row]
-    for node in range(high - 1, low - 1, -1):
-        row = row_of(place, node)
+    values, topics = document.values, document.values.shape[2]
+    for node in range(document.first_node, document.end_node):
+        row = expected_row_of(document, node)
+        for k in range(topics):
+            values[CUSTOMERS, row, k] = values[OWN, row, k]
+        for k in range(topics):
+            values[ABSENT, row, k] = values[OWN_ABSENT, row, k]
+    for node in range(document.end_node - 1, document.first_node - 1, -1):
+        row = expected_row_of(document, node)
         total = 0.0
-        for k in range(rows.shape[2]):
-            total += rows[CUSTOMERS, row, k]
-        totals[0][row] = total
-        if not is_root(graph, node):
-            _seat(graph, priors, place, rows, totals, edges, (node, row, graph[1][low], counting), first)
+        for k in range(topics):
+            total += values[CUSTOMERS, row, k]
+        document.totals.customers[row] = total
+        if not is_root(document.graph, node):
+            _seat(document, node, count_shared, first_round)
 
 
-@helper
-def _seat(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edges: Any, at: Any, first: int) -> None:
+@borrower
+def _seat(document: ExpectedDocument, node: int, count_shared: int, first_round: int) -> None:
     """Seat the customers of a node."""
-    node, row, offset, counting = at
-    begin, end = graph[1][node], graph[1][node + 1]
-    discount = priors[1][graph[0][node]]
-    factor = priors[0][graph[0][node]] + discount * totals[1][row]
+    graph, values, edges, kind = document.graph, document.values, document.edges, document.graph.node_kind[node]
+    begin, end, offset = graph.node_edges[node], graph.node_edges[node + 1], graph.node_edges[document.first_node]
+    row, discount = expected_row_of(document, node), document.priors.discount[kind]
+    factor = document.priors.strength[kind] + discount * document.totals.tables[row]
     for edge in range(begin, end):
-        edges[1][edge - offset] = 0.0
-    tables = prior = 0.0
-    for k in range(rows.shape[2]):
-        customers, log_absent = rows[CUSTOMERS, row, k], rows[ABSENT, row, k]
+        edges.tables[edge - offset] = 0.0
+    total = prior = 0.0
+    for k in range(values.shape[2]):
+        customers, log_absent = values[CUSTOMERS, row, k], values[ABSENT, row, k]
         if customers <= 0.0:
-            rows[TABLES, row, k] = 0.0
+            values[TABLES, row, k] = 0.0
             continue
         present = -math.expm1(log_absent)
-        found = min(customers, present)
-        if not first and customers > present:
-            found = present * climbed(customers / present, factor * rows[ABOVE, row, k], discount)
-        rows[TABLES, row, k] = found
-        tables += found
+        tables = min(customers, present)
+        if not first_round and customers > present:
+            tables = present * expected_tables(customers / present, factor * values[ABOVE, row, k], discount)
+        values[TABLES, row, k] = tables
+        total += tables
         for edge in range(begin, end):
-            parent = graph[2][edge]
+            parent = graph.edge_parent[edge]
+            above = expected_row_of(document, parent)
             part = 1.0
             if end > begin + 1:
-                part = edges[0][edge - offset]
-                if not first:
-                    part *= rows[MEAN, row_of(place, parent), k] / max(rows[ABOVE, row, k], 1e-300)
-            edges[1][edge - offset] += part * found
-            if counting or parent >= place[0]:
-                rows[CUSTOMERS, row_of(place, parent), k] += part * found
-                if not is_root(graph, parent) or priors[4]:
-                    rows[ABSENT, row_of(place, parent), k] += math.log1p(-min(part * present, LARGEST))
-    totals[1][row] = tables
+                part = edges.share[edge - offset]
+                if not first_round:
+                    part *= values[MEAN, above, k] / max(values[ABOVE, row, k], 1e-300)
+            edges.tables[edge - offset] += part * tables
+            if count_shared or parent >= document.shared:
+                values[CUSTOMERS, above, k] += part * tables
+                if not is_root(graph, parent) or document.priors.learn_alpha:
+                    values[ABSENT, above, k] += math.log1p(-min(part * present, LARGEST))
+    document.totals.tables[row] = total
     if end > begin + 1:
         for edge in range(begin, end):
-            prior += graph[3][edge]
+            prior += graph.edge_mixing[edge]
         for edge in range(begin, end):
-            edges[0][edge - offset] = (graph[3][edge] + edges[1][edge - offset]) / (prior + tables)
+            edges.share[edge - offset] = (graph.edge_mixing[edge] + edges.tables[edge - offset]) / (prior + total)
 
 
-@helper
-def inherit(graph: Any, place: Any, rows: Any, edges: Any, node: int, offset: int) -> None:
-    """Fill mu_jk, and by how much it would fall for each table of value k that were not there."""
-    row, begin, end = row_of(place, node), graph[1][node], graph[1][node + 1]
-    above, rise = rows[ABOVE, row], rows[RISE, row]
+@borrower
+def inherit(document: ExpectedDocument, node: int) -> None:
+    """Fill mu_jk, and by how much it would fall for each table of topic k that were not there."""
+    graph, values, share = document.graph, document.values, document.edges.share
+    row, begin, end = expected_row_of(document, node), graph.node_edges[node], graph.node_edges[node + 1]
+    above, rise, offset = values[ABOVE, row], values[RISE, row], graph.node_edges[document.first_node]
     if end == begin + 1:
-        above[:] = rows[MEAN, row_of(place, graph[2][begin])]
-        rise[:] = rows[RESPONSE, row_of(place, graph[2][begin])]
+        parent = expected_row_of(document, graph.edge_parent[begin])
+        for k in range(above.size):
+            above[k] = values[MEAN, parent, k]
+        for k in range(above.size):
+            rise[k] = values[RESPONSE, parent, k]
         return
     above[:] = 0.0
     rise[:] = 0.0
     for edge in range(begin, end):
-        parent, weight = row_of(place, graph[2][edge]), edges[0][edge - offset]
-        given, response = rows[MEAN, parent], rows[RESPONSE, parent]
+        parent, weight = expected_row_of(document, graph.edge_parent[edge]), share[edge - offset]
+        mean, response = values[MEAN, parent], values[RESPONSE, parent]
         for k in range(above.size):
-            above[k] += weight * given[k]
-            rise[k] += weight * weight * given[k] * response[k]
+            above[k] += weight * mean[k]
+            rise[k] += weight * weight * mean[k] * response[k]
     for k in range(above.size):
         rise[k] /= max(above[k], 1e-300)
 
 
-@helper
-def expect(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, node: int) -> None:
-    """Fill E[nu_jk] from counts and mu_jk, and by how much it would fall without a customer of value k."""
-    row = row_of(place, node)
-    mean, response, customers = rows[MEAN, row], rows[RESPONSE, row], rows[CUSTOMERS, row]
-    if is_root(graph, node):
-        scale = 1.0 / (priors[3] + totals[0][row])
+@borrower
+def expect(document: ExpectedDocument, node: int) -> None:
+    """Fill E[nu_jk] from counts and mu_jk, and by how much it would fall without a customer of topic k."""
+    row, priors, totals, values = expected_row_of(document, node), document.priors, document.totals, document.values
+    mean, response, customers = values[MEAN, row], values[RESPONSE, row], values[CUSTOMERS, row]
+    if is_root(document.graph, node):
+        scale = 1.0 / (priors.concentration + totals.customers[row])
         for k in range(mean.size):
-            mean[k] = (priors[2][k] + customers[k]) * scale
+            mean[k] = (priors.alpha[k] + customers[k]) * scale
             response[k] = scale
         return
-    discount, strength = priors[1][graph[0][node]], priors[0][graph[0][node]]
-    factor, scale = strength + discount * totals[1][row], 1.0 / (strength + totals[0][row])
-    above, rise, tables = rows[ABOVE, row], rows[RISE, row], rows[TABLES, row]
+    kind = document.graph.node_kind[node]
+    discount, strength = priors.discount[kind], priors.strength[kind]
+    factor, scale = strength + discount * totals.tables[row], 1.0 / (strength + totals.customers[row])
+    above, rise, tables = values[ABOVE, row], values[RISE, row], values[TABLES, row]
     for k in range(mean.size):
         base = factor * above[k]
         opened = base / (base + max(customers[k] - 1.0 - discount * max(tables[k] - 1.0, 0.0), 0.0) + 1e-300)
@@ -216,11 +236,10 @@ def expect(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, node: in
         response[k] = (1.0 - discount * opened + factor * rise[k] * opened) * scale
 
 
-@helper
-def spread_down(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edges: Any, span: Any) -> None:
-    """Fill what the vectors of a document's nodes are expected to be, parents first."""
-    low, high, _ = span
-    for node in range(low, high):
-        if not is_root(graph, node):
-            inherit(graph, place, rows, edges, node, graph[1][low])
-        expect(graph, priors, place, rows, totals, node)
+@borrower
+def expect_document(document: ExpectedDocument) -> None:
+    """Fill E[nu] of a document's nodes, parents first."""
+    for node in range(document.first_node, document.end_node):
+        if not is_root(document.graph, node):
+            inherit(document, node)
+        expect(document, node)

@@ -1,71 +1,68 @@
-"""The vectors above documents, as the driver sees them: their tables drawn anew, and sums over them."""
+"""Nodes that documents share, between sweeps: their tables drawn anew, and sums over them."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import F8, F8_2, I4, I8, OUT_F8, OUT_F8_2, OUT_I4_2, OUT_I8, U8, i8, kernel
-from collapsium.workers.kernels.networks.node_counts import finish_node, load_above, make_terms, room
+from collapsium.workers.kernels.argument_types import OutInt32Matrix
+from collapsium.workers.kernels.jit import kernel
+from collapsium.workers.kernels.networks.node_counts import (
+    fill_terms,
+    load_shared,
+    make_sampler,
+    store_node,
+    store_shared,
+)
+from collapsium.workers.kernels.networks.records import (
+    GraphArrays,
+    NewTableEntries,
+    NodeStatistics,
+    SamplingHyperparameters,
+    SweepResults,
+    TableDraws,
+)
 from collapsium.workers.kernels.networks.tables import move_tables
+from collapsium.workers.kernels.networks.workspaces import Priors
 
-Array = npt.NDArray[Any]
 
-
-@kernel(
-    I4, I8, I8, F8, F8, F8, F8, F8_2, U8, U8, i8, i8, OUT_I4_2, OUT_I4_2, OUT_I8, OUT_I8, OUT_F8_2, OUT_F8,
-)  # fmt: skip
-def visit_above(
-    node_kind: Array,
-    node_edges: Array,
-    edge_parent: Array,
-    edge_mixing: Array,
-    strength: Array,
-    discount: Array,
-    alpha: Array,
-    ratios: Array,
-    table_key: Array,
-    join_key: Array,
-    moving: int,
-    learning: int,
-    customers: Array,
-    tables: Array,
-    node_customers: Array,
-    node_tables: Array,
-    sums: Array,
-    rising: Array,
+@kernel
+def sweep_shared_nodes(
+    graph: GraphArrays,
+    hyperparameters: SamplingHyperparameters,
+    draws: TableDraws,
+    customers: OutInt32Matrix,
+    tables: OutInt32Matrix,
+    statistics: NodeStatistics,
 ) -> None:
-    """Draw the table counts of all vectors above documents, children first, and sum up; twin: `naive.network`.
+    """Draw the table counts of all shared nodes, children first, and sum up; twin: `naive.network.move_tables`.
 
     Parameters
     ----------
-    node_kind, node_edges, edge_parent, edge_mixing, strength, discount, alpha, ratios, table_key, join_key
-        As for `network_sweep.sweep_network`.
-    moving, learning : int
-        Whether to draw table counts, and what discounts follow from.
-    customers, tables : int32, shape (nodes, values) and (edges, values)
+    graph : GraphArrays
+        Network of the shared nodes alone.
+    hyperparameters : SamplingHyperparameters
+        Of the network.
+    draws : TableDraws
+        What is drawn, and from which random streams.
+    customers, tables : int32, shape (nodes, topics) and (edges, topics)
         m and s; moved.
-    node_customers, node_tables, sums, rising
-        As there.
+    statistics : NodeStatistics
+        Of the shared nodes.
     """
-    graph, values, nodes = (node_kind, node_edges, edge_parent, edge_mixing), alpha.size, node_kind.size
-    priors = strength, discount, alpha, alpha.sum(), ratios, values
-    rows, totals, times, _, _, _, place = room(graph, np.array([nodes]), np.ones(nodes, dtype=np.int64), values, 1)
-    load_above(graph, priors, rows, totals, customers, tables)
+    strength, discount, alpha = hyperparameters.strength, hyperparameters.discount, hyperparameters.alpha
+    priors = Priors(strength, discount, alpha, alpha.sum(), hyperparameters.stirling_ratios)
+    nodes = graph.node_kind.size
+    sampler = make_sampler(graph, priors, np.array([nodes]), np.ones(nodes, dtype=np.int64), 1)
+    load_shared(sampler, customers, tables)
     for node in range(nodes):
-        make_terms(graph, priors, rows, node, node)
-    none, state = np.zeros(0, dtype=np.int64), np.zeros(4, dtype=np.int64)
-    made = (
-        none, np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint16), np.zeros(0, dtype=np.int32), node_customers,
-        node_tables, sums, rising, state, learning, join_key,
+        fill_terms(sampler, node, node)
+    none = NewTableEntries(
+        np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint16),
+        np.zeros(0, dtype=np.int32),
     )  # fmt: skip
+    results = SweepResults(none, statistics, np.zeros(4, dtype=np.int64))
     for node in range(nodes - 1, -1, -1):
-        if moving:
-            move_tables(graph, priors, place, rows, totals, times, node, table_key, 0)
-        finish_node(graph, priors, place, rows, totals, made, node)
-    for node in range(nodes):
-        customers[node] = rows[0][node]
-        for edge in range(node_edges[node], node_edges[node + 1]):
-            tables[edge] = rows[5][edge]
+        if draws.move:
+            move_tables(sampler, node, draws.key, 0)
+        store_node(sampler, results, draws, node)
+    store_shared(sampler, customers, tables)

@@ -23,30 +23,34 @@ import math
 
 import numpy as np
 
-from collapsium.workers.kernels.jit import F8, I8, OUT_F8, f8, helper, i8, kernel
+from collapsium.workers.kernels.argument_types import Float64Vector, Int64Vector, OutFloat64Vector
+from collapsium.workers.kernels.jit import helper, kernel
 
-_NEGLIGIBLE = -34.0  # logarithm of what a point weighs beside the first, below which the integrals end
-_POINTS = 200  # never reached; the loop must end
-_NONE = 1e-100  # a discount that is none: 1 / a must be finite
+_MIN_LOG_WEIGHT = -34.0
+"""Logarithm of a point's weight beside the first, below which the integrals end."""
+_MAX_POINTS = 200
+"""Never reached; the loop must end."""
+_MIN_DISCOUNT = 1e-100
+"""Smaller discounts count as 0: 1 / a must be finite."""
 
 
 @helper
 def packed(m: int) -> int:
-    """Return how many ratios a table to m has, which is also where the row of m + 1 begins."""
+    """Return the number of ratios in a table to m, which is also the index of the row of m + 1."""
     return m * (m - 1) // 2
 
 
 @helper
 def _f(a: float, log_rest: float) -> float:
     """Return f(x) given log (1-x)."""
-    return -math.expm1(a * log_rest) / a if a > _NONE else -log_rest
+    return -math.expm1(a * log_rest) / a if a > _MIN_DISCOUNT else -log_rest
 
 
 @helper
 def _saddle(a: float, m: float, t: float) -> float:
     """Return z > 0 near the saddle of m z + t log f(e^-z), half a step from t to t-1: x f'/f = m / t at x = e^-z."""
-    wanted = math.log((m - t + 0.5) / (t - 0.5))
-    lam = math.log(0.5 - 0.5 * a) - wanted  # log (e^z - 1); the excess of x f'/f over 1 falls with it
+    target = math.log((m - t + 0.5) / (t - 0.5))
+    lam = math.log(0.5 - 0.5 * a) - target  # log (e^z - 1); the excess of x f'/f over 1 falls with it
     lam = max(lam if lam > 0.0 else lam / (1.0 - a), -30.0)
     for _ in range(12):
         x = 1.0 / (1.0 + math.exp(lam))
@@ -58,7 +62,7 @@ def _saddle(a: float, m: float, t: float) -> float:
             p = x * math.exp((a - 1.0) * log_rest) / _f(a, log_rest)
             excess = p - 1.0
             slope = -p * ((1.0 - x) * (1.0 - p) + (1.0 - a) * x) / excess
-        step = (math.log(excess) - wanted) / slope
+        step = (math.log(excess) - target) / slope
         lam = max(lam - min(max(step, -4.0), 4.0), -30.0)
         if abs(step) < 0.01:
             break
@@ -78,7 +82,7 @@ def _far(a: float, m: int, t: int) -> float:
     steps = max(math.ceil(math.pi / min(0.4 * centre, 0.8 / math.sqrt(curvature))), 8)
     wide = math.pi / steps
     above, below = 0.5 * f, 0.5
-    for i in range(1, min(steps, _POINTS) + 1):
+    for i in range(1, min(steps, _MAX_POINTS) + 1):
         y = i * wide
         real = -2.0 * bend * math.sin(0.5 * y) ** 2  # of z, less the centre
         x = math.exp(-centre - real)
@@ -87,12 +91,12 @@ def _far(a: float, m: int, t: int) -> float:
         l_real = 0.5 * (math.log1p(x * x - 2.0 * x_real) if x < 0.5 else math.log(rest * rest + x_imag * x_imag))
         l_imag = math.atan2(-x_imag, rest)  # log (1 - x)
         f_real, f_imag = -l_real, -l_imag
-        if a > _NONE:
+        if a > _MIN_DISCOUNT:
             grown = math.exp(a * l_real)
             f_real = -(math.expm1(a * l_real) - 2.0 * grown * math.sin(0.5 * a * l_imag) ** 2) / a
             f_imag = -grown * math.sin(a * l_imag) / a
         size = m * real + (t - 1) * 0.5 * math.log((f_real * f_real + f_imag * f_imag) / (f * f))
-        if size < _NEGLIGIBLE:
+        if size < _MIN_LOG_WEIGHT:
             break
         angle = m * y + (t - 1) * math.atan2(f_imag, f_real)
         weight = math.exp(size) * (0.5 if i == steps else 1.0)
@@ -128,8 +132,8 @@ def log_stirling(table: np.ndarray, a: float, m: int, t: int) -> float:
     return total
 
 
-@kernel(f8, i8, i8, OUT_F8)
-def fill_ratios(a, begin, end, table):  # type: ignore[no-untyped-def]
+@kernel
+def fill_ratios(a: float, begin: int, end: int, table: OutFloat64Vector) -> None:
     """Fill a table's rows m = begin + 1 ... end from the one before; from nothing with begin = 1.
 
     Parameters
@@ -155,8 +159,8 @@ def fill_ratios(a, begin, end, table):  # type: ignore[no-untyped-def]
         table[row + m - 1] = 1.0 / (left + m - m * a)
 
 
-@kernel(F8, f8, I8, I8, OUT_F8)
-def ratios_at(table, a, m, t, ratios):  # type: ignore[no-untyped-def]
+@kernel
+def ratios_at(table: Float64Vector, a: float, m: Int64Vector, t: Int64Vector, ratios: OutFloat64Vector) -> None:
     """Fill `ratios` with V^m_t; twin: exact fractions in its tests.
 
     Parameters
@@ -174,8 +178,8 @@ def ratios_at(table, a, m, t, ratios):  # type: ignore[no-untyped-def]
         ratios[i] = stirling_ratio(table, a, m[i], t[i])
 
 
-@kernel(F8, f8, I8, I8, OUT_F8)
-def log_stirlings(table, a, m, t, logs):  # type: ignore[no-untyped-def]
+@kernel
+def log_stirlings(table: Float64Vector, a: float, m: Int64Vector, t: Int64Vector, logs: OutFloat64Vector) -> None:
     """Fill `logs` with log S^m_t; -inf where it is 0.
 
     Parameters

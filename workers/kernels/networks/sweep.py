@@ -1,4 +1,4 @@
-"""Sweeps over documents whose tokens hang on a network of vectors; the moves are those of `network`."""
+"""Gibbs sweeps over documents whose tokens are drawn from a network of vectors; the moves are those of `paths`."""
 
 from __future__ import annotations
 
@@ -7,300 +7,233 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import (
-    F8,
-    F8_2,
-    I4,
-    I8,
-    OUT_F8,
-    OUT_F8_2,
-    OUT_I4,
-    OUT_I4_2,
-    OUT_I8,
-    OUT_U2,
-    U2,
-    U8,
-    borrower,
-    f8,
-    i8,
-    kernel,
-)
+from collapsium.workers.kernels.jit import borrower, kernel
 from collapsium.workers.kernels.networks.node_counts import (
     DOCUMENT,
     FILLED,
     TOKEN,
+    assign_rows,
+    at_document,
     clear_row,
     clear_totals,
-    finish_node,
-    inner_nodes,
-    load_above,
+    fill_mean_terms,
+    fill_terms,
+    find_parents,
     load_document,
+    load_own_tokens,
+    load_shared,
     load_tables,
     load_tokens,
-    make_means,
-    make_terms,
-    place_nodes,
-    room,
+    make_sampler,
+    store_node,
+    store_shared,
 )
 from collapsium.workers.kernels.networks.paths import (
     CHUNK,
-    draw_value,
-    edge_slot,
-    find_way_in,
-    find_way_out,
-    make_line,
-    refresh,
-    settle_path,
-    slot_of,
-    spread,
+    draw_entry_path,
+    draw_removal_path,
+    draw_topic,
+    edge_row_of,
+    extend_line,
+    row_of,
+    shift_path,
+    update_line,
+    update_weights,
+)
+from collapsium.workers.kernels.networks.records import (
+    GraphArrays,
+    SampledCounts,
+    SamplingHyperparameters,
+    SegmentedDocuments,
+    SweepResults,
+    TableDraws,
+    TableEntries,
+    TokenDraws,
 )
 from collapsium.workers.kernels.networks.tables import move_tables
+from collapsium.workers.kernels.networks.workspaces import Priors, Sampler, WordWorkspace
 from collapsium.workers.kernels.random import uniform
 
 Array = npt.NDArray[Any]
 
 NOTHING_CHANGED = 1 << 62
-ENTERING, HELD, MOVING, JOINS = 0, 1, 2, 3  # places in `mode`
+"""Later than all nodes: the weights of the line are up to date."""
 
 
-@borrower
-def sweep_tokens(
-    graph: Any, priors: Any, work: Any, words: Any, pairs: Any, node: int, key: Array, mode: Array, state: Array,
-    lowest: int,
-) -> Any:  # fmt: skip
-    """Draw values and paths of the tokens of one node; return the lowest node whose Z others have not heard of."""
-    rows, totals, times, line, _, path, place = work
-    position, counts, token_topic, inverse, word_totals, row, prior, total_prior, weight, chunks = words
-    slot, levels, at = slot_of(place, node), path[0].size, state[TOKEN]
-    for pair in range(pairs[0], pairs[1]):
-        here = row[position[pair]]
-        for _ in range(counts[pair]):
-            k: Any = np.int64(token_topic[at])
-            first = at * (1 + 2 * levels)
-            leaves = True
-            if not mode[ENTERING]:
-                leaves = find_way_out(graph, place, rows, path, node, k, key, first + 1, mode[HELD])
-            for step in range(mode[ENTERING], 2 if leaves else 0):
-                if step == 1:
-                    if lowest < node:
-                        refresh(graph, priors, place, rows, totals, times, line, lowest)
-                        lowest = NOTHING_CHANGED
-                    if not mode[ENTERING]:
-                        chance = uniform(key, first)
-                        k = draw_value(rows[4][slot], inverse, here, prior, chance, weight, chunks)
-                        token_topic[at] = k
-                    number = first + 1 + levels
-                    find_way_in(graph, priors, place, rows, totals, path, node, k, key, number, mode[HELD])
-                by = 2 * step - 1
-                top = settle_path(graph, priors, place, rows, totals, times, path, k, by)
-                if path[1][path[2][0] - 1] >= 0:  # what lies above is held, so that Z has changed throughout
-                    times[1][slot_of(place, top)] = -1
-                    top -= 1
-                if top != node:
-                    lowest = min(lowest, top)
-                if not (mode[HELD] or mode[ENTERING]):
-                    word_totals[k] += by
-                    here[k] += by
-                    inverse[k] = 1.0 / (word_totals[k] + total_prior)
-            at += 1
-    state[TOKEN] = at
-    return lowest
-
-
-@borrower
-def load_own_tokens(
-    graph: Any, priors: Any, place: Any, rows: Any, totals: Any, inner: Array, document: Any, words: Any, at: int
-) -> None:
-    """Count the tokens of those nodes of a document that have rows of their own, and fill what chances follow from."""
-    first, last, segments, segment_pairs, segment_node, entering = document
-    counts, token_topic = words[1], words[2]
-    if not entering:
-        for segment in range(segments[0], segments[1]):
-            node = segment_node[segment]
-            for pair in range(segment_pairs[segment], segment_pairs[segment + 1]):
-                if inner[node]:
-                    load_tokens(rows, totals, slot_of(place, node), token_topic, at, at + counts[pair])
-                at += counts[pair]
-    for node in range(first, last):
-        if inner[node]:
-            make_terms(graph, priors, rows, node, slot_of(place, node))
-
-
-@kernel(
-    I4, I8, I8, F8, I8, I8, I8, I8, I4, I4, F8, F8, F8, F8_2, f8, f8, U8, U8, U8, I8, i8, I8, I4, U2, I4,
-    OUT_I4_2, OUT_I4_2, OUT_F8, OUT_I4_2, OUT_U2, OUT_I8, OUT_I4, OUT_U2, OUT_I4, OUT_I8, OUT_I8, OUT_F8_2, OUT_F8,
-    OUT_I8,
-)  # fmt: skip
+@kernel
 def sweep_network(
-    node_kind: Array,
-    node_edges: Array,
-    edge_parent: Array,
-    edge_mixing: Array,
-    document_nodes: Array,
-    document_segments: Array,
-    segment_pairs: Array,
-    segment_node: Array,
-    position: Array,
-    counts: Array,
-    strength: Array,
-    discount: Array,
-    alpha: Array,
-    ratios: Array,
-    word_prior: float,
-    total_prior: float,
-    key: Array,
-    table_key: Array,
-    join_key: Array,
-    mode: Array,
-    levels: int,
-    start: Array,
-    entries: Array,
-    entry_topic: Array,
-    entry_count: Array,
-    above_customers: Array,
-    above_tables: Array,
-    word_totals: Array,
-    row: Array,
-    token_topic: Array,
-    new_start: Array,
-    new_entries: Array,
-    new_topic: Array,
-    new_count: Array,
-    node_customers: Array,
-    node_tables: Array,
-    sums: Array,
-    rising: Array,
-    state: Array,
+    graph: GraphArrays,
+    documents: SegmentedDocuments,
+    hyperparameters: SamplingHyperparameters,
+    counts: SampledCounts,
+    tables: TableEntries,
+    token_draws: TokenDraws,
+    table_draws: TableDraws,
+    results: SweepResults,
 ) -> None:
-    """Draw each token's value and path given all others, then the table counts; twin: `naive.network.sweep`.
+    """Draw each token's topic and path given all others, then the table counts; twin: `naive.network.sweep`.
 
-    A token of node j is taken off with a path drawn by s_ek / m_ik, unless a node would be left with customers and
-    without a table; its value is drawn with chances ~ Z_j(k) (n_kw + b) / (n_k + B), its new path by the terms of Z.
-    Table counts s_ek are then drawn from their conditionals: those of nodes that nothing depends on when their tokens
-    are through, the others' at the document's end.
+    A token of node j is removed with a path drawn by s_ek / m_ik, unless a node would be left with customers and
+    without a table. Its topic is drawn with weights Z_j(k) (n_kw + b) / (n_k + B), its new path by the terms of Z.
+    Table counts s_ek are then drawn from their conditionals: those of nodes without children when their tokens are
+    through, the others' at the document's end.
 
     Parameters
     ----------
-    node_kind : int32, shape (nodes,)
-        Kind of each node, parents before children; those above documents first, then each document's.
-    node_edges : int64, shape (nodes + 1,)
-        Where each node's edges to its parents begin; a root has none.
-    edge_parent, edge_mixing : int64 and float64, shape (edges,)
-        Parent, and Dirichlet parameter g of the mixing vector.
-    document_nodes, document_segments : int64, shape (documents + 1,)
-        Where each document's nodes and segments begin.
-    segment_pairs : int64, shape (segments + 1,)
-        Where each segment's pairs begin.
-    segment_node : int64, shape (segments,)
-        The node whose vector each segment's tokens are drawn from; segments of a node are neighbours.
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair.
-    strength, discount : float64, shape (kinds,)
-        b and a.
-    alpha : float64, shape (values,)
-        Dirichlet parameters of roots; 0 in padding.
-    ratios : float64, shape (kinds, n)
-        Tables of Stirling ratios of each kind's discount.
-    word_prior, total_prior : float
-        b of a word and B.
-    key, table_key, join_key : uint64, shape (2,)
-        Of the random streams of tokens, of table counts and of what is drawn for the discount.
-    mode : int64, shape (4,)
-        Whether tokens enter with the values that they have; whether topics and what lies above documents are held;
-        whether table counts are drawn; whether to draw what the discount follows from.
-    levels : int
-        Nodes on the longest path.
-    start, entries : int64 and int32, shape (edges,)
-        Where each edge's tables lie, and on how many values.
-    entry_topic, entry_count : uint16 and int32, shape (n,)
-        Value and number of tables.
-    above_customers, above_tables : int32, shape (nodes above, values) and (their edges, values)
-        m and s above documents; moved.
-    word_totals : float64, shape (values,)
-        n_k; moved.
-    row : int32, shape (rows, values)
-        n_kw; moved.
-    token_topic : uint16, shape (tokens,)
-        Value of each token, those of a pair side by side; moved.
-    new_start, new_entries, new_topic, new_count
-        Filled as `start` and the others are.
-    node_customers, node_tables : int64, shape (nodes,)
-        Filled with M and T of documents' nodes.
-    sums : float64, shape (kinds, 2)
-        Increased by the sums of log S^m_t and what else of p(n, s) single values tell, and by the customers who speak
-        for 1 - a.
-    rising : float64, shape (values,) or (0,)
-        Increased by the sums over roots of alpha_k (psi(alpha_k + m_k) - psi(alpha_k)).
-    state : int64, shape (4,)
-        Document to go on with, its first token, how many entries are filled, and numbers drawn of `join_key`; moved.
-        The sweep ends before a document for whose tables there may be no room, else with the number of documents.
+    graph : GraphArrays
+        The network.
+    documents : SegmentedDocuments
+        Documents of the shard.
+    hyperparameters : SamplingHyperparameters
+        Of the network.
+    counts : SampledCounts
+        Topics of tokens, and counts of words and of shared nodes; moved.
+    tables : TableEntries
+        Tables before the sweep.
+    token_draws, table_draws : TokenDraws and TableDraws
+        What is drawn, and from which random streams.
+    results : SweepResults
+        Filled. The sweep ends before a document for whose tables there may be no room: the first number of `progress`
+        is then less than the number of documents, and a call with more room goes on from there.
     """
-    graph, values = (node_kind, node_edges, edge_parent, edge_mixing), alpha.size
-    priors = strength, discount, alpha, alpha.sum(), ratios, values
-    inner, tables = inner_nodes(edge_parent, node_kind.size), (start, entries, entry_topic, entry_count)
-    rows, totals, times, line, marks, path, place = room(graph, document_nodes, inner, values, levels)
-    words = (
-        position, counts, token_topic, 1.0 / (word_totals + total_prior), word_totals, row, word_prior, total_prior,
-        np.empty(values), np.empty(values // CHUNK),
+    strength, discount, alpha = hyperparameters.strength, hyperparameters.discount, hyperparameters.alpha
+    priors = Priors(strength, discount, alpha, alpha.sum(), hyperparameters.stirling_ratios)
+    topics, nodes, segments, pair_counts = alpha.size, documents.nodes, documents.segments, documents.counts
+    segment_pairs, node_edges, progress = documents.segment_pairs, graph.node_edges, results.progress
+    room = results.tables.topic.size
+    has_children = find_parents(graph.edge_parent, graph.node_kind.size)
+    sampler = make_sampler(graph, priors, nodes, has_children, token_draws.levels)
+    words = WordWorkspace(
+        counts.token_topic, counts.word_topic, counts.topic, counts.word_prior, counts.total_prior,
+        1.0 / (counts.topic + counts.total_prior), np.empty(topics), np.empty(topics // CHUNK),
     )  # fmt: skip
-    made = (
-        new_start, new_entries, new_topic, new_count, node_customers, node_tables, sums, rising, state, mode[JOINS],
-        join_key,
-    )  # fmt: skip
-    load_above(graph, priors, rows, totals, above_customers, above_tables)
-    for node in range(place[0]):
-        if mode[HELD]:  # a vector that nothing changes is what it is expected to be
-            make_means(graph, priors, rows, node, node)
+    load_shared(sampler, counts.shared_customers, counts.shared_tables)
+    for node in range(sampler.rows.shared):
+        if token_draws.fold_in:  # a vector that nothing changes is its expectation
+            fill_mean_terms(sampler, node, node)
         else:
-            make_terms(graph, priors, rows, node, node)
-        spread(graph, priors, place, rows, totals, node)
-        times[1][node] = 0
-    for document in range(state[DOCUMENT], document_nodes.size - 1):
-        state[DOCUMENT] = document
-        low, high = document_nodes[document], document_nodes[document + 1]
-        segment, last = document_segments[document], document_segments[document + 1]
+            fill_terms(sampler, node, node)
+        update_weights(sampler, node)
+        sampler.clock.computed[node] = 0
+    for document in range(progress[DOCUMENT], nodes.size - 1):
+        progress[DOCUMENT] = document
+        low, high = nodes[document], nodes[document + 1]
         tokens = 0
-        for pair in range(segment_pairs[segment], segment_pairs[last]):
-            tokens += counts[pair]
-        if state[FILLED] + (node_edges[high] - node_edges[low]) * min(values, tokens) > new_topic.size:
+        for pair in range(segment_pairs[segments[document]], segment_pairs[segments[document + 1]]):
+            tokens += pair_counts[pair]
+        if progress[FILLED] + (node_edges[high] - node_edges[low]) * min(topics, tokens) > room:
             break
-        place = place[0], place[1], low, place[3], place[4], place[5]
-        work = rows, totals, times, line, marks, path, place
-        place_nodes(graph, place, inner, low, high)
-        load_document(graph, priors, place, rows, totals, times, inner, tables, (low, high, mode[ENTERING]))
-        own = low, high, (segment, last), segment_pairs, segment_node, mode[ENTERING]
-        load_own_tokens(graph, priors, place, rows, totals, inner, own, words, state[TOKEN])
-        before, lowest = np.int64(-1), -1
-        while segment < last:
-            node, after, slot = segment_node[segment], segment, slot_of(place, segment_node[segment])
-            while after < last and segment_node[after] == node:
-                after += 1
-            if not inner[node]:
-                edge_row = edge_slot(graph, place, node, node_edges[node])
-                clear_row(graph, priors, rows, node, slot, edge_row)
-                clear_totals(graph, totals, times, node, slot, edge_row)
-                if not mode[ENTERING]:
-                    load_tables(graph, place, rows, totals, tables, node, 1, 0)
-                    tokens = 0
-                    for pair in range(segment_pairs[segment], segment_pairs[after]):
-                        tokens += counts[pair]
-                    load_tokens(rows, totals, slot, token_topic, state[TOKEN], state[TOKEN] + tokens)
-                    make_terms(graph, priors, rows, node, slot)
-            lowest = min(lowest, node - 1) if make_line(graph, place, line, marks, before, node) else -1
-            before = node
-            pairs = segment_pairs[segment], segment_pairs[after]
-            lowest = sweep_tokens(graph, priors, work, words, pairs, node, key, mode, state, lowest)
-            segment = after
-            one, least = (high - 1, low) if segment == last else (node, node)
-            while one >= least:  # nothing changes the counts of a node after its own tables: children go first
-                if (one == node and not inner[one]) or (segment == last and inner[one]):
-                    if mode[MOVING]:
-                        move_tables(graph, priors, place, rows, totals, times, one, table_key, mode[HELD])
-                        lowest = -1
-                    finish_node(graph, priors, place, rows, totals, made, one)
-                one -= 1
-        state[DOCUMENT] = document + 1
-    for node in range(place[0]):
-        above_customers[node] = rows[0][node]
-        for edge in range(node_edges[node], node_edges[node + 1]):
-            above_tables[edge] = rows[5][edge]
+        here = at_document(sampler, low)
+        assign_rows(here, high)
+        load_document(here, tables, high, token_draws.initialise)
+        load_own_tokens(here, documents, document, words.token_topic, progress[TOKEN], token_draws.initialise)
+        _sweep_document(here, documents, document, words, tables, token_draws, table_draws, results)
+        progress[DOCUMENT] = document + 1
+    store_shared(sampler, counts.shared_customers, counts.shared_tables)
+
+
+@borrower
+def _sweep_document(
+    sampler: Sampler,
+    documents: SegmentedDocuments,
+    document: int,
+    words: WordWorkspace,
+    tables: TableEntries,
+    token_draws: TokenDraws,
+    table_draws: TableDraws,
+    results: SweepResults,
+) -> None:
+    """Sweep over the segments of a document whose nodes with children are loaded."""
+    segment, last = documents.segments[document], documents.segments[document + 1]
+    low, high = documents.nodes[document], documents.nodes[document + 1]
+    has_children, segment_node = sampler.rows.has_children, documents.segment_node
+    previous, lowest = np.int64(-1), -1
+    while segment < last:
+        node, after = segment_node[segment], segment
+        while after < last and segment_node[after] == node:
+            after += 1
+        pairs = documents.segment_pairs[segment], documents.segment_pairs[after]
+        if not has_children[node]:
+            tokens, token = 0, results.progress[TOKEN]
+            for pair in range(pairs[0], pairs[1]):
+                tokens += documents.counts[pair]
+            _load_leaf(sampler, tables, node, words.token_topic, token, token + tokens, token_draws.initialise)
+        lowest = min(lowest, node - 1) if extend_line(sampler, previous, node) else -1
+        previous = node
+        lowest = _sweep_tokens(sampler, documents, pairs, words, token_draws, results.progress, node, lowest)
+        segment = after
+        one, least = (high - 1, low) if segment == last else (node, node)
+        while one >= least:  # nothing changes the counts of a node after its own tables: children go first
+            if (one == node and not has_children[one]) or (segment == last and has_children[one]):
+                if table_draws.move:
+                    move_tables(sampler, one, table_draws.key, token_draws.fold_in)
+                    lowest = -1
+                store_node(sampler, results, table_draws, one)
+            one -= 1
+
+
+@borrower
+def _load_leaf(
+    sampler: Sampler, tables: TableEntries, node: int, token_topic: Array, first: int, last: int, initialise: int
+) -> None:
+    """Fill the row of nodes without children with the counts of one of them, which has the tokens `first` to `last`."""
+    edges = sampler.graph.node_edges
+    row, edge_row = row_of(sampler.rows, node), edge_row_of(sampler.graph, sampler.rows, node, edges[node])
+    clear_row(sampler, node, row, edge_row)
+    clear_totals(sampler, node, row, edge_row)
+    if not initialise:
+        load_tables(sampler, tables, node, 1, 0)
+        load_tokens(sampler, row, token_topic, first, last)
+        fill_terms(sampler, node, row)
+
+
+@borrower
+def _sweep_tokens(
+    sampler: Sampler,
+    documents: SegmentedDocuments,
+    pairs: tuple[int, int],
+    words: WordWorkspace,
+    draws: TokenDraws,
+    progress: Array,
+    node: int,
+    lowest: int,
+) -> Any:
+    """Draw topics and paths of the tokens of one node; return the lowest node whose change Z of others lacks."""
+    path, key, initialise, fold_in = sampler.path, draws.key, draws.initialise, draws.fold_in
+    token_topic, inverse, totals = words.token_topic, words.inverse, words.topic
+    row, levels, token = row_of(sampler.rows, node), path.nodes.size, progress[TOKEN]
+    for pair in range(pairs[0], pairs[1]):
+        word = words.word_topic[documents.position[pair]]
+        for _ in range(documents.counts[pair]):
+            k: Any = np.int64(token_topic[token])
+            first = token * (1 + 2 * levels)
+            leaves = True
+            if not initialise:
+                leaves = draw_removal_path(sampler, node, k, key, first + 1, fold_in)
+            for step in range(initialise, 2 if leaves else 0):
+                if step == 1:
+                    if lowest < node:
+                        update_line(sampler, lowest)
+                        lowest = NOTHING_CHANGED
+                    if not initialise:
+                        random = uniform(key, first)
+                        k = draw_topic(
+                            sampler.counts.weight[row], inverse, word, words.word_prior, random, words.weight,
+                            words.chunk_sums,
+                        )  # fmt: skip
+                        token_topic[token] = k
+                    draw_entry_path(sampler, node, k, key, first + 1 + levels, fold_in)
+                by = 2 * step - 1
+                top = shift_path(sampler, k, by)
+                if path.edges[path.length[0] - 1] >= 0:  # its parents are fixed, so that Z has changed throughout
+                    sampler.clock.computed[row_of(sampler.rows, top)] = -1
+                    top -= 1
+                if top != node:
+                    lowest = min(lowest, top)
+                if not (fold_in or initialise):
+                    totals[k] += by
+                    word[k] += by
+                    inverse[k] = 1.0 / (totals[k] + words.total_prior)
+            token += 1
+    progress[TOKEN] = token
+    return lowest

@@ -1,4 +1,4 @@
-"""Table counts of a network drawn anew, each given all others and the tokens' values."""
+"""Table counts of a network, each drawn given all others and the tokens' topics."""
 
 from __future__ import annotations
 
@@ -7,67 +7,70 @@ from typing import Any
 import numpy.typing as npt
 
 from collapsium.workers.kernels.jit import borrower
-from collapsium.workers.kernels.networks.paths import edge_slot, is_root, scale, set_terms, slot_of
+from collapsium.workers.kernels.networks.paths import divisor_of, edge_row_of, is_root, row_of, set_terms
 from collapsium.workers.kernels.networks.stirling import stirling_ratio
+from collapsium.workers.kernels.networks.workspaces import Sampler, TableCell
 from collapsium.workers.kernels.random import uniform
 
 Array = npt.NDArray[Any]
 
-CLIMB, FALL, UPWARDS, DOWNWARDS, CHOOSE = range(5)  # what `_walk` does
-NEGLIGIBLE = 1e-25  # of the most probable number, beyond which numbers are no longer looked at
+CLIMB, FALL, UPWARDS, DOWNWARDS, CHOOSE = range(5)
+"""Phases of `_draw_between`."""
+NEGLIGIBLE = 1e-25
+"""Weight beside that of the most probable number, below which numbers are ignored."""
 
 
 @borrower
-def more_tables(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edge: Any, k: int, by: int) -> Any:
-    """Return p(s + by + 1) / p(s + by) of the tables s of value k on an edge (node, edge, its row, held)."""
-    node, number, row, held = edge
-    slot, kind, parent = slot_of(place, node), graph[0][node], graph[2][number]
-    m, t = rows[0][slot, k], rows[1][slot, k] + by
-    discount = priors[1][kind]
-    found = priors[0][kind] + discount * (totals[1][slot] + by)
-    found *= stirling_ratio(priors[4][kind], discount, m, t + 1) if t > 0 else 1.0
-    if graph[1][node + 1] - graph[1][node] > 1:
-        total = totals[1][slot] + by
-        for one in range(graph[1][node], graph[1][node + 1]):
-            total += graph[3][one]
-        found *= (t + 1) / (rows[5][row, k] + by + 1) * (graph[3][number] + totals[2][row] + by) / total
-    above = slot_of(place, parent)
-    divisor = scale(graph, priors, totals[0], parent, above)
-    if held and parent < place[0]:
-        return found * rows[4][above, k] / divisor
-    customers, divisor = rows[0][above, k] + by, divisor + by
+def neighbour_ratio(sampler: Sampler, cell: TableCell, by: int) -> Any:
+    """Return p(s + by + 1) / p(s + by) of the tables s of an edge and topic."""
+    graph, priors, counts, totals = sampler.graph, sampler.priors, sampler.counts, sampler.totals
+    node, edge, k = cell.node, cell.edge, cell.topic
+    row, kind, parent = row_of(sampler.rows, node), graph.node_kind[node], graph.edge_parent[edge]
+    m, t = counts.customers[row, k], counts.tables[row, k] + by
+    discount = priors.discount[kind]
+    ratio = priors.strength[kind] + discount * (totals.tables[row] + by)
+    ratio *= stirling_ratio(priors.stirling_ratios[kind], discount, m, t + 1) if t > 0 else 1.0
+    if graph.node_edges[node + 1] - graph.node_edges[node] > 1:
+        total = totals.tables[row] + by
+        for one in range(graph.node_edges[node], graph.node_edges[node + 1]):
+            total += graph.edge_mixing[one]
+        share = (graph.edge_mixing[edge] + totals.edge_tables[cell.row] + by) / total
+        ratio *= (t + 1) / (counts.edge_tables[cell.row, k] + by + 1) * share
+    above = row_of(sampler.rows, parent)
+    divisor = divisor_of(sampler, parent, above)
+    if cell.fold_in and parent < sampler.rows.shared:
+        return ratio * counts.weight[above, k] / divisor
+    customers, divisor = counts.customers[above, k] + by, divisor + by
     if is_root(graph, parent):
-        return found * (priors[2][k] + customers) / divisor
-    tables, kind = rows[1][above, k], graph[0][parent]
-    weight = customers - tables * priors[1][kind]
+        return ratio * (priors.alpha[k] + customers) / divisor
+    tables, kind = counts.tables[above, k], graph.node_kind[parent]
+    weight = customers - tables * priors.discount[kind]
     if tables > 1:
-        weight += 1.0 / stirling_ratio(priors[4][kind], priors[1][kind], customers, tables)
-    return found * weight / divisor
+        weight += 1.0 / stirling_ratio(priors.stirling_ratios[kind], priors.discount[kind], customers, tables)
+    return ratio * weight / divisor
 
 
 @borrower
-def draw_tables(graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edge: Any, k: int, chance: float) -> int:
-    """Draw by how much the tables of value k on an edge change, from all numbers that all constraints allow."""
-    node, number, row, held = edge
-    slot, parent = slot_of(place, node), graph[2][number]
-    m, t, s = rows[0][slot, k], rows[1][slot, k], rows[5][row, k]
+def draw_change(sampler: Sampler, cell: TableCell, random: float) -> int:
+    """Draw by how much the tables of an edge and topic change, from all numbers that the counts allow."""
+    counts, k, parent = sampler.counts, cell.topic, sampler.graph.edge_parent[cell.edge]
+    row = row_of(sampler.rows, cell.node)
+    m, t, s = counts.customers[row, k], counts.tables[row, k], counts.edge_tables[cell.row, k]
     low, high = max(-s, 1 - t), m - t
-    if not is_root(graph, parent) and not (held and parent < place[0]):
-        above = slot_of(place, parent)
-        low = max(low, rows[1][above, k] - rows[0][above, k])
-        if rows[0][above, k] == 0:
+    if not is_root(sampler.graph, parent) and not (cell.fold_in and parent < sampler.rows.shared):
+        above = row_of(sampler.rows, parent)
+        low = max(low, counts.tables[above, k] - counts.customers[above, k])
+        if counts.customers[above, k] == 0:
             high = 0
     if low == high:
         return int(low)
-    drawn: int = _walk(graph, priors, place, rows, totals, edge, k, chance, low, high)
+    drawn: int = _draw_between(sampler, cell, random, low, high)
     return drawn
 
 
 @borrower
-def _walk(
-    graph: Any, priors: Any, place: Any, rows: Any, totals: Any, edge: Any, k: int, chance: float, low: int, high: int
-) -> int:
-    """Draw from `low` to `high`: find the most probable number, sum to both sides of it, and go up from the lowest.
+def _draw_between(sampler: Sampler, cell: TableCell, random: float, low: int, high: int) -> int:
+    """Draw from `low` to `high`: climb to the most probable number, sum on both sides of it, choose from the lowest.
 
     All of it is one loop, so that the compiler meets the ratio of neighbours once.
     """
@@ -81,11 +84,11 @@ def _walk(
         if step == UPWARDS and (at == high or weight <= NEGLIGIBLE):
             last, at, weight, step = at, best, 1.0, DOWNWARDS
         if step == DOWNWARDS and (at == low or weight <= NEGLIGIBLE):
-            left, step = chance * total - weight, CHOOSE
+            left, step = random * total - weight, CHOOSE
         if step == CHOOSE and (at == last or left < 0.0):
             return at
         down = step in (FALL, DOWNWARDS)
-        ratio = more_tables(graph, priors, place, rows, totals, edge, k, at - 1 if down else at)
+        ratio = neighbour_ratio(sampler, cell, at - 1 if down else at)
         if step == CLIMB:
             if ratio > 1.0:
                 at += 1
@@ -111,37 +114,35 @@ def _walk(
 
 
 @borrower
-def move_tables(
-    graph: Any, priors: Any, place: Any, rows: Any, totals: Any, times: Any, node: int, key: Array, held: int
-) -> None:
-    """Draw all table counts of a node; number e K + k of the stream belongs to those of edge e and value k."""
-    slot, values = slot_of(place, node), priors[5]
-    changed, computed, clock = times
-    for number in range(graph[1][node], graph[1][node + 1]):
-        row, parent = edge_slot(graph, place, node, number), graph[2][number]
-        above = slot_of(place, parent)
-        fixed = held and parent < place[0]
-        for k in range(values):
-            if rows[0][slot, k] < 2 and rows[1][slot, k] == rows[5][row, k]:
+def move_tables(sampler: Sampler, node: int, key: Array, fold_in: int) -> None:
+    """Draw all table counts of a node; number e K + k of the random stream belongs to edge e and topic k."""
+    graph, counts, totals, clock = sampler.graph, sampler.counts, sampler.totals, sampler.clock
+    row, topics = row_of(sampler.rows, node), sampler.priors.alpha.size
+    for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
+        edge_row, parent = edge_row_of(graph, sampler.rows, node, edge), graph.edge_parent[edge]
+        above = row_of(sampler.rows, parent)
+        fixed = fold_in and parent < sampler.rows.shared
+        for k in range(topics):
+            if counts.customers[row, k] < 2 and counts.tables[row, k] == counts.edge_tables[edge_row, k]:
                 continue  # none, or one customer, who sits at one table
-            edge = node, number, row, held
-            by = draw_tables(graph, priors, place, rows, totals, edge, k, uniform(key, number * values + k))
+            cell = TableCell(node, edge, edge_row, fold_in, k)
+            by = draw_change(sampler, cell, uniform(key, edge * topics + k))
             if by == 0:
                 continue
-            rows[5][row, k] += by
-            totals[2][row] += by
-            rows[1][slot, k] += by
-            totals[1][slot] += by
-            clock[0] += 1
-            changed[slot], computed[slot] = clock[0], -1
-            set_terms(graph, priors, rows, node, slot, k)
+            counts.edge_tables[edge_row, k] += by
+            totals.edge_tables[edge_row] += by
+            counts.tables[row, k] += by
+            totals.tables[row] += by
+            clock.now[0] += 1
+            clock.changed[row], clock.computed[row] = clock.now[0], -1
+            set_terms(sampler, node, row, k)
             if fixed:
                 continue
-            rows[0][above, k] += by
-            totals[0][above] += by
-            set_terms(graph, priors, rows, parent, above, k)
-            changed[above] = clock[0]
+            counts.customers[above, k] += by
+            totals.customers[above] += by
+            set_terms(sampler, parent, above, k)
+            clock.changed[above] = clock.now[0]
             if is_root(graph, parent):
-                rows[4][above, k] = rows[2][above, k]
+                counts.weight[above, k] = counts.join_weight[above, k]
             else:
-                computed[above] = -1
+                clock.computed[above] = -1

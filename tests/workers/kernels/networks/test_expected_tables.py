@@ -15,7 +15,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks import variational as networkexpected
 from collapsium.workers.families.networks.common import node_pairs
 from collapsium.workers.families.networks.graph import Graph, graph_above
-from collapsium.workers.kernels.networks.topic_lists import MOST
+from collapsium.workers.kernels.networks.responsibilities import MAX_TOPICS
 from tests.naive import network_expected as naive
 from tests.naive.network_expected import Document, Held, Words
 
@@ -173,7 +173,7 @@ def test_unseen_documents__are_those_of_the_twin():
     assert not set(networkexpected.PAIRS) & set(settled)
     phi = networkexpected.word_probability(rows, globals_)
     alike = np.tile(globals_["alpha"] / globals_["alpha"].sum(), (shard.documents, 1)).astype(np.float32)
-    lists = networkexpected.given(shard, alike, phi.astype(np.float32))
+    lists = networkexpected.proportional(shard, alike, phi.astype(np.float32))
     local = networkexpected.local_of(shard, Graph.of(shard, globals_), lists, 4)
     expected = []
     for document, pairs in documents_of(shard, local, globals_):
@@ -192,12 +192,12 @@ def test_lists__keep_the_most_that_matter_and_sum_to_one():
     shard = shard_of(1)
     theta = generator.dirichlet(np.full(topics, 0.5), shard.documents).astype(np.float32)
     phi = generator.dirichlet(np.full(topics, 0.5), WORDS).astype(np.float32)
-    sizes, topic, share = networkexpected.given(shard, theta, phi)
+    sizes, topic, share = networkexpected.proportional(shard, theta, phi)
     local = {"pair_sizes": sizes, "pair_topics": topic, "pair_shares": share}
     owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
     for pair, found in enumerate(shares_of(local)):
         expected = naive.choose((theta[owner[pair]] * phi[shard.position[pair]]).tolist())
-        assert len(found) <= MOST
+        assert len(found) <= MAX_TOPICS
         assert sum(found.values()) == 1.0
         np.testing.assert_allclose(dense(found, topics), dense(expected, topics), atol=1e-3)
 

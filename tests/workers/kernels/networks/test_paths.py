@@ -20,8 +20,16 @@ from collapsium.workers.families.networks import sampler as half
 from collapsium.workers.families.networks.graph import Graph, graph_above
 from collapsium.workers.families.networks.shared_nodes import mended, visited
 from collapsium.workers.families.networks.stirling import tables_for
-from collapsium.workers.kernels.networks.means import dot_pairs
-from collapsium.workers.kernels.networks.shared_nodes import visit_above
+from collapsium.workers.kernels.networks.means import pair_probabilities
+from collapsium.workers.kernels.networks.records import (
+    GraphArrays,
+    NodeStatistics,
+    SamplingHyperparameters,
+    TableDraws,
+    TableEntries,
+)
+from collapsium.workers.kernels.networks.shared_nodes import sweep_shared_nodes
+from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import network as naive
 from tests.naive.network import Laid, Network, State
 from tests.networks import DIAMOND, LABELS
@@ -131,7 +139,7 @@ class Made:
         values = half.padded(self.topics)
         naive.sweep(*given_, values=values, held=held, told=require_valid)
 
-    def require_same(self, sampling, found):
+    def require_same(self, sampling, statistics):
         np.testing.assert_array_equal(sampling.token_topic, self.z)
         np.testing.assert_array_equal(dense(sampling, self.topics), self.state.s)
         for moved, expected in zip(sampling.above, (self.state.m, self.state.s), strict=True):
@@ -141,8 +149,8 @@ class Made:
         np.testing.assert_array_equal(sampling.totals[: self.topics], self.totals)
         below = slice(self.above, None)
         tables = np.array([self.state.tables(i).sum() for i in range(self.state.network.nodes)])
-        np.testing.assert_array_equal(found["node_customers"][below], self.state.m.sum(axis=1)[below])
-        np.testing.assert_array_equal(found["node_tables"][below], tables[below])
+        np.testing.assert_array_equal(statistics.customers[below], self.state.m.sum(axis=1)[below])
+        np.testing.assert_array_equal(statistics.tables[below], tables[below])
 
 
 def require_valid(state):
@@ -183,13 +191,13 @@ def test_sweep_network__equals_its_twin(made, moving, held):
     for iteration in (1, 2):
         here = stream.at(iteration=iteration)
         made.sweep(here, moving, held)
-        found = sampling.run(here, held=held)
-        made.require_same(sampling, found)
+        statistics = sampling.run(here, held=held)
+        made.require_same(sampling, statistics)
         nodes = range(made.above, made.state.network.nodes)
         told = np.zeros(made.globals["strength"].size)
         for i in nodes:
             told[made.graph.node_kind[i]] += naive.log_terms(made.state, [i])
-        np.testing.assert_allclose(found["sums"][:, 0], told, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(statistics.kind_sums[:, 0], told, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.kernels
@@ -219,11 +227,11 @@ def test_means_lists_and_dots__equal_their_twins(made, held):
     starts, topic, count = (local[f"document_{name}"] for name in half.OWN)
     listed = [list(zip(topic[a:b], count[a:b], strict=True)) for a, b in zip(starts, starts[1:], strict=False)]
     nodes = range(made.above, graph.node_kind.size)
-    assert listed == naive.list_nodes(made.laid.tokens()[1], sampling.token_topic, nodes)
+    assert listed == naive.count_node_topics(made.laid.tokens()[1], sampling.token_topic, nodes)
     phi, probability = made.noise.random((shard.words.size, made.topics)), np.empty(shard.pairs)
-    given_ = shard.segments.pairs, graph.segment_node - made.above, shard.position, mean.astype(np.float32), phi
-    dot_pairs(*given_, probability)
-    expected = naive.dot_pairs(made.laid._replace(node=graph.segment_node - made.above), mean, phi)
+    segments = DocumentPairs(shard.segments.pairs, shard.position, shard.counts)
+    pair_probabilities(segments, graph.segment_node - made.above, mean.astype(np.float32), phi, probability)
+    expected = naive.pair_probabilities(made.laid._replace(node=graph.segment_node - made.above), mean, phi)
     np.testing.assert_allclose(probability, expected, rtol=1e-5)
 
 
@@ -254,7 +262,7 @@ def test_objective__is_the_logarithm_of_what_is_sampled(made):
             after = networks.moved_above(globals_, told)
             sampling = half.Sampling.of(
                 made.shard, made.graph, after, local["token_topic"],
-                tuple(local[f"document_{name}"] for name in half.TABLES), {"word_topic": block["word_topic"][made.shard.words]},
+                TableEntries(*(local[f"document_{name}"] for name in half.TABLES)), {"word_topic": block["word_topic"][made.shard.words]},
             )  # fmt: skip
             state = State(made.network(), n, dense(sampling, made.topics))
             require_valid(state)
@@ -268,7 +276,7 @@ def test_objective__is_the_logarithm_of_what_is_sampled(made):
 
 @pytest.mark.kernels
 @given(networks_of(("labels", "two roots")))
-def test_visit_above__equals_its_twin(made):
+def test_sweep_shared_nodes__equals_its_twin(made):
     graph, stream = graph_above(made.globals), Stream(made.seed)
     nodes, network = graph.above, made.network()
     parents = [[parent for e, (_, parent) in enumerate(network.edges) if e in network.of[i]] for i in range(nodes)]
@@ -313,16 +321,18 @@ def test_joins__are_drawn_from_their_distribution(m, t, a):
     """A root and one vector below it, whose values each have m customers at t tables."""
     values, tally = 16, Counter()
     customers, tables = np.array([[t] * values, [m] * values], dtype=np.int32), np.full((1, values), t, dtype=np.int32)
-    ratios, draws = tables_for([a], m), 600
+    graph = GraphArrays(np.zeros(2, np.int32), np.array([0, 0, 1]), np.array([0]), np.ones(1))
+    hyperparameters = SamplingHyperparameters(np.ones(1), np.array([a]), np.ones(values), tables_for([a], m))
+    draws = 600
     for seed in range(draws):
-        sums, before = np.zeros((1, 2)), customers.copy()
-        visit_above(
-            np.zeros(2, np.int32), np.array([0, 0, 1]), np.array([0]), np.ones(1), np.ones(1), np.array([a]),
-            np.ones(values), ratios, Stream(seed).key(), Stream(seed, "joins").key(), 0, 1, customers, tables,
-            np.zeros(2, np.int64), np.zeros(2, np.int64), sums, np.zeros(values),
-        )  # fmt: skip
+        before, statistics = (
+            customers.copy(),
+            NodeStatistics(np.zeros(2, int), np.zeros(2, int), np.zeros((1, 2)), np.zeros(values)),
+        )
+        table_draws = TableDraws(0, Stream(seed).key(), 1, Stream(seed, "joins").key())
+        sweep_shared_nodes(graph, hyperparameters, table_draws, customers, tables, statistics)
         np.testing.assert_array_equal(customers, before)
-        tally[int(sums[0, 1])] += 1
+        tally[int(statistics.kind_sums[0, 1])] += 1
     chance = joins(m, t, a)
     whole = np.ones(1)
     for _ in range(values):  # of a sum of as many as there are values

@@ -1,0 +1,191 @@
+"""Sparse responsibilities of pairs: the few topics that matter to a pair, in steps of 2^-15 that add up to one.
+
+Weights are dense, so no topic is lost for good. Of a pair's topics only those above a share of the total are retained,
+up to a largest number of them; the weight of the others goes to these in proportion.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.kernels.argument_types import (
+    Float32Matrix,
+    Int32Vector,
+    Int64Vector,
+    OutFloat64Matrix,
+    OutInt64Vector,
+)
+from collapsium.workers.kernels.cvb.active import UNIT
+from collapsium.workers.kernels.jit import helper, kernel
+from collapsium.workers.kernels.moments import LARGEST
+from collapsium.workers.kernels.networks.expected_records import (
+    NewOwnExpectedTopics,
+    NewResponsibilities,
+    Responsibilities,
+)
+from collapsium.workers.kernels.records import DocumentPairs
+
+Array = npt.NDArray[Any]
+
+MAX_TOPICS = 16
+"""Topics of a pair, at most."""
+MIN_SHARE = np.float32(1.0 / 256)
+"""Share of a pair's weight below which a topic is left out."""
+
+
+@helper
+def choose(weight: Array, total: Any, place: Any, topic: Array, share: Array) -> Any:
+    """Write a pair's responsibilities from `place` on; return the number of topics."""
+    size, cut = 0, total * MIN_SHARE
+    for k in range(weight.size):
+        if weight[k] <= cut:
+            continue
+        if size < MAX_TOPICS:
+            topic[place + size] = k
+            size += 1
+            continue
+        least = 0
+        for other in range(1, MAX_TOPICS):
+            if weight[topic[place + other]] < weight[topic[place + least]]:
+                least = other
+        if weight[k] > weight[topic[place + least]]:
+            topic[place + least] = k
+    if size == 0:  # more topics than 256, all alike: none is above its share
+        topic[place] = np.argmax(weight)
+        size = 1
+    retained, largest, left = 0.0, 0, np.int64(UNIT)
+    for one in range(size):
+        retained += float(weight[topic[place + one]])
+        if weight[topic[place + one]] > weight[topic[place + largest]]:
+            largest = one
+    for one in range(size):
+        steps = np.int64(float(weight[topic[place + one]]) / retained * (UNIT - 0.01)) if retained > 0.0 else 0
+        share[place + one] = steps
+        left -= steps
+    share[place + largest] += left
+    return size
+
+
+@kernel
+def initialise_responsibilities(
+    documents: DocumentPairs,
+    theta: Float32Matrix,
+    phi: Float32Matrix,
+    responsibilities: NewResponsibilities,
+    filled: OutInt64Vector,
+) -> None:
+    """Fill pairs' responsibilities in proportion to theta_dk phi_kw; twin: `naive.network_expected.choose`.
+
+    Parameters
+    ----------
+    documents : DocumentPairs
+        The documents.
+    theta, phi : float32, shape (documents, topics) and (words, topics)
+        Proportions, and probabilities of words.
+    responsibilities : NewResponsibilities
+        Filled.
+    filled : int64, shape (1,)
+        Filled with the number of entries.
+    """
+    offsets, position = documents.offsets, documents.position
+    size, topic, share = responsibilities.size, responsibilities.topic, responsibilities.share
+    weight, place = np.empty(theta.shape[1], dtype=np.float32), 0
+    for document in range(offsets.size - 1):
+        for pair in range(offsets[document], offsets[document + 1]):
+            row, total = position[pair], np.float32(0.0)
+            for k in range(weight.size):
+                weight[k] = theta[document, k] * phi[row, k]
+                total += weight[k]
+            chosen = choose(weight, total, place, topic, share)
+            size[pair] = chosen
+            place += chosen
+    filled[0] = place
+
+
+@kernel
+def count_responsibilities(
+    position: Int32Vector, counts: Int32Vector, responsibilities: Responsibilities, word_topic: OutFloat64Matrix
+) -> None:
+    """Add E[n_kw] of pairs' responsibilities.
+
+    Parameters
+    ----------
+    position, counts : int32, shape (pairs,)
+        Row and count of each pair.
+    responsibilities : Responsibilities
+        Of the pairs.
+    word_topic : float64, shape (words, topics)
+        Increased.
+    """
+    size, topic, share = responsibilities.size, responsibilities.topic, responsibilities.share
+    place = 0
+    for pair in range(position.size):
+        for entry in range(place, place + size[pair]):
+            word_topic[position[pair], topic[entry]] += counts[pair] * (share[entry] / UNIT)
+        place += size[pair]
+
+
+@kernel
+def count_expected_node_topics(
+    pairs: Int64Vector,
+    counts: Int32Vector,
+    responsibilities: Responsibilities,
+    topics: int,
+    own: NewOwnExpectedTopics,
+) -> None:
+    """Fill E[n_jk] and Z[n_jk] of each node's own tokens.
+
+    Parameters
+    ----------
+    pairs : int64, shape (nodes + 1,)
+        Index of each node's first pair.
+    counts : int32, shape (pairs,)
+        Count of each pair.
+    responsibilities : Responsibilities
+        Of the pairs.
+    topics : int
+        Number of topics.
+    own : NewOwnExpectedTopics
+        Filled.
+    """
+    size, topic, share = responsibilities.size, responsibilities.topic, responsibilities.share
+    offsets, own_topic, own_count, own_log_absent = own.offsets, own.topic, own.tokens, own.log_absent
+    logs, count, absent = absence_logs(), np.zeros(topics), np.zeros(topics)
+    seen, there = np.zeros(topics, dtype=np.int64), np.zeros(topics, dtype=np.int64)
+    place = filled = 0
+    offsets[0] = 0
+    for node in range(pairs.size - 1):
+        some = 0
+        for pair in range(pairs[node], pairs[node + 1]):
+            for entry in range(place, place + size[pair]):
+                k = np.int64(topic[entry])
+                if share[entry] == 0:
+                    continue
+                if there[k] == 0:
+                    there[k] = 1
+                    seen[some] = k
+                    some += 1
+                count[k] += counts[pair] * (share[entry] / UNIT)
+                absent[k] += counts[pair] * logs[share[entry]]
+            place += size[pair]
+        seen[:some].sort()
+        for one in range(some):
+            k = seen[one]
+            own_topic[filled], own_count[filled], own_log_absent[filled] = k, count[k], absent[k]
+            count[k] = absent[k] = 0.0
+            there[k] = 0
+            filled += 1
+        offsets[node + 1] = filled
+
+
+@helper
+def absence_logs() -> Array:
+    """Return log(1 - q) of each number of steps, of which there are few."""
+    logs = np.empty(UNIT + 1)
+    for step in range(UNIT + 1):
+        logs[step] = math.log(1.0 - min(step / UNIT, LARGEST))
+    return logs
