@@ -263,6 +263,14 @@ def free_of(*names: str) -> Rule:
     return rule
 
 
+def _shares_of_tokens(arrays: Arrays, known: Known) -> str | None:
+    """Return what is wrong with the shares of topics: those that have tokens have one. A drawn model has others."""
+    total = np.asarray(arrays["topic"])
+    if total.dtype.kind == "i" and (np.asarray(arrays["pi"])[total > 0] <= 0).any():
+        return "expected positive shares of the topics that have tokens in 'pi'"
+    return None
+
+
 GIBBS_LDA_ARRAYS = FamilyArrays(
     Part({
         "alpha": numbers("f8", "topic", POSITIVE),
@@ -283,7 +291,7 @@ GIBBS_HDP_ARRAYS = FamilyArrays(
         **singles("i8", "lanes start_topics", 1, 1 << 16),
         "topic": counts("i8 f8", "topic"),
         "free": numbers("b1", "topic"),
-    }, (free_of("pi", "topic"),)),
+    }, (free_of("pi", "topic"), _shares_of_tokens)),
     sampled_rows,
     lambda globals: GROWING_BLOCKS,  # noqa: ARG005
     sampled_local,

@@ -64,7 +64,7 @@ def iterate(
 
 
 def require_finite(globals: Arrays, iteration: int) -> None:
-    """Raise `NumericalError` if the globals have left what floating point can hold."""
+    """Raise `NumericalError` if the globals, or figures, have left what floating point can hold."""
     for name, values in globals.items():
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise NumericalError(

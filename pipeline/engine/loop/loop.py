@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from collapsium.pipeline.engine.loop.convergence import CHANGE, OBJECTIVE, PREFIX, SCORE, Windows
-from collapsium.pipeline.engine.loop.iteration import Round, iterate, submit_round
+from collapsium.pipeline.engine.loop.iteration import Round, iterate, require_finite, submit_round
 from collapsium.pipeline.engine.loop.topic_snapshots import Glance, Words
 from collapsium.pipeline.engine.model_io.checkpoints import Keeper, NoKeeper
 from collapsium.pipeline.engine.setup.limits import AUTO, Limits
@@ -233,6 +233,7 @@ class Loop:
     def told(self, state: State, before: Arrays, told: Delta, figures: dict[str, float], updating: float) -> Progress:
         """Return what an iteration told, before it is scored; `before` are the globals that it began from."""
         now, iteration = time.perf_counter(), state.iteration
+        require_finite({name: np.asarray(value) for name, value in figures.items()}, iteration)
         seconds = shares(told, self.executor.workers, 0.0, updating, 0.0)
         tokens = told.number("tokens")
         moved = told.number(self.problem.family.CHANGE) / max(tokens, 1.0) if iteration else None

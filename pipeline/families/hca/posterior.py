@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.families.ncrp.node_moves import Moves
+from collapsium.storage.errors import NumericalError
 from collapsium.workers import special_functions as special
 from collapsium.workers.special_functions import digamma, gammaln
 
@@ -126,9 +127,18 @@ def fitted(sums: Sums, prior: Prior, tau: float) -> Components:
     -------
     Components
         No other has a larger bound, tau being near its fixed point.
+
+    Raises
+    ------
+    NumericalError
+        The squares of the values are too large.
     """
     shape = prior.shape + 0.5 * sums.documents * sums.words
     for _ in range(ROUNDS):
+        if not tau > 0.0:
+            raise NumericalError(
+                "the noise of the vectors is too large for floating point; expected values whose squares can be summed"
+            )
         solve, gram, spread = _solved(sums, prior, tau)
         left = sums.square - 2.0 * float((solve * sums.products).sum()) + float((sums.second * gram).sum())
         left += sums.words * (float(np.diag(sums.second) @ spread) + prior.variance * sums.beyond)

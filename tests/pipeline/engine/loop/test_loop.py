@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.iteration import _Sums
 from collapsium.pipeline.engine.partition import GROUP
+from collapsium.pipeline.families.base import load_family
+from collapsium.storage.errors import NumericalError
 from collapsium.workers import tasks
 
 
@@ -74,3 +77,10 @@ def test_sums__of_the_first_deltas_do_not_depend_on_how_many_follow(groups, more
 def test_sums__of_groups_are_added_two_by_two(groups, heights):
     found = summed(groups * GROUP).deltas
     assert [height(tree) for tree in found] == [GROUP - 1 + one for one in heights]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_figures_that_are_not_finite__end_a_fit_by_name(small, tmp_path, monkeypatch, value):
+    monkeypatch.setattr(load_family("lda"), "objective", lambda *_: {"objective": value})
+    with pytest.raises(NumericalError, match="iteration 0: objective is no longer finite"):
+        fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=1, scheduler="serial")

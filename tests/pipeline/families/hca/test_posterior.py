@@ -1,13 +1,25 @@
 """The driver's half of Gaussian trees against the updates of one node at a time, and against what bounds are made of."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from collapsium.pipeline.families.hca.posterior import Components, Prior, Sums, divergence, evidence, expanded, fitted
+from collapsium.pipeline.families.hca.posterior import (
+    Components,
+    Prior,
+    Sums,
+    divergence,
+    evidence,
+    expanded,
+    first_tau,
+    fitted,
+)
 from collapsium.pipeline.families.ncrp.node_moves import Moves, first_tree
+from collapsium.storage.errors import NumericalError
 from collapsium.workers.families.ncrp.tree import ROOT, Tree
 
 
@@ -228,3 +240,9 @@ def test_expanded__gives_factors_their_priors_moments_and_keeps_what_they_explai
     assert not expanded(Moves(tree), after, passes, prior, 10.0).sources or np.allclose(
         after.moved(expanded(Moves(tree), after, passes, prior, 10.0)).second, after.second, atol=1e-5 * passes[0]
     )
+
+
+def test_values_whose_squares_are_too_large__are_refused():
+    prior, sums = Prior(1e9, 0.001, 0.001), replace(Vectors(1, 4, 3, 2).sums(), square=np.inf)
+    with pytest.raises(NumericalError, match="expected values whose squares can be summed"):
+        fitted(sums, prior, first_tau(sums, prior))

@@ -1,0 +1,41 @@
+"""Checks of the arrays of samplers whose topics grow: rows as wide as the topics, and shares of topics with tokens."""
+
+import numpy as np
+import pytest
+
+from collapsium.storage.errors import DamagedError
+from collapsium.workers.families.family_arrays import ModelChecks
+
+GLOBALS = {
+    "pi": np.array([0.5, 0.25, 0.0]),
+    "alpha": np.array(1.0),
+    "gamma": np.array(1.0),
+    "beta": np.array(1.0),
+    "vocabulary": np.array(4.0),
+    "lanes": np.array(1),
+    "start_topics": np.array(2),
+    "topic": np.array([5, 2, 0]),
+    "free": np.array([False, False, True]),
+}
+
+
+def checks(**changed):
+    return ModelChecks.of("gibbs-hdp", {}, 4, {**GLOBALS, **changed}, "globals", 7)
+
+
+def test_rows_of_a_finished_model_that_lack_topics__are_refused():
+    rows = {"word_topic": np.zeros((4, 2), dtype=np.int32)}
+    checks().rows(rows, 4, "rows", finished=False)
+    with pytest.raises(DamagedError, match="expected the shape"):
+        checks().rows(rows, 4, "rows", finished=True)
+
+
+@pytest.mark.parametrize("pi", [[0.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
+def test_topics_with_tokens_and_no_share__are_refused(pi):
+    with pytest.raises(DamagedError, match="expected positive shares of the topics that have tokens in 'pi'"):
+        checks(pi=np.array(pi))
+
+
+def test_more_tokens_than_the_corpus_has__are_refused():
+    with pytest.raises(DamagedError, match="expected at most the 7 tokens of the corpus, found 8"):
+        checks(topic=np.array([5, 3, 0]))
