@@ -21,8 +21,9 @@ from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import SerialExecutor
-from collapsium.pipeline.families.base import Summary, load_family, make_config
+from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import ClusterError, OptionError
 from collapsium.storage.runs.run import Run
@@ -31,7 +32,7 @@ from collapsium.storage.runs.summary import read_summary
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.arrays.state import State
 from collapsium.workers.families.cvb.parameters import counted
 from tests.conftest import dealt, planted, planted_labels, write_corpus
 from tests.strategies import documents_of
@@ -47,20 +48,29 @@ def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, 
     """A family's problem on a corpus, with its first globals; run serially unless an executor is given."""
     opened, executor = Corpus(corpus), executor or SerialExecutor()
     manifest = opened.manifest
-    half, config, stream = load_family(family), make_config(family, options), Stream(7)
+    half, config, stream = load_family(family), make_options(family, options), Stream(7)
     words = manifest.vocabulary.words
     more = {"shards": len(manifest.shards), "stochastic": stochastic, "iterations": iterations}
     more["labels"] = labels_of(opened, family, config)
     summary = Summary(manifest.documents, words, manifest.tokens, **more)
     globals_ = half.initialise(summary, config, stream)
-    shards = [executor.submit(tasks.load, one, scratch, 0.0, family) for one in opened.references]
-    return Problem(family, half, config, shards, [], cuts or (0, words), stream, scratch), executor, globals_
+    shards = [executor.submit(tasks.load, one, scratch, 0.0, half.shard_model) for one in opened.references]
+    return (
+        Problem(family, half, half.shard_model(config), config, shards, [], cuts or (0, words), stream, scratch),
+        executor,
+        globals_,
+    )
 
 
 def states(corpus, family, options, iterations, cuts=None):
     """The state after each iteration, run serially."""
     problem, executor, globals_ = problem_of(corpus, family, options, cuts)
     return problem, list(run(problem, executor, globals_, Limits(iterations=iterations)))
+
+
+def arrays_of(state):
+    """The arrays of a state by name, also of one that was spilled."""
+    return state.to_arrays() if isinstance(state, State) else state
 
 
 def state_bits(state):
@@ -70,7 +80,7 @@ def state_bits(state):
         *(block.value.rows for block in state.blocks),
         *(swept.value.local for swept in state.swept),
     ]
-    return [(name, part[name].tobytes()) for part in parts for name in sorted(part)]
+    return [(name, part[name].tobytes()) for part in map(arrays_of, parts) for name in sorted(part)]
 
 
 def document_counts(local, topics):
@@ -102,7 +112,8 @@ def bits(model, shards):
     parts = [model.globals, *(model.rows(block) for block in range(len(model.blocks)))]
     parts += [model.documents(shard) for shard in range(shards)]
     summary = model.folder.read(SUMMARY) if model.folder.exists(SUMMARY) else b""
-    return [(name, part[name].tobytes()) for part in parts for name in sorted(part)] + [(SUMMARY, summary)]
+    arrays = [(name, part[name].tobytes()) for part in map(arrays_of, parts) for name in sorted(part)]
+    return [*arrays, (SUMMARY, summary)]
 
 
 def scores_of(run):
@@ -212,15 +223,15 @@ class Conformance:
         problem, found = states(small[0], self.family, options, 10)
         tokens = Corpus(small[0]).manifest.tokens
         for state, _ in found[::3]:
-            rows = state.blocks[0].value.rows
+            rows = arrays_of(state.blocks[0].value.rows)
             held = rows["word_topic"] if "word_topic" in rows else counted(rows)
             total, background = np.zeros(held.shape), np.zeros(len(held))
             for shard, swept in zip(problem.shards, state.swept, strict=True):
-                by_word, rest, documents = self.recount(shard.value, swept.value.local)
+                by_word, rest, documents = self.recount(shard.value, arrays_of(swept.value.local))
                 total[np.ix_(shard.value.words, np.arange(by_word.shape[1]))] += by_word
                 background[shard.value.words] += rest
                 np.testing.assert_allclose(
-                    self.document_counts(swept.value.local, held.shape[1])[:, : documents.shape[1]],
+                    self.document_counts(arrays_of(swept.value.local), held.shape[1])[:, : documents.shape[1]],
                     documents,
                     rtol=1e-5,
                     atol=1e-5,
@@ -230,10 +241,10 @@ class Conformance:
                 np.testing.assert_allclose(rows["word_rest"], background, rtol=1e-6, atol=1e-9)
             else:
                 np.testing.assert_allclose(background, 0.0, atol=1e-4)
-                counted_ = self.topic_tokens(state.globals)
+                counted_ = self.topic_tokens(arrays_of(state.globals))
                 np.testing.assert_allclose(counted_[: total.shape[1]], total.sum(axis=0), rtol=1e-5)
                 np.testing.assert_array_equal(counted_[total.shape[1] :], 0.0)  # room for topics to come
-            assert math.isclose(self.topic_tokens(state.globals).sum(), tokens, rel_tol=1e-6)
+            assert math.isclose(self.topic_tokens(arrays_of(state.globals)).sum(), tokens, rel_tol=1e-6)
             assert math.isclose(total.sum() + background.sum(), tokens, rel_tol=1e-6)
 
     @pytest.mark.xdist_group("clusters")
@@ -268,7 +279,7 @@ class Conformance:
         problem, executor, globals_ = problem_of(small[0], self.family, options)
         limits = Limits(iterations=4)
         for state, progress in run(replace(problem, local_sweeps=3), executor, globals_, limits):
-            total = self.topic_tokens(state.globals).sum()
+            total = self.topic_tokens(arrays_of(state.globals)).sum()
             assert math.isclose(total, Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
             assert progress.iteration == state.iteration
 
@@ -318,14 +329,15 @@ class Conformance:
         assert verify(tmp_path / "run").broken == []
 
     def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options):
-        _, whole = states(small[0], self.family, options, 4)
+        problem, whole = states(small[0], self.family, options, 4)
+        model = problem.shard_model
         _, cut = states(small[0], self.family, options, 4, cuts=(0, 7, 8, 30))
         sides = []
         for state in (cut[-1][0], whole[-1][0]):
-            kept = [load_sweeps(self.family).finish(block.value.rows, state.globals) for block in state.blocks]
+            kept = [arrays_of(model.finished_rows(block.value.rows, state.globals)) for block in state.blocks]
             sides.append(np.concatenate([rows["word_topic"] for rows in kept]))
         # Active responsibilities are whole steps of 2^-15, of which rounding may flip one.
-        active = "word_rest" in whole[-1][0].blocks[0].value.rows
+        active = "word_rest" in arrays_of(whole[-1][0].blocks[0].value.rows)
         np.testing.assert_allclose(*sides, rtol=1e-5, atol=5e-3 if active else 1e-7)
 
     def test_objective__is_finite_and_ascends_where_theory_says_so(self, small, options):
@@ -342,8 +354,8 @@ class Conformance:
         documents = Corpus(small[0]).manifest.shards[0].documents
         every = Shard.of(0, documents_of([dict.fromkeys(range(30), 1)] * documents))
         block = tasks.Block(0, 30, model.rows(0), Delta())
-        half = load_sweeps(self.family)
-        unseen = tasks.settle(self.family, every, [block], model.globals, Stream(0))
+        half = model.shard_model
+        unseen = tasks.fold_in(half, every, [block], model.globals, Stream(0))
         for local in (model.documents(0), unseen):
             table = half.predict(every, local, tasks.gather([block], every.words), model.globals)
             sums = np.add.reduceat(table["probability"], every.offsets[:-1])
@@ -352,7 +364,7 @@ class Conformance:
     def test_another_fit__begins_from_the_model(self, small, options, tmp_path):
         """Its words' probabilities sum to one, and the family itself takes them up."""
         model = fit(small[0], tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **options)
-        found = load_sweeps(self.family).probabilities(model.rows(0), model.globals)["word_topic"]
+        found = model.shard_model.probabilities(model.rows(0), model.globals)["word_topic"]
         assert found.dtype == np.float64
         assert found.shape[0] == 30
         assert (found >= 0.0).all()
@@ -366,7 +378,7 @@ class Conformance:
         corpus = self.corpus(tmp_path / "one", [{0: 1}], 1)
         given = {**options, **self.sized(1)}
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=3, **given)
-        (held,) = model.rows(0)["word_topic"]
+        (held,) = arrays_of(model.rows(0))["word_topic"]
         np.testing.assert_allclose(held[held > 0.0], [1.0], rtol=1e-5)
 
     def test_more_topics_than_tokens__runs(self, tmp_path, options):
@@ -408,7 +420,7 @@ class Conformance:
         corpus = self.corpus(tmp_path / "planted", rows, 30, shard_tokens=6000, theta=theta)
         given = {**options, **self.sized(3), **self.word_prior}
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", **given)
-        found = self.largest(model.rows(0)["word_topic"]) + 3.0 / 30
+        found = self.largest(arrays_of(model.rows(0))["word_topic"]) + 3.0 / 30
         found = found / found.sum(axis=0)
         true = np.random.default_rng(5).dirichlet(np.full(30, 0.1), size=3)
         distance = 0.5 * np.abs(found.T[:, np.newaxis] - true).sum(axis=2)
@@ -422,7 +434,7 @@ class Conformance:
 
     def test_another_schedule__is_refused_where_the_family_has_none(self, small, tmp_path):
         for schedule in ("batch", "stochastic"):
-            if schedule in load_family(self.family).SCHEDULES:
+            if schedule in load_family(self.family).schedules:
                 continue
             options = self.matrix[0]
             with pytest.raises(OptionError, match=f"--schedule {schedule}: family '{self.family}'"):

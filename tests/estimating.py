@@ -3,7 +3,7 @@
 import numpy as np
 
 from collapsium.pipeline.estimators import CollapsedHDP, CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
-from collapsium.pipeline.families.base import family_names
+from collapsium.pipeline.families.registry import family_names
 
 ALL = (CollapsedLDA, CollapsedHDP, VariationalLDA, GibbsLDA, GibbsHDP)
 THERE = [one for one in ALL if one.FAMILY in family_names()]

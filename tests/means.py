@@ -3,19 +3,22 @@
 It is no family of the project's: `install` makes it one, in a process of tests.
 """
 
-import sys
-import types
+from dataclasses import dataclass, replace
+from typing import Any
 
 import distributed
 import numpy as np
 
-from collapsium.pipeline.families import base as contract
+from collapsium.pipeline.families import registry
+from collapsium.pipeline.families.base import Description, Family, FamilyOptions, Footprint
 from collapsium.storage.corpus.vectors import VectorShard
 from collapsium.workers.arrays.array_fields import FamilyArrays, Part, counts, numbers
 from collapsium.workers.arrays.delta import Delta, change, fresh
-from collapsium.workers.families import base as worker_contract
+from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, block_only
+from collapsium.workers.families.base import ShardModel
 
 NAME = "means"
+ADDRESS = f"{__name__}:Means"
 
 
 class Known(distributed.WorkerPlugin):
@@ -27,115 +30,135 @@ class Known(distributed.WorkerPlugin):
         install()
 
 
-# The half beside a shard ---------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class MeansGlobals(GlobalState):
+    """Sizes of the corpus."""
 
-_ROWS = {"word_mean": numbers("f8", "word")}
-ARRAYS = FamilyArrays(
-    Part({"documents": counts("f8"), "vocabulary": counts("f8")}),
-    lambda globals: Part(_ROWS),
-    lambda globals: Part({**_ROWS, "block_seen": counts("f8", "word")}),
-    lambda globals: Part({"document_sweeps": counts("f8", "document"), "document_topic": counts("f8", "document 1")}),
-)
+    documents: float
+    vocabulary: float
 
 
-def kernels(globals):
-    return ()
+@dataclass(frozen=True)
+class MeansRows(Rows):
+    """The mean of each column, and how often it was seen."""
+
+    word_mean: Any
+    block_seen: Any = block_only()
 
 
-def blank(words, globals):
-    return {"word_mean": np.zeros(words), "block_seen": np.zeros(words)}
+@dataclass(frozen=True)
+class MeansDocuments(LocalState):
+    """How often each vector was swept, and that all belong to the one mean."""
+
+    document_sweeps: Any
+    document_topic: Any
 
 
-def start(shard, rows, globals, stream, warm=None):
-    assert isinstance(shard, VectorShard)
-    return settle(shard, rows, globals, stream), Delta({"tokens": fresh(float(shard.tokens))})
+ROWS = {"word_mean": numbers("f8", "word")}
 
 
-def sweep(shard, local, rows, globals, stream):
-    assert np.isfinite(shard.values).all()
-    shaken = shard.values + stream.generator().normal(scale=1e-3, size=shard.values.shape)
-    error = ((shard.values - rows["word_mean"]) ** 2).sum(axis=1)
-    parts = {
-        "word_sum": fresh(shaken.sum(axis=0), "word"),
-        "word_seen": change(np.ones(shard.words.size), "word"),
-        "left": fresh(float(error.sum())),
-        "tokens": fresh(float(shard.tokens)),
-    }
-    local = {**local, "document_sweeps": local["document_sweeps"] + 1}
-    return local, Delta(parts, {"word": shard.words})
+class MeansShardModel(ShardModel):
+    """The half beside a shard."""
+
+    globals_type, rows_type, local_type, documents_type = MeansGlobals, MeansRows, MeansDocuments, MeansDocuments
+    arrays = FamilyArrays(
+        Part({"documents": counts("f8"), "vocabulary": counts("f8")}),
+        lambda globals: Part(ROWS),
+        lambda globals: Part({**ROWS, "block_seen": counts("f8", "word")}),
+        lambda globals: Part(
+            {"document_sweeps": counts("f8", "document"), "document_topic": counts("f8", "document 1")}
+        ),
+    )
+
+    def kernels(self, globals):
+        return ()
+
+    def initial_rows(self, words, globals):
+        return MeansRows(np.zeros(words), np.zeros(words))
+
+    def start(self, shard, rows, globals, stream, warm=None):
+        assert isinstance(shard, VectorShard)
+        return self.fold_in(shard, rows, globals, stream), Delta({"tokens": fresh(float(shard.tokens))})
+
+    def sweep(self, shard, local, rows, globals, stream):
+        assert np.isfinite(shard.values).all()
+        assert rows.block_seen is None
+        shaken = shard.values + stream.generator().normal(scale=1e-3, size=shard.values.shape)
+        error = ((shard.values - rows.word_mean) ** 2).sum(axis=1)
+        parts = {
+            "word_sum": fresh(shaken.sum(axis=0), "word"),
+            "word_seen": change(np.ones(shard.words.size), "word"),
+            "left": fresh(float(error.sum())),
+            "tokens": fresh(float(shard.tokens)),
+        }
+        return replace(local, document_sweeps=local.document_sweeps + 1), Delta(parts, {"word": shard.words})
+
+    def advance(self, rows, delta, globals):
+        return rows, globals
+
+    def fold(self, block, delta, globals):
+        if "word_sum" not in delta:
+            return block, Delta()
+        mean = delta["word_sum"] / globals.documents
+        after = block.word_mean + 0.5 * (mean - block.word_mean)
+        moved = float(np.abs(after - block.word_mean).sum())
+        return MeansRows(after, block.block_seen + delta["word_seen"]), Delta({"moved": fresh(moved)})
+
+    def finished_rows(self, block, globals):
+        return MeansRows(block.word_mean)
+
+    def fold_in(self, shard, rows, globals, stream):
+        assert isinstance(shard, VectorShard)
+        return MeansDocuments(np.zeros(shard.documents), np.ones((shard.documents, 1)))
+
+    def predict(self, heldout, local, rows, globals):
+        assert len(local.document_topic) == heldout.documents
+        return {"error": ((heldout.values - rows.word_mean) ** 2).sum(axis=1)}
+
+    def probabilities(self, rows, globals):
+        raise NotImplementedError("columns of vectors have no probabilities")
+
+    def document_lengths(self, local):
+        return np.ones(len(local.document_topic))
+
+    def infer(self, local, globals):
+        return {"document_topic": local.document_topic}
 
 
-def advance(rows, delta, globals):
-    return rows, globals
-
-
-def fold(block, delta, globals):
-    if "word_sum" not in delta:
-        return dict(block), Delta()
-    mean = delta["word_sum"] / globals["documents"]
-    after = block["word_mean"] + 0.5 * (mean - block["word_mean"])
-    moved = float(np.abs(after - block["word_mean"]).sum())
-    told = Delta({"moved": fresh(moved)})
-    return {"word_mean": after, "block_seen": block["block_seen"] + delta["word_seen"]}, told
-
-
-def finish(block, globals):
-    return {"word_mean": block["word_mean"]}
-
-
-def settle(shard, rows, globals, stream):
-    assert isinstance(shard, VectorShard)
-    return {"document_sweeps": np.zeros(shard.documents), "document_topic": np.ones((shard.documents, 1))}
-
-
-def predict(heldout, local, rows, globals):
-    assert len(local["document_topic"]) == heldout.documents
-    return {"error": ((heldout.values - rows["word_mean"]) ** 2).sum(axis=1)}
-
-
-def lengths(local):
-    return {"document_tokens": np.ones(len(local["document_topic"]))}
-
-
-def infer(local, globals):
-    return {"document_topic": local["document_topic"]}
-
-
-# The half on the driver ----------------------------------------------------------------------------------------------
-
-
-class Config(contract.FamilyConfig, title="a mean, for tests"):
+class MeansOptions(FamilyOptions, title="a mean, for tests"):
     """No options."""
 
 
-def _update(globals, delta, config, stream):
-    return dict(globals)
+class Means(Family):
+    """The half on the driver."""
 
+    shard_model, Options, corpus_kind = MeansShardModel, MeansOptions, "vectors"
 
-driver = types.ModuleType("collapsium.pipeline.families.means")
-driver.CORPUS, driver.CHANGE, driver.SCHEDULES, driver.SAMPLER = "vectors", "moved", ("batch",), False
-driver.Config, driver.update = Config, _update
-driver.initialise = lambda summary, config, stream: {
-    "documents": np.array(float(summary.documents)),
-    "vocabulary": np.array(float(summary.words)),
-}
-driver.footprint = lambda summary, config: contract.Footprint(16.0, 8.0, 8.0, 16.0, 0.0, 16.0, 0.0)
-driver.objective = lambda globals, delta: {"objective": -delta.number("left")}
-driver.describe = lambda block, globals, count: contract.Description(
-    np.zeros(1, dtype=np.int64), np.ones(1), np.zeros((1, 1), dtype=np.int64), block["word_mean"][None, :1], signed=True
-)
-driver.figures = lambda globals: {"seen": float(globals["documents"])}
+    def initialise(self, summary, options, stream):
+        return MeansGlobals(float(summary.documents), float(summary.words))
+
+    def footprint(self, summary, options):
+        return Footprint(16.0, 8.0, 8.0, 16.0, 0.0, 16.0, 0.0)
+
+    def update(self, globals, delta, options, stream):
+        return globals
+
+    def objective(self, globals, delta):
+        return {"objective": -delta.number("left")}
+
+    def figures(self, globals):
+        return {"seen": globals.documents}
+
+    def describe(self, block, globals, count):
+        nothing = np.zeros((1, 1), dtype=np.int64)
+        return Description(np.zeros(1, dtype=np.int64), np.ones(1), nothing, block.word_mean[None, :1], signed=True)
 
 
 def install():
-    """Let this process know both halves for good: a worker looks for words with the driver's, where there is time to."""
-    worker_contract.FAMILIES[NAME] = __name__
-    sys.modules[driver.__name__] = driver
-    contract.FAMILIES[NAME] = driver.__name__
+    """Let this process know the family for good: a worker looks for words with both halves."""
+    registry.FAMILIES[NAME] = ADDRESS
 
 
 def known(monkeypatch):
-    """Let this process know both halves, until the test ends."""
-    monkeypatch.setitem(worker_contract.FAMILIES, NAME, __name__)
-    monkeypatch.setitem(sys.modules, driver.__name__, driver)
-    monkeypatch.setitem(contract.FAMILIES, NAME, driver.__name__)
+    """Let this process know the family, until the test ends."""
+    monkeypatch.setitem(registry.FAMILIES, NAME, ADDRESS)

@@ -19,7 +19,7 @@ assert demonstration.__file__.startswith(sys.argv[1]), demonstration.__file__
 print(demonstration.ingest_docstrings(sys.argv[2]).documents)
 """
 FAMILIES = """
-from collapsium.pipeline.families.base import family_names
+from collapsium.pipeline.families.registry import family_names
 print(*family_names())
 """
 

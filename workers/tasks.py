@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -19,7 +19,8 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays, Delta, held, total
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import Shelf, shelve
-from collapsium.workers.families.base import load_sweeps, wanted_by
+from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
+from collapsium.workers.families.base import AnyShardModel, Resumable, Stochastic
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import ShardReference
@@ -30,14 +31,15 @@ SHARD = "shard "  # begins the names under which deltas tell the seconds of sing
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep leaves: the local state for the next sweep, and the delta for the sum."""
+    """What a sweep leaves: the local state for the next sweep, as arrays where it was spilled, and the delta."""
 
-    local: Arrays
+    local: LocalState | Mapping[str, Any]
     delta: Delta
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays."""
-        return held(self.local) + self.delta.__sizeof__()
+        local = self.local.nbytes if isinstance(self.local, LocalState) else held(self.local)
+        return local + self.delta.__sizeof__()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,12 @@ class Block:
 
     low: int
     high: int
-    rows: Arrays
+    rows: Rows
     told: Delta
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays."""
-        return held(self.rows) + self.told.__sizeof__()
+        return self.rows.nbytes + self.told.__sizeof__()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,10 @@ class Known(Protocol):
     """Where to read what another run knows of a shard; small, as it travels with the task."""
 
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
-        """Read its proportions of the shard's documents and its topics over the shard's words; see `Sweeps.start`."""
+        """Read its proportions of the shard's documents and its topics over the shard's words; as `start` takes it."""
 
     def local(self, shard: AnyShard) -> Arrays | None:
-        """Read the local state that it kept of this very shard, where it is to go on from that; see `Sweeps.take`."""
+        """Read the local state that it kept of this very shard, where it is to go on from that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class ShardOnDisk:
 
 
 def load(
-    reference: ShardReference, scratch: str | None = None, reserve: float = 0.0, family: str | None = None
+    reference: ShardReference, scratch: str | None = None, reserve: float = 0.0, model: AnyShardModel | None = None
 ) -> AnyShard | ShardOnDisk:
     """Read a shard and check its digest; with a folder for scratch files, leave it there.
 
@@ -94,21 +96,40 @@ def load(
         Folder for scratch files.
     reserve : float, optional
         Bytes a pair of the local state to come: in memory, room for two of it is fetched ahead.
-    family : str, optional
-        Who sweeps it: whether the documents' labels, or their segments, are wanted.
+    model : ShardModel, optional
+        Of the family that sweeps it, which may use the documents' labels or their segments.
 
     Returns
     -------
     Shard, VectorShard or ShardOnDisk
         The shard.
     """
-    shard = widened(reference.load(**wanted_by(family)), reference.words)
+    shard = widened(reference.load(**document_parts(model)), reference.words)
     if scratch is not None:
         buffers.pool.lean = True  # memory is short; also for a worker that came later than the others
     pa.default_memory_pool().release_unused()  # what decompressing took; it would be kept for ever
     if scratch is None and reserve:
         buffers.pool.reserve([int(reserve * shard.pairs)] * 2)
     return stored(shard, scratch)
+
+
+def document_parts(model: AnyShardModel | type[AnyShardModel] | None) -> dict[str, bool]:
+    """Return what of documents a family uses besides their words, as `Shard.of` and `ShardReference.load` take it.
+
+    Parameters
+    ----------
+    model : ShardModel or None
+        The family's half beside the shards; None for the words alone.
+
+    Returns
+    -------
+    dict of str to bool
+        ``labelled`` and ``segmented``.
+    """
+    return {
+        "labelled": model is not None and model.uses_labels,
+        "segmented": model is not None and model.uses_segments,
+    }
 
 
 def widened(shard: AnyShard, words: int) -> AnyShard:
@@ -147,60 +168,65 @@ def opened(shard: AnyShard | ShardOnDisk) -> AnyShard:
     )
 
 
-def blank(family: str, low: int, high: int, globals: Arrays) -> Block:
+def blank(model: AnyShardModel, low: int, high: int, globals: GlobalState) -> Block:
     """Make a block of the vocabulary before any document has been seen."""
-    return Block(low, high, load_sweeps(family).blank(high - low, globals), Delta())
+    return Block(low, high, model.initial_rows(high - low, globals), Delta())
 
 
 def start(
-    family: str,
+    model: AnyShardModel,
     shard: AnyShard | ShardOnDisk,
     scratch: str | None,
     blocks: Sequence[Block],
-    globals: Arrays,
+    globals: GlobalState,
     stream: Stream,
     known: Known | None = None,
 ) -> Swept:
     """Make a shard's first local state, from another run if one is named; on disk, if there is a folder for it."""
     began, shard, stream = time.perf_counter(), opened(shard), stream.at(place=shard.number)
     rows = gather(blocks, shard.words)
-    sweeps = load_sweeps(family)
-    kept = known.local(shard) if known is not None and hasattr(sweeps, "take") else None
-    if kept is not None:
-        local, delta = sweeps.take(shard, kept, rows, globals)
+    saved = known.local(shard) if known is not None and isinstance(model, Resumable) else None
+    if saved is not None and isinstance(model, Resumable):
+        local, delta = model.continue_from(shard, saved, rows, globals)
     else:
         warm = None if known is None else known.arrays(shard, stream.at(purpose="warm"))
-        local, delta = sweeps.start(shard, rows, globals, stream, warm)
-    return Swept(local if scratch is None else shelve(local, scratch), _timed(delta, shard, began))
+        local, delta = model.start(shard, rows, globals, stream, warm)
+    return Swept(_spilled(local, scratch), _timed(delta, shard, began))
 
 
 def sweep(
-    family: str,
+    model: AnyShardModel,
     shard: AnyShard | ShardOnDisk,
     before: Swept,
     scratch: str | None,
     blocks: Sequence[Block],
-    globals: Arrays,
+    globals: GlobalState,
     stream: Stream,
     times: int = 1,
 ) -> Swept:
     """Pass over a shard, from the local state of its previous sweep; `times` over, before others hear of it."""
-    began, shard, sweeps = time.perf_counter(), opened(shard), load_sweeps(family)
-    local = before.local if scratch is None else shelve(before.local, scratch)
+    began, shard = time.perf_counter(), opened(shard)
+    local = local_state(model, _spilled(before.local, scratch))
     rows, stream = gather(blocks, shard.words), stream.at(place=shard.number)
-    local, last = sweeps.sweep(shard, local, rows, globals, stream)
+    local, last = model.sweep(shard, local, rows, globals, stream)
     delta = last
     for number in range(1, times):
-        rows, globals = sweeps.advance(rows, last, globals)  # by the last sweep alone: they have the others' changes
-        local, last = sweeps.sweep(shard, local, rows, globals, stream.at(purpose=f"again {number}"))
+        rows, globals = model.advance(rows, last, globals)  # by the last sweep alone: they have the others' changes
+        local, last = model.sweep(shard, local, rows, globals, stream.at(purpose=f"again {number}"))
         delta = delta.then(last)
-    return Swept(local if scratch is None else shelve(local, scratch), _timed(delta, shard, began))
+    return Swept(_spilled(local, scratch), _timed(delta, shard, began))
 
 
-def step(family: str, shard: AnyShard | ShardOnDisk, blocks: Sequence[Block], globals: Arrays, stream: Stream) -> Delta:
+def step(
+    model: Stochastic[Any, Any, Any, Any],
+    shard: AnyShard | ShardOnDisk,
+    blocks: Sequence[Block],
+    globals: GlobalState,
+    stream: Stream,
+) -> Delta:
     """Step on a shard, in the stochastic schedule."""
     began, shard = time.perf_counter(), opened(shard)
-    delta = load_sweeps(family).step(shard, gather(blocks, shard.words), globals, stream.at(place=shard.number))
+    delta = model.step(shard, gather(blocks, shard.words), globals, stream.at(place=shard.number))
     return _timed(delta, shard, began)
 
 
@@ -214,30 +240,47 @@ def between(delta: Delta, low: int, high: int) -> Delta:
     return delta.between("word", low, high)
 
 
-def blend(family: str, block: Block, deltas: Sequence[Delta], rest: Delta, globals: Arrays) -> Block:
+def blend(
+    model: Stochastic[Any, Any, Any, Any], block: Block, deltas: Sequence[Delta], rest: Delta, globals: GlobalState
+) -> Block:
     """Move a block of the vocabulary by a minibatch's steps; `rest` is the sum of what concerns no word."""
     began = time.perf_counter()
     rows = total(deltas)
     ids = {dim: values - block.low if dim == "word" else values for dim, values in rows.ids.items()}
-    after, told = load_sweeps(family).blend(block.rows, Delta({**rows.parts, **rest.parts}, ids), globals)
+    after, told = model.blend(block.rows, Delta({**rows.parts, **rest.parts}, ids), globals)
     return Block(block.low, block.high, after, Delta(told.parts, told.ids, _spent(told, began)))
 
 
-def settled(
-    family: str,
+def fold_in_shard(
+    model: AnyShardModel,
     shard: AnyShard | ShardOnDisk,
     scratch: str | None,
     blocks: Sequence[Block],
-    globals: Arrays,
+    globals: GlobalState,
     stream: Stream,
 ) -> Swept:
     """Fit the documents of a training shard with the model held fixed."""
     shard = opened(shard)
-    local = settle(family, shard, blocks, globals, stream)
-    return Swept(local if scratch is None else shelve(local, scratch), Delta())
+    local = fold_in(model, shard, blocks, globals, stream)
+    return Swept(_spilled(local, scratch), Delta())
 
 
-def gather(blocks: Sequence[Block], words: Any, *, whole: bool = False) -> Arrays:
+def local_state(model: AnyShardModel, local: LocalState | Mapping[str, Any]) -> LocalState:
+    """Return a local state, which is loaded where it was spilled."""
+    if isinstance(local, LocalState):
+        return local
+    loaded: LocalState = model.load_local(local)
+    return loaded
+
+
+def _spilled(local: LocalState | Mapping[str, Any], scratch: str | None) -> LocalState | Mapping[str, Any]:
+    """Spill a local state, if there is a folder for it; what lies there already stays."""
+    if scratch is None:
+        return local
+    return shelve(local.to_arrays() if isinstance(local, LocalState) else local, scratch)
+
+
+def gather(blocks: Sequence[Block], words: Any, *, complete: bool = False) -> Rows:
     """Take the rows of some words, given by sorted ids, out of the blocks that hold them.
 
     Parameters
@@ -246,25 +289,22 @@ def gather(blocks: Sequence[Block], words: Any, *, whole: bool = False) -> Array
         All blocks of the vocabulary.
     words : numpy.ndarray of int
         Sorted ids.
-    whole : bool, optional
-        Whether to take also what a block keeps to itself, which no sweep needs.
+    complete : bool, optional
+        Whether to take also what stays with the blocks, which no sweep needs.
 
     Returns
     -------
-    Arrays
+    Rows
         A row for each word.
     """
-    names = [name for name in blocks[0].rows if whole or not name.startswith("block_")]
     if len(blocks) == 1 and len(words) == blocks[0].high - blocks[0].low:
-        return {name: blocks[0].rows[name] for name in names}
-    cuts = np.searchsorted(words, [block.low for block in blocks] + [blocks[-1].high])
+        return blocks[0].rows.of_words(slice(None), complete=complete)
+    bounds = np.searchsorted(words, [block.low for block in blocks] + [blocks[-1].high])
     parts = [
-        {name: block.rows[name][words[first:last] - block.low] for name in names}
-        for block, first, last in zip(blocks, cuts, cuts[1:], strict=False)
+        block.rows.of_words(words[first:last] - block.low, complete=complete)
+        for block, first, last in zip(blocks, bounds, bounds[1:], strict=False)
     ]
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in names}
+    return parts[0] if len(parts) == 1 else type(parts[0]).joined(parts)
 
 
 def keep(swept: Swept) -> Swept:
@@ -301,13 +341,13 @@ def add(deltas: Sequence[Delta | Swept]) -> Delta:
     return Delta(result.parts, result.ids, _spent(result, began))
 
 
-def fold(family: str, block: Block, deltas: Sequence[Delta | Swept], globals: Arrays) -> Block:
+def fold(model: AnyShardModel, block: Block, deltas: Sequence[Delta | Swept], globals: GlobalState) -> Block:
     """Add deltas, the root of the tree, to a block of the vocabulary; what concerns no word is told on."""
     began = time.perf_counter()
     delta = total(_deltas(deltas))
     rows = delta.with_dim("word")
     ids = {dim: values - block.low if dim == "word" else values for dim, values in rows.ids.items()}
-    after, told = load_sweeps(family).fold(block.rows, Delta(rows.parts, ids), globals)
+    after, told = model.fold(block.rows, Delta(rows.parts, ids), globals)
     told = delta.without_dim("word") + told
     return Block(block.low, block.high, after, Delta(told.parts, told.ids, _spent(told, began)))
 
@@ -317,15 +357,13 @@ def _deltas(given: Sequence[Delta | Swept]) -> list[Delta]:
 
 
 def show(block: Block) -> Block:
-    """Take from a block what sweeps see: what it keeps to itself does not travel."""
-    return replace(block, rows={name: values for name, values in block.rows.items() if not name.startswith("block_")})
+    """Take from a block what sweeps see: what stays with the block does not travel."""
+    return replace(block, rows=block.rows.of_words(slice(None), complete=False))
 
 
 def counted(block: Block) -> Block:
-    """Take from a block what is true of it: where it keeps ``block_x`` to itself, sweeps see another ``word_x``."""
-    rows = {name: values for name, values in block.rows.items() if name.replace("word_", "block_", 1) not in block.rows}
-    own = {name: values for name, values in block.rows.items() if name.startswith("block_")}
-    return replace(block, rows={**rows, **own})
+    """Take from a block the rows by which held-out tokens are scored."""
+    return replace(block, rows=block.rows.counted())
 
 
 def tell(block: Block) -> Delta:
@@ -344,39 +382,40 @@ def _spent(delta: Delta, began: float) -> dict[str, float]:
 
 
 def score(
-    family: str,
+    model: AnyShardModel,
     heldout: AnyShard | ShardOnDisk,
     swept: Swept,
     blocks: Sequence[Block],
-    globals: Arrays,
+    globals: GlobalState,
 ) -> Score:
     """Score the held-out pairs of a shard's documents; vectors have none."""
-    return score_local(family, cast(Shard, opened(heldout)), swept.local, blocks, globals)
+    return score_local(model, cast(Shard, opened(heldout)), local_state(model, swept.local), blocks, globals)
 
 
 def score_local(
-    family: str,
+    model: AnyShardModel,
     heldout: Shard,
-    local: Arrays,
+    local: LocalState,
     blocks: Sequence[Block],
-    globals: Arrays,
+    globals: GlobalState,
 ) -> Score:
     """Score held-out pairs, given the local state of their documents."""
     began = time.perf_counter()
     if not heldout.pairs:
         return Score(0.0, 0)
-    table = load_sweeps(family).predict(heldout, local, gather(blocks, heldout.words, whole=True), globals)
+    table = model.predict(heldout, local, gather(blocks, heldout.words, complete=True), globals)
     logs = float((heldout.counts * special.log(table["probability"])).sum())
     return Score(logs, heldout.tokens, time.perf_counter() - began)
 
 
-def settle(
-    family: str,
+def fold_in(
+    model: AnyShardModel,
     shard: AnyShard,
     blocks: Sequence[Block],
-    globals: Arrays,
+    globals: GlobalState,
     stream: Stream,
-) -> Arrays:
+) -> LocalState:
     """Fit the local state of unseen documents with the model held fixed."""
     rows = gather(blocks, shard.words)
-    return load_sweeps(family).settle(shard, rows, globals, stream.at(place=shard.number))
+    local: LocalState = model.fold_in(shard, rows, globals, stream.at(place=shard.number))
+    return local

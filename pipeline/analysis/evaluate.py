@@ -38,7 +38,6 @@ from collapsium.storage.runs.members import leaves
 from collapsium.storage.short_repr import ShortRepr
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps, settles_at_a_point
 
 RECONSTRUCTED = (
     "reconstruction of unseen vectors: the local state of each is fitted to it with the model held fixed; mean over "
@@ -274,7 +273,7 @@ def _evaluated(
         require_same_vocabulary(named, one)
     note, certain = require_disjoint(named, what)
     first, known, corpus = named[0][1], what.known, what.tokens
-    given = besides[0] or (not known and has_labels(first, corpus) and not settles_at_a_point(first.record.family))
+    given = besides[0] or (not known and has_labels(first, corpus) and not first.shard_model.folds_in_at_a_point)
     if given:
         require_expectations(first)
     candidates = [candidates_of(first, what.corpus, field) for field in dict.fromkeys(besides[1])]
@@ -347,10 +346,9 @@ def _reconstructed(
 def _error_unseen(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> float:
     """Fit the local state of a shard's vectors, and sum their errors."""
     model, shard = Model(url), reference.load()
-    family = model.record.family
-    local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "unseen"))
-    rows = tasks.gather(blocks, shard.words, whole=True)
-    error = np.asarray(load_sweeps(family).predict(shard, local, rows, model.globals)["error"], dtype=np.float64)
+    local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(seed, "unseen"))
+    rows = tasks.gather(blocks, shard.words, complete=True)
+    error = np.asarray(model.shard_model.predict(shard, local, rows, model.globals)["error"], dtype=np.float64)
     if error.shape != (shard.documents,) or not np.isfinite(error).all():
         raise NumericalError(
             f"{url}: expected a finite error of each vector of shard {shard.number} of {reference.folder.url}"

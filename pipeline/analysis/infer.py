@@ -16,8 +16,8 @@ from collapsium.pipeline.corpora.new_texts import TEXT_READING, Paths, documents
 from collapsium.pipeline.corpora.unknown_words import UnknownWords
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.families.base import require_corpus
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family, require_corpus
 from collapsium.pipeline.keywords import checked_keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.segments import running
@@ -37,7 +37,7 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps, wanted_by
+from collapsium.workers.arrays.state import LocalState
 
 THETA, PREFIX = "document_topic", "document_"
 SEGMENT_THETA, SEGMENTS = "segment_topic", "segments"
@@ -210,7 +210,7 @@ def require_segments(family: str) -> None:
     OptionError
         It takes whole documents.
     """
-    if not wanted_by(family)["segmented"]:
+    if not load_family(family).shard_model.uses_segments:
         raise OptionError(
             f"--segments: {family} knows no segments, it takes whole documents; expected a family that does, or "
             "infer documents that `collapsium flatten` made of segments"
@@ -219,13 +219,12 @@ def require_segments(family: str) -> None:
 
 def _proportions(url: str, reference: ShardReference, blocks: list[tasks.Block], asked: _Asked, seen: bool) -> pa.Table:
     model = Model(url)
-    family = model.record.family
     if seen:
-        local: Arrays = model.documents(reference.number)
+        local: LocalState = model.documents(reference.number)
     else:
-        shard = reference.load(**wanted_by(family))
-        local = tasks.settle(family, shard, blocks, model.globals, Stream(asked.seed, "infer"))
-    found = load_sweeps(family).infer(local, model.globals)
+        shard = reference.load(**tasks.document_parts(model.shard_model))
+        local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(asked.seed, "infer"))
+    found = model.shard_model.infer(local, model.globals)
     ids = reference.documents().ids
     if asked.segments:
         return _by_segment(ids, found, asked.threshold)

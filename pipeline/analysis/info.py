@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.keywords import checked_keywords
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.families.base import load_family, require_corpus
+from collapsium.pipeline.families.registry import load_family, require_corpus
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST
 from collapsium.storage.corpus.shard import Documents, Shard
@@ -19,9 +19,9 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.open import ReadOptions
 from collapsium.storage.runs.run import RECORD, Run
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps, wanted_by
+from collapsium.workers.arrays.state import LocalState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,7 @@ def topic_word(model: Model) -> Floats:
         The family is of vectors, whose components have no probabilities of words.
     """
     family = load_family(model.record.family)
-    if family.CORPUS != DOCUMENTS:
+    if family.corpus_kind != DOCUMENTS:
         raise OptionError(
             f"topic_word: '{model.record.family}' has components of vectors, not topics over words; `topics` lists them"
         )
@@ -69,12 +69,12 @@ def topic_word(model: Model) -> Floats:
 def _width(model: Model) -> int:
     """Return the number of columns of proportions."""
     if model.record.shards and model.fitted:
-        local: Arrays = model.documents(0)
+        local: LocalState = model.documents(0)
     else:
         none = Documents(pa.array([""]), np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
         blocks = [tasks.Block(low, high, model.rows(n), Delta()) for n, (low, high) in enumerate(model.blocks)]
-        local = tasks.settle(model.record.family, Shard.of(0, none), blocks, model.globals, Stream(0, "infer"))
-    return int(_theta(load_sweeps(model.record.family).infer(local, model.globals)).shape[1])
+        local = tasks.fold_in(model.shard_model, Shard.of(0, none), blocks, model.globals, Stream(0, "infer"))
+    return int(_theta(model.shard_model.infer(local, model.globals)).shape[1])
 
 
 def document_topic(model: Model) -> Floats:
@@ -97,7 +97,7 @@ def document_topic(model: Model) -> Floats:
     """
     if not model.record.shards or not model.fitted:
         raise AbsentError(f"{model.folder.url}: the model holds no proportions of training documents")
-    sweeps = load_sweeps(model.record.family)
+    sweeps = model.shard_model
     shards = range(len(model.record.shards))
     return np.concatenate([_theta(sweeps.infer(model.documents(number), model.globals)) for number in shards])
 
@@ -181,10 +181,9 @@ def fold_in(model: Model, corpus: Corpus, seed: int = 0) -> Floats:
 
 
 def _folded(model: Model, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Floats:
-    family = model.record.family
-    shard = reference.load(**wanted_by(family))
-    local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "infer"))
-    return _theta(load_sweeps(family).infer(local, model.globals))
+    shard = reference.load(**tasks.document_parts(model.shard_model))
+    local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(seed, "infer"))
+    return _theta(model.shard_model.infer(local, model.globals))
 
 
 def transform(model: Model, texts: Any, *, seed: int = 0, **reading: Any) -> Floats:
@@ -197,7 +196,7 @@ def transform(model: Model, texts: Any, *, seed: int = 0, **reading: Any) -> Flo
     unknown = next((name for name in reading if name not in known), None)
     if unknown is not None:
         raise OptionError(f"transform: unknown option {unknown!r}{suggestion(unknown, known)}")
-    if load_family(model.record.family).CORPUS != DOCUMENTS and not is_path(texts):
+    if load_family(model.record.family).corpus_kind != DOCUMENTS and not is_path(texts):
         raise OptionError(f"transform: '{model.record.family}' takes vectors, not texts; name a corpus of vectors")
     with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:
         path = texts

@@ -20,7 +20,6 @@ from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.run import RECORD, Run
 from collapsium.workers.document_summaries import neighbours_apart
-from collapsium.workers.families.base import load_sweeps, wanted_by
 
 Floats = npt.NDArray[np.float64]
 
@@ -125,9 +124,9 @@ def along(
     family, training = model.record.family, _training(run, model, corpus)
     if not model.fitted:
         raise AbsentError(f"{os.fspath(run)}: the run is not at its end; it has no documents' proportions yet")
-    if wanted_by(family)["segmented"] and COLUMN in training.manifest.fields:
+    if model.shard_model.uses_segments and COLUMN in training.manifest.fields:
         document, reference, row = _longest(training) if document is None else _named(training, document)
-        found = load_sweeps(family).infer(model.documents(reference.number), model.globals)
+        found = model.shard_model.infer(model.documents(reference.number), model.globals)
         ends = np.cumsum(found["segments"])
         shares = found["segment_topic"][ends[row] - found["segments"][row] : ends[row]]
         return Along(name, family, document, "segment", _whole(shares))
@@ -176,7 +175,7 @@ def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
             f"{corpus.url}: {corpus.manifest.documents:,} documents are too many to stand beside one another, expected "
             f"{MOST:,} at most; name a document (--document ID) whose segments ID#1, ID#2, ... are among them"
         )
-    sweeps, parts = load_sweeps(model.record.family), []
+    sweeps, parts = model.shard_model, []
     for reference in corpus.references:
         rows = np.arange(reference.record.documents)
         if document is not None:

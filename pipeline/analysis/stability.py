@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.base import load_family
 from collapsium.pipeline.families.model import Model
-from collapsium.workers.families.base import load_sweeps
+from collapsium.pipeline.families.registry import load_family
+from collapsium.workers.arrays.state import Rows
 
 Vector = npt.NDArray[np.float64]
 LEAST_TOKENS = 0.5  # a topic of which fewer are expected has none
@@ -75,8 +75,8 @@ def occupied(model: Model) -> npt.NDArray[np.int64]:
     return np.sort(described.ids[tokens >= LEAST_TOKENS])
 
 
-def _first_row(model: Model) -> dict[str, npt.NDArray[np.float64]]:
-    return {name: values[:1] for name, values in model.rows(0).items()}
+def _first_row(model: Model) -> Rows:
+    return model.rows(0).of_words(slice(1), complete=True)
 
 
 def distances(one: Model, other: Model) -> Vector:
@@ -109,6 +109,6 @@ def _probability(model: Model, low: int, high: int) -> Vector:
     """Return the probabilities of the words `low` to `high` - 1, which lie in one block, under each topic."""
     number = next(place for place, (first, last) in enumerate(model.blocks) if first <= low < last)
     first = model.blocks[number][0]
-    rows = {name: values[low - first : high - first] for name, values in model.rows(number).items()}
-    found = load_sweeps(model.record.family).probabilities(rows, model.globals)["word_topic"]
+    rows = model.rows(number).of_words(slice(low - first, high - first), complete=True)
+    found = model.shard_model.probabilities(rows, model.globals)["word_topic"]
     return np.maximum(np.asarray(found, dtype=np.float64), 0.0)

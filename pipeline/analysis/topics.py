@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collapsium.pipeline.analysis.stability import stability
-from collapsium.pipeline.families.base import Description, load_family
+from collapsium.pipeline.families.base import Description
 from collapsium.pipeline.families.description import Shape, shape_of
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.keywords import checked_keywords
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import leaves, restarts_of, samples_of

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.engine.setup.request import fingerprint
-from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.base import Stochastic
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.keywords import checked_keywords
 from collapsium.storage.corpus.check import corpus_faults
 from collapsium.storage.corpus.corpus import Corpus
@@ -38,8 +39,8 @@ from collapsium.storage.runs.summary import read_summary
 from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays, Delta
-from collapsium.workers.families.base import load_sweeps, wanted_by
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.state import LocalState
 
 CLOSE = 1e-3  # of a count or a probability: what sums in single precision may be off by
 SAMPLE, CELLS = 5, 2_000_000  # documents of a shard whose words' probabilities are summed, and their cells at most
@@ -274,11 +275,14 @@ def _invariants(model: Model, found: Findings) -> Iterator[str]:
     url = model.folder.url
     blocks = [tasks.Block(low, high, model.rows(number), Delta()) for number, (low, high) in enumerate(model.blocks)]
     for number, block in enumerate(blocks):
-        sound = all(np.isfinite(values).all() for values in block.rows.values() if values.dtype.kind == "f")
-        rows = next(iter(block.rows.values())).shape[:1] == (block.high - block.low,)
+        arrays = block.rows.to_arrays()
+        sound = all(np.isfinite(values).all() for values in arrays.values() if values.dtype.kind == "f")
+        rows = next(iter(arrays.values())).shape[:1] == (block.high - block.low,)
         yield "" if sound and rows else f"{url}/rows/{number:05d}: expected a finite number for each word and topic"
     corpus = _corpus_of(model, found)
-    conserved = corpus is not None and not bool(model.globals.get("stochastic", False))
+    family = load_family(model.record.family)
+    stochastic = isinstance(family, Stochastic) and family.is_stochastic(model.globals)
+    conserved = corpus is not None and not stochastic
     if conserved and corpus is not None and corpus.holds != VECTORS:
         yield from _word_tokens(model, blocks, corpus.vocabulary.tokens)
     if not model.fitted:
@@ -286,7 +290,7 @@ def _invariants(model: Model, found: Findings) -> Iterator[str]:
     for number in range(len(model.record.shards)):
         shard = None
         if corpus is not None:
-            shard = corpus.references[number].load(**wanted_by(model.record.family))
+            shard = corpus.references[number].load(**tasks.document_parts(model.shard_model))
             model.check_local(number, shard)
         yield _document_fault(model, blocks, number, shard)
 
@@ -310,11 +314,10 @@ def _corpus_of(model: Model, found: Findings) -> Corpus | None:
 def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np.int64]) -> Iterator[str]:
     total, counted = 0.0, 0
     for number, block in enumerate(blocks):
-        if "word_topic" not in block.rows:
+        expected = model.shard_model.word_tokens(block.rows)
+        if expected is None:
             continue
         true = tokens[block.low : block.high]
-        expected = np.asarray(block.rows["word_topic"], dtype=np.float64).sum(axis=1)
-        expected = expected + block.rows.get("word_rest", 0.0)  # what no topic has
         total, counted = total + float(expected.sum()), counted + int(true.sum())
         wrong = _off(expected, true, model)
         word = int(np.argmax(wrong))
@@ -328,7 +331,7 @@ def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np
 
 def _waiting(model: Model) -> float:
     """Return how many tokens do not count yet: none in a run that has ended."""
-    return float(model.globals.get("unsettled", 0))
+    return load_family(model.record.family).uncounted_tokens(model.globals)
 
 
 def _off(expected: npt.NDArray[np.float64], true: npt.NDArray[np.int64], model: Model) -> npt.NDArray[np.bool_]:
@@ -340,17 +343,17 @@ def _off(expected: npt.NDArray[np.float64], true: npt.NDArray[np.int64], model: 
 
 def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard: AnyShard | None) -> str:
     """Say what is wrong with what is kept of a shard's documents."""
-    half, local = load_sweeps(model.record.family), model.documents(number)
+    half, local = model.shard_model, model.documents(number)
     path, documents = f"{model.folder.url}: documents/{number:05d}", model.record.shards[number].documents
     theta = half.infer(local, model.globals)["document_topic"]
     if theta.shape[0] != documents:
         return f"{path}: expected {documents} documents, found {theta.shape[0]}"
     if not (np.isfinite(theta).all() and (theta >= 0).all() and (theta.sum(axis=1) < 1 + CLOSE).all()):
         return f"{path}: expected proportions that sum to one at most"
-    if load_family(model.record.family).CORPUS == VECTORS:
+    if load_family(model.record.family).corpus_kind == VECTORS:
         return _error_fault(model, blocks, local, shard, path)
     if shard is not None:
-        tokens = half.lengths(local)["document_tokens"]
+        tokens = half.document_lengths(local)
         wrong = _off(tokens, shard.lengths, model)
         if wrong.any():
             at = int(np.argmax(wrong))
@@ -361,18 +364,18 @@ def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard:
     return _probability_fault(model, blocks, local, documents, path)
 
 
-def _error_fault(model: Model, blocks: list[tasks.Block], local: Arrays, shard: AnyShard | None, path: str) -> str:
+def _error_fault(model: Model, blocks: list[tasks.Block], local: LocalState, shard: AnyShard | None, path: str) -> str:
     """Reconstruct a shard's vectors."""
     if shard is None:
         return ""
-    rows = tasks.gather(blocks, shard.words, whole=True)
-    error = load_sweeps(model.record.family).predict(shard, local, rows, model.globals)["error"]
+    rows = tasks.gather(blocks, shard.words, complete=True)
+    error = model.shard_model.predict(shard, local, rows, model.globals)["error"]
     if error.shape == (shard.documents,) and np.isfinite(error).all() and (error >= 0).all():
         return ""
     return f"{path}: expected an error of 0 or more of each vector's reconstruction"
 
 
-def _probability_fault(model: Model, blocks: list[tasks.Block], local: Arrays, documents: int, path: str) -> str:
+def _probability_fault(model: Model, blocks: list[tasks.Block], local: LocalState, documents: int, path: str) -> str:
     """Sum the probabilities of all words in the first few documents."""
     words = blocks[-1].high
     some = min(SAMPLE, documents, max(CELLS // words, 1))
@@ -381,8 +384,8 @@ def _probability_fault(model: Model, blocks: list[tasks.Block], local: Arrays, d
     probe = Shard(0, offsets, every, np.tile(every, some), np.ones(some * words, dtype=np.int32))
     if not probe.pairs:
         return ""
-    rows = tasks.gather(blocks, every, whole=True)
-    table: dict[str, Any] = dict(load_sweeps(model.record.family).predict(probe, local, rows, model.globals))
+    rows = tasks.gather(blocks, every, complete=True)
+    table: dict[str, Any] = dict(model.shard_model.predict(probe, local, rows, model.globals))
     sums = table["probability"].reshape(some, words).sum(axis=1)
     furthest = sums[np.argmax(np.abs(sums - 1.0))]
     if abs(furthest - 1.0) < CLOSE:

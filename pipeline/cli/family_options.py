@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from collapsium.pipeline.engine.setup.limits import RUN_NAMES, Keys, parse_setting, read_config, read_toml
-from collapsium.pipeline.families.base import family_names, load_family
+from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.storage.errors import CollapsiumError, OptionError, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 
@@ -31,7 +31,7 @@ def add_family(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     if family is None:
         parser.add_argument("--topics", metavar="K", help="number of topics, or the most there can be")
         return
-    config = load_family(family).Config
+    config = load_family(family).Options
     group = parser.add_argument_group(f"options of {family} ({config.model_config.get('title', '')})")
     for name, field in config.model_fields.items():
         default = " (required)" if field.is_required() else f" (default: {_shown(field.default)})"
@@ -142,7 +142,7 @@ def gather(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[str, di
     options.pop("family", None)
     if family is None:
         raise OptionError(f"--family is required: {', '.join(family_names())}")
-    known = load_family(family).Config.model_fields
+    known = load_family(family).Options.model_fields
     for name in given:
         if name in RUN_NAMES:
             raise OptionError(f"--set: '{name}' is no option of a family; say --{name.replace('_', '-')}")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from collapsium.pipeline.cli.family_options import requested_family
-from collapsium.pipeline.families.base import family_names
+from collapsium.pipeline.families.registry import family_names
 from collapsium.storage.errors import suggestion
 
 

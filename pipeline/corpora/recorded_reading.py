@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from collapsium.pipeline.families.base import load_family
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.building.ingest_record import History, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
@@ -92,7 +92,7 @@ def recorded_reading(path: str | os.PathLike[str]) -> RecordedReading:
 def reading_of_model(model: Model, name: str | None = None) -> RecordedReading:
     """Open the record of how the documents of a model's corpus were read; see `recorded_reading`."""
     history = read_history(model.folder) or _of_corpus(model.folder)
-    holds = load_family(model.record.family).CORPUS
+    holds = load_family(model.record.family).corpus_kind
     return RecordedReading(name or model.folder.url, holds, history, model.vocabulary)
 
 

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collapsium.pipeline.families.base import Family, FamilyConfig, Summary, load_family, make_config
+from collapsium.pipeline.families.base import FamilyOptions, Simulates, Summary
 from collapsium.pipeline.families.generative import PORTION, expected_counts, portion
+from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.pipeline.keywords import checked_keywords, option_names
 from collapsium.storage.corpus.manifest import VECTORS, Manifest, VocabularyRecord
 from collapsium.storage.corpus.shard import Documents
@@ -29,6 +30,7 @@ from collapsium.storage.runs.proportions import SCHEMA
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import GlobalState
 
 BLOCK_CELLS = 8_000_000  # of words x topics, so that a block of the truth is 64 MB where it is written
 LEAST_PROPORTION = 1e-4  # of 500 topics at the defaults, smaller ones are 62% of the entries and 0.3% of the sum
@@ -88,13 +90,13 @@ def simulate(
     OccupiedError
         The folder exists.
     """
-    drawing, config = load_family(family), make_config(family, options, option_names(simulate))
-    vectors = drawing.CORPUS == VECTORS
+    drawing, config = _simulating(family), make_options(family, options, option_names(simulate))
+    vectors = drawing.corpus_kind == VECTORS
     each = _require_sizes(drawing, family, documents, words, tokens)
     if shard_tokens is not None and shard_tokens < 1:
         raise OptionError(f"--shard-tokens: expected 1 or more, found {shard_tokens}")
     stream = Stream(seed, "simulate")
-    topics, globals_ = drawing.truth(Summary(documents, words, int(documents * each)), config, stream)
+    topics, globals_ = drawing.draw_model(Summary(documents, words, int(documents * each)), config, stream)
     size = max(round((shard_tokens or even_shard_tokens(int(documents * each))) / each), 1)
     names = [f"{'x' if vectors else 'w'}{number:0{len(str(words - 1))}d}" for number in range(words)]
     with created(Folder(corpus)) as folder:
@@ -113,9 +115,20 @@ def simulate(
     return manifest
 
 
-def _require_sizes(drawing: Family, family: str, documents: int, words: int, tokens: float | None) -> float:
+SimulatingFamily = Simulates[Any, Any, Any]
+
+
+def _simulating(family: str) -> SimulatingFamily:
+    """Return a family that corpora can be drawn from."""
+    half = load_family(family)
+    if not isinstance(half, Simulates):
+        raise OptionError(f"family '{family}' has no generative model to draw a corpus from", "family")
+    return half
+
+
+def _require_sizes(drawing: SimulatingFamily, family: str, documents: int, words: int, tokens: float | None) -> float:
     """Return the tokens of a document, or the values of a vector; refuse what cannot be drawn."""
-    vectors = drawing.CORPUS == VECTORS
+    vectors = drawing.corpus_kind == VECTORS
     if vectors and tokens is not None:
         raise OptionError(f"--tokens: family '{family}' draws vectors, which have none; --words says how many columns")
     if not vectors and tokens is None:
@@ -132,10 +145,10 @@ def _writer(folder: Folder, words: int, size: int, *, vectors: bool) -> CorpusWr
 
 
 def _write_topics(
-    truth: ModelWriter, topics: Arrays, globals_: Arrays, words: int, *, vectors: bool
+    truth: ModelWriter, topics: Arrays, globals_: GlobalState, words: int, *, vectors: bool
 ) -> tuple[tuple[int, ...], dict[str, str]]:
     """Write the drawn topics and the globals of the truth; return the blocks of the vocabulary and the digests."""
-    parts = [truth.write_globals(globals_)]
+    parts = [truth.write_globals(globals_.to_arrays())]
     columns = sum(rows[:1].size for rows in topics.values()) if vectors else topics["tokens"].size
     cuts = (*range(0, words, max(BLOCK_CELLS // columns, 1)), words)
     for number, (low, high) in enumerate(pairwise(cuts)):
@@ -148,10 +161,10 @@ def _write_topics(
 
 
 def _draw_shard(
-    drawing: Family, topics: Arrays, globals_: Arrays, ids: pa.Array, tokens: float, stream: Stream
+    drawing: SimulatingFamily, topics: Arrays, globals_: GlobalState, ids: pa.Array, tokens: float, stream: Stream
 ) -> tuple[Documents | Vectors, pa.Table]:
     """Draw a shard's documents, and the table of their proportions, in portions that memory does not feel."""
-    size = max(int(PORTION / tokens), 1) if drawing.CORPUS == VECTORS else portion(topics, tokens)
+    size = max(int(PORTION / tokens), 1) if drawing.corpus_kind == VECTORS else portion(topics, tokens)
     parts: list[Any] = []
     tables = []
     for number, first in enumerate(range(0, len(ids), size), start=1):
@@ -189,7 +202,7 @@ def _write_proportions(folder: Folder, place: int, table: pa.Table) -> None:
 def _finish_truth(
     truth: ModelWriter,
     family: str,
-    config: FamilyConfig,
+    config: FamilyOptions,
     manifest: Manifest,
     names: list[str],
     cuts: tuple[int, ...],

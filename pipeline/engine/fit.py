@@ -25,10 +25,11 @@ from collapsium.pipeline.engine.setup.loading import Loaded, aligned
 from collapsium.pipeline.engine.setup.request import Request, differing_versions
 from collapsium.pipeline.engine.setup.resumption import is_done, taken_up
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart, warm_start
+from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.engine.temporary_runs import run_folder
 from collapsium.pipeline.executors.base import PATIENCE, TLS, Executor
-from collapsium.pipeline.families.base import load_family, make_config
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.pipeline.keywords import checked_keywords, option_names
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
 from collapsium.pipeline.monitoring.events import Sink, first, has_iterations
@@ -37,7 +38,7 @@ from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.arrays.state import GlobalState
 
 
 @checked_keywords()
@@ -134,10 +135,10 @@ def fit(
     KeyboardInterrupt
         The fit was stopped. As after an error, the last whole iteration is kept as a checkpoint; see `resume`.
     """
-    reading = None if is_path(corpus) else reading_of(options, load_family(family).Config.model_fields)
+    reading = None if is_path(corpus) else reading_of(options, load_family(family).Options.model_fields)
     limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
     others = (*option_names(fit), *LIMIT_NAMES, *(() if reading is None else OPTIONS))
-    config = make_config(family, options, others)
+    config = make_options(family, options, others)
     where = Where(scheduler, workers, memory, scratch, checkpoint_every, patience, tls, strict_bits)
     with run_folder(out, scheduler) as place:
         target = Run(place.run)
@@ -261,7 +262,7 @@ class _Fit:
                 if request.heldout is not None and not certain:
                     require_not_contained(loaded.count_tables(), request.heldout, name)
                 problem, globals_ = loaded.problem(self._request.seed)
-                opening += [self._compiled(executor, globals_, planned), self._start(planned)]
+                opening += [self._compiled(executor, problem, globals_, planned), self._start(planned)]
                 with self._held():
                     if self._request.restarts:
                         del problem, globals_
@@ -322,10 +323,10 @@ class _Fit:
         planned.require()
         return planned
 
-    def _compiled(self, executor: Executor, globals_: Arrays, planned: Plan) -> dict[str, Any]:
+    def _compiled(self, executor: Executor, problem: Problem, globals_: GlobalState, planned: Plan) -> dict[str, Any]:
         began = time.perf_counter()
         report = reporting_to(self._teller.say)
-        compile_for(executor, self._where.scheduler, self._request.family, globals_, report)
+        compile_for(executor, self._where.scheduler, problem.shard_model, globals_, report)
         executor.everywhere(_set_lean, planned.on_disk)
         return first("compile", compile_seconds=time.perf_counter() - began)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-from collapsium.pipeline.families.base import (
-    Footprint,
-)
+from collapsium.pipeline.families.base import Footprint
 
 BLOCK_BYTES = 64_000_000  # of the rows that sweeps see
 GROUP = 8  # shards whose deltas are added one after another; above, over a tree

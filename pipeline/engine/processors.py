@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.errors import MismatchError
 from collapsium.storage.runs.processor import Processor
 from collapsium.workers.processor import processor
@@ -35,7 +35,7 @@ class Processors:
     """
 
     def __init__(self, family: str, *, strict: bool = False) -> None:
-        self._blas = bool(getattr(load_family(family), "LINEAR_ALGEBRA", False))
+        self._blas = load_family(family).uses_linear_algebra
         self._strict, self._looked = strict, False
         self.seen: tuple[Processor, ...] = ()
 

@@ -28,7 +28,7 @@ from collapsium.pipeline.monitoring.events import Sink, first, tell
 from collapsium.storage.errors import ClusterError, CollapsiumError, DamagedError, LockedError, TakenOverError
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import DONE, Run
-from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.arrays.state import GlobalState
 
 FIGURES = {CHANGE: "change of the counts", OBJECTIVE: "objective", SCORE: "held-out score"}
 LOOK, PROCESSES = 2.0, 32  # seconds between two looks at the worker processes, and how many are told of
@@ -174,7 +174,7 @@ class Running:
                     "comes after it; a fit into another folder begins anew",
                 )
 
-    def loop(self, problem: Problem, executor: Executor, globals_: Arrays) -> Model:
+    def loop(self, problem: Problem, executor: Executor, globals_: GlobalState) -> Model:
         """Run the loop, tell of it, and keep what it ends with, also when it is stopped or fails.
 
         Parameters

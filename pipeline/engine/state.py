@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from collapsium.pipeline.families.base import Family, FamilyConfig
-from collapsium.workers.arrays.delta import Arrays
+from collapsium.pipeline.families.base import AnyFamily, FamilyOptions
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.tasks import Known
 
 
@@ -22,7 +23,9 @@ class Problem:
         The family's name.
     family : Family
         Its half on the driver.
-    config : FamilyConfig
+    shard_model : ShardModel
+        Its half beside the shards, which tasks are sent.
+    config : FamilyOptions
         Its options.
     shards, heldout : list of futures
         The shards, and the held-out pairs of their documents; no held-out ones where there is no such corpus.
@@ -43,8 +46,9 @@ class Problem:
     """
 
     name: str
-    family: Family
-    config: FamilyConfig
+    family: AnyFamily
+    shard_model: AnyShardModel
+    config: FamilyOptions
     shards: list[Any]
     heldout: list[Any]
     cuts: tuple[int, ...]
@@ -77,7 +81,7 @@ class State:
     ----------
     iteration : int
         How many there were; -1 before the start.
-    globals : Arrays
+    globals : GlobalState
         The family's.
     blocks : list of futures
         Blocks of the vocabulary.
@@ -86,7 +90,7 @@ class State:
     """
 
     iteration: int
-    globals: Arrays
+    globals: GlobalState
     blocks: list[Any]
     swept: list[Any] = field(default_factory=list)
 

@@ -21,7 +21,8 @@ from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.estimators.common import SETTLED, WHERE, DocumentEstimator
 from collapsium.pipeline.estimators.fitted_model import Fitted, stepped
 from collapsium.pipeline.estimators.in_memory_fit import fit_here
-from collapsium.pipeline.families.base import FamilyConfig, make_config
+from collapsium.pipeline.families.base import FamilyOptions
+from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.errors import InputError, OptionError
@@ -67,7 +68,7 @@ class TopicEstimator(DocumentEstimator):
         """
         with _named():
             options, limits = self._asked()
-            make_config(self.FAMILY, options)
+            make_options(self.FAMILY, options)
             seed = self._seed()
             for name in ("_fitted", "n_iter_"):  # after a fit that fails, what was fitted to other columns is not used
                 self._forget(name)
@@ -87,7 +88,7 @@ class TopicEstimator(DocumentEstimator):
         where["workers"] = self.workers if self.workers is not None or "://" in self.scheduler else self._threads()
         if here and self.run is None:
             bounds = Limits(**limits)
-            request = Request(corpus, None, self.FAMILY, make_config(self.FAMILY, options), bounds, seed)
+            request = Request(corpus, None, self.FAMILY, make_options(self.FAMILY, options), bounds, seed)
             return fit_here(request, Where(**where))
         out = f"{place}/run" if self.run is None else self.run
         model = fit(corpus.folder.address, out, family=self.FAMILY, seed=seed, **where, **limits, **options)
@@ -120,7 +121,7 @@ class TopicEstimator(DocumentEstimator):
         """
         with _named():
             options, _ = self._asked()
-            config = make_config(self.FAMILY, options)
+            config = make_options(self.FAMILY, options)
             before = getattr(self, "_fitted", None)
             if before is None:
                 self._base_seed = self._seed()
@@ -133,7 +134,7 @@ class TopicEstimator(DocumentEstimator):
             self._step(before, config, shard)
         return self
 
-    def _step(self, before: Fitted | None, config: FamilyConfig, shard: Shard) -> None:
+    def _step(self, before: Fitted | None, config: FamilyOptions, shard: Shard) -> None:
         total = int(self.total_documents)
         after = stepped(before, self.FAMILY, config, self._base_seed, shard, self.n_features_in_, total)
         self._keep(after, after.steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +15,18 @@ from collapsium.pipeline.engine.loop.loop import blank_state
 from collapsium.pipeline.engine.loop.stochastic import step
 from collapsium.pipeline.engine.state import Problem, State
 from collapsium.pipeline.executors.base import Executor, SerialExecutor
-from collapsium.pipeline.families.base import Summary, load_family
-from collapsium.pipeline.families.cvb import common as collapsed
+from collapsium.pipeline.families.base import Stochastic, Summary
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.building.split import split_documents
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.short_repr import ShortRepr
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.families.base import AnyShardModel
+from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.families.cvb.stochastic import BATCH
 
 SEED = 0  # of fold-in and of the halves that are scored: as `infer` and `evaluate` have it, and alike for all models
@@ -38,7 +40,9 @@ class Fitted(ShortRepr):
     ----------
     family : str
         The family's name.
-    globals : Arrays
+    shard_model : ShardModel
+        Its half beside the shards.
+    globals : GlobalState
         The family's.
     blocks : list of Block
         All rows of the vocabulary.
@@ -51,7 +55,8 @@ class Fitted(ShortRepr):
     """
 
     family: str
-    globals: Arrays
+    shard_model: AnyShardModel
+    globals: GlobalState
     blocks: list[tasks.Block]
     documents: int
     tokens: float
@@ -63,7 +68,7 @@ class Fitted(ShortRepr):
         blocks = [
             tasks.Block(low, high, model.rows(number), Delta()) for number, (low, high) in enumerate(model.blocks)
         ]
-        return Fitted(model.record.family, model.globals, blocks, documents, float(tokens))
+        return Fitted(model.record.family, model.shard_model, model.globals, blocks, documents, float(tokens))
 
     @property
     def words(self) -> int:
@@ -97,15 +102,15 @@ class Fitted(ShortRepr):
 
     def _theta(self, number: int, documents: Documents) -> npt.NDArray[np.float64]:
         shard = Shard.of(number, documents)
-        local = tasks.settle(self.family, shard, self.blocks, self.globals, Stream(SEED, "infer"))
-        return np.asarray(load_sweeps(self.family).infer(local, self.globals)["document_topic"], dtype=np.float64)
+        local = tasks.fold_in(self.shard_model, shard, self.blocks, self.globals, Stream(SEED, "infer"))
+        return np.asarray(self.shard_model.infer(local, self.globals)["document_topic"], dtype=np.float64)
 
     def score(self, number: int, first: int, documents: Documents) -> tasks.Score:
         """Score one half of each document's tokens, given the other, as `collapsium.pipeline.evaluate` does."""
         known, scored = split_documents(documents, first, 0.5, SEED)
         shard = Shard.of(number, known)
-        local = tasks.settle(self.family, shard, self.blocks, self.globals, Stream(SEED, "unseen"))
-        return tasks.score_local(self.family, Shard.of(number, scored), local, self.blocks, self.globals)
+        local = tasks.fold_in(self.shard_model, shard, self.blocks, self.globals, Stream(SEED, "unseen"))
+        return tasks.score_local(self.shard_model, Shard.of(number, scored), local, self.blocks, self.globals)
 
     def components(self, concentration: float) -> npt.NDArray[np.float64]:
         """Return pseudo-counts of words, phi_kw (B + E[n_k]) = b_w + E[n_kw].
@@ -120,7 +125,9 @@ class Fitted(ShortRepr):
         numpy.ndarray, shape (topics, words)
             Divided by its sum, a row is phi_k.
         """
-        family, total = load_family(self.family), float(self.globals.get("beta", concentration))
+        family = load_family(self.family)
+        own = family.word_concentration(self.globals)
+        total = concentration if own is None else own
         rows = int(self.topics[-1]) + 1
         found, tokens = np.full((rows, self.words), 1.0 / self.words), np.zeros(rows)  # the prior, where none are
         for block in self.blocks:
@@ -142,7 +149,7 @@ def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: S
         To step from; the first step begins anew.
     family : str
         The family's name.
-    config : FamilyConfig
+    config : FamilyOptions
         Its options.
     seed : int
         Of all random numbers.
@@ -159,12 +166,15 @@ def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: S
         After the step.
     """
     executor, stream = SerialExecutor(), Stream(seed)
-    problem = Problem(family, load_family(family), config, [tasks.widened(shard, words)], [], (0, words), stream)
+    half = load_family(family)
+    problem = Problem(
+        family, half, half.shard_model(config), config, [tasks.widened(shard, words)], [], (0, words), stream
+    )
     if before is None:
         summary = _summary(words, total, shard.tokens / shard.documents)
         globals_ = problem.family.initialise(summary, config, stream.at(purpose="initialise"))
         state = replace(blank_state(problem, executor, globals_), iteration=0)
-        before = Fitted(family, globals_, [], shard.documents, float(summary.tokens))
+        before = Fitted(family, problem.shard_model, globals_, [], shard.documents, float(summary.tokens))
     else:
         if not before.steps:
             before = _stepping(before, problem, _summary(words, total, before.tokens / before.documents))
@@ -182,11 +192,13 @@ def _summary(words: int, total: int, length: float) -> Summary:
 def _stepping(fitted: Fitted, problem: Problem, summary: Summary) -> Fitted:
     """Make a model that was fitted as a whole ready for steps; it counts for one pass over its documents."""
     problem.family.initialise(summary, problem.config, problem.stream)  # refuses options that cannot be had
-    rows = np.concatenate([block.rows["word_topic"] for block in fitted.blocks])
-    rows = (rows * (summary.tokens / max(fitted.tokens, 1.0))).astype(np.float32)
-    config = cast(collapsed.ActiveConfig, problem.config)  # of the families that have this schedule
-    globals_ = collapsed.stepping(fitted.globals, summary, config, -(-fitted.documents // BATCH))
-    blocks = [tasks.Block(0, fitted.words, {"word_topic": rows}, Delta())]
+    model, family = problem.shard_model, problem.family
+    if not isinstance(model, StochasticShardModel) or not isinstance(family, Stochastic):
+        raise TypeError(f"family '{problem.name}' has no stochastic schedule")
+    rows = model.rows_type.joined([block.rows for block in fitted.blocks])
+    rows = model.rows_for_steps(rows, summary.tokens / max(fitted.tokens, 1.0))
+    globals_ = family.globals_for_steps(fitted.globals, summary, problem.config, -(-fitted.documents // BATCH))
+    blocks = [tasks.Block(0, fitted.words, rows, Delta())]
     return replace(fitted, globals=globals_, blocks=blocks, tokens=float(summary.tokens))
 
 

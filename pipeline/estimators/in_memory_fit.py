@@ -15,8 +15,9 @@ from collapsium.pipeline.engine.state import Kept, State
 from collapsium.pipeline.estimators.fitted_model import Fitted
 from collapsium.workers import tasks
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.delta import Arrays, Delta
-from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.families.base import AnyShardModel
 
 
 def fit_here(request: Request, where: Where) -> tuple[Fitted, int]:
@@ -53,7 +54,7 @@ def fit_here(request: Request, where: Where) -> tuple[Fitted, int]:
         with freed_memory(executor), scratch_folder(planned, executor) as folder:
             problem, globals_ = Loaded(request, [], executor, folder).problem(request.seed)
             buffers.pool.lean = planned.on_disk
-            compile_for(executor, where.scheduler, request.family, globals_)
+            compile_for(executor, where.scheduler, problem.shard_model, globals_)
             last, schedule = _Last(), run_stochastic if request.stochastic else run
             for _ in schedule(problem, executor, globals_, request.limits, last):
                 pass  # the last state is held where it is let go of as soon as the next is there
@@ -61,12 +62,14 @@ def fit_here(request: Request, where: Where) -> tuple[Fitted, int]:
             if state is None:
                 raise RuntimeError("the loop gave no state")
             blocks = executor.collect(
-                [executor.submit(_finished, request.family, block, state.globals) for block in state.blocks]
+                [executor.submit(_finished, problem.shard_model, block, state.globals) for block in state.blocks]
             )
     finally:
         executor.close()
     manifest = request.corpus.manifest
-    fitted = Fitted(request.family, state.globals, blocks, manifest.documents, float(manifest.tokens))
+    fitted = Fitted(
+        request.family, problem.shard_model, state.globals, blocks, manifest.documents, float(manifest.tokens)
+    )
     return fitted, state.iteration
 
 
@@ -81,5 +84,5 @@ class _Last(NoKeeper):
         return kept.state
 
 
-def _finished(family: str, block: tasks.Block, globals: Arrays) -> tasks.Block:
-    return tasks.Block(block.low, block.high, load_sweeps(family).finish(block.rows, globals), Delta())
+def _finished(model: AnyShardModel, block: tasks.Block, globals: GlobalState) -> tasks.Block:
+    return tasks.Block(block.low, block.high, model.finished_rows(block.rows, globals), Delta())

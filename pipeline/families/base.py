@@ -1,52 +1,34 @@
-"""What a model family gives on the driver, and how it is found.
+"""The half of a model family on the driver.
 
-A family is a module in `collapsium.pipeline.families` with the names of `Family`, and one beside the shards
-(`collapsium.workers.families.base`). `FAMILIES` in both names the modules.
+A family has one class here, a `Family`, and one beside the shards, a `collapsium.workers.families.base.ShardModel`,
+which it names. `collapsium.pipeline.families.registry` maps names to classes.
 """
 
 from __future__ import annotations
 
-import importlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
-from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.short_repr import ShortRepr
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from collapsium.storage.corpus.corpus import Corpus
     from collapsium.storage.corpus.label_index import LabelTable
     from collapsium.storage.corpus.shard import Documents
     from collapsium.storage.corpus.vectors import Vectors
     from collapsium.workers.arrays.delta import Arrays, Delta
     from collapsium.workers.arrays.random_streams import Stream
-from collections.abc import Iterable, Mapping
+    from collapsium.workers.arrays.state import GlobalState, Rows
+    from collapsium.workers.families.base import AnyShardModel
 
-import pydantic
-
-FAMILIES = {
-    "author-topic": "collapsium.pipeline.families.gibbs.author_topic",
-    "dirichlet-network": "collapsium.pipeline.families.networks.dirichlet_network",
-    "gibbs-hdp": "collapsium.pipeline.families.gibbs.gibbs_hdp",
-    "gibbs-lda": "collapsium.pipeline.families.gibbs.gibbs_lda",
-    "gibbs-ncrp": "collapsium.pipeline.families.ncrp.gibbs_ncrp",
-    "hca": "collapsium.pipeline.families.hca.hca",
-    "hdp": "collapsium.pipeline.families.cvb.hdp",
-    "hdsp": "collapsium.pipeline.families.vb.hdsp",
-    "labeled-lda": "collapsium.pipeline.families.gibbs.labeled_lda",
-    "lda": "collapsium.pipeline.families.cvb.lda",
-    "ncrp": "collapsium.pipeline.families.ncrp.ncrp",
-    "partially-labeled-lda": "collapsium.pipeline.families.gibbs.partially_labeled_lda",
-    "segmented-lda": "collapsium.pipeline.families.networks.segmented_lda",
-    "sequential-lda": "collapsium.pipeline.families.networks.sequential_lda",
-    "vb-lda": "collapsium.pipeline.families.vb.vb_lda",
-}
-"""Module of each family, imported when the family is first used: a command uses one of them."""
+OptionsT = TypeVar("OptionsT", bound="FamilyOptions")
+GlobalsT = TypeVar("GlobalsT", bound="GlobalState")
+RowsT = TypeVar("RowsT", bound="Rows")
 
 
 @dataclass(frozen=True)
@@ -141,7 +123,7 @@ class Description(ShortRepr):
     titles: tuple[str, ...] | None = None
 
 
-class FamilyConfig(BaseModel):
+class FamilyOptions(BaseModel):
     """Base of the families' options: frozen, no other names, and a description for each.
 
     A family whose number of topics, or the most of it, is given names that option ``topics``; one that finds their
@@ -173,201 +155,181 @@ class FamilyConfig(BaseModel):
         return value
 
 
-class Family(Protocol):
-    """The half of a family on the driver; ``globals`` and deltas are those of `collapsium.workers.families.base`.
+FamilyConfig = FamilyOptions
 
-    ``CORPUS`` says what its corpora hold, ``documents`` or ``vectors``. ``CHANGE`` names the fresh number of a delta
-    whose share of the tokens is the relative change of the expected counts. ``SCHEDULES`` names the schedules that it
-    can be fitted by. ``SAMPLER`` says whether its states are samples, whose predictions are better averaged.
-    A module that says ``LINEAR_ALGEBRA = True`` calls NumPy's, whose last places depend on the processor.
-    ``NEEDS_LABELS``, if the family has it, says whether a corpus without labels is refused.
-    ``Config.title`` says in a line what the family is. ``unsettled`` among the globals is how many tokens do not count
-    yet: while there are any, a run does not end before its iterations, however little changes. A positive ``fixed``
-    among them says that no token can move: a run ends with the first sweep in which none has moved.
+
+class Family(ABC, Generic[OptionsT, GlobalsT, RowsT]):
+    """What a family does on the driver; the states are those of its shard model.
+
+    Attributes
+    ----------
+    shard_model : type of ShardModel
+        The half beside the shards.
+    Options : type of FamilyOptions
+        The options; ``Options.model_config["title"]`` says in a line what the family is.
+    corpus_kind : str
+        What its corpora hold, ``documents`` or ``vectors``.
+    schedules : tuple of str
+        The schedules that it can be fitted by.
+    is_sampler : bool
+        Whether its states are samples, whose predictions are better averaged.
+    requires_labels : bool
+        Whether a corpus without labels is refused.
+    uses_linear_algebra : bool
+        Whether it calls NumPy's, whose last places depend on the processor.
     """
 
-    CORPUS: ClassVar[str]
-    CHANGE: ClassVar[str]
-    SCHEDULES: ClassVar[tuple[str, ...]]
-    SAMPLER: ClassVar[bool]
-    Config: ClassVar[type[FamilyConfig]]
+    shard_model: ClassVar[type[AnyShardModel]]
+    Options: ClassVar[type[FamilyOptions]]
+    corpus_kind: ClassVar[str] = "documents"
+    schedules: ClassVar[tuple[str, ...]] = ("batch",)
+    is_sampler: ClassVar[bool] = False
+    requires_labels: ClassVar[bool] = False
+    uses_linear_algebra: ClassVar[bool] = False
 
-    def initialise(self, summary: Summary, config: Any, stream: Stream) -> Arrays:
-        """Make the globals before any document has been seen."""
+    @abstractmethod
+    def initialise(self, summary: Summary, options: OptionsT, stream: Stream) -> GlobalsT:
+        """Return the global state before any document has been seen."""
 
-    def carry(self, globals: Arrays, known: Arrays, config: Any, before: Any) -> tuple[Arrays, int] | None:
-        """If the family has it: let a fit go on from another run of the family.
+    @abstractmethod
+    def footprint(self, summary: Summary, options: OptionsT) -> Footprint:
+        """Return the memory that the state of a fit takes."""
+
+    @abstractmethod
+    def update(self, globals: GlobalsT, delta: Delta, options: OptionsT, stream: Stream) -> GlobalsT:
+        """Return the next global state, from the sums of a round of sweeps."""
+
+    def objective(self, globals: GlobalsT, delta: Delta) -> dict[str, float]:  # noqa: ARG002
+        """Return named figures of the state just swept, before `update`; ``objective`` is the stopping rule's."""
+        return {}
+
+    def figures(self, globals: GlobalsT) -> dict[str, float]:  # noqa: ARG002
+        """Return the hyperparameters worth watching."""
+        return {}
+
+    @abstractmethod
+    def describe(self, block: RowsT, globals: GlobalsT, count: int) -> Description:
+        """Describe the topics by the `count` most probable words of a block."""
+
+    def moved_tokens(self, delta: Delta) -> float:
+        """Return how many of the tokens swept have moved between topics."""
+        return delta.number("moved")
+
+    def needs_another_round(self, globals: GlobalsT) -> bool:  # noqa: ARG002
+        """Return whether the iteration goes on with one more sweep."""
+        return False
+
+    def uncounted_tokens(self, globals: GlobalsT) -> float:  # noqa: ARG002
+        """Return how many tokens do not count yet: while there are any, a run does not end before its iterations."""
+        return 0.0
+
+    def cannot_change(self, globals: GlobalsT) -> bool:  # noqa: ARG002
+        """Return whether no token can move: a run ends with the first sweep in which none has moved."""
+        return False
+
+    def word_concentration(self, globals: GlobalsT) -> float | None:  # noqa: ARG002
+        """Return B = sum_w b_w, the concentration of topics over words; None where the family has none."""
+        return None
+
+    def label_table(self, globals: GlobalsT) -> LabelTable | None:  # noqa: ARG002
+        """Return the labels and numbers of the training corpus that the model knows; None where it takes none."""
+        return None
+
+
+class Resumable(Family[OptionsT, GlobalsT, RowsT]):
+    """A family of which a fit can go on from another run; where its shard model can too, from its local states."""
+
+    @abstractmethod
+    def carry(
+        self, globals: GlobalsT, known: GlobalsT, options: OptionsT, before: OptionsT
+    ) -> tuple[GlobalsT, int] | None:
+        """Return the global state of a fit that goes on from another run of the family.
 
         Parameters
         ----------
-        globals : Arrays
+        globals : GlobalState
             As `initialise` made them.
-        known : Arrays
+        known : GlobalState
             Those that the other run ended with.
-        config, before : FamilyConfig
+        options, before : FamilyOptions
             The options of the fit, and of the other run.
 
         Returns
         -------
-        globals : Arrays
-            They know what has been learned of what `config` learns. Shards that are still the same then `take` up their
-            local states, and others start with each topic in the column that it had.
+        globals : GlobalState
+            They hold what has been learned of what `options` learn. Shards that are still the same then go on from
+            their local states, and others start with each topic in the column that it had.
         columns : int
             How many columns topics have. Instead of both None, where the local states do not fit: then all shards start
             from proportions and topics.
         """
 
-    def footprint(self, summary: Summary, config: Any) -> Footprint:
-        """Say what the state of a fit takes."""
 
-    def update(self, globals: Arrays, delta: Delta, config: Any, stream: Stream) -> Arrays:
-        """Make the next globals from a round's sums; a positive ``another_round`` asks for one more sweep."""
+class Stochastic(Family[OptionsT, GlobalsT, RowsT]):
+    """A family that can be fitted by minibatches of shards; its shard model is stochastic too."""
 
-    def objective(self, globals: Arrays, delta: Delta) -> dict[str, float]:
-        """Give named figures of the state just swept, before `update`; ``objective`` is the stopping rule's."""
+    @abstractmethod
+    def corpus_tokens(self, globals: GlobalsT) -> float:
+        """Return the tokens of the whole corpus."""
 
-    def figures(self, globals: Arrays) -> dict[str, float]:
-        """Give the hyperparameters worth watching."""
+    @abstractmethod
+    def is_stochastic(self, globals: GlobalsT) -> bool:
+        """Return whether a model was fitted by minibatches."""
 
-    def describe(self, block: Arrays, globals: Arrays, count: int) -> Description:
-        """Describe the topics by the `count` most probable words of a block."""
-
-    def label_weights(self, globals: Arrays) -> npt.NDArray[np.float64]:
-        """If the family has it: tell how much each label raises each topic, for people.
+    @abstractmethod
+    def globals_for_steps(self, globals: GlobalsT, summary: Summary, options: OptionsT, minibatches: int) -> GlobalsT:
+        """Return the global state by which a model that was fitted in batches goes on in steps.
 
         Parameters
         ----------
-        globals : Arrays
-            Of a model of a family that takes labels.
+        globals : GlobalState
+            The model's.
+        summary : Summary
+            Of the corpus of which minibatches come.
+        options : FamilyOptions
+            The options.
+        minibatches : int
+            How many there would have been of what it was fitted to.
+
+        Returns
+        -------
+        GlobalState
+            The state.
+        """
+
+
+class Simulates(Family[OptionsT, GlobalsT, RowsT]):
+    """A family that documents or vectors can be simulated from."""
+
+    @abstractmethod
+    def draw_model(self, summary: Summary, options: OptionsT, stream: Stream) -> tuple[Arrays, GlobalsT]:
+        """Draw a model to simulate from: topics as `families.generative` keeps them, or rows; and its global state."""
+
+    @abstractmethod
+    def simulate(
+        self, topics: Arrays, globals: GlobalsT, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents | Vectors, npt.NDArray[np.float64]]:
+        """Draw documents, or vectors, without ids, and their proportions."""
+
+
+class WeighsLabels(Family[OptionsT, GlobalsT, RowsT]):
+    """A family whose labels have factors of their own."""
+
+    @abstractmethod
+    def label_weights(self, globals: GlobalsT) -> npt.NDArray[np.float64]:
+        """Return how much each label raises each topic.
+
+        Parameters
+        ----------
+        globals : GlobalState
+            The model's.
 
         Returns
         -------
         numpy.ndarray of float64, shape (labels, topics)
             Labels and numbers in the order of the training corpus's table, topics by permanent ids: the log of the
-            factor by which a label scales a topic's proportion, before proportions are normalised. Where a family has
-            no such factors, tables and maps take the log of the proportion that the label alone lets one expect over
-            the topic's share of the corpus.
+            factor by which a label scales a topic's proportion, before proportions are normalised.
         """
 
-    def truth(self, summary: Summary, config: Any, stream: Stream) -> tuple[Arrays, Arrays]:
-        """Draw a model to simulate from: topics as `families.generative` keeps them, or rows; and globals."""
 
-    def simulate(
-        self,
-        rows: Arrays,
-        globals: Arrays,
-        documents: int,
-        tokens: float,
-        stream: Stream,
-    ) -> tuple[Documents | Vectors, npt.NDArray[np.float64]]:
-        """Draw documents, or vectors, from `truth`, without ids, and their proportions; a portion has its stream."""
-
-
-def family_names() -> list[str]:
-    """Return the names of all families."""
-    return sorted(FAMILIES)
-
-
-def load_family(name: str) -> Family:
-    """Import a family's half on the driver.
-
-    Parameters
-    ----------
-    name : str
-        The family's name.
-
-    Returns
-    -------
-    Family
-        Its module.
-
-    Raises
-    ------
-    OptionError
-        There is no such family.
-    """
-    if name not in FAMILIES:
-        raise OptionError(f"unknown family '{name}'{suggestion(name, family_names())}", "family")
-    return cast(Family, importlib.import_module(FAMILIES[name]))
-
-
-def require_schedule(family: str, schedule: str) -> None:
-    """Refuse a schedule that a family cannot be fitted by.
-
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    schedule : str
-        The schedule's.
-
-    Raises
-    ------
-    OptionError
-        The family does not name it.
-    """
-    able = load_family(family).SCHEDULES
-    if schedule not in able:
-        raise OptionError(f"--schedule {schedule}: family '{family}' can be fitted by {', '.join(able)} alone")
-
-
-def require_corpus(family: str, corpus: Corpus) -> None:
-    """Refuse a corpus that holds something else than a family takes.
-
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    corpus : Corpus
-        The corpus.
-
-    Raises
-    ------
-    MismatchError
-        It holds vectors and the family takes documents, or the other way round.
-    """
-    corpus.require(load_family(family).CORPUS, f"family '{family}'")
-
-
-def make_config(family: str, options: Mapping[str, Any], others: Iterable[str] = ()) -> FamilyConfig:
-    """Check a family's options.
-
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    options : mapping
-        Options by name; what is left out has its default.
-    others : iterable of str, optional
-        Names that the caller takes besides, one of which may have been meant by an unknown name.
-
-    Returns
-    -------
-    FamilyConfig
-        All options.
-
-    Raises
-    ------
-    OptionError
-        An option is unknown, missing or out of range.
-    """
-    config = load_family(family).Config
-    for name in options:
-        if name not in config.model_fields:
-            near = suggestion(name, (*config.model_fields, *others))
-            raise OptionError(f"unknown option '{name}' of family '{family}'{near}")
-    try:
-        return config.model_validate(dict(options))
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else "options"
-        if first["type"] == "missing":
-            raise OptionError(f"`{name}` is required: {config.model_fields[name].description}") from None
-        raise OptionError(f"{_expected(first)}, found {first['input']!r}", name) from None
-
-
-def _expected(error: Any) -> str:
-    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "expected")
-    return message.replace("expected greater", "expected a value greater").replace(
-        "expected less", "expected a value less"
-    )
+AnyFamily = Family[Any, Any, Any]

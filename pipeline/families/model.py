@@ -9,18 +9,18 @@ import weakref
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from collapsium.pipeline.families.registry import shard_model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
-from collapsium.storage.errors import AbsentError, ClosedError, CollapsiumError, DamagedError
+from collapsium.storage.errors import AbsentError, ClosedError, CollapsiumError, DamagedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import check
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
 from collapsium.storage.runs.checkpoint import Checkpoint
 from collapsium.storage.runs.members import reference_of
-from collapsium.storage.runs.model import ModelRecord, ShardDocuments, StoredModel, kept_of
+from collapsium.storage.runs.model import RECORD, ModelRecord, ShardDocuments, StoredModel
 from collapsium.storage.runs.run import CHECKPOINTS, Run
-from collapsium.workers.families.base import load_sweeps
 from collapsium.workers.families.family_arrays import ModelChecks
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from collapsium.storage.corpus.vectors import AnyShard
     from collapsium.storage.corpus.vocabulary import Vocabulary
+    from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
+    from collapsium.workers.families.base import AnyShardModel
 
 
 class Model(StoredModel):
@@ -255,30 +257,39 @@ class Model(StoredModel):
         return any(name.startswith("documents/") for name in self.record.parts)
 
     @cached_property
-    def globals(self) -> dict[str, npt.NDArray[Any]]:
-        """The globals, which were checked."""
-        return dict(self.checks.globals)
+    def shard_model(self) -> AnyShardModel:
+        """The family's half beside the shards, with the options of the model."""
+        try:
+            return shard_model(self.record.family, self.record.options)
+        except OptionError as error:
+            raise DamagedError(f"{self._folder.url}/{RECORD}", str(error)) from None
+
+    @cached_property
+    def globals(self) -> GlobalState:
+        """The global state, which was checked."""
+        return self.shard_model.globals_type.from_arrays(self.checks.globals)
 
     @cached_property
     def checks(self) -> ModelChecks:
         """The checks of what is read, by the globals, which are read and checked first."""
         record, where = self.record, f"{self.folder.url}/globals"
         tokens = None if self._checkpoint is None else self._corpus.manifest.tokens
-        return ModelChecks.of(record.family, record.options, record.blocks[-1], self._read("globals"), where, tokens)
+        return ModelChecks.of(self.shard_model, record.blocks[-1], self.global_arrays, where, tokens)
 
-    def rows(self, block: int) -> dict[str, npt.NDArray[Any]]:
+    def rows(self, block: int) -> Rows:
         """Read the rows of one block of the vocabulary, and check them."""
-        rows, (low, high) = super().rows(block), self.blocks[block]
+        arrays, (low, high) = self.row_arrays(block), self.blocks[block]
         finished = self._checkpoint is None
-        self.checks.rows(rows, high - low, f"{self.folder.url}/rows/{block:05d}", finished=finished)
-        return rows if finished else dict(load_sweeps(self.record.family).finish(rows, self.globals))
+        self.checks.rows(arrays, high - low, f"{self.folder.url}/rows/{block:05d}", finished=finished)
+        rows = self.shard_model.rows_type.from_arrays(arrays)
+        return rows if finished else self.shard_model.finished_rows(rows, self.globals)
 
-    def documents(self, shard: int) -> dict[str, npt.NDArray[Any]]:
+    def documents(self, shard: int) -> LocalState:
         """Read what is kept of one training shard's local state, and check it."""
-        kept = super().documents(shard)
+        kept = self.document_arrays(shard)
         where = f"{self.folder.url}/documents/{shard:05d}"
         self.checks.documents(kept, self.record.shards[shard].documents, where)
-        return kept
+        return self.shard_model.documents_type.from_arrays(kept)
 
     def check_local(self, number: int, shard: AnyShard) -> None:
         """Refuse a local state of a checkpoint that is not of its shard; a finished model has none.
@@ -308,7 +319,8 @@ class Model(StoredModel):
             raise AbsentError(f"{self.folder.url}: the run is not at its end; it has no {part} yet")
         name = part.replace("documents/", "locals/")
         found = self._checkpoint.read(name, self.record.parts[part])
-        return kept_of(found) if name != part else found
+        saved = self.shard_model.documents_type.array_names()
+        return {array: found[array] for array in found if array in saved} if name != part else found
 
 
 def _model_arrays() -> Any:

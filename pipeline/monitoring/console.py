@@ -17,7 +17,7 @@ from collapsium.pipeline.monitoring.run_status import HELD, Picture
 from collapsium.pipeline.monitoring.terminal import guarded_console, raw_stream
 from collapsium.storage.printable import json_text
 from collapsium.storage.runs.event_records import REQUIRED
-from collapsium.workers.kernels.child_processes import progress_text
+from collapsium.workers.kernels.compilation_text import progress_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -29,7 +29,6 @@ from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
 from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import Counting, silent
-from collapsium.workers.families.base import load_sweeps
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
@@ -125,7 +124,7 @@ def _table(model: Model, ids: Ints, place: Path) -> Floats:
     """Bring topics' probabilities of all words into a file's memory, a block of the vocabulary at a time."""
     words = model.record.vocabulary.words
     table: Floats = np.memmap(place / "topic_word", dtype=np.float32, mode="w+", shape=(ids.size, words))
-    sweeps = load_sweeps(model.record.family)
+    sweeps = model.shard_model
     for number, (low, high) in enumerate(model.blocks):
         found = sweeps.probabilities(model.rows(number), model.globals)["word_topic"]
         table[:, low:high] = np.maximum(np.asarray(found)[:, ids].T, 0.0)
@@ -169,11 +168,11 @@ def _write_rows(file: IO[str], rows: Any) -> None:
 
 def _proportions(model: Model, ids: Ints, lengths: list[int], progress: Counting) -> Iterator[npt.NDArray[np.float64]]:
     """Give each document's proportions of some topics, which sum to one, and note its length; empty ones have none."""
-    sweeps = load_sweeps(model.record.family)
+    sweeps = model.shard_model
     for number in range(len(model.record.shards)):
         local = model.documents(number)
         theta = np.asarray(sweeps.infer(local, model.globals)["document_topic"], dtype=np.float64)[:, ids]
-        tokens = np.asarray(sweeps.lengths(local)["document_tokens"])
+        tokens = np.asarray(sweeps.document_lengths(local))
         total = theta.sum(axis=1)
         for row in np.flatnonzero((tokens >= LEAST_TOKENS) & (total > 0.0)).tolist():
             lengths.append(round(float(tokens[row])))
@@ -291,7 +290,7 @@ def _write_words(file: IO[str], model: Model, found: list[Topic], threshold: flo
         return
     writer.writerow(("topic", "word", "probability"))
     ids, names = np.array([topic.id for topic in found], dtype=np.int64), model.vocabulary.words
-    sweeps = load_sweeps(model.record.family)
+    sweeps = model.shard_model
     for number, (low, _) in enumerate(model.blocks):
         table = np.asarray(sweeps.probabilities(model.rows(number), model.globals)["word_topic"])[:, ids]
         words, places = np.nonzero(table >= max(threshold, 1e-12))

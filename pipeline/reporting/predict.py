@@ -19,8 +19,8 @@ from collapsium.pipeline.corpora.new_texts import TEXT_READING, Paths, documents
 from collapsium.pipeline.corpora.unknown_words import UnknownWords
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.families.base import require_corpus
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import require_corpus
 from collapsium.pipeline.keywords import checked_keywords
 from collapsium.pipeline.reporting.plots.confusion import draw_confusion, kind_of
 from collapsium.storage.corpus.corpus import Corpus

@@ -14,7 +14,6 @@ from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.reporting.embedding import MapQuality, embed, measure, separate
 from collapsium.pipeline.reporting.text_layout import Placed, Placement, Point, place_texts, shortened, text_width
-from collapsium.workers.families.base import load_sweeps
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -216,7 +215,7 @@ def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list
     """
     tokens = model.vocabulary.tokens.astype(np.float64)
     overall = tokens / max(tokens.sum(), 1.0)
-    sweeps = load_sweeps(model.record.family)
+    sweeps = model.shard_model
     best: list[tuple[Ints, Floats, Floats] | None] = [None] * len(WEIGHTS)
     for number, (low, high) in enumerate(model.blocks):
         phi = np.asarray(sweeps.probabilities(model.rows(number), model.globals)["word_topic"])[:, ids].T

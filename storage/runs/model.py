@@ -94,9 +94,9 @@ class ModelWriter:
         """Write the rows of one block of the vocabulary; return the name of the part and its digest."""
         return self._write(f"rows/{number:05d}", rows)
 
-    def write_shard(self, number: int, local: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
+    def write_shard(self, number: int, documents: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
         """Write what a model keeps of a local state; return the name of the part and its digest."""
-        return self._write(f"documents/{number:05d}", kept_of(local))
+        return self._write(f"documents/{number:05d}", documents)
 
     def _write(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, str]:
         from collapsium.storage.io.arrays import write_arrays
@@ -111,11 +111,6 @@ class ModelWriter:
         """Write the record alone, over the one that is there, and return it."""
         self.folder.write(RECORD, dump(record.model_dump()))
         return record
-
-
-def kept_of(local: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-    """Take what a model keeps of a local state: the arrays named ``document...``."""
-    return {name: local[name] for name in local if name.startswith("document")}
 
 
 class StoredModel:
@@ -162,8 +157,8 @@ class StoredModel:
         return {name: value for name, value in self.__dict__.items() if name not in HEAVY}
 
     @cached_property
-    def globals(self) -> dict[str, npt.NDArray[Any]]:
-        """The globals."""
+    def global_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of the global state."""
         return self._read("globals")
 
     @cached_property
@@ -178,11 +173,11 @@ class StoredModel:
         """First and last-plus-one word of each block."""
         return list(zip(self.record.blocks, self.record.blocks[1:], strict=False))
 
-    def rows(self, block: int) -> dict[str, npt.NDArray[Any]]:
-        """Read the rows of one block of the vocabulary."""
+    def row_arrays(self, block: int) -> dict[str, npt.NDArray[Any]]:
+        """Read the arrays of the rows of one block of the vocabulary."""
         return self._read(f"rows/{block:05d}")
 
-    def documents(self, shard: int) -> dict[str, npt.NDArray[Any]]:
+    def document_arrays(self, shard: int) -> dict[str, npt.NDArray[Any]]:
         """Read what is kept of one training shard's local state."""
         return self._read(f"documents/{shard:05d}")
 

@@ -13,7 +13,6 @@ from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import CorpusWriter, numbered_ids
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
-from collapsium.workers.families.base import load_sweeps
 
 FIELD = "label"
 
@@ -97,7 +96,7 @@ class Found:
 def found(run):
     """Read a fit's topics and weights; labels in the order of their numbers."""
     model = Model(run)
-    state, half = model.globals, load_sweeps(model.record.family)
+    state, half = model.globals, model.shard_model
     rows = [half.probabilities(model.rows(one), state)["word_topic"] for one in range(len(model.blocks))]
     words = np.concatenate(rows).T
     names = unpacked(state)

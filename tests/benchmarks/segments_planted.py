@@ -8,8 +8,9 @@ import pyarrow as pa
 from scipy.optimize import linear_sum_assignment
 
 from collapsium.pipeline import Corpus, Model
-from collapsium.pipeline.families.base import Summary, load_family, make_config
+from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.networks.generative import draw_vectors
+from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.building.flatten import flatten_corpus
 from collapsium.storage.corpus.segments import segment_lists
 from collapsium.storage.corpus.shard import Documents
@@ -17,7 +18,6 @@ from collapsium.storage.corpus.writer import CorpusWriter, even_shard_tokens
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps
 from collapsium.workers.families.networks.graph import Plan, graph_of
 from tests.benchmarks.labels_kept import fitted
 from tests.benchmarks.labels_tables import saved, table, write
@@ -40,7 +40,7 @@ def draw(family, out, documents, segments, tokens, topics, words, seed):
     """Write a corpus of equal numbers of segments and tokens; return the truth."""
     stream, strength = Stream(seed, "planted"), MODELS[family]
     generator = stream.generator()
-    config = make_config(family, {"topics": topics, "alpha": 0.3, "strength": strength})
+    config = make_options(family, {"topics": topics, "alpha": 0.3, "strength": strength})
     globals_ = load_family(family).initialise(Summary(documents, words, 0), config, stream)
     bounds, none = np.arange(documents + 1) * segments, np.zeros(documents + 1, dtype=np.int64)
     graph = graph_of(Plan.of(globals_), bounds, (none, none[:0]))
@@ -63,7 +63,7 @@ def draw(family, out, documents, segments, tokens, topics, words, seed):
 def proportions(run, name):
     """What a run's documents, or their segments, have of the topics."""
     model = Model(run)
-    half = load_sweeps(model.record.family)
+    half = model.shard_model
     found = [half.infer(model.documents(n), model.globals)[name] for n in range(len(model.record.shards))]
     return np.concatenate(found)
 
@@ -71,9 +71,7 @@ def proportions(run, name):
 def compared(run, truth, name):
     """Distances of topics and of segments' proportions (total variation, means), and the largest of a topic."""
     model = Model(run)
-    phi = np.concatenate(
-        [load_sweeps(model.record.family).probabilities(model.rows(n), model.globals)["word_topic"] for n in [0]]
-    ).T
+    phi = np.concatenate([model.shard_model.probabilities(model.rows(n), model.globals)["word_topic"] for n in [0]]).T
     apart = 0.5 * np.abs(truth.topics[:, np.newaxis] - phi).sum(axis=2)
     rows, columns = linear_sum_assignment(apart)
     theta = proportions(run, name)[:, columns]

@@ -9,9 +9,10 @@ import time
 import numpy as np
 
 from collapsium.pipeline import Corpus, evaluate, flatten, ingest, split
-from collapsium.pipeline.families.base import Summary, load_family, make_config
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps, wanted_by
+from collapsium.workers.tasks import document_parts
 from tests.benchmarks.labels_kept import fitted
 from tests.benchmarks.labels_tables import lines, saved, table, write
 from tests.benchmarks.segments_planted import proportions
@@ -149,12 +150,13 @@ def speed(corpus, topics, iterations, rounds):
     found = {}
     for _ in range(rounds):
         for family in ("segmented-lda", "sequential-lda", "gibbs-lda"):
-            shard = reference.load(**wanted_by(family))
-            config = make_config(family, {"topics": topics})
+            config = make_options(family, {"topics": topics})
+            half = load_family(family).shard_model(config)
+            shard = reference.load(**document_parts(half))
             summary = Summary(shard.documents, words, shard.tokens, pairs=shard.pairs)
             globals_ = load_family(family).initialise(summary, config, Stream(0))
-            half = load_sweeps(family)
-            rows = {"word_topic": np.zeros((shard.words.size, topics), dtype=np.int32)}
+            table = np.zeros((shard.words.size, topics), dtype=np.int32)
+            rows = half.rows_type.from_arrays({"word_topic": table})
             local, delta = half.start(shard, rows, globals_, Stream(0, "start"))
             seconds = []
             for number in range(iterations):

@@ -16,7 +16,6 @@ import numpy as np
 
 from collapsium.pipeline import Corpus, Model, evaluate, fit, simulate, split, topics
 from collapsium.storage.runs.run import Run
-from collapsium.workers.families.base import load_sweeps
 from collapsium.workers.families.hca import hca
 from collapsium.workers.families.ncrp.tree import swept
 
@@ -106,7 +105,7 @@ def shown(model, family):
     if family == "hca":
         each = [np.abs(hca.loadings(one, model.globals)) for one in rows]
     else:
-        each = [load_sweeps(family).probabilities(one, model.globals)["word_topic"] for one in rows]
+        each = [model.shard_model.probabilities(one, model.globals)["word_topic"] for one in rows]
     table = np.concatenate(each)
     return swept(model.globals), model.globals["node_passes"], table / (table.sum(axis=0) + 1e-300)
 

@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from collapsium.pipeline import fit, split
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.families.base import family_names, load_family
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.vectors import Vectors
 from collapsium.storage.corpus.writer import VectorWriter
@@ -79,14 +79,14 @@ def corpora(place):
 def cases(families=()):
     """Return each family with the options to try."""
     for family in families or family_names():
-        fields = load_family(family).Config.model_fields
+        fields = load_family(family).Options.model_fields
         for options in OPTIONS.get(family, ({"topics": 3} if "topics" in fields else {},)):
             yield family, options
 
 
 def corpora_of(family, place):
     """Return the training and the held-out corpus of a family."""
-    if load_family(family).CORPUS == "vectors":
+    if load_family(family).corpus_kind == "vectors":
         return place / "vectors", place / "vectors"
     return place / "train", place / "heldout"
 
@@ -185,7 +185,7 @@ def mutated(arrays, name, kind, generator):
 def commands(family, place, run, out):
     """Return the command lines that a hostile run is given to, by name."""
     train, heldout = (str(one) for one in corpora_of(family, place))
-    run, vectors = str(run), load_family(family).CORPUS == "vectors"
+    run, vectors = str(run), load_family(family).corpus_kind == "vectors"
     new = train if vectors else str(place / "new")
     found = {
         "verify": ["verify", run],
@@ -229,7 +229,7 @@ def check(folder, name, part, arrays, shards):
     model = Model(str(folder))
     globals_ = arrays if part == "globals" else read_arrays(Folder(folder / "globals"))
     record, number = model.record, int(part.partition("/")[2] or 0)
-    checks = ModelChecks.of(record.family, record.options, record.blocks[-1], globals_, "globals")
+    checks = ModelChecks.of(model.shard_model, record.blocks[-1], globals_, "globals")
     finished = name == "model.json"
     if part.startswith("rows"):
         low, high = model.blocks[number]
@@ -251,7 +251,10 @@ def refused(folder, name, part, arrays, shards):
 
 def shards_of(family, place):
     """Load the training shards as the tasks of a fit do."""
-    return [tasks.opened(tasks.load(one, family=family)) for one in Corpus(corpora_of(family, place)[0]).references]
+    return [
+        tasks.opened(tasks.load(one, model=load_family(family).shard_model))
+        for one in Corpus(corpora_of(family, place)[0]).references
+    ]
 
 
 def _in_child(task, sender):

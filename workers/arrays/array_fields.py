@@ -8,7 +8,7 @@ array that has it, unless the caller knows it; all others must agree.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -105,9 +105,9 @@ class Part:
     fields: Fields
     rules: tuple[Rule, ...] = ()
 
-    def of_documents(self) -> Part:
-        """Return the same of what a finished model keeps of a local state."""
-        return Part({name: one for name, one in self.fields.items() if name.startswith("document")}, self.rules)
+    def only(self, names: Container[str]) -> Part:
+        """Return the same of the arrays of some names alone."""
+        return Part({name: one for name, one in self.fields.items() if name in names}, self.rules)
 
 
 def numbers(dtypes: str, dims: str = "", low: float = -LARGEST, high: float = LARGEST) -> Field:
@@ -305,7 +305,7 @@ class FamilyArrays:
     blocks : callable
         The same of a checkpoint.
     local : callable
-        The same of a shard's local state. A finished model keeps its arrays named ``document...``.
+        The same of a shard's local state.
     tokens : callable, optional
         Of a family whose sweeps take tokens from whole counts: from a local state and its shard to the column
         that each token counts for, of which rows must have as many tokens as the shard.

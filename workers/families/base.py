@@ -1,268 +1,251 @@
-"""What a model family gives beside a shard, and how it is found.
+"""The half of a model family that runs beside a shard or a block of the vocabulary.
 
-A family is two files that meet in plain arrays: `collapsium.workers.<family>`, described here, and
-`collapsium.pipeline.families.<family>`, described in `collapsium.pipeline.families.base`.
+A family has one class here, a `ShardModel`, and one on the driver (`collapsium.pipeline.families.base.Family`), which
+names this one. An instance carries the options and travels with every task.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+
+from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from collapsium.storage.corpus.vectors import AnyShard
     from collapsium.workers.arrays.array_fields import FamilyArrays
     from collapsium.workers.arrays.delta import Arrays, Delta
     from collapsium.workers.arrays.random_streams import Stream
     from collapsium.workers.kernels.jit import Kernel
 
-FAMILIES = {
-    "author-topic": "collapsium.workers.families.gibbs.author_topic",
-    "dirichlet-network": "collapsium.workers.families.networks.dirichlet_network",
-    "gibbs-hdp": "collapsium.workers.families.gibbs.gibbs_hdp",
-    "gibbs-lda": "collapsium.workers.families.gibbs.gibbs_lda",
-    "gibbs-ncrp": "collapsium.workers.families.ncrp.gibbs_ncrp",
-    "hca": "collapsium.workers.families.hca.hca",
-    "hdp": "collapsium.workers.families.cvb.hdp",
-    "hdsp": "collapsium.workers.families.vb.hdsp",
-    "labeled-lda": "collapsium.workers.families.gibbs.labeled_lda",
-    "lda": "collapsium.workers.families.cvb.lda",
-    "ncrp": "collapsium.workers.families.ncrp.ncrp",
-    "partially-labeled-lda": "collapsium.workers.families.gibbs.partially_labeled_lda",
-    "segmented-lda": "collapsium.workers.families.networks.segmented_lda",
-    "sequential-lda": "collapsium.workers.families.networks.sequential_lda",
-    "vb-lda": "collapsium.workers.families.vb.vb_lda",
-}
-"""Module of each family, imported when the family is first used: a command uses one of them."""
+OptionsT = TypeVar("OptionsT")
+GlobalsT = TypeVar("GlobalsT", bound=GlobalState)
+RowsT = TypeVar("RowsT", bound=Rows)
+LocalT = TypeVar("LocalT", bound=LocalState)
 
 
-class Sweeps(Protocol):
-    """The half of a family that runs beside a shard or a block of the vocabulary.
+class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
+    """What a family does beside a shard, or with a block of the vocabulary.
 
-    Four bags of named arrays go around. ``globals`` is what every shard needs and has no dim ``word``; ``rows`` is
-    what has the dim ``word``, cut to the words at hand; a ``block`` is the rows of a run of the vocabulary; a
-    ``local`` is what a shard keeps between sweeps. Nothing is changed in place: a task may run twice.
+    Methods change nothing in place: a task may run twice.
 
-    Names read as their dims. What of a block is named ``block_...`` is not among the rows that sweeps get. Of a local,
-    a finished model keeps the arrays whose names begin with ``document``.
+    Parameters
+    ----------
+    options : pydantic.BaseModel
+        The family's options, frozen.
 
-    A family whose module says ``LABELLED = True`` gets shards with ``labels``, what else is known of the documents. Its
-    globals have the training corpus's table of them as ``label_table``, `LabelTable.packed`, by which it numbers those
-    of any shard (`collapsium.storage.corpus.label_index.numbered`). `settle` heeds them too: documents without words
-    are then settled to what their labels alone say.
-
-    A family whose module says ``SEGMENTED = True`` gets shards with ``segments``, and so are its held-out pairs: those
-    of a document have as many segments as it; without ``segments`` they are its own. `infer` then gives
-    ``segment_topic`` too, their proportions, shape (segments, topics), and ``segments``, int64, how many each
-    document has.
-
-    Documents without words and labels are settled to what the prior lets one expect of them. A family that puts them at
-    one point of the prior instead, such as a path that it chooses, says so in its module: ``POINT = True``.
+    Attributes
+    ----------
+    globals_type, rows_type, local_type, documents_type : type
+        States of the family: what every shard needs, what belongs to single words, what a shard keeps between sweeps,
+        and the part of this that a finished model keeps, of which `local_type` is a subclass.
+    arrays : FamilyArrays
+        What the arrays of these states must hold; those from disk are checked by it.
+    uses_labels : bool
+        Whether shards come with ``labels``, what else is known of the documents. The model's state then has the
+        training corpus's table of them, `LabelTable.packed`, as ``label_table``; `fold_in` heeds the labels too, and
+        documents without words are folded in to what their labels alone say.
+    uses_segments : bool
+        Whether shards and held-out pairs come with ``segments``. The held-out pairs of a document have as many as it.
+    folds_in_at_a_point : bool
+        Whether documents without words are put at one point of the prior, such as a path that is chosen, not at what
+        the prior lets one expect.
     """
 
-    # ``UNSEEN_KERNELS`` of the module are what folding in calls, where that is much less than a fit does.
+    globals_type: ClassVar[type[GlobalState]]
+    rows_type: ClassVar[type[Rows]]
+    local_type: ClassVar[type[LocalState]]
+    documents_type: ClassVar[type[LocalState]]
+    arrays: ClassVar[FamilyArrays]
+    uses_labels: ClassVar[bool] = False
+    uses_segments: ClassVar[bool] = False
+    folds_in_at_a_point: ClassVar[bool] = False
 
-    ARRAYS: ClassVar[FamilyArrays]  # what the arrays must hold, by which those from disk are checked
+    def __init__(self, options: OptionsT) -> None:
+        self.options = options
 
-    def kernels(self, globals: Arrays) -> Sequence[Kernel[..., Any]]:
-        """Name the kernels that a fit calls in every iteration: they are compiled before the first."""
+    def load_local(self, arrays: Mapping[str, Any]) -> LocalT:
+        """Return the local state that a checkpoint or a spill file holds; a family may leave its arrays on disk."""
+        return cast(LocalT, self.local_type.from_arrays(arrays))
 
-    def blank(self, words: int, globals: Arrays) -> Arrays:
-        """Make the rows of `words` words before any document has been seen."""
+    def documents(self, local: LocalT) -> LocalState:
+        """Return the part of a local state that a finished model keeps."""
+        return self.documents_type.from_arrays(local.to_arrays())
 
+    @abstractmethod
+    def kernels(self, globals: GlobalsT) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that a fit calls in every iteration: they are compiled before the first."""
+
+    def fold_in_kernels(self, globals: GlobalsT) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that folding in and predicting call."""
+        return self.kernels(globals)
+
+    @abstractmethod
+    def initial_rows(self, words: int, globals: GlobalsT) -> RowsT:
+        """Return the rows of `words` words before any document has been seen."""
+
+    @abstractmethod
     def start(
-        self,
-        shard: AnyShard,
-        rows: Arrays,
-        globals: Arrays,
-        stream: Stream,
-        warm: Arrays | None = None,
-    ) -> tuple[Arrays, Delta]:
-        """Make a shard's first local state, and its counts as changes from nothing.
+        self, shard: AnyShard, rows: RowsT, globals: GlobalsT, stream: Stream, warm: Arrays | None = None
+    ) -> tuple[LocalT, Delta]:
+        """Return a shard's first local state, and its counts as changes from nothing.
 
         Parameters
         ----------
         shard : Shard or VectorShard
-            The documents or, of a family that says so on the driver (``CORPUS``), the vectors.
-        rows : Arrays
-            Blank rows of ``shard.words``.
-        globals : Arrays
-            As `initialise` made them.
+            The documents, or the vectors.
+        rows : Rows
+            Initial rows of ``shard.words``.
+        globals : GlobalState
+            As the driver's `initialise` made them.
         stream : Stream
             Addressed to the shard.
         warm : Arrays, optional
-            What another run, of any family, knows: ``document_topic``, float32, its proportions of the documents, shape
-            (documents, topics of that run), and ``word_topic``, float32, its probabilities of the shard's words, shape
-            (words of the shard, topics of that run); where that run has a tree, ``topic_parent``, int64, the parent of
-            each topic among them, -1 for the root. It has as many topics as the option ``topics`` says, or fewer. The
-            start is then q ~ ``document_topic`` ``word_topic`` of document and word, and no sweep may treat it as a
-            cold one.
+            What another run, of any family, knows: ``document_topic``, float32, shape (documents, topics of that run),
+            its proportions of the documents; ``word_topic``, float32, shape (words of the shard, topics of that run),
+            its probabilities of the shard's words; and where that run has a tree ``topic_parent``, int64, the parent of
+            each topic among them, -1 for the root. It has at most as many topics as the option ``topics`` says. The
+            start is then q ~ ``document_topic`` ``word_topic``, and no sweep may treat it as a cold one.
 
         Returns
         -------
-        local : Arrays
+        local : LocalState
             The local state.
         delta : Delta
             Its counts.
         """
 
-    def take(self, shard: AnyShard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
-        """Where the family can, as `carry` on the driver says: go on from what another run kept of this very shard.
-
-        Parameters
-        ----------
-        shard : Shard
-            As for `start`.
-        kept : Arrays
-            The local state, of the same family.
-        rows, globals : Arrays
-            As for `start`; the globals are those that `carry` made.
-
-        Returns
-        -------
-        local : Arrays
-            The same, so old that no sweep treats it as a cold one.
-        delta : Delta
-            Its counts, as changes from nothing.
-        """
-
+    @abstractmethod
     def sweep(
-        self,
-        shard: AnyShard,
-        local: Arrays,
-        rows: Arrays,
-        globals: Arrays,
-        stream: Stream,
-    ) -> tuple[Arrays, Delta]:
+        self, shard: AnyShard, local: LocalT, rows: RowsT, globals: GlobalsT, stream: Stream
+    ) -> tuple[LocalT, Delta]:
         """Pass once over a shard; `rows` has a row for each of ``shard.words``."""
 
-    def advance(self, rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
-        """Give the rows and globals with which a shard sweeps once more before its delta is reduced."""
+    @abstractmethod
+    def advance(self, rows: RowsT, delta: Delta, globals: GlobalsT) -> tuple[RowsT, GlobalsT]:
+        """Return the rows and globals with which a shard is swept once more before its delta is reduced."""
 
-    def step(self, shard: AnyShard, rows: Arrays, globals: Arrays, stream: Stream) -> Delta:
-        """In the stochastic schedule, if the family has it: give the step of a shard that has no local state."""
+    @abstractmethod
+    def fold(self, block: RowsT, delta: Delta, globals: GlobalsT) -> tuple[RowsT, Delta]:
+        """Add a delta, whose word ids count from the block's first; return the rows and what `update` needs of them."""
 
-    def blend(self, block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
-        """In the stochastic schedule, if the family has it: move a block by a minibatch's steps, and tell of it."""
+    def finished_rows(self, block: RowsT, globals: GlobalsT) -> RowsT:  # noqa: ARG002
+        """Return the rows that a finished model keeps of a block."""
+        return block
 
-    def fold(self, block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
-        """Add the rows of a delta, whose word ids count from the block's first; give what `update` needs of words."""
-
-    def finish(self, block: Arrays, globals: Arrays) -> Arrays:
-        """Give the rows that a finished model keeps of a block."""
-
-    def settle(self, shard: AnyShard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
+    @abstractmethod
+    def fold_in(self, shard: AnyShard, rows: RowsT, globals: GlobalsT, stream: Stream) -> LocalT:
         """Fit the local state of unseen documents with the rest of the model held fixed."""
 
-    def predict(self, heldout: AnyShard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
-        """Say what the model expects of what it has not seen; `rows` has a row for each of ``heldout.words``.
+    @abstractmethod
+    def predict(self, heldout: AnyShard, local: LocalT, rows: RowsT, globals: GlobalsT) -> Mapping[str, Any]:
+        """Return what the model expects of what it has not seen; `rows` has a row for each of ``heldout.words``.
 
         Parameters
         ----------
         heldout : Shard or VectorShard
             Held-out pairs of the documents that `local` is of, or the vectors that it is of.
-        local : Arrays
-            As a sweep or `settle` left it.
-        rows : Arrays
-            Whole rows, with what blocks keep to themselves.
-        globals : Arrays
+        local : LocalState
+            As a sweep or `fold_in` left it.
+        rows : Rows
+            Complete rows, with what sweeps do not see.
+        globals : GlobalState
             The model's.
 
         Returns
         -------
-        Arrays
+        mapping of str to numpy.ndarray
             Of documents, ``probability``, float64, shape (pairs,): that of each held-out pair. Of vectors, ``error``,
-            float64, shape (vectors,): the squared norm of what is left of each once it is reconstructed, |t - t^|^2.
+            float64, shape (vectors,): the squared distance |t - t^|^2 of each from its reconstruction.
         """
 
-    def probabilities(self, rows: Arrays, globals: Arrays) -> Arrays:
-        """Give ``word_topic``, float64: the probability of each word at hand under each topic, as prediction has it."""
-        # Of a tree, ``topic_parent`` too, int64: the column of each column's parent, -1 for the root.
+    @abstractmethod
+    def probabilities(self, rows: RowsT, globals: GlobalsT) -> Mapping[str, Any]:
+        """Return ``word_topic``, float64: the probability of each word under each topic, as prediction has it.
 
-    def infer(self, local: Arrays, globals: Arrays) -> Arrays:
-        """Give what there is to tell of documents.
+        Of a tree there is ``topic_parent`` too, int64: the column of each column's parent, -1 for the root.
+        """
+
+    @abstractmethod
+    def infer(self, local: Any, globals: GlobalsT) -> Mapping[str, Any]:
+        """Return the proportions of documents, and what else a model says of them.
 
         Parameters
         ----------
-        local : Arrays
-            Their local state, or what a finished model keeps of it.
-        globals : Arrays
-            What every shard needs.
+        local : LocalState
+            What a finished model keeps of their local state (`documents_type`), or all of it.
+        globals : GlobalState
+            The model's.
 
         Returns
         -------
-        Arrays
-            ``document_topic``, float, their proportions, shape (documents, topics), columns by permanent ids; and,
-            where the family has more to tell, arrays ``document_x``, shape (documents, n): whole numbers, such as
-            ``document_path``, the nodes' ids from the root on, or floats, such as ``document_factors``. `collapsium
-            infer` writes each into a column ``x`` of lists, of int32 or float32. Of a family with segments also
-            ``segment_topic`` and ``segments``, which ``collapsium infer --segments`` writes.
+        mapping of str to numpy.ndarray
+            ``document_topic``, float, shape (documents, topics), columns by permanent ids. Where the family has more to
+            say, arrays ``document_x``, shape (documents, n): whole numbers, such as ``document_path``, the nodes' ids
+            from the root on, or floats, such as ``document_factors``; `collapsium infer` writes each into a column
+            ``x`` of lists. Where it uses segments, ``segment_topic`` of shape (segments, topics) and ``segments``,
+            int64, how many each document has.
         """
 
-    def lengths(self, local: Arrays) -> Arrays:
-        """Give ``document_tokens``, the tokens that a local state expects of each document: as many as it has."""
+    def word_tokens(self, rows: RowsT) -> npt.NDArray[np.float64] | None:  # noqa: ARG002
+        """Return the tokens that a model expects of each word, as many as the corpus has; None where it has none."""
+        return None
+
+    @abstractmethod
+    def document_lengths(self, local: LocalT) -> npt.NDArray[np.float64]:
+        """Return the tokens that a local state expects of each document: as many as it has."""
 
 
-def is_labelled(family: str) -> bool:
-    """Tell whether a family takes what is known of documents besides their words."""
-    return bool(getattr(load_sweeps(family), "LABELLED", False))
+class Stochastic(ShardModel[OptionsT, GlobalsT, RowsT, LocalT]):
+    """A shard model that can be fitted by minibatches of shards, which then keep no local state."""
+
+    @abstractmethod
+    def step(self, shard: AnyShard, rows: RowsT, globals: GlobalsT, stream: Stream) -> Delta:
+        """Return the step of a shard."""
+
+    @abstractmethod
+    def blend(self, block: RowsT, delta: Delta, globals: GlobalsT) -> tuple[RowsT, Delta]:
+        """Move a block by a minibatch's steps; return the rows and what `update` needs of them."""
+
+    @abstractmethod
+    def rows_for_steps(self, rows: RowsT, factor: float) -> RowsT:
+        """Return the rows of a model that was fitted in batches, scaled to the corpus of which minibatches come."""
 
 
-def wanted_by(family: str | None) -> dict[str, bool]:
-    """Say what of documents a family takes besides their words, as `Shard.of` and `ShardReference.load` are asked.
+class Resumable(ShardModel[OptionsT, GlobalsT, RowsT, LocalT]):
+    """A shard model that goes on from another run's local state of the same shard."""
 
-    Parameters
-    ----------
-    family : str or None
-        The family's name; none wants the words alone.
+    @abstractmethod
+    def continue_from(self, shard: AnyShard, saved: Arrays, rows: RowsT, globals: GlobalsT) -> tuple[LocalT, Delta]:
+        """Go on from what another run of the family kept of this very shard.
 
-    Returns
-    -------
-    dict of str to bool
-        ``labelled`` and ``segmented``.
-    """
-    flags = {"labelled": "LABELLED", "segmented": "SEGMENTED"}
-    sweeps = None if family is None else load_sweeps(family)
-    return {name: bool(getattr(sweeps, flag, False)) for name, flag in flags.items()}
+        Parameters
+        ----------
+        shard : Shard
+            The documents.
+        saved : Arrays
+            The local state as arrays.
+        rows, globals : Rows and GlobalState
+            As for `start`; the globals are those that the driver's `carry` made.
+
+        Returns
+        -------
+        local : LocalState
+            The same, so old that no sweep treats it as a cold one.
+        delta : Delta
+            Its counts, as changes from nothing.
+        """
 
 
-def settles_at_a_point(family: str) -> bool:
-    """Tell whether a family settles documents without words at one point of its prior, not at what it lets expect."""
-    return bool(getattr(load_sweeps(family), "POINT", False))
+AnyShardModel = ShardModel[Any, Any, Any, Any]
 
 
-def fit_kernels(family: str, globals: Arrays) -> list[Kernel[..., Any]]:
-    """Return the kernels that a fit calls in every iteration, those of all families too.
-
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    globals : Arrays
-        Its global state.
-
-    Returns
-    -------
-    list of Kernel
-        The kernels.
-    """
+def fit_kernels(model: AnyShardModel, globals: GlobalState) -> list[Kernel[..., Any]]:
+    """Return the kernels that a fit calls in every iteration, those of all families too."""
     from collapsium.workers.kernels.special import elementary
 
-    return [*load_sweeps(family).kernels(globals), elementary]
-
-
-def load_sweeps(family: str) -> Sweeps:
-    """Import the half of a family that runs beside a shard.
-
-    Parameters
-    ----------
-    family : str
-        The family's name.
-
-    Returns
-    -------
-    Sweeps
-        Its module.
-    """
-    return cast(Sweeps, importlib.import_module(FAMILIES[family]))
+    return [*model.kernels(globals), elementary]

@@ -6,18 +6,17 @@ at them before anything else does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.array_fields import Arrays, Known, Sizes, check_arrays
-from collapsium.workers.families.base import load_sweeps
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import AnyShard
+    from collapsium.workers.families.base import AnyShardModel
 
 
 @dataclass(frozen=True)
@@ -26,30 +25,26 @@ class ModelChecks:
 
     Attributes
     ----------
-    family : str
-        The family's name.
+    model : ShardModel
+        The family's half beside the shards.
     globals : Arrays
         The model's globals.
     sizes : dict of str to int
         The sizes that they bind.
     """
 
-    family: str
+    model: AnyShardModel
     globals: Arrays
     sizes: Sizes
 
     @staticmethod
-    def of(
-        family: str, options: Mapping[str, Any], words: int, globals: Arrays, where: str, tokens: int | None = None
-    ) -> ModelChecks:
+    def of(model: AnyShardModel, words: int, globals: Arrays, where: str, tokens: int | None = None) -> ModelChecks:
         """Check the globals of a model, with which its other arrays are checked then.
 
         Parameters
         ----------
-        family : str
-            The family's name.
-        options : mapping
-            Its options, as they were recorded.
+        model : ShardModel
+            The family's half beside the shards, with its options.
         words : int
             Size of the vocabulary, or columns of vectors.
         globals : Arrays
@@ -69,9 +64,9 @@ class ModelChecks:
         DamagedError
             An array is missing, unknown, or does not hold what it must.
         """
-        topics = options.get("topics")
+        topics = getattr(model.options, "topics", None)
         sizes: Sizes = {"topic": topics} if isinstance(topics, int) else {}
-        check_arrays(globals, load_sweeps(family).ARRAYS.globals, Known(sizes), where)
+        check_arrays(globals, model.arrays.globals, Known(sizes), where)
         if globals["vocabulary"] != words:
             raise DamagedError(f"{where}/vocabulary", f"expected {words} words, found {globals['vocabulary']:g}")
         total = np.asarray(globals.get("topic", 0))
@@ -80,7 +75,7 @@ class ModelChecks:
             raise DamagedError(
                 f"{where}/topic", f"expected at most the {tokens} tokens of the corpus, found {counted:g}"
             )
-        return ModelChecks(family, globals, sizes)
+        return ModelChecks(model, globals, sizes)
 
     def rows(self, rows: Arrays, words: int, where: str, *, finished: bool) -> None:
         """Refuse the rows of a block of the vocabulary that are not the family's.
@@ -96,7 +91,7 @@ class ModelChecks:
         finished : bool
             Whether they are a finished model's, not a checkpoint's.
         """
-        declared = load_sweeps(self.family).ARRAYS
+        declared = self.model.arrays
         part = (declared.rows if finished else declared.blocks)(self.globals)
         check_arrays(rows, part, self._known(word=words), where)
 
@@ -105,7 +100,7 @@ class ModelChecks:
         sizes = {"document": shard.documents}
         if not shard.of_vectors:
             sizes.update(pair=shard.pairs, token=shard.tokens)
-        part = load_sweeps(self.family).ARRAYS.local(self.globals)
+        part = self.model.arrays.local(self.globals)
         check_arrays(local, part, self._known(shard, **sizes), where)
 
     def tallies(self, local: Arrays, rows: Arrays, shard: AnyShard, where: str) -> None:
@@ -127,7 +122,7 @@ class ModelChecks:
         DamagedError
             A token is not counted.
         """
-        declared = load_sweeps(self.family).ARRAYS
+        declared = self.model.arrays
         if declared.tokens is None or shard.of_vectors:
             return
         column, left = declared.tokens(local, shard), np.array(rows["word_topic"])
@@ -148,7 +143,7 @@ class ModelChecks:
 
     def documents(self, kept: Arrays, documents: int, where: str) -> None:
         """Refuse what a finished model keeps of a local state that is not the family's, or of other documents."""
-        part = load_sweeps(self.family).ARRAYS.local(self.globals).of_documents()
+        part = self.model.arrays.local(self.globals).only(self.model.documents_type.array_names())
         check_arrays(kept, part, self._known(document=documents), where)
 
     def _known(self, shard: AnyShard | None = None, **sizes: int) -> Known:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
+from collapsium.workers.kernels.compilation_text import progress_text
 from collapsium.workers.kernels.jit import Helper, Kernel, cache_folder, warm
 
 Report = Callable[[int, int], None]
@@ -44,11 +45,6 @@ LIMITS = ChildLimits()
 def log_compilation(compiled: int, total: int) -> None:
     """Log how many kernels are compiled, at level INFO of the logger ``collapsium.compiling``."""
     _log.info("%s", progress_text(compiled, total), extra={"compiled": compiled, "total": total})
-
-
-def progress_text(compiled: int, total: int) -> str:
-    """Return how many kernels are compiled, in a line."""
-    return f"compiling kernels, once per machine: {compiled} of {total}"
 
 
 def missing_kernels(kernels: Sequence[AnyKernel]) -> list[AnyKernel]:

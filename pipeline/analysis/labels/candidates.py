@@ -27,8 +27,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays
-from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.arrays.state import Rows
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -220,7 +219,7 @@ def _judge(
     shard = load_labelled(models[0], reference, first, last)
     labels = shard.labels or Labels.none(shard.documents)
     asked = _Asked.of(shard, labels.without(candidates.field), require_table(models[0]))
-    rows = [tasks.gather(own, shard.words, whole=True) for own in blocks]
+    rows = [tasks.gather(own, shard.words, complete=True) for own in blocks]
     logs = np.empty((shard.documents, len(candidates.values)))
     values: Sequence[str | float] = candidates.values
     for place, value in enumerate(values):
@@ -231,9 +230,9 @@ def _judge(
     return Judged(logs, shard.lengths, _known(labels, candidates))
 
 
-def _probability(model: Model, shard: Shard, blocks: list[tasks.Block], rows: Arrays, seed: int) -> Floats:
+def _probability(model: Model, shard: Shard, blocks: list[tasks.Block], rows: Rows, seed: int) -> Floats:
     local = expected(model, shard, blocks, seed)
-    found = load_sweeps(model.record.family).predict(shard, local, rows, model.globals)["probability"]
+    found = model.shard_model.predict(shard, local, rows, model.globals)["probability"]
     return np.asarray(found, dtype=np.float64)
 
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from collapsium.pipeline.analysis.scoring.predictive import Chances, MemberScore, Named, chances_of, score_members
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.base import family_names
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.label_index import LabelTable, numbered
 from collapsium.storage.corpus.labels import Labels, Name
@@ -21,9 +21,9 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.short_repr import ShortRepr
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import is_labelled, load_sweeps, settles_at_a_point, wanted_by
+from collapsium.workers.arrays.state import LocalState
 
 GIVEN = (
     "given labels: no word of a document is looked at; its proportions are those that its labels and numbers alone let "
@@ -70,9 +70,8 @@ class GivenLabels(ShortRepr):
 
 def table_of(model: Model) -> LabelTable:
     """Return the labels and numbers that a model was fitted with; an empty table where it takes none."""
-    if not is_labelled(model.record.family) or "label_table" not in model.globals:
-        return LabelTable()
-    return LabelTable.unpacked(model.globals["label_table"])
+    table = load_family(model.record.family).label_table(model.globals)
+    return LabelTable() if table is None else table
 
 
 def require_table(model: Model) -> LabelTable:
@@ -94,8 +93,8 @@ def require_table(model: Model) -> LabelTable:
         Its family takes none, or its corpus had none.
     """
     family = model.record.family
-    if not is_labelled(family):
-        able = ", ".join(name for name in family_names() if is_labelled(name))
+    if not load_family(family).shard_model.uses_labels:
+        able = ", ".join(name for name in family_names() if load_family(name).shard_model.uses_labels)
         raise OptionError(f"{model.folder.url}: family '{family}' takes no labels; those that do: {able}")
     table = table_of(model)
     if not len(table):
@@ -108,7 +107,7 @@ def require_table(model: Model) -> LabelTable:
 def require_expectations(model: Model) -> None:
     """Raise `OptionError` where a family cannot say what it expects of documents whose words it does not see."""
     family = model.record.family
-    if settles_at_a_point(family):
+    if model.shard_model.folds_in_at_a_point:
         raise OptionError(
             f"{model.folder.url}: family '{family}' puts a document without words at one point of its prior, not at "
             "the mean, so that it has no score given labels alone"
@@ -175,7 +174,7 @@ def score_given(named: Named, corpus: Corpus, executor: Executor, seed: int) -> 
 def _chances(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Chances:
     model = Model(url)
     shard = load_labelled(model, reference)
-    return chances_of(model.record.family, shard, expected(model, shard, blocks, seed), blocks, model.globals)
+    return chances_of(model.shard_model, shard, expected(model, shard, blocks, seed), blocks, model.globals)
 
 
 def _known(reference: ShardReference, table: LabelTable) -> tuple[int, set[Name]]:
@@ -211,7 +210,7 @@ def load_labelled(model: Model, reference: ShardReference, first: int = 0, last:
     documents = reference.documents()
     if last is not None:
         documents = documents.slice(first, last)
-    shard = Shard.of(reference.number, documents, **wanted_by(model.record.family))
+    shard = Shard.of(reference.number, documents, **tasks.document_parts(model.shard_model))
     if shard.labels is not None:
         for one in table_of(model).numbers:
             if np.isinf(shard.labels.numbers.get(one.name, np.zeros(1))).any():
@@ -219,10 +218,10 @@ def load_labelled(model: Model, reference: ShardReference, first: int = 0, last:
     return shard
 
 
-def expected(model: Model, shard: Shard, blocks: Sequence[tasks.Block], seed: int = 0) -> Arrays:
+def expected(model: Model, shard: Shard, blocks: Sequence[tasks.Block], seed: int = 0) -> LocalState:
     """Give the local state that documents' labels and numbers let one expect; their words are not looked at."""
     stream = Stream(seed, "given labels")
-    return tasks.settle(model.record.family, shard.emptied(), blocks, model.globals, stream)
+    return tasks.fold_in(model.shard_model, shard.emptied(), blocks, model.globals, stream)
 
 
 def expected_proportions(model: Model, labels: Labels) -> npt.NDArray[np.float64]:
@@ -240,9 +239,9 @@ def expected_proportions(model: Model, labels: Labels) -> npt.NDArray[np.float64
     numpy.ndarray of float64, shape (documents, topics)
         Columns by permanent ids.
     """
-    rows = {name: values[:1] for name, values in model.rows(0).items()}
+    rows = model.rows(0).of_words(slice(1), complete=True)
     blocks = [tasks.Block(0, 1, rows, Delta())]  # none of its words is asked for
-    half, documents = load_sweeps(model.record.family), labels.offsets.size - 1
+    half, documents = model.shard_model, labels.offsets.size - 1
     none = np.zeros(0, dtype=np.int32)
     parts: list[npt.NDArray[np.float64]] = []
     first = 0

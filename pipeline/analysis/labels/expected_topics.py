@@ -20,8 +20,9 @@ from collapsium.pipeline.analysis.labels.conditional import (
 )
 from collapsium.pipeline.analysis.labels.lift import smoothed_lift
 from collapsium.pipeline.analysis.topics import Topic, topics
-from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.base import WeighsLabels
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.keywords import checked_keywords
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels, Name
@@ -217,7 +218,7 @@ def _weights(model: Model, table: LabelTable, shown: Sequence[Topic]) -> tuple[F
     """Ask the family, or compare the proportions that each label alone lets one expect with the topics' shares."""
     expected: Floats | None = None
     family, ids = load_family(model.record.family), np.array([one.id for one in shown], dtype=np.int64)
-    if hasattr(family, "label_weights"):
+    if isinstance(family, WeighsLabels):
         found = np.asarray(family.label_weights(model.globals), dtype=np.float64)[:, ids]
     else:
         require_expectations(model)

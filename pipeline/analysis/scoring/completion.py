@@ -31,9 +31,8 @@ from collapsium.storage.errors import InputError
 from collapsium.storage.runs.members import leaves
 from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps, wanted_by
+from collapsium.workers.arrays.state import LocalState
 
 COMPLETED = (
     "document completion: mean over the held-out tokens of the corpus of log sum_k theta_dk phi_kw, in nats; "
@@ -211,14 +210,14 @@ def _among(shard: Shard, words: int) -> Shard:
 def _beyond(url: str, blocks: list[tasks.Block], words: int) -> npt.NDArray[np.float64]:
     """Return each topic's probability of all words from number `words` on, shape (topics,)."""
     model = Model(url)
-    half, total = load_sweeps(model.record.family), np.zeros(0)
+    half, total = model.shard_model, np.zeros(0)
     for block in blocks:
         first = max(words - block.low, 0)
         size = block.high - block.low
-        topics = max(next(iter(block.rows.values())).size // max(size, 1), 1)
+        topics = max(next(iter(block.rows.to_arrays().values())).size // max(size, 1), 1)
         portion = max(CELLS // topics, 1)
         for low in range(first, size, portion):
-            rows = {name: values[low : low + portion] for name, values in block.rows.items()}
+            rows = block.rows.of_words(slice(low, low + portion), complete=True)
             part = half.probabilities(rows, model.globals)["word_topic"].sum(axis=0)
             total = part if not total.size else total + part
     return total
@@ -235,19 +234,19 @@ def _predict(
 ) -> _Predicted:
     """Predict the held-out pairs of a shard's documents."""
     model = Model(url)
-    wanted = wanted_by(model.record.family)
-    held = _among(heldout.load(segmented=wanted["segmented"]), words)
-    half = load_sweeps(model.record.family)
+    parts = tasks.document_parts(model.shard_model)
+    held = _among(heldout.load(segmented=parts["segmented"]), words)
+    half = model.shard_model
     if not held.pairs:
         return _Predicted(np.zeros(0), None if beyond is None else np.zeros(0), held.counts)
-    local: Arrays
+    local: LocalState
     if fitted is not None:
         local = model.documents(fitted)
     else:
-        shard = reference.load(**wanted)
+        shard = reference.load(**parts)
         shard = _among(shard, model.record.vocabulary.words) if isinstance(shard, Shard) else shard
-        local = tasks.settle(model.record.family, shard, blocks, model.globals, Stream(0, "complete"))
-    rows = tasks.gather(blocks, held.words, whole=True)
+        local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(0, "complete"))
+    rows = tasks.gather(blocks, held.words, complete=True)
     probability = np.asarray(half.predict(held, local, rows, model.globals)["probability"], dtype=np.float64)
     if beyond is None:
         return _Predicted(probability, None, held.counts)

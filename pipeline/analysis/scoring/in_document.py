@@ -18,7 +18,6 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps, wanted_by
 
 IN_DOCUMENT = (
     "in-document: paths and proportions of each document are fitted on all its tokens with the topics held fixed, and "
@@ -81,13 +80,12 @@ def score_in_document(
 
 def _logs(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Logs:
     model = Model(url)
-    family = model.record.family
-    shard = Shard.of(reference.number, reference.documents(), **wanted_by(family))
+    shard = Shard.of(reference.number, reference.documents(), **tasks.document_parts(model.shard_model))
     if not shard.pairs:
         return Logs(np.zeros(shard.documents), 0)
-    local = tasks.settle(family, shard, blocks, model.globals, Stream(seed, "unseen"))
-    rows = tasks.gather(blocks, shard.words, whole=True)
-    table = load_sweeps(family).predict(shard, local, rows, model.globals)
+    local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(seed, "unseen"))
+    rows = tasks.gather(blocks, shard.words, complete=True)
+    table = model.shard_model.predict(shard, local, rows, model.globals)
     if "document_log" in table:
         logs = np.where(shard.lengths > 0, table["document_log"], 0.0)
     else:

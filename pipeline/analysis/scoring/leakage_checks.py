@@ -10,11 +10,10 @@ from collapsium.pipeline.engine.leakage.lineage import require_held_out, require
 from collapsium.pipeline.engine.leakage.token_counts import require_not_contained, tables_of
 from collapsium.pipeline.engine.setup.heldout import HeldoutReference
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.base import require_corpus
 from collapsium.pipeline.families.model import Model, training_corpus
+from collapsium.pipeline.families.registry import require_corpus
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import Lineage, lineage_of
-from collapsium.workers.families.base import is_labelled
 
 
 def require_same_vocabulary(named: Sequence[tuple[str, Model]], corpus: Corpus) -> None:
@@ -36,7 +35,7 @@ def require_no_training_documents(named: Sequence[tuple[str, Model]], corpus: Co
     for model in different.values():
         if trained_on(model) is not None:
             _, _, name = _against(model, corpus)
-            labelled = is_labelled(model.record.family)
+            labelled = model.shard_model.uses_labels
             require_new_documents(training_corpus(model), corpus, name, executor, labelled=labelled)
 
 

@@ -17,7 +17,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.kernels.child_processes import fill_cache
 from collapsium.workers.kernels.special import elementary
 
@@ -44,13 +44,13 @@ class Chances:
         return self.probability.nbytes + self.counts.nbytes
 
 
-def chances_of(family: str, shard: Shard, local: Any, blocks: list[tasks.Block], globals: Any) -> Chances:
+def chances_of(model: AnyShardModel, shard: Shard, local: Any, blocks: list[tasks.Block], globals: Any) -> Chances:
     """Give the probabilities of a shard's pairs.
 
     Parameters
     ----------
-    family : str
-        The model's family.
+    model : ShardModel
+        The family's half beside the shards.
     shard : Shard
         The pairs.
     local : Arrays
@@ -67,7 +67,7 @@ def chances_of(family: str, shard: Shard, local: Any, blocks: list[tasks.Block],
     """
     if not shard.pairs:
         return Chances(np.zeros(0), shard.counts)
-    table = load_sweeps(family).predict(shard, local, tasks.gather(blocks, shard.words, whole=True), globals)
+    table = model.predict(shard, local, tasks.gather(blocks, shard.words, complete=True), globals)
     return Chances(np.asarray(table["probability"], dtype=np.float64), shard.counts)
 
 
@@ -135,8 +135,7 @@ def load_blocks(model: Model, executor: Executor) -> list[Any]:
         One a block, of `collapsium.workers.tasks.Block`.
     """
     if executor.dashboard is None:  # its tasks run in this process, where an interrupt would wait for the compiler
-        sweeps = load_sweeps(model.record.family)
-        family_kernels = getattr(sweeps, "UNSEEN_KERNELS", None) or sweeps.kernels(model.globals)
+        family_kernels = model.shard_model.fold_in_kernels(model.globals)
         fill_cache([*family_kernels, elementary])
     return [
         executor.submit(_load_block, model.folder.address, number, low, high)

@@ -16,7 +16,6 @@ from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import wanted_by
 
 HELDOUT = (
     "document completion: mean over the held-out tokens of the training documents of log sum_k theta_dk phi_kw, "
@@ -111,19 +110,20 @@ def _submit_halves(
 def _chances_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> Chances:
     model = Model(url)
     local = model.documents(reference.number)
-    family = model.record.family
-    held = reference.load(segmented=wanted_by(family)["segmented"])
-    return chances_of(family, held, local, blocks, model.globals)
+    held = reference.load(segmented=model.shard_model.uses_segments)
+    return chances_of(model.shard_model, held, local, blocks, model.globals)
 
 
 def _chances_unseen(url: str, reference: ShardReference, first: int, blocks: list[tasks.Block], seed: int) -> Chances:
     """Fit proportions on one half of each document's tokens and predict the other; empty documents have no pairs."""
     model = Model(url)
     known, scored = split_documents(reference.documents(), first, 0.5, seed)
-    family, stream = model.record.family, Stream(seed, "unseen")
-    shard, held = (Shard.of(reference.number, part, **wanted_by(family)) for part in (known, scored))
-    local = tasks.settle(family, shard, blocks, model.globals, stream)
-    return chances_of(family, held, local, blocks, model.globals)
+    stream = Stream(seed, "unseen")
+    shard, held = (
+        Shard.of(reference.number, part, **tasks.document_parts(model.shard_model)) for part in (known, scored)
+    )
+    local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, stream)
+    return chances_of(model.shard_model, held, local, blocks, model.globals)
 
 
 def _chances_observed(
@@ -131,8 +131,7 @@ def _chances_observed(
 ) -> Chances:
     """Fit proportions on all tokens of a shard's documents and predict others of the same documents."""
     model = Model(url)
-    family = model.record.family
-    wanted = wanted_by(family)
-    held = scored.load(segmented=wanted["segmented"])
-    local = tasks.settle(family, reference.load(**wanted), blocks, model.globals, Stream(seed, "unseen"))
-    return chances_of(family, held, local, blocks, model.globals)
+    parts = tasks.document_parts(model.shard_model)
+    held = scored.load(segmented=parts["segmented"])
+    local = tasks.fold_in(model.shard_model, reference.load(**parts), blocks, model.globals, Stream(seed, "unseen"))
+    return chances_of(model.shard_model, held, local, blocks, model.globals)

@@ -37,14 +37,14 @@ def run(arguments: argparse.Namespace) -> None:
     """Simulate, and say what came of it."""
     family, options = gather(arguments, SIZES)
     from collapsium.pipeline.corpora.simulate import simulate
-    from collapsium.pipeline.families.base import load_family
+    from collapsium.pipeline.families.registry import load_family
     from collapsium.pipeline.formatting import counted
     from collapsium.pipeline.monitoring.console import counting
 
     with counting("simulating") as progress:
         manifest = simulate(arguments.corpus, family=family, progress=progress, **options)
     kind, number = (
-        ("columns", options["words"]) if load_family(family).CORPUS == "vectors" else ("tokens", manifest.tokens)
+        ("columns", options["words"]) if load_family(family).corpus_kind == "vectors" else ("tokens", manifest.tokens)
     )
     what = "vectors" if kind == "columns" else "documents"
     sizes = f"{manifest.documents:,} {what}, {number:,} {kind}, {counted(len(manifest.shards), 'shard')}"

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from collapsium.pipeline.cli.options import add_json, add_log_format, add_memory, add_scheduler, tls_of
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.setup.limits import ITERATIONS
-from collapsium.pipeline.families.base import family_names
+from collapsium.pipeline.families.registry import family_names
 from collapsium.pipeline.workflows.compare.options import RESTARTS, STARTS, TOPICS, parse_settings, parse_vary
 from collapsium.storage.errors import OptionError
 

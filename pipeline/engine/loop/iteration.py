@@ -54,18 +54,18 @@ def iterate(
         stream = problem.stream.at(iteration=iteration, purpose=f"update{again}")
         after = problem.family.update(state.globals, told, problem.config, stream)
         updating += time.perf_counter() - began
-        require_finite(after, iteration)
+        require_finite(after.to_arrays(), iteration)
         # A further round belongs to the same iteration: its sweeps are of the iteration before plus one.
         rounds += 1
-        if float(after.get("another_round", 0)) <= 0:
+        if not problem.family.needs_another_round(after):
             state = State(iteration, after, submitted.blocks, submitted.swept)
             return state, told, {**figures, **problem.family.figures(after)}, updating
         state = State(iteration - 1, after, submitted.blocks, submitted.swept)
 
 
-def require_finite(globals: Arrays, iteration: int) -> None:
-    """Raise `NumericalError` if the globals, or figures, have left what floating point can hold."""
-    for name, values in globals.items():
+def require_finite(arrays: Arrays, iteration: int) -> None:
+    """Raise `NumericalError` if the arrays of the global state, or figures, are no longer finite."""
+    for name, values in arrays.items():
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise NumericalError(
                 f"iteration {iteration}: {name} is no longer finite; the options may be out of proportion"
@@ -101,7 +101,7 @@ def _submit_sweeps(problem: Problem, executor: Executor, state: State, stream: S
     for number, (block, one, part) in enumerate(zip(state.blocks, sums, parts, strict=True)):
         deltas = _picked(problem, executor, left, 0, part) if few else one.deltas
         home = problem.block_home(number, executor.homes)
-        folded.append(executor.submit(tasks.fold, problem.name, block, deltas, state.globals, home=home))
+        folded.append(executor.submit(tasks.fold, problem.shard_model, block, deltas, state.globals, home=home))
     return swept, folded
 
 
@@ -113,7 +113,7 @@ def _submit_sweep(
     if state.swept:
         return executor.submit(
             tasks.sweep,
-            problem.name,
+            problem.shard_model,
             problem.shards[number],
             state.swept[number],
             *given,
@@ -121,7 +121,7 @@ def _submit_sweep(
             home=home,
         )
     known = None if problem.warm is None else problem.warm[number]
-    return executor.submit(tasks.start, problem.name, problem.shards[number], *given, known, home=home)
+    return executor.submit(tasks.start, problem.shard_model, problem.shards[number], *given, known, home=home)
 
 
 class _Sums:

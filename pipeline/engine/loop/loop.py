@@ -20,7 +20,8 @@ from collapsium.pipeline.engine.state import Kept, Problem, Progress, State
 from collapsium.pipeline.executors.base import Executor
 from collapsium.storage.errors import ClusterError, OptionError
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.state import GlobalState
 
 SLOWEST = 3  # shards whose seconds are told by themselves
 NO_OBJECTIVE = "--stop-on objective: the family has no objective under these options; use counts or score"
@@ -30,7 +31,7 @@ LOSSES = 3  # of work that cannot be done again, in a row, before the loop gives
 def run(
     problem: Problem,
     executor: Executor,
-    globals: Arrays,
+    globals: GlobalState,
     limits: Limits,
     keeper: Keeper | None = None,
     glance: Glance | None = None,
@@ -79,7 +80,7 @@ class Loop:
         self,
         problem: Problem,
         executor: Executor,
-        globals: Arrays,
+        globals: GlobalState,
         limits: Limits,
         keeper: Keeper,
         glance: Glance | None = None,
@@ -105,7 +106,7 @@ class Loop:
                         yield self.state, lost(self.state, time.perf_counter() - self._began, error)
                         error = None
                 if self._pending is None and self.ended(self.state):
-                    require_whole(self.state)
+                    require_whole(self.problem, self.state)
                     return
                 progress = self.advance()
             except ClusterError as loss:
@@ -135,7 +136,7 @@ class Loop:
         self._began = time.perf_counter() - kept.progress.elapsed
         return kept.state
 
-    def blank(self, globals: Arrays) -> State:
+    def blank(self, globals: GlobalState) -> State:
         """Return the state before anything has been seen."""
         return blank_state(self.problem, self.executor, globals)
 
@@ -194,9 +195,9 @@ class Loop:
             return ""
         if self.limits.tolerance and self.limits.stop_on == OBJECTIVE and OBJECTIVE not in progress.figures:
             raise OptionError(NO_OBJECTIVE)
-        if float(state.globals.get("unsettled", 0)) > 0:
+        if self.problem.family.uncounted_tokens(state.globals) > 0:
             return ""
-        if float(state.globals.get("fixed", 0)) > 0 and progress.change == 0.0 and not self.limits.samples:
+        if self.problem.family.cannot_change(state.globals) and progress.change == 0.0 and not self.limits.samples:
             return "converged"
         if self.limits.tolerance != AUTO:
             return "tolerance" if is_settled(progress, self.previous, self.limits) else ""
@@ -211,7 +212,7 @@ class Loop:
 
     def _watched(self) -> str:
         """Return the figure whose windows are compared."""
-        sampled = self.limits.stop_on == "counts" and self.problem.family.SAMPLER and self._windows.has(OBJECTIVE)
+        sampled = self.limits.stop_on == "counts" and self.problem.family.is_sampler and self._windows.has(OBJECTIVE)
         return OBJECTIVE if sampled else self.limits.stop_on
 
     def _windows_of(self, progress: Progress) -> Windows:
@@ -230,13 +231,15 @@ class Loop:
             return []
         return self.glance.submit(self.problem, self.executor, state, progress.topics, last=last)
 
-    def told(self, state: State, before: Arrays, told: Delta, figures: dict[str, float], updating: float) -> Progress:
+    def told(
+        self, state: State, before: GlobalState, told: Delta, figures: dict[str, float], updating: float
+    ) -> Progress:
         """Return what an iteration told, before it is scored; `before` are the globals that it began from."""
         now, iteration = time.perf_counter(), state.iteration
         require_finite({name: np.asarray(value) for name, value in figures.items()}, iteration)
         seconds = shares(told, self.executor.workers, 0.0, updating, 0.0)
         tokens = told.number("tokens")
-        moved = told.number(self.problem.family.CHANGE) / max(tokens, 1.0) if iteration else None
+        moved = self.problem.family.moved_tokens(told) / max(tokens, 1.0) if iteration else None
         topics = {} if self.glance is None else self.glance.topics(self.problem, iteration, before, state.globals)
         more: dict[str, Any] = {"sweeps": sweep_times(told), "topics": topics}
         more["tokens"] = tokens * self.problem.local_sweeps
@@ -261,10 +264,12 @@ class Loop:
         return replace(progress, elapsed=elapsed, score=mean_score(scores), seconds=seconds, words=named)
 
 
-def blank_state(problem: Problem, executor: Executor, globals: Arrays) -> State:
+def blank_state(problem: Problem, executor: Executor, globals: GlobalState) -> State:
     """Return the state before anything has been seen."""
     blocks = [
-        executor.submit(tasks.blank, problem.name, *bound, globals, home=problem.block_home(number, executor.homes))
+        executor.submit(
+            tasks.blank, problem.shard_model, *bound, globals, home=problem.block_home(number, executor.homes)
+        )
         for number, bound in enumerate(pairwise(problem.cuts))
     ]
     return State(-1, globals, blocks)
@@ -288,7 +293,9 @@ def submit_scores(problem: Problem, executor: Executor, state: State) -> list[An
     ]
     for number, heldout in enumerate(problem.heldout):
         given = (heldout, state.swept[number], blocks, state.globals)
-        submitted.append(executor.submit(tasks.score, problem.name, *given, home=problem.home(number, executor.homes)))
+        submitted.append(
+            executor.submit(tasks.score, problem.shard_model, *given, home=problem.home(number, executor.homes))
+        )
     return submitted
 
 
@@ -320,9 +327,9 @@ def sweep_times(told: Delta) -> dict[str, Any]:
     }
 
 
-def require_whole(state: State) -> None:
+def require_whole(problem: Problem, state: State) -> None:
     """Raise `OptionError` where a run would end with a model that its family calls unsettled."""
-    if float(state.globals.get("unsettled", 0)) > 0:
+    if problem.family.uncounted_tokens(state.globals) > 0:
         raise OptionError(
             f"--iterations {state.iteration}: the run was planned with more, and some tokens do not count yet; "
             "go on with as many as it was begun with"

@@ -19,8 +19,9 @@ from collapsium.pipeline.engine.model_io.checkpoints import Keeper, NoKeeper
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.state import Kept, Problem, Progress, State
 from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.families.base import Stochastic
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.arrays.state import GlobalState
 
 
 def minibatches(problem: Problem, size: int, number: int) -> list[list[int]]:
@@ -50,7 +51,7 @@ def minibatches(problem: Problem, size: int, number: int) -> list[list[int]]:
 def run_stochastic(
     problem: Problem,
     executor: Executor,
-    globals: Arrays,
+    globals: GlobalState,
     limits: Limits,
     keeper: Keeper | None = None,
     glance: Glance | None = None,
@@ -83,18 +84,21 @@ class StochasticLoop(Loop):
         self,
         problem: Problem,
         executor: Executor,
-        globals: Arrays,
+        globals: GlobalState,
         limits: Limits,
         keeper: Keeper,
         glance: Glance | None = None,
     ) -> None:
         super().__init__(problem, executor, globals, limits, keeper, glance)
+        if not isinstance(problem.family, Stochastic):
+            raise TypeError(f"family '{problem.name}' has no stochastic schedule")
+        self._family = problem.family
         passes = [minibatches(problem, limits.batch_shards, number) for number in range(limits.passes)]
         self._plan = [one for part in passes for one in part]
         self._ends = set(accumulate(len(part) for part in passes))
         self._last = min(len(self._plan), limits.iterations or len(self._plan))
 
-    def blank(self, globals: Arrays) -> State:
+    def blank(self, globals: GlobalState) -> State:
         """Return the state before anything has been seen; there is no start to sweep."""
         return replace(super().blank(globals), iteration=0)
 
@@ -109,7 +113,7 @@ class StochasticLoop(Loop):
             before = state.globals
             state, told, updating = step(self.problem, self.executor, state, self._plan[state.iteration])
             progress = self.told(state, before, told, self.problem.family.figures(state.globals), updating)
-            moved = told.number(self.problem.family.CHANGE) / max(float(state.globals["corpus_tokens"]), 1.0)
+            moved = self._family.moved_tokens(told) / max(self._family.corpus_tokens(state.globals), 1.0)
             progress = replace(progress, change=moved)
             state = self.keeper.keep(Kept(state, progress, self.before()))
         every, scores = self.limits.score_every, list[tasks.Score]()
@@ -151,7 +155,7 @@ def step(problem: Problem, executor: Executor, state: State, chosen: list[int]) 
     deltas = [
         executor.submit(
             tasks.step,
-            problem.name,
+            problem.shard_model,
             problem.shards[number],
             state.blocks,
             state.globals,
@@ -165,13 +169,13 @@ def step(problem: Problem, executor: Executor, state: State, chosen: list[int]) 
     for number, (block, bounds) in enumerate(zip(state.blocks, pairwise(problem.cuts), strict=True)):
         parts = [executor.submit(tasks.between, one, *bounds) for one in deltas]
         home = problem.block_home(number, executor.homes)
-        blocks.append(executor.submit(tasks.blend, problem.name, block, parts, rest, state.globals, home=home))
+        blocks.append(executor.submit(tasks.blend, problem.shard_model, block, parts, rest, state.globals, home=home))
     told, *folded = executor.collect([rest, *(executor.submit(tasks.tell, block) for block in blocks)])
     for part in folded:
         told = told + part
     began = time.perf_counter()
     after = problem.family.update(state.globals, told, problem.config, stream.at(purpose="update"))
-    require_finite(after, state.iteration + 1)
+    require_finite(after.to_arrays(), state.iteration + 1)
     return State(state.iteration + 1, after, blocks), told, time.perf_counter() - began
 
 
@@ -182,8 +186,8 @@ def settled(problem: Problem, executor: Executor, state: State) -> State:
     stream = problem.stream.at(purpose="settle")
     swept = [
         executor.submit(
-            tasks.settled,
-            problem.name,
+            tasks.fold_in_shard,
+            problem.shard_model,
             shard,
             problem.scratch,
             state.blocks,

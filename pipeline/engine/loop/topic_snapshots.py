@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from collapsium.pipeline.engine.state import Problem, State
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.base import load_family
 from collapsium.pipeline.families.description import shape_of
-from collapsium.workers.arrays.delta import Arrays
-from collapsium.workers.families.base import load_sweeps
+from collapsium.pipeline.families.registry import load_family
+from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.tasks import Block
 
 SIZES, MOVED = 20, 5  # topics whose sizes are told, and that moved most
@@ -54,14 +54,16 @@ class Words:
     seconds: float
 
 
-def sizes(name: str, globals: Arrays) -> tuple[dict[int, float], int]:
+def sizes(name: str, model: AnyShardModel, globals: GlobalState) -> tuple[dict[int, float], int]:
     """Find how large the topics are: a description of no words is one of sizes alone.
 
     Parameters
     ----------
     name : str
         The family's name.
-    globals : Arrays
+    model : ShardModel
+        Its half beside the shards.
+    globals : GlobalState
         Of a state.
 
     Returns
@@ -71,22 +73,26 @@ def sizes(name: str, globals: Arrays) -> tuple[dict[int, float], int]:
     active : int
         How many topics have more than hardly any, or in a tree nodes at or below which there are some.
     """
-    family, sweeps = load_family(name), load_sweeps(name)
-    found = family.describe(sweeps.finish(sweeps.blank(0, globals), globals), globals, 0)
+    rows = model.finished_rows(model.initial_rows(0, globals), globals)
+    found = load_family(name).describe(rows, globals, 0)
     held = found.share if found.parent is None else shape_of(found.ids, found.parent, found.share).below
     return dict(zip(found.ids.tolist(), found.share.tolist(), strict=True)), int(np.count_nonzero(held >= HELD))
 
 
-def top_words(name: str, block: Block, globals: Arrays, ids: Sequence[int], count: int) -> Words:
+def top_words(
+    name: str, model: AnyShardModel, block: Block, globals: GlobalState, ids: Sequence[int], count: int
+) -> Words:
     """Find the top words of some topics in a block, a piece of it at a time, so that it takes little memory.
 
     Parameters
     ----------
     name : str
         The family's name.
+    model : ShardModel
+        Its half beside the shards.
     block : Block
         Of the vocabulary.
-    globals : Arrays
+    globals : GlobalState
         Of the same state.
     ids : sequence of int
         The topics.
@@ -98,14 +104,14 @@ def top_words(name: str, block: Block, globals: Arrays, ids: Sequence[int], coun
     Words
         Fewer where the block has fewer.
     """
-    began, family, sweeps = time.perf_counter(), load_family(name), load_sweeps(name)
+    began, family = time.perf_counter(), load_family(name)
     words = np.full((len(ids), count), -1, dtype=np.int64)
     values = np.zeros((len(ids), count))
-    width = max((rows[:1].size for rows in block.rows.values()), default=1)
+    width = max((rows[:1].size for rows in block.rows.to_arrays().values()), default=1)
     step = max(PIECE // max(width, 1), 1)
     for low in range(0, block.high - block.low, step):
-        rows = {one: values_[low : low + step] for one, values_ in block.rows.items()}
-        found = family.describe(sweeps.finish(rows, globals), globals, count)
+        rows = block.rows.of_words(slice(low, low + step), complete=True)
+        found = family.describe(model.finished_rows(rows, globals), globals, count)
         place = {one: row for row, one in enumerate(found.ids.tolist())}
         for number, one in enumerate(ids):
             if one in place:
@@ -141,7 +147,7 @@ class Glance:
         self._began = time.monotonic()
         self._due = self._began
 
-    def topics(self, problem: Problem, iteration: int, before: Arrays, after: Arrays) -> dict[str, Any]:
+    def topics(self, problem: Problem, iteration: int, before: GlobalState, after: GlobalState) -> dict[str, Any]:
         """Say how large the topics are, and which moved most.
 
         Parameters
@@ -161,9 +167,9 @@ class Glance:
         if iteration < 1:
             return {}
         if self._before is None or self._before[0] != iteration - 1:
-            self._before = iteration - 1, sizes(problem.name, before)[0]
+            self._before = iteration - 1, sizes(problem.name, problem.shard_model, before)[0]
         old = self._before[1]
-        now, active = sizes(problem.name, after)
+        now, active = sizes(problem.name, problem.shard_model, after)
         self._before = iteration, now
         moved = {one: now.get(one, 0.0) - old.get(one, 0.0) for one in {**now, **old}}
         return {"active": active, "sizes": _pairs(_listed(now, SIZES)), "moved": _pairs(_listed(moved, MOVED))}
@@ -199,7 +205,14 @@ class Glance:
         self._named, ids, homes = state.iteration, list(dict.fromkeys(wanted)), executor.homes
         return [
             executor.submit(
-                top_words, problem.name, block, state.globals, ids, WORDS, home=problem.block_home(number, homes)
+                top_words,
+                problem.name,
+                problem.shard_model,
+                block,
+                state.globals,
+                ids,
+                WORDS,
+                home=problem.block_home(number, homes),
             )
             for number, block in enumerate(state.blocks)
         ]
@@ -219,7 +232,7 @@ class Glance:
         """
         if state.iteration < 1 or state.iteration == self._named:
             return {}
-        largest = [one for one, _ in _listed(sizes(problem.name, state.globals)[0], NAMED)]
+        largest = [one for one, _ in _listed(sizes(problem.name, problem.shard_model, state.globals)[0], NAMED)]
         return self.words(executor.collect(self._submit(problem, executor, state, largest)))
 
     def words(self, found: Sequence[Words]) -> dict[str, list[str]]:

@@ -17,6 +17,7 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.spill import Shelf, ShelfWriter
+from collapsium.workers.arrays.state import LocalState
 from collapsium.workers.families.family_arrays import ModelChecks
 
 SECONDS = 60.0  # between two checkpoints, at least
@@ -166,7 +167,7 @@ class CheckpointKeeper:
         }
         for number, swept in enumerate(state.swept if self._locals else []):
             written[f"locals/{number:05d}"] = submit(write_local, place, number, swept)
-        parts = {"globals": place.write("globals", state.globals)}
+        parts = {"globals": place.write("globals", state.globals.to_arrays())}
         parts.update(zip(written, self._executor.collect(list(written.values())), strict=True))
         missing = [name for name in parts if not place.folder.exists(f"{name}/{DIGESTS}")]
         if missing:
@@ -259,9 +260,8 @@ class CheckpointKeeper:
         """Read the globals of a checkpoint and check them."""
         place, problem = self._run.checkpoints.at(record.iteration), self._problem
         read = place.read("globals", record.parts["globals"])
-        options = problem.config.model_dump()
         where = f"{place.folder.url}/globals"
-        return ModelChecks.of(problem.name, options, problem.cuts[-1], read, where, problem.tokens)
+        return ModelChecks.of(problem.shard_model, problem.cuts[-1], read, where, problem.tokens)
 
     def _loaded(self, record: CheckpointRecord, *, compare: bool = False) -> State:
         """Have a checkpoint read; what was not just written is compared, the tokens with the counts."""
@@ -280,17 +280,20 @@ class CheckpointKeeper:
             own = (place, number, parts[f"locals/{number:05d}"], checks, problem.shards[number], problem.scratch)
             own += (blocks,) if compare else ()
             swept.append(submit(read_local, *own, home=problem.home(number, homes)))
-        return State(record.iteration, checks.globals, blocks, swept)
+        globals_ = problem.shard_model.globals_type.from_arrays(checks.globals)
+        return State(record.iteration, globals_, blocks, swept)
 
 
 def write_block(place: Checkpoint, number: int, block: tasks.Block) -> str:
     """Write a block of the vocabulary where it lies; return its digest."""
-    return place.write(f"rows/{number:05d}", block.rows)
+    return place.write(f"rows/{number:05d}", block.rows.to_arrays())
 
 
 def write_local(place: Checkpoint, number: int, swept: tasks.Swept) -> str:
     """Write a shard's local state where it lies; return its digest."""
     local = swept.local
+    if isinstance(local, LocalState):
+        return place.write(f"locals/{number:05d}", local.to_arrays())
     return place.write(f"locals/{number:05d}", local.lying() if isinstance(local, Shelf) else local)
 
 
@@ -304,7 +307,7 @@ def read_block(place: Checkpoint, number: int, low: int, high: int, digest: str,
     part = f"rows/{number:05d}"
     rows = place.read(part, digest)
     checks.rows(rows, high - low, f"{place.folder.url}/{part}", finished=False)
-    return tasks.Block(low, high, rows, Delta())
+    return tasks.Block(low, high, checks.model.rows_type.from_arrays(rows), Delta())
 
 
 def read_local(
@@ -352,5 +355,5 @@ def read_local(
     where, whole = f"{place.folder.url}/{part}", tasks.opened(shard)
     checks.local(local, whole, where)
     if blocks is not None:
-        checks.tallies(local, tasks.gather(blocks, whole.words), whole, where)
-    return tasks.Swept(local, Delta())
+        checks.tallies(local, tasks.gather(blocks, whole.words).to_arrays(), whole, where)
+    return tasks.Swept(local if scratch is not None else checks.model.load_local(local), Delta())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from collapsium.pipeline.engine.model_io.summary import summary_of
 from collapsium.pipeline.engine.state import Problem, State
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.base import FamilyConfig
+from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
@@ -19,8 +19,8 @@ from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocumen
 from collapsium.storage.runs.processor import Processor
 from collapsium.storage.runs.summary import write_summary
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays
-from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.families.base import AnyShardModel
 
 
 def documents_of(corpus: Corpus) -> list[ShardDocuments]:
@@ -32,7 +32,7 @@ def documents_of(corpus: Corpus) -> list[ShardDocuments]:
 def keep_model(
     place: Folder,
     corpus: Corpus,
-    config: FamilyConfig,
+    config: FamilyOptions,
     problem: Problem,
     executor: Executor,
     state: State,
@@ -47,7 +47,7 @@ def keep_model(
         The model's folder, which is made.
     corpus : Corpus
         What it was fitted to.
-    config : FamilyConfig
+    config : FamilyOptions
         The family's options.
     problem : Problem
         What was fitted.
@@ -68,11 +68,14 @@ def keep_model(
     with replaced(place) as folder:
         writer = ModelWriter(folder)
         written = [
-            executor.submit(write_block, writer, number, problem.name, block, state.globals)
+            executor.submit(write_block, writer, number, problem.shard_model, block, state.globals)
             for number, block in enumerate(state.blocks)
         ]
-        written += [executor.submit(write_shard, writer, number, swept) for number, swept in enumerate(state.swept)]
-        parts = dict([writer.write_globals(state.globals), *executor.collect(written)])
+        written += [
+            executor.submit(write_shard, writer, number, problem.shard_model, swept)
+            for number, swept in enumerate(state.swept)
+        ]
+        parts = dict([writer.write_globals(state.globals.to_arrays()), *executor.collect(written)])
         missing = [part for part in parts if not folder.exists(part)]
         if missing:
             raise ClusterError(
@@ -126,11 +129,14 @@ def _keep_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Ca
     return True
 
 
-def write_block(writer: ModelWriter, number: int, family: str, block: tasks.Block, globals: Arrays) -> tuple[str, str]:
+def write_block(
+    writer: ModelWriter, number: int, model: AnyShardModel, block: tasks.Block, globals: GlobalState
+) -> tuple[str, str]:
     """Write a block of the vocabulary where it lies; return the name of the part and its digest."""
-    return writer.write_block(number, load_sweeps(family).finish(block.rows, globals))
+    return writer.write_block(number, model.finished_rows(block.rows, globals).to_arrays())
 
 
-def write_shard(writer: ModelWriter, number: int, swept: tasks.Swept) -> tuple[str, str]:
+def write_shard(writer: ModelWriter, number: int, model: AnyShardModel, swept: tasks.Swept) -> tuple[str, str]:
     """Write what a model keeps of a shard's local state where it lies; return the name of the part and its digest."""
-    return writer.write_shard(number, swept.local)
+    local = tasks.local_state(model, swept.local)
+    return writer.write_shard(number, model.documents(local).to_arrays())

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.base import load_family
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.corpus.shard import merge_segments
@@ -51,7 +51,6 @@ from collapsium.workers.document_summaries import (
     segmented_of,
     summarise,
 )
-from collapsium.workers.families.base import load_sweeps
 from collapsium.workers.ingest.dates import UNITS
 
 Floats = npt.NDArray[np.float64]
@@ -149,7 +148,7 @@ def _each(
 
 def _summarise(model: Model, reference: ShardReference, named: Sequence[str], ids: Ints) -> ShardSummary:
     """Summarise a shard; of its columns those that are named are read, and of its topics `ids` are summed by date."""
-    sweeps, local = load_sweeps(model.record.family), model.documents(reference.number)
+    sweeps, local = model.shard_model, model.documents(reference.number)
     found = sweeps.infer(local, model.globals)
     theta = np.asarray(found["document_topic"], dtype=np.float64)
     low, high = bounds(theta)
@@ -157,7 +156,7 @@ def _summarise(model: Model, reference: ShardReference, named: Sequence[str], id
         where = f"{model.folder.url}/documents/{reference.number:05d}"
         raise DamagedError(where, f"expected arrays that give proportions from 0 to 1, found {low:g} to {high:g}")
     theta = np.maximum(theta, 0.0)
-    tokens = np.asarray(sweeps.lengths(local)["document_tokens"], dtype=np.float64)
+    tokens = np.asarray(sweeps.document_lengths(local), dtype=np.float64)
     extras = reference.documents().extras if named else {}
     summary = summarise(theta, tokens, reference.number, extras.get(LABELS), EXAMPLES)
     if DATE in extras:
@@ -187,7 +186,7 @@ def _added(one: ShardSummary, other: ShardSummary) -> ShardSummary:
 
 def _shown(model: Model) -> Ints:
     """Return the ids of the topics that are shown, ascending: those with tokens, and in a tree all nodes."""
-    row = {name: values[:1] for name, values in model.rows(0).items()}
+    row = model.rows(0).of_words(slice(1), complete=True)
     found = load_family(model.record.family).describe(row, model.globals, 1)
     held = found.share > 0.0 if found.parent is None and found.share.any() else np.ones(found.ids.size, dtype=bool)
     return np.sort(found.ids[held])
@@ -330,8 +329,8 @@ def _look_up(model: Model, number: int, words: Sequence[Ints], topics: Ints) -> 
     needed = np.unique(np.concatenate([*words, np.zeros(0, dtype=np.int64)]))
     if not needed.size:
         return [np.zeros((0, SHOWN)) for _ in words]
-    rows = {name: values[needed] for name, values in model.rows(number).items()}
-    table = load_sweeps(model.record.family).probabilities(rows, model.globals)["word_topic"]
+    rows = model.rows(number).of_words(needed, complete=True)
+    table = model.shard_model.probabilities(rows, model.globals)["word_topic"]
     places = [np.searchsorted(needed, one) for one in words]
     return [
         np.asarray(table[place[:, None], row[None, :]], dtype=np.float64)

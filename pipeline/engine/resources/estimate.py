@@ -16,15 +16,8 @@ from collapsium.pipeline.engine.partition import GROUP, _blocks
 from collapsium.pipeline.engine.resources.place import Place, place_of
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.executors.open import check_scheduler
-from collapsium.pipeline.families.base import (
-    FamilyConfig,
-    Footprint,
-    Summary,
-    load_family,
-    make_config,
-    require_corpus,
-    require_schedule,
-)
+from collapsium.pipeline.families.base import FamilyOptions, Footprint, Summary
+from collapsium.pipeline.families.registry import load_family, make_options, require_corpus, require_schedule
 from collapsium.pipeline.keywords import checked_keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
@@ -183,7 +176,7 @@ def estimate(
     Plan
         What the fit takes, and what does not fit.
     """
-    config, opened = make_config(family, options, option_names(estimate)), Corpus(corpus)
+    config, opened = make_options(family, options, option_names(estimate)), Corpus(corpus)
     require_corpus(family, opened)
     opened.require_tokens()
     require_schedule(family, schedule)
@@ -196,7 +189,7 @@ def estimate(
 def plan(
     corpus: Corpus,
     family: str,
-    config: FamilyConfig,
+    config: FamilyOptions,
     place: Place,
     *,
     stochastic: bool = False,
@@ -211,7 +204,7 @@ def plan(
         What to fit; one of its shards is read, to count the words in it.
     family : str
         The model family.
-    config : FamilyConfig
+    config : FamilyOptions
         Its options.
     place : Place
         Where.

@@ -16,13 +16,14 @@ from collapsium.workers.kernels.child_processes import (
 if TYPE_CHECKING:
     from collapsium.pipeline.executors.base import Executor
     from collapsium.pipeline.monitoring.events import Sink
-    from collapsium.workers.arrays.delta import Arrays
+    from collapsium.workers.arrays.state import GlobalState
+    from collapsium.workers.families.base import AnyShardModel
 
 HERE = ("threads", "serial", "local")  # schedulers whose workers run on this machine
 
 
 def compile_for(
-    executor: Executor, scheduler: str, family: str, globals: Arrays, report: Report = log_compilation
+    executor: Executor, scheduler: str, model: AnyShardModel, globals: GlobalState, report: Report = log_compilation
 ) -> None:
     """Compile the kernels that a fit calls, on each machine, and load them in each worker process.
 
@@ -35,19 +36,19 @@ def compile_for(
         The workers.
     scheduler : str
         Where they run, as for `collapsium.pipeline.executors.open.open_executor`.
-    family : str
-        The family's name.
-    globals : Arrays
+    model : ShardModel
+        The family's half beside the shards.
+    globals : GlobalState
         Its global state.
     report : callable, optional
         Called with the number of kernels compiled so far and of all that have to be; not where there are none.
     """
     if scheduler in HERE:
-        fill_cache(fit_kernels(family, globals), report)
-    remaining = max(executor.everywhere(_missing, family, globals), default=0)
+        fill_cache(fit_kernels(model, globals), report)
+    remaining = max(executor.everywhere(_missing, model, globals), default=0)
     if remaining:
         report(0, remaining)
-    executor.everywhere(_load, family, globals)
+    executor.everywhere(_load, model, globals)
     if remaining:
         report(remaining, remaining)
 
@@ -61,9 +62,9 @@ def reporting_to(sink: Sink) -> Report:
     return report
 
 
-def _missing(family: str, globals: Arrays) -> int:
-    return len(missing_kernels(fit_kernels(family, globals)))
+def _missing(model: AnyShardModel, globals: GlobalState) -> int:
+    return len(missing_kernels(fit_kernels(model, globals)))
 
 
-def _load(family: str, globals: Arrays) -> None:
-    compile_kernels(fit_kernels(family, globals), lambda compiled, total: None)  # noqa: ARG005
+def _load(model: AnyShardModel, globals: GlobalState) -> None:
+    compile_kernels(fit_kernels(model, globals), lambda compiled, total: None)  # noqa: ARG005

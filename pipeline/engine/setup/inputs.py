@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from collapsium.pipeline.families.base import FamilyConfig, load_family
+from collapsium.pipeline.families.base import FamilyOptions
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import LabelTable, label_table
 from collapsium.storage.corpus.segments import COLUMN as SEGMENTS
 from collapsium.storage.errors import OptionError
-from collapsium.workers.families.base import is_labelled, wanted_by
 
 
-def labels_of(corpus: Corpus, family: str, config: FamilyConfig) -> LabelTable | None:
+def labels_of(corpus: Corpus, family: str, config: FamilyOptions) -> LabelTable | None:
     """Read which labels and numbers a corpus has, of the fields that a family is asked to take.
 
     Parameters
@@ -21,7 +21,7 @@ def labels_of(corpus: Corpus, family: str, config: FamilyConfig) -> LabelTable |
         The training corpus.
     family : str
         The family's name.
-    config : FamilyConfig
+    config : FamilyOptions
         Its options; ``labels`` names fields, none for all, and ``covariates`` those of numbers.
 
     Returns
@@ -34,7 +34,7 @@ def labels_of(corpus: Corpus, family: str, config: FamilyConfig) -> LabelTable |
     OptionError
         The corpus has no such field.
     """
-    if not is_labelled(family):
+    if not load_family(family).shard_model.uses_labels:
         return None
     fields, numbers = (tuple(getattr(config, name, ())) for name in ("labels", "covariates"))
     return _read(corpus.folder.address, corpus.manifest.digest, fields, numbers)
@@ -46,7 +46,7 @@ def _read(address: str, digest: str, fields: tuple[str, ...], numbers: tuple[str
     return label_table(Corpus(address), fields, numbers)
 
 
-def require_labels(corpus: Corpus, family: str, config: FamilyConfig) -> None:
+def require_labels(corpus: Corpus, family: str, config: FamilyOptions) -> None:
     """Refuse a corpus without labels where a family is nothing without them.
 
     Parameters
@@ -59,7 +59,7 @@ def require_labels(corpus: Corpus, family: str, config: FamilyConfig) -> None:
     OptionError
         The family needs labels, and the corpus has none, or none of the fields that are taken.
     """
-    if not getattr(load_family(family), "NEEDS_LABELS", False):
+    if not load_family(family).requires_labels:
         return
     table = labels_of(corpus, family, config)
     if table is None or not table.names:
@@ -69,7 +69,7 @@ def require_labels(corpus: Corpus, family: str, config: FamilyConfig) -> None:
         )
 
 
-def missing_inputs(corpus: Corpus, family: str, config: FamilyConfig) -> list[str]:
+def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[str]:
     """Return a line for what a family takes of documents and a corpus does not have.
 
     Parameters
@@ -83,7 +83,11 @@ def missing_inputs(corpus: Corpus, family: str, config: FamilyConfig) -> list[st
         Nothing, where the family has all that it takes.
     """
     lines = []
-    if wanted_by(family)["segmented"] and config.takes_segments and SEGMENTS not in corpus.manifest.fields:
+    if (
+        load_family(family).shard_model.uses_segments
+        and config.takes_segments
+        and SEGMENTS not in corpus.manifest.fields
+    ):
         lines.append(
             f"{corpus.url}: has no segments, so that each document is one segment of '{family}'; "
             "`collapsium ingest --segments` keeps those of texts"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from collapsium.pipeline.families.base import family_names, load_family
+from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.storage.errors import AbsentError, InputError, OptionError, SettingError, flag_of, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.run import MAX_SAMPLES
@@ -253,7 +253,7 @@ def read_config(path: str, family: str | None) -> dict[str, Any]:
             path, f"expected a family ({', '.join(family_names())}), here or with --family", "field 'family'"
         )
     try:
-        known = (*load_family(str(chosen)).Config.model_fields, *RUN_NAMES)
+        known = (*load_family(str(chosen)).Options.model_fields, *RUN_NAMES)
     except OptionError as error:
         raise (error if family else keys.explain(error)) from None
     for name, value in options.items():

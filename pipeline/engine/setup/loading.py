@@ -19,12 +19,13 @@ from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers import tasks
-from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import wanted_by
+from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.families.base import AnyShardModel
 
 
 def aligned(request: Request) -> list[HeldoutReference]:
@@ -74,7 +75,7 @@ class Loaded:
         self._lock, self._reads = threading.Lock(), 0
         self._shards, self._held = self._read()
 
-    def problem(self, seed: int, member: int = 0) -> tuple[Problem, Arrays]:
+    def problem(self, seed: int, member: int = 0) -> tuple[Problem, GlobalState]:
         """Make the problem of a seed, and its first globals.
 
         Parameters
@@ -88,7 +89,7 @@ class Loaded:
         -------
         problem : Problem
             On the shards that all share.
-        globals : Arrays
+        globals : GlobalState
             Before any document has been seen.
         """
         request, stream = self._request, Stream(seed)
@@ -96,7 +97,8 @@ class Loaded:
         with self._lock:
             shards, held, load = list(self._shards), list(self._held), self._loader()
         blocks = cuts(self._summary.words, self._footprint)
-        parts = (request.family, family, request.config, shards, held, blocks, stream, self._scratch)
+        model = family.shard_model(request.config)
+        parts = (request.family, family, model, request.config, shards, held, blocks, stream, self._scratch)
         source, warm = request.warm, None
         summary = self._summary if source is None else replace(self._summary, warm=source.member(member).topics)
         globals_ = family.initialise(summary, request.config, stream.at(purpose="initialise"))
@@ -129,14 +131,14 @@ class Loaded:
         """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
         executor, references = self._executor, self._request.corpus.references
         reserve = 0.0 if self._summary.stochastic else self._footprint.pair
-        family = self._request.family
+        model = load_family(self._request.family).shard_model(self._request.config)
         homes = [number * executor.homes // len(references) for number in range(len(references))]
         shards = [
-            executor.submit(tasks.load, one, self._scratch, reserve, family, home=home)
+            executor.submit(tasks.load, one, self._scratch, reserve, model, home=home)
             for one, home in zip(references, homes, strict=True)
         ]
         held = [
-            executor.submit(load_heldout, one, self._scratch, family, home=home)
+            executor.submit(load_heldout, one, self._scratch, model, home=home)
             for one, home in zip(self._heldouts, homes, strict=False)
         ]
         executor.collect([executor.submit(count_tokens, one) for one in (*shards, *held)])
@@ -144,10 +146,10 @@ class Loaded:
 
 
 def load_heldout(
-    reference: HeldoutReference, scratch: str | None, family: str | None = None
+    reference: HeldoutReference, scratch: str | None, model: AnyShardModel | None = None
 ) -> AnyShard | tasks.ShardOnDisk:
     """Read the held-out pairs of a training shard's documents, as the family takes them."""
-    return tasks.stored(reference.load(segmented=wanted_by(family)["segmented"]), scratch)
+    return tasks.stored(reference.load(segmented=model is not None and model.uses_segments), scratch)
 
 
 def count_tokens(shard: AnyShard | tasks.ShardOnDisk) -> int:

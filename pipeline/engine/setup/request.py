@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from collapsium.pipeline.engine.setup.heldout import require_tokens
 from collapsium.pipeline.engine.setup.inputs import require_labels
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.families.base import FamilyConfig, load_family, require_corpus, require_schedule
+from collapsium.pipeline.families.base import FamilyOptions
+from collapsium.pipeline.families.registry import load_family, require_corpus, require_schedule
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.errors import OptionError
@@ -41,7 +42,7 @@ class Request:
         What to score.
     family : str
         The family's name.
-    config : FamilyConfig
+    config : FamilyOptions
         Its options.
     limits : Limits
         When to end.
@@ -60,7 +61,7 @@ class Request:
     corpus: Corpus
     heldout: Corpus | None
     family: str
-    config: FamilyConfig
+    config: FamilyOptions
     limits: Limits
     seed: int
     warm: WarmSource | None = None
@@ -88,7 +89,7 @@ class Request:
         if self.keep == "best" and not self.restarts:
             raise OptionError("--keep best: there is one fit only; name how many with --restarts")
         alone = self.warm is not None and not self.warm.members
-        if alone and self.restarts > 1 and not load_family(self.family).SAMPLER:
+        if alone and self.restarts > 1 and not load_family(self.family).is_sampler:
             raise OptionError(
                 f"--restarts {self.restarts}: fits of '{self.family}' that begin from one run (--warm) draw nothing, "
                 f"and would all be the same; name an ensemble of {self.restarts} restarts, or make a fit from each of "

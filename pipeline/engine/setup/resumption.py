@@ -10,7 +10,8 @@ from typing import Any
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, Limits
 from collapsium.pipeline.engine.setup.request import SHAPING, Request
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
-from collapsium.pipeline.families.base import FamilyConfig, make_config
+from collapsium.pipeline.families.base import FamilyOptions
+from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
@@ -62,7 +63,7 @@ def taken_up(
     path = f"{run.folder.url}/{RECORD}"
     try:
         family, limits = str(record["family"]), Limits(**record["limits"])
-        config = make_config(family, record["options"])
+        config = make_options(family, record["options"])
         seed, planned, wheres = record["seed"], record.get("planned"), (record["corpus"], record["heldout"])
         restarts, keep = record.get("restarts", 0), record.get("keep", "all")
         source = _warm(run.folder, record.get("warm"), warm)
@@ -113,7 +114,7 @@ def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:
         )
 
 
-def _changed(options: dict[str, Any], family: str, config: FamilyConfig, seed: int, limits: Limits) -> Limits:
+def _changed(options: dict[str, Any], family: str, config: FamilyOptions, seed: int, limits: Limits) -> Limits:
     """Return the limits with what is said anew; refuse, by name, what would change the model."""
     said = {name: options.pop(name) for name in list(options) if name in LIMIT_NAMES}
     had = {"family": family, "seed": seed, **{name: getattr(limits, name) for name in SHAPING}}
@@ -121,7 +122,7 @@ def _changed(options: dict[str, Any], family: str, config: FamilyConfig, seed: i
     now.update({name: options.pop(name, had[name]) for name in ("family", "seed")})
     if now["family"] == family:
         had.update(config.model_dump(mode="json"))
-        known = make_config(family, {**config.model_dump(), **options}, RUN_NAMES)
+        known = make_options(family, {**config.model_dump(), **options}, RUN_NAMES)
         now.update(known.model_dump(mode="json"))
     for name in SAMPLING:
         had[name], now[name] = getattr(limits, name), said.pop(name, getattr(limits, name))

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.base import FamilyConfig, load_family, make_config
+from collapsium.pipeline.families.base import FamilyOptions, Resumable
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.vectors import AnyShard
@@ -30,7 +31,7 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps
+from collapsium.workers.arrays.state import GlobalState, Rows
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -78,7 +79,7 @@ class WarmSource:
     def _of(cls, run: str | os.PathLike[str]) -> WarmSource:
         model = Model(run)
         family = model.record.family
-        if load_family(family).CORPUS != DOCUMENTS:
+        if load_family(family).corpus_kind != DOCUMENTS:
             raise OptionError(f"--warm {model.folder.url}: family '{family}' has no topics over words to begin from")
         kept = _kept(model)
         digest = digest_of(model.record.model_dump(mode="json"))
@@ -171,10 +172,10 @@ class WarmReference:
             shard, topics); of a tree ``topic_parent``, int64, each node's parent among these topics, -1 for the root.
         """
         model = Model(self.url)
-        half = load_sweeps(model.record.family)
+        half = model.shard_model
         rows = _rows(model, shard)
         if self.number is None:
-            local: Arrays = half.settle(shard, rows, model.globals, stream)
+            local = half.fold_in(shard, rows, model.globals, stream)
         else:
             local = model.documents(self.number)
         columns = list(self.topics)
@@ -182,9 +183,9 @@ class WarmReference:
         known = np.empty((shard.words.size, theta.shape[1]), dtype=np.float32)
         portion = max(CELLS // max(theta.shape[1], 1), 1)
         for low in range(0, shard.words.size, portion):  # in double precision, all of them would take too much
-            some = {name: values[low : low + portion] for name, values in rows.items()}
+            some = rows.of_words(slice(low, low + portion), complete=True)
             known[low : low + portion] = half.probabilities(some, model.globals)["word_topic"][:, columns]
-        none = {name: values[:0] for name, values in rows.items()}
+        none = rows.of_words(slice(0), complete=True)
         parents = _parents(half.probabilities(none, model.globals).get("topic_parent"), columns)
         if self.columns:
             theta, known = (_in_place(values, columns, self.columns) for values in (theta, known))
@@ -208,18 +209,18 @@ def _parents(every: Ints | None, columns: list[int]) -> dict[str, Ints]:
     return {"topic_parent": np.where(own >= 0, np.searchsorted(kept, own), own)}
 
 
-def _rows(model: Model, shard: AnyShard) -> Arrays:
+def _rows(model: Model, shard: AnyShard) -> Rows:
     """Read the rows of a shard's words; those that came into the vocabulary after the model have no token there."""
     words = shard.words[: np.searchsorted(shard.words, model.record.vocabulary.words)]
     cuts = np.searchsorted(words, model.record.blocks)
     wanted = [number for number in range(len(model.blocks)) if cuts[number] < cuts[number + 1]] or [0]
     blocks = [tasks.Block(*model.blocks[number], model.rows(number), Delta()) for number in wanted]
-    rows, later = tasks.gather(blocks, words, whole=True), shard.words.size - words.size
+    rows, later = tasks.gather(blocks, words, complete=True), shard.words.size - words.size
     if not later:
         return rows
-    half = load_sweeps(model.record.family)
-    blank = half.finish(half.blank(later, model.globals), model.globals)
-    return {name: np.concatenate([values, blank[name].astype(values.dtype)]) for name, values in rows.items()}
+    half = model.shard_model
+    blank = half.finished_rows(half.initial_rows(later, model.globals), model.globals)
+    return type(rows).joined([rows, blank])
 
 
 @dataclass(frozen=True)
@@ -243,28 +244,30 @@ class WarmStart:
     options: dict[str, Any]
     url: str
 
-    def begin(self, family: str, config: FamilyConfig, globals: Arrays) -> tuple[Arrays, list[WarmReference]]:
+    def begin(
+        self, family: str, config: FamilyOptions, globals: GlobalState
+    ) -> tuple[GlobalState, list[WarmReference]]:
         """Say what each shard begins from, and from which globals.
 
         Parameters
         ----------
         family : str
             What is fitted.
-        config : FamilyConfig
+        config : FamilyOptions
             Its options.
-        globals : Arrays
+        globals : GlobalState
             As `initialise` made them.
 
         Returns
         -------
-        globals : Arrays
+        globals : GlobalState
             With what the model has learned, where its family and options let it go on.
         references : list of WarmReference
             Then with the local states that were kept.
         """
-        carry = getattr(load_family(family), "carry", None)
-        if family == self.family and carry is not None:
-            carried = carry(globals, Model(self.url).globals, config, make_config(family, self.options))
+        half = load_family(family)
+        if family == self.family and isinstance(half, Resumable):
+            carried = half.carry(globals, Model(self.url).globals, config, make_options(family, self.options))
             if carried is not None:
                 after, columns = carried
                 return after, [replace(one, columns=columns) for one in self.references]
@@ -363,7 +366,7 @@ def _kept(model: Model) -> _Kept | None:
 
 def _occupied(model: Model) -> tuple[Ints, Floats]:
     """Return the ids of the topics that have tokens, ascending, which are columns, and their shares; of trees all."""
-    few = {name: values[:1] for name, values in model.rows(0).items()}
+    few = model.rows(0).of_words(slice(1), complete=True)
     found = load_family(model.record.family).describe(few, model.globals, 1)
     there = (found.share > 0.0) | (not found.share.any()) | (found.parent is not None)
     ids, share = np.asarray(found.ids, dtype=np.int64)[there], np.asarray(found.share, dtype=np.float64)[there]

@@ -12,8 +12,8 @@ from collapsium.pipeline.analysis.document_summary import Where, documents_summa
 from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.topics import Topic, topics
-from collapsium.pipeline.families.base import load_family
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.reporting.curves import Events, events_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map
 from collapsium.pipeline.reporting.page.publication import notes_of, version_of

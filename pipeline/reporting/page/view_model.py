@@ -12,7 +12,7 @@ import numpy as np
 from collapsium.pipeline.analysis.labels.lift import by_lift
 from collapsium.pipeline.analysis.topic_shares import by_period
 from collapsium.pipeline.analysis.topics import Topic
-from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.page import time as timeview
@@ -279,7 +279,7 @@ def facts(material: Material, constant: Mapping[str, float]) -> list[tuple[str, 
     family = load_family(model.family)
     corpus = record.get("corpus") or {}
     made = [
-        ("family", f"{model.family}: {family.Config.model_config.get('title') or ''}".rstrip(": ")),
+        ("family", f"{model.family}: {family.Options.model_config.get('title') or ''}".rstrip(": ")),
         ("run", material.name),
         *((name, str(record[name])) for name in ("seed", "restarts", "keep") if name in record),
         *((("samples", str(material.samples)),) if material.samples else ()),

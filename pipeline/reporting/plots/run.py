@@ -14,8 +14,8 @@ from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.topic_shares import topic_shares
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.analysis.topics import topics as topics_of
-from collapsium.pipeline.families.base import load_family
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.keywords import checked_keywords
 from collapsium.pipeline.reporting.curves import COUNTS, NUMBERS, Series, events_of, series_of, title_of

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.families.base import FamilyConfig, load_family, make_config
+from collapsium.pipeline.families.base import FamilyOptions
+from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.event_records import MAX_RESTARTS
@@ -144,7 +145,7 @@ class Job(_Table):
     @property
     def holds(self) -> str:
         """What the family takes: ``documents`` or ``vectors``."""
-        return str(load_family(self.fit.family).CORPUS)
+        return str(load_family(self.fit.family).corpus_kind)
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -169,9 +170,9 @@ class Job(_Table):
         return {name: value for name, value in self.fit.more.items() if name not in LIMIT_NAMES}
 
     @property
-    def config(self) -> FamilyConfig:
+    def config(self) -> FamilyOptions:
         """Options of the family, checked."""
-        return make_config(self.fit.family, self.options)
+        return make_options(self.fit.family, self.options)
 
     @property
     def begins_warm(self) -> bool:

@@ -13,7 +13,7 @@ import pydantic
 from pydantic import BaseModel
 
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, read_toml
-from collapsium.pipeline.families.base import load_family, require_schedule
+from collapsium.pipeline.families.registry import load_family, require_schedule
 from collapsium.pipeline.keywords import names_of, require_kind
 from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Job
 from collapsium.storage.corpus.manifest import VECTORS
@@ -93,7 +93,7 @@ def keys_of(path: str | os.PathLike[str]) -> Keys:
         own = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
         named = {name: (f"[{table}]", name) for name in own} | named
     with contextlib.suppress(OptionError):
-        config = load_family(str(tables.get("fit", {}).get("family"))).Config
+        config = load_family(str(tables.get("fit", {}).get("family"))).Options
         named |= {name: ("[fit]", name) for name in (*config.model_fields, *LIMIT_NAMES)}
     named |= {name: ("[ingest]", name) for name in reading_kinds() if name not in named}
     for table, options in tables.items():
@@ -181,7 +181,7 @@ def _require_known(job: Job) -> None:
             raise OptionError(f"[ingest]: unknown key '{name}'{suggestion(name, {*names, *IngestTable.model_fields})}")
         listed = tuple(value) if isinstance(value, list) else names_of(value) if isinstance(value, str) else value
         require_kind(name, listed if name in SEVERAL else value, names[name], "[ingest]: ")
-    config = family.Config
+    config = family.Options
     for name in job.fit.more:
         if name not in LIMIT_NAMES and name not in config.model_fields:
             known = {*LIMIT_NAMES, *config.model_fields, *FitTable.model_fields}

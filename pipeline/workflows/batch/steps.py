@@ -12,8 +12,8 @@ from collapsium.pipeline.analysis.scoring.completion import complete
 from collapsium.pipeline.corpora.ingest import split
 from collapsium.pipeline.corpora.unknown_words import UnknownWords, additions_of
 from collapsium.pipeline.engine.fit import fit, resume
-from collapsium.pipeline.families.base import load_family
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.workflows.batch.context import CYCLES, Bench, clean_hidden
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
@@ -141,7 +141,7 @@ class Cycle:
         if base is None or not self._bench.job.begins_warm:
             return False
         wanted, there = self._bench.job.fit.restarts, len(restarts_of(self._source(base)))
-        if wanted <= 1 or wanted == there or load_family(self._bench.job.fit.family).SAMPLER:
+        if wanted <= 1 or wanted == there or load_family(self._bench.job.fit.family).is_sampler:
             return True
         self._bench.note(
             f"version {base} has {max(there, 1)} of {wanted} members to begin from, so that all begin anew"

@@ -8,7 +8,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, KINDS, Limits
-from collapsium.pipeline.families.base import family_names, load_family, make_config, require_corpus, require_schedule
+from collapsium.pipeline.families.registry import (
+    family_names,
+    load_family,
+    make_options,
+    require_corpus,
+    require_schedule,
+)
 from collapsium.pipeline.workflows.compare.baselines.libraries import ALL as PEERS
 from collapsium.pipeline.workflows.compare.baselines.libraries import SAMPLERS
 from collapsium.pipeline.workflows.compare.baselines.library_hdps import ALPHA, FINDING, STARTING
@@ -24,7 +30,7 @@ from collapsium.pipeline.workflows.compare.options import (
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.errors import MismatchError, OptionError, flag_of, suggestion
-from collapsium.workers.families.base import is_labelled, wanted_by
+from collapsium.workers.tasks import document_parts
 
 LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")  # that --set may give a family
 PEER_OPTIONS: dict[str, type] = {"iterations": int, "alpha": float, "beta": float}
@@ -200,7 +206,7 @@ def cells_of(asked: Asked, shards: int) -> list[Cell]:
 
 def _cells(asked: Asked, family: str, *, warm: bool) -> list[Cell]:
     """List a family's cells: by its option `topics`; else by `start_topics`, if it has that; by what varies besides."""
-    fields = load_family(family).Config.model_fields
+    fields = load_family(family).Options.model_fields
     require_schedule(family, "batch")
     more = f"-from-{asked.start_from}" if warm else ""
     begins = f"from {asked.start_from}" if warm else RANDOM
@@ -228,7 +234,7 @@ def _cell(
 ) -> Cell:
     half = load_family(family)
     limits: dict[str, Any] = {"iterations": asked.iterations}
-    if half.SAMPLER and asked.samples:
+    if half.is_sampler and asked.samples:
         limits.update(samples=asked.samples, sample_every=asked.sample_every)
     options = {option: number_of(value, topics, f"{family}.{option}") for option, value in spans.items()}
     for option, value in asked.settings.get(family, {}).items():
@@ -239,14 +245,14 @@ def _cell(
             raise OptionError(f"--set {named}: --vary has several values of it; say one of the two")
         if option in LIMITS:
             limits[option] = value
-        elif option not in half.Config.model_fields:
-            known = (*half.Config.model_fields, *LIMITS)
+        elif option not in half.Options.model_fields:
+            known = (*half.Options.model_fields, *LIMITS)
             raise OptionError(f"--set {named}: unknown option of family '{family}'{suggestion(option, known)}")
         else:
             options[option] = number_of(value, topics, named)
     try:
         Limits(**limits)
-        make_config(family, options)
+        make_options(family, options)
     except OptionError as error:
         varied = dict.fromkeys((option for option in spans if option not in ("topics", "start_topics")), "--vary")
         given_by = {**varied, **dict.fromkeys(asked.settings.get(family, {}), "--set")}
@@ -312,18 +318,22 @@ def _as_given(option: str, owner: str, given_by: Mapping[str, str]) -> str:
 
 def all_families() -> tuple[str, ...]:
     """Return all families of topics over words that take nothing else of documents, the default."""
-    found = (name for name in family_names() if load_family(name).CORPUS == DOCUMENTS)
-    return tuple(name for name in found if not any(wanted_by(name).values()) and fits_by_itself(name))
+    found = (name for name in family_names() if load_family(name).corpus_kind == DOCUMENTS)
+    return tuple(
+        name
+        for name in found
+        if not any(document_parts(load_family(name).shard_model).values()) and fits_by_itself(name)
+    )
 
 
 def labelled_families() -> tuple[str, ...]:
     """Return all families that take labels, the default on unseen documents."""
-    return tuple(name for name in family_names() if is_labelled(name) and fits_by_itself(name))
+    return tuple(name for name in family_names() if load_family(name).shard_model.uses_labels and fits_by_itself(name))
 
 
 def fits_by_itself(family: str) -> bool:
     """Tell whether a family asks for no option but the number of topics."""
-    fields = load_family(family).Config.model_fields
+    fields = load_family(family).Options.model_fields
     return not any(field.is_required() for name, field in fields.items() if name != "topics")
 
 

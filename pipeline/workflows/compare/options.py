@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collapsium.pipeline.engine.setup.limits import parse_setting
-from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.errors import OptionError, suggestion
 
 NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
@@ -125,7 +125,7 @@ def require_varied(vary: Mapping[str, Mapping[str, Sequence[Any]]], families: Se
     OptionError
         What is wrong with which.
     """
-    known = {family: list(load_family(family).Config.model_fields) for family in families}
+    known = {family: list(load_family(family).Options.model_fields) for family in families}
     for owner, options in vary.items():
         if owner != EVERY and owner not in known:
             name = f"{owner}.{next(iter(options), 'option')}"
@@ -181,7 +181,7 @@ def variants_of(vary: Mapping[str, Mapping[str, Sequence[Any]]], family: str) ->
     list of Variant
         One without options where none varies.
     """
-    fields = load_family(family).Config.model_fields
+    fields = load_family(family).Options.model_fields
     given = {**vary.get(EVERY, {}), **vary.get(family, {})}
     own = {option: values for option, values in given.items() if option in fields}
     return [Variant(dict(zip(own, values, strict=True))) for values in itertools.product(*own.values())]

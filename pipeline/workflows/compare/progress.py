@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from collapsium.pipeline.formatting import counted, lasting
 from collapsium.pipeline.monitoring.console import LogLines
-from collapsium.workers.kernels.child_processes import progress_text
+from collapsium.workers.kernels.compilation_text import progress_text
 
 FORESEEN = 0.02  # of all work: what must be done before the rest is foreseen
 PLAIN_SECONDS = 10.0  # between two plain lines

@@ -21,7 +21,6 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free
-from collapsium.workers.families.base import load_sweeps
 
 FAMILY, TOPICS, ITERATIONS = "hdp", 60, 80
 CUTS = Cuts(min_documents=10, max_document_share=0.15)
@@ -114,7 +113,7 @@ def label_use(run: str | os.PathLike[str], corpus: str | os.PathLike[str], field
         The topics, the largest first, each with the three values that use it most.
     """
     model = Model(run)
-    family = load_sweeps(model.record.family)
+    family = model.shard_model
     used: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
     for reference in Corpus(corpus).references:
         theta = family.infer(model.documents(reference.number), model.globals)["document_topic"]

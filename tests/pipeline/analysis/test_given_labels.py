@@ -19,7 +19,8 @@ from collapsium.pipeline.analysis.labels.conditional import require_expectations
 from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.families.vb import hdsp
+from collapsium.pipeline.families.base import Stochastic
+from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.reporting.label_map import PLANE, label_map
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
@@ -28,7 +29,6 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.families.base import load_sweeps
 from collapsium.workers.kernels.vb.records import DocumentLabels
 from tests.conftest import write_corpus
 from tests.naive import gamma_proportions as naive
@@ -92,7 +92,7 @@ def expected_by_hand(model, labels):
 
 
 def phi_of(model):
-    half, blocks = load_sweeps(model.record.family), blocks_of(model)
+    half, blocks = model.shard_model, blocks_of(model)
     return np.concatenate([half.probabilities(one.rows, model.globals)["word_topic"] for one in blocks])
 
 
@@ -139,7 +139,9 @@ def test_given_labels__of_other_families_are_the_priors(place):
     assert evaluate(place / "all", unseen=place / "bare", workers=1).given_labels is None
     model = Model(place / "lda")
     found = evaluate(place / "lda", unseen=place / "unseen", given_labels=True, workers=1).given_labels
-    theta = load_sweeps("lda").infer({"document_topic": np.zeros((1, 3))}, model.globals)["document_topic"][0]
+    theta = model.shard_model.infer(
+        model.shard_model.documents_type.from_arrays({"document_topic": np.zeros((1, 3))}), model.globals
+    )["document_topic"][0]
     each = [(counts, np.log(phi_of(model)[words] @ theta)) for _, words, counts, _, _ in documents_in(place / "unseen")]
     assert found.score == pytest.approx(sum(counts @ logs for counts, logs in each) / found.tokens, rel=1e-6)
     assert (found.labelled, found.unknown) == (0, 0)
@@ -147,7 +149,15 @@ def test_given_labels__of_other_families_are_the_priors(place):
     assert (without.labelled, without.tokens) == (0, 6)
     with pytest.raises(InputError, match="finite"):
         evaluate(place / "stars", unseen=place / "infinite", workers=1)
-    point = type("Model", (), {"record": type("Record", (), {"family": "gibbs-ncrp"}), "folder": Folder("x")})
+    point = type(
+        "Model",
+        (),
+        {
+            "record": type("Record", (), {"family": "gibbs-ncrp"}),
+            "shard_model": load_family("gibbs-ncrp").shard_model,
+            "folder": Folder("x"),
+        },
+    )
     with pytest.raises(OptionError, match="one point of its prior"):
         require_expectations(point)
 
@@ -337,7 +347,7 @@ def test_label_topics__are_the_familys_weights_or_proportions_over_shares(place,
     assert np.array_equal(found.weights, -model.globals["label_log"][:, ids])
     assert {"kind=a", "place=a", "b"} < set(found.titles)
     assert found.foremost(found.titles.index("b"), 1)[0] in np.argsort(-found.weights[found.titles.index("b")])[:1]
-    monkeypatch.delattr(hdsp, "label_weights")
+    monkeypatch.setattr("collapsium.pipeline.analysis.labels.expected_topics.WeighsLabels", Stochastic)
     other = label_topics(place / "stars", 2)
     stars = Model(place / "stars")
     for row, known in zip(other.weights, [*({j: 1.0} for j in range(len(other.titles)))], strict=True):

@@ -38,7 +38,7 @@ from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.summary import SegmentedDocument, parse_summary, read_summary
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.document_summaries import PLACES, in_runs, neighbours_apart, segmented_of
-from collapsium.workers.families.base import load_sweeps, wanted_by
+from collapsium.workers.tasks import document_parts
 
 OPTIONS = {"topics": 3, "iterations": 4, "scheduler": "serial"}
 
@@ -108,7 +108,7 @@ def test_infer__of_a_fitted_corpus_has_the_proportions_that_were_fitted(place, t
     model = Model(place / "run")
     infer(place / "run", place / "train", tmp_path / "out.parquet", segments=True, threshold=0.0, scheduler="serial")
     shares = [
-        load_sweeps("segmented-lda").infer(model.documents(number), model.globals)["segment_topic"]
+        model.shard_model.infer(model.documents(number), model.globals)["segment_topic"]
         for number in range(len(model.record.shards))
     ]
     assert len(shares) > 1
@@ -126,13 +126,13 @@ def test_infer__of_segments_is_refused_where_a_family_has_none(place, tmp_path, 
 def reckoned(run, observed, scored, seed):
     """The score by hand, of one shard after another whose documents are the same."""
     model, total, tokens = Model(run), 0.0, 0
-    family = model.record.family
-    half, wanted = load_sweeps(family), wanted_by(family)
+    half = model.shard_model
+    parts = document_parts(half)
     for one, other in zip(Corpus(observed).references, Corpus(scored).references, strict=True):
-        shard, held = one.load(**wanted), other.load(**wanted)
-        rows = {name: values[shard.words] for name, values in model.rows(0).items()}
-        local = half.settle(shard, rows, model.globals, Stream(seed, "unseen", place=shard.number))
-        rows = {name: values[held.words] for name, values in model.rows(0).items()}
+        shard, held = one.load(**parts), other.load(**parts)
+        rows = model.rows(0).of_words(shard.words, complete=True)
+        local = half.fold_in(shard, rows, model.globals, Stream(seed, "unseen", place=shard.number))
+        rows = model.rows(0).of_words(held.words, complete=True)
         chance = half.predict(held, local, rows, model.globals)["probability"]
         total, tokens = total + float(held.counts @ np.log(chance)), tokens + held.tokens
     return total / tokens, tokens
@@ -153,12 +153,12 @@ def test_evaluate__fits_unseen_documents_on_one_corpus_and_scores_them_on_anothe
 
 def test_completion__over_the_first_words_takes_what_segments_expect_of_the_others(place):
     most, model, logs, tokens = 25, Model(place / "run"), 0.0, 0
-    half = load_sweeps("segmented-lda")
+    half = model.shard_model
     phi = half.probabilities(model.rows(0), model.globals)["word_topic"]
     pairs = zip(Corpus(place / "observed").references, Corpus(place / "scored").references, strict=True)
     for shard, held in ((one.load(segmented=True), other.load(segmented=True)) for one, other in pairs):
-        rows = {name: values[shard.words] for name, values in model.rows(0).items()}
-        local = half.settle(shard, rows, model.globals, Stream(0, "complete", place=shard.number))
+        rows = model.rows(0).of_words(shard.words, complete=True)
+        local = half.fold_in(shard, rows, model.globals, Stream(0, "complete", place=shard.number))
         owner = np.repeat(np.arange(len(held.segments)), np.diff(held.segments.pairs))
         expected = half.infer(local, model.globals)["segment_topic"].astype(float) @ phi.T
         expected[:, :most] /= expected[:, :most].sum(axis=1, keepdims=True)
@@ -254,7 +254,7 @@ def test_neighbour_distance__of_a_family_without_segments_takes_documents(place)
     ids, counts = counts_of(place / "train")
     number = int(counts.argmax())
     model, ends = Model(place / "flat"), running(counts)
-    half = load_sweeps("gibbs-lda")
+    half = model.shard_model
     shares = np.concatenate(
         [half.infer(model.documents(one), model.globals)["document_topic"] for one in range(len(model.record.shards))]
     )

@@ -77,8 +77,8 @@ def test_what_is_absent__is_missed_without_imports_that_take_long(command, tmp_p
 def test_families__are_described_without_imports_that_take_long():
     script = (
         "import json, sys\n"
-        "from collapsium.pipeline.families.base import family_names, load_family\n"
-        "print(json.dumps([[load_family(one).Config.__name__ for one in family_names()], sorted(sys.modules)]))"
+        "from collapsium.pipeline.families.registry import family_names, load_family\n"
+        "print(json.dumps([[load_family(one).Options.__name__ for one in family_names()], sorted(sys.modules)]))"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     configs, names = json.loads(run.stdout)

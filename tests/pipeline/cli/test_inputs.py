@@ -5,16 +5,16 @@ import json
 import pytest
 
 from collapsium.pipeline import fit
-from collapsium.pipeline.families.base import family_names, load_family
+from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.storage.errors import OptionError
-from collapsium.workers.families.base import wanted_by
+from collapsium.workers.tasks import document_parts
 from tests.conftest import planted_rows, write_corpus
 
 NETWORKS = {
     "segments": {"document": {"over": "document"}, "section": {"over": "segment", "parents": ["document"]}},
     "documents": {"document": {"over": "document"}},
 }
-NEEDY = [name for name in family_names() if getattr(load_family(name), "NEEDS_LABELS", False)]
+NEEDY = [name for name in family_names() if load_family(name).requires_labels]
 
 
 @pytest.fixture
@@ -66,5 +66,5 @@ def test_a_corpus__that_has_all_gives_no_notice(segmented_small, labelled_small,
     assert notices(labelled_small[0], tmp_path / "b", family="hdsp", topics=3) == []
     (line,) = notices(plain, tmp_path / "c", family="hdsp", topics=3)
     assert "has no labels" in line
-    assert not any(wanted_by("lda").values())
+    assert not any(document_parts(load_family("lda").shard_model).values())
     assert notices(plain, tmp_path / "d", family="lda", topics=2) == []

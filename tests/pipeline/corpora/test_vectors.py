@@ -10,7 +10,7 @@ from collapsium.pipeline import Model, coherence, compare, estimate, evaluate, f
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.loop import topic_snapshots as glancing
 from collapsium.pipeline.estimators import CollapsedLDA
-from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.workflows.compare.grid import Asked, all_families, require_comparable
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, MismatchError, NumericalError, OptionError
@@ -368,7 +368,7 @@ def test_other_columns__are_another_vocabulary(corpus, tmp_path):
 
 def test_comparisons__are_of_families_of_documents_unless_others_are_named(corpus, documents):
     assert "means" not in all_families()
-    assert all(load_family(name).CORPUS == "documents" for name in all_families())
+    assert all(load_family(name).corpus_kind == "documents" for name in all_families())
     with pytest.raises(MismatchError, match="family 'means' takes a corpus of vectors"):
         require_comparable(Corpus(documents), Asked(("lda",), start_from="means", fraction=0.1))
 

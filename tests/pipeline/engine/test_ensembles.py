@@ -278,7 +278,6 @@ def mean_prediction(places, heldout, seed=0):
     from collapsium.storage.corpus.corpus import Corpus
     from collapsium.workers import tasks
     from collapsium.workers.arrays.delta import Delta
-    from collapsium.workers.families.base import load_sweeps
 
     models = [Model(place) for place in places]
     total = tokens = 0.0
@@ -286,8 +285,8 @@ def mean_prediction(places, heldout, seed=0):
         held, chances = reference.load(), []
         for model in models:
             blocks = [tasks.Block(0, 30, model.rows(0), Delta())]
-            given = model.documents(reference.number), tasks.gather(blocks, held.words, whole=True), model.globals
-            chances.append(load_sweeps(model.record.family).predict(held, *given)["probability"])
+            given = model.documents(reference.number), tasks.gather(blocks, held.words, complete=True), model.globals
+            chances.append(model.shard_model.predict(held, *given)["probability"])
         total += (held.counts * np.log(np.mean(chances, axis=0))).sum()
         tokens += held.counts.sum()
     return total / tokens

@@ -23,7 +23,7 @@ from collapsium.pipeline import Model, evaluate, infer
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.estimators import CollapsedHDP, CollapsedLDA
 from collapsium.pipeline.estimators import estimators as families
-from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.errors import MissingError, OccupiedError
 from tests.conftest import planted_rows
 from tests.estimating import ALL, COLLAPSED, THERE, bits, matrix_of, model_bits, small_of
@@ -103,7 +103,7 @@ def test_estimator__as_it_is__passes_the_checks_with_whole_numbers(estimator, ch
 def test_estimator__has_the_options_of_its_family(cls, counts):
     if cls not in THERE:
         pytest.skip(f"there is no family '{cls.FAMILY}'")
-    config, estimator = load_family(cls.FAMILY).Config, small_of(cls)
+    config, estimator = load_family(cls.FAMILY).Options, small_of(cls)
     assert {cls.TOPICS, *cls.OPTIONS} <= set(config.model_fields)
     for name in cls.OPTIONS:
         assert getattr(estimator, name) == config.model_fields[name].default

@@ -1,9 +1,8 @@
 """A family whose nodes are born in shards, get their names from `update`, and are merged by moves: the contract must
 carry it without a change to the loop. It counts documents by their lengths, a node a length."""
 
-import inspect
-import sys
-import types
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,19 +14,23 @@ from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.families.base import (
     Description,
     Family,
-    FamilyConfig,
+    FamilyOptions,
     Footprint,
+    Resumable,
+    Stochastic,
     Summary,
-    family_names,
-    load_family,
-    make_config,
 )
+from collapsium.pipeline.families.registry import family_names, load_family, make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import OptionError
 from collapsium.workers import tasks
+from collapsium.workers.arrays.array_fields import FamilyArrays
 from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import FAMILIES, Sweeps, fit_kernels, is_labelled, load_sweeps
+from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
+from collapsium.workers.families.base import Resumable as ResumableShardModel
+from collapsium.workers.families.base import ShardModel, fit_kernels
+from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.kernels.jit import Kernel
 from tests.conformance import problem_of
 from tests.conftest import write_corpus
@@ -37,13 +40,39 @@ from tests.storage.corpus.test_vectors import write_vectors
 BORN = 1_000_000  # ids from here on are (shard, n) until update names them
 
 
-def _moved(local, globals):
-    """Bring a local state that has slept up to the last move."""
-    node = local["node"].copy()
-    for number, old, new in globals["moves"]:
-        if number > local["moves"]:
-            node[node == old] = new
-    return node
+@dataclass(frozen=True)
+class ToyGlobals(GlobalState):
+    """Nodes by id with their counts, the length that each stands for, and the moves that have named them."""
+
+    names: Any
+    ids: Any
+    counts: Any
+    moves: Any
+    rounds: int
+    another_round: bool
+
+
+@dataclass(frozen=True)
+class ToyRows(Rows):
+    """Nothing that counts."""
+
+    word_documents: Any
+
+
+@dataclass(frozen=True)
+class ToyLocal(LocalState):
+    """The node of each document, and the last move that it knows."""
+
+    node: Any
+    moves: int
+
+    def caught_up(self, globals):
+        """Bring a local state that has slept up to the last move."""
+        node = self.node.copy()
+        for number, old, new in globals.moves:
+            if number > self.moves:
+                node[node == old] = new
+        return node
 
 
 def _delta(shard, before, node):
@@ -54,88 +83,101 @@ def _delta(shard, before, node):
     return Delta(parts, {"node": ids, "word": shard.words})
 
 
-def _start(shard, rows, globals, stream, warm=None):
-    local = {"node": np.full(shard.documents, -1), "moves": np.array(0)}
-    return local, Delta({"tokens": fresh(0.0)})
+class ToyShardModel(ShardModel):
+    """Counts documents by their lengths."""
+
+    globals_type, rows_type, local_type, documents_type = ToyGlobals, ToyRows, ToyLocal, LocalState
+
+    def initial_rows(self, words, globals):
+        return ToyRows(np.zeros(words))
+
+    def start(self, shard, rows, globals, stream, warm=None):
+        return ToyLocal(np.full(shard.documents, -1), 0), Delta({"tokens": fresh(0.0)})
+
+    def sweep(self, shard, local, rows, globals, stream):
+        before = local.caught_up(globals)
+        known = {int(length): int(name) for name, length in globals.names}
+        lengths = [int(length) for length in shard.lengths]
+        new = sorted({length for length in lengths if length not in known})
+        known.update({length: BORN * (shard.number + 1) + length for length in new})
+        node = np.array([known[length] for length in lengths])
+        return ToyLocal(node, len(globals.moves)), _delta(shard, before[before >= 0], node)
+
+    def fold(self, block, delta, globals):
+        return block, Delta()
+
+    def _not_needed(self, *args):
+        raise NotImplementedError
+
+    kernels = advance = fold_in = predict = probabilities = infer = document_lengths = _not_needed
 
 
-def _sweep(shard, local, rows, globals, stream):
-    before = _moved(local, globals)
-    known = {int(length): int(name) for name, length in globals["names"]}
-    lengths = [int(length) for length in shard.lengths]
-    new = sorted({length for length in lengths if length not in known})
-    known.update({length: BORN * (shard.number + 1) + length for length in new})
-    node = np.array([known[length] for length in lengths])
-    after = {"node": node, "moves": np.array(len(globals["moves"]))}
-    delta = _delta(shard, before[before >= 0], node)
-    return after, delta
+class Toy(Family):
+    """Names the nodes that shards have born."""
 
+    shard_model, Options = ToyShardModel, FamilyOptions
 
-def _fold(block, delta, globals):
-    return dict(block), Delta()
+    def initialise(self, summary, options, stream):
+        nothing = np.zeros(0)
+        return ToyGlobals(np.zeros((0, 2), int), np.zeros(0, int), nothing, np.zeros((0, 3), int), 0, False)
 
+    def update(self, globals, delta, options, stream):
+        if "node" not in delta:
+            return globals
+        names = {int(length): int(name) for name, length in globals.names}
+        counts = {int(name): float(count) for name, count in zip(globals.ids, globals.counts, strict=True)}
+        moves = [tuple(int(x) for x in row) for row in globals.moves]
+        for born, count in zip(delta.ids["node"], delta["node"], strict=True):
+            name, length = int(born), int(born) % BORN
+            if name >= BORN:
+                name = names.setdefault(length, len(names))
+                moves.append((len(moves) + 1, int(born), name))
+            counts[name] = counts.get(name, 0.0) + float(count)
+        counts = {name: count for name, count in counts.items() if count}
+        return ToyGlobals(
+            names=np.array([(name, length) for length, name in sorted(names.items())]).reshape(-1, 2),
+            ids=np.array(sorted(counts)),
+            counts=np.array([counts[name] for name in sorted(counts)]),
+            moves=np.array(moves).reshape(-1, 3),
+            rounds=globals.rounds + 1,
+            another_round=globals.rounds % 2 == 0,
+        )
 
-def _update(globals, delta, config, stream):
-    if "node" not in delta:
-        return globals
-    names = {int(length): int(name) for name, length in globals["names"]}
-    counts = {int(name): float(count) for name, count in zip(globals["ids"], globals["counts"], strict=True)}
-    moves = [tuple(int(x) for x in row) for row in globals["moves"]]
-    for born, count in zip(delta.ids["node"], delta["node"], strict=True):
-        name, length = int(born), int(born) % BORN
-        if name >= BORN:
-            name = names.setdefault(length, len(names))
-            moves.append((len(moves) + 1, int(born), name))
-        counts[name] = counts.get(name, 0.0) + float(count)
-    counts = {name: count for name, count in counts.items() if count}
-    return {
-        "names": np.array([(name, length) for length, name in sorted(names.items())]).reshape(-1, 2),
-        "ids": np.array(sorted(counts)),
-        "counts": np.array([counts[name] for name in sorted(counts)]),
-        "moves": np.array(moves).reshape(-1, 3),
-        "rounds": globals["rounds"] + 1,
-        "another_round": np.array(int(globals["rounds"]) % 2 == 0),
-    }
+    def needs_another_round(self, globals):
+        return globals.another_round
 
+    def objective(self, globals, delta):
+        return {"objective": float(globals.counts.sum())}
 
-@pytest.fixture
-def toy(monkeypatch):
-    half = types.ModuleType("collapsium.workers.toy")
-    half.blank = lambda words, globals: {"word_documents": np.zeros(words)}
-    half.start, half.sweep, half.fold = _start, _sweep, _fold
-    monkeypatch.setitem(sys.modules, half.__name__, half)
-    monkeypatch.setitem(FAMILIES, "toy", half.__name__)
-    driver = types.SimpleNamespace(
-        CHANGE="moved",
-        SAMPLER=False,
-        Config=FamilyConfig,
-        update=_update,
-        objective=lambda globals, delta: {"objective": float(globals["counts"].sum())},
-        figures=lambda globals: {"nodes": float(len(globals["ids"]))},
-    )
-    first = {"names": np.zeros((0, 2), int), "ids": np.zeros(0, int), "counts": np.zeros(0)}
-    first.update(moves=np.zeros((0, 3), int), rounds=np.array(0), another_round=np.array(0))
-    return driver, first
+    def figures(self, globals):
+        return {"nodes": float(len(globals.ids))}
+
+    def footprint(self, summary, options):
+        raise NotImplementedError
+
+    def describe(self, block, globals, count):
+        raise NotImplementedError
 
 
 @pytest.mark.parametrize("cuts", [(0, 4), (0, 1, 4)])
-def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, toy, cuts):
-    family, first = toy
+def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, cuts):
+    family = Toy()
+    first = family.initialise(None, None, None)
     rows = [{0: 2}, {1: 2}, {0: 1, 3: 1}, {2: 5}, {}, {0: 5}, {3: 1}]
     corpus = Corpus(write_corpus(tmp_path / "c", rows, 4, shard_tokens=4))
     assert len(corpus.manifest.shards) > 2
     executor = SerialExecutor()
     shards = [executor.submit(tasks.load, one) for one in corpus.references]
-    problem = Problem("toy", family, FamilyConfig(), shards, [], cuts, Stream(0))
+    problem = Problem("toy", family, ToyShardModel(FamilyOptions()), FamilyOptions(), shards, [], cuts, Stream(0))
     found = list(run(problem, executor, first, Limits(iterations=3)))
     state, progress = found[-1]
-    counts = dict(zip(state.globals["ids"].tolist(), state.globals["counts"].tolist(), strict=True))
-    counted = {length: counts[name] for name, length in state.globals["names"].tolist()}
+    counts = dict(zip(state.globals.ids.tolist(), state.globals.counts.tolist(), strict=True))
+    counted = {length: counts[name] for name, length in state.globals.names.tolist()}
     assert counted == {0: 1.0, 1: 1.0, 2: 3.0, 5: 2.0}
     assert progress.figures["nodes"] == 4.0
-    assert int(state.globals["rounds"]) > 4  # more than one round in an iteration
-    assert len(state.globals["moves"]) > 4  # one length is born in several shards, and each birth is merged by a move
-    assert all((swept.value.local["node"] < BORN).all() for swept in state.swept)
+    assert state.globals.rounds > 4  # more than one round in an iteration
+    assert len(state.globals.moves) > 4  # one length is born in several shards, and each birth is merged by a move
+    assert all((swept.value.local.node < BORN).all() for swept in state.swept)
 
 
 def test_families__are_discovered_and_an_unknown_one_is_suggested():
@@ -149,28 +191,24 @@ def test_families__are_discovered_and_an_unknown_one_is_suggested():
 def test_families__have_both_halves_and_descriptions_of_all_options():
     for name in family_names():
         half = load_family(name)
-        assert half.Config.model_config["title"]
-        for field in half.Config.model_fields.values():
+        assert half.Options.model_config["title"]
+        for field in half.Options.model_fields.values():
             assert len(field.description) > 5
         assert Description.__doc__
 
 
 @pytest.mark.parametrize("name", family_names())
-@pytest.mark.parametrize(("contract", "load"), [(Family, load_family), (Sweeps, load_sweeps)])
-def test_families__have_all_that_the_contract_names(name, contract, load):
-    half = load(name)
-    asked = {key: value for key, value in vars(contract).items() if inspect.isfunction(value) and key[0] != "_"}
-    assert len(asked) > 5
-    if "stochastic" not in load_family(name).SCHEDULES:
-        asked = {key: value for key, value in asked.items() if key not in ("step", "blend")}
-    for key, value in asked.items():
-        if key in ("carry", "take", "label_weights") and not hasattr(half, key):
-            continue  # what a family may have or not
-        _, *expected = inspect.signature(value).parameters.values()  # but for self
-        found = inspect.signature(getattr(half, key)).parameters.values()
-        assert [(one.name, one.default) for one in found] == [(one.name, one.default) for one in expected], key
-    for key in contract.__annotations__:
-        assert hasattr(half, key), key
+def test_families__have_two_halves_of_the_same_capabilities(name):
+    family = load_family(name)
+    half = family.shard_model
+    assert isinstance(family, Family)
+    assert issubclass(half, ShardModel)
+    assert isinstance(family, Resumable) >= issubclass(half, ResumableShardModel)
+    assert (
+        isinstance(family, Stochastic) == issubclass(half, StochasticShardModel) == ("stochastic" in family.schedules)
+    )
+    assert isinstance(half.arrays, FamilyArrays)
+    assert issubclass(family.Options, FamilyOptions)
 
 
 OPTIONS = [
@@ -212,11 +250,11 @@ NOTHING = {
 @pytest.mark.parametrize(("name", "options"), EACH)
 def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, monkeypatch, name, options):
     """What is not named would be compiled in the first sweep, by one worker while all others wait."""
-    corpus = labelled_small[0] if is_labelled(name) else small[0]
-    if load_family(name).CORPUS == "vectors":
+    corpus = labelled_small[0] if load_family(name).shard_model.uses_labels else small[0]
+    if load_family(name).corpus_kind == "vectors":
         corpus = write_vectors(tmp_path / "c", np.random.default_rng(0).normal(size=(20, 3)), 30)
     problem, executor, globals_ = problem_of(corpus, name, options)
-    named = fit_kernels(name, globals_)
+    named = fit_kernels(problem.shard_model, globals_)
     assert len({id(one) for one in named}) == len(named)
     called, call = set(), Kernel.__call__
 
@@ -230,10 +268,10 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
     states = [state for state, _ in run(problem, executor, globals_, limits)]
     blocks = [block.value for block in states[-1].blocks]
     given = problem.shards[0].value, states[-1].swept[0].value, blocks, states[-1].globals
-    if load_family(name).CORPUS == "vectors":
-        tasks.settle(name, given[0], blocks, given[-1], problem.stream)
+    if load_family(name).corpus_kind == "vectors":
+        tasks.fold_in(problem.shard_model, given[0], blocks, given[-1], problem.stream)
     else:
-        tasks.score(name, *given)
+        tasks.score(problem.shard_model, *given)
     assert {one.__name__ for one in called} <= {one.__name__ for one in named}
 
 
@@ -242,7 +280,7 @@ def test_footprint__is_finite_and_above_zero(name):
     for summary in (Summary(1, 1, 1, 1), Summary(60, 30, 2240, 473), Summary(10**8, 10**6, 10**10, 10**9)):
         for options in MATRIX[name]:
             given = {**options, **({"topics": 50} if "topics" in options else {})}
-            found = load_family(name).footprint(summary, make_config(name, given))
+            found = load_family(name).footprint(summary, make_options(name, given))
             assert isinstance(found, Footprint)
             assert all(0 <= value < np.inf for value in vars(found).values())
             assert {part for part, value in vars(found).items() if value == 0} == NOTHING.get(name, set())

@@ -19,7 +19,6 @@ from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.embedding import classical_scaling, measure
 from collapsium.pipeline.reporting.topic_map import WEIGHTS, relevant
 from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
-from collapsium.workers.families.base import load_sweeps
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +95,7 @@ def test_relevant_words__are_those_of_all_probabilities(made):
     found = topics(made[0], 1)
     ids, share = np.array([one.id for one in found]), np.array([one.share for one in found])
     phi = np.concatenate(
-        [load_sweeps("lda").probabilities(model.rows(n), model.globals)["word_topic"] for n in range(len(model.blocks))]
+        [model.shard_model.probabilities(model.rows(n), model.globals)["word_topic"] for n in range(len(model.blocks))]
     )
     tokens = model.vocabulary.tokens
     for topic, pool in zip(found, relevant(model, ids, share, 5), strict=True):

@@ -3,8 +3,10 @@
 import json
 import re
 import sys
-import types
 import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,8 +18,8 @@ from collapsium.pipeline import infer, topics
 from collapsium.pipeline.analysis.infer import SCHEMA
 from collapsium.pipeline.analysis.topics import Topic, describe
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.families import base as contract
-from collapsium.pipeline.families.base import Description
+from collapsium.pipeline.families import registry
+from collapsium.pipeline.families.base import Description, Family, FamilyOptions
 from collapsium.pipeline.families.description import shape_of
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.reporting.tree_files import graphml, write
@@ -26,7 +28,8 @@ from collapsium.storage.errors import MissingError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocuments
 from collapsium.workers.arrays.array_fields import FamilyArrays, Part, counts, flags, numbers, optional, singles
-from collapsium.workers.families import base as worker_contract
+from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
+from collapsium.workers.families.base import ShardModel
 from tests.conftest import write_corpus
 
 NODES = {7: -1, 2: 7, 5: 2, 0: 2, 9: 7, 4: 9, 8: 7, 3: 8, 6: 8}  # each id's parent, depth-first
@@ -136,8 +139,8 @@ def loadings(words):
 
 
 def _describe(block, globals, count):
-    ids, signed = np.array(list(NODES)), bool(globals["signed"])
-    values = block["word_topic"].T[ids]
+    ids, signed = np.array(list(NODES)), globals.signed
+    values = block.word_topic.T[ids]
     weight = np.abs(values) if signed else values
     top = np.argsort(-weight, axis=1, kind="stable")[:, :count]
     share = np.array([SHARE[int(one)] for one in ids])
@@ -145,33 +148,88 @@ def _describe(block, globals, count):
     return Description(ids, share, top, np.take_along_axis(values, top, axis=1), parent, signed)
 
 
-def _infer(local, globals):
-    found = {"document_topic": local["document_topic"]}
-    if "extra" in globals:
-        found["document_path"] = local["document_path"]
-        found["document_factors"] = local["document_path"] / 2
-    return found
+@dataclass(frozen=True)
+class ToyTreeGlobals(GlobalState):
+    """Whether weights are signed, and whether documents have more than proportions."""
+
+    signed: bool
+    vocabulary: float
+    extra: int | None = None
+
+
+@dataclass(frozen=True)
+class ToyTreeRows(Rows):
+    """Weights of nodes."""
+
+    word_topic: Any
+
+
+@dataclass(frozen=True)
+class ToyTreeDocuments(LocalState):
+    """Proportions and paths."""
+
+    document_topic: Any
+    document_path: Any
+
+
+TOLD = {**flags("signed"), "vocabulary": counts("f8"), **optional(singles("i8", "extra", 0, 1))}
+WORD_PART = Part({"word_topic": numbers("f8", "word 10")})
+DOCUMENTS = {"document_topic": counts("f8", "document 10"), "document_path": counts("i8", "document 3")}
+
+
+class ToyTreeShardModel(ShardModel):
+    """A tree of fixed nodes beside a shard; it is never fitted."""
+
+    globals_type, rows_type, local_type, documents_type = (
+        ToyTreeGlobals,
+        ToyTreeRows,
+        ToyTreeDocuments,
+        ToyTreeDocuments,
+    )
+    arrays = FamilyArrays(
+        Part(TOLD), lambda globals: WORD_PART, lambda globals: WORD_PART, lambda globals: Part(DOCUMENTS)
+    )
+
+    def kernels(self, globals):
+        return []
+
+    def infer(self, local, globals):
+        inferred = {"document_topic": local.document_topic}
+        if globals.extra is not None:
+            inferred["document_path"] = local.document_path
+            inferred["document_factors"] = local.document_path / 2
+        return inferred
+
+    def probabilities(self, rows, globals):
+        return {"word_topic": rows.word_topic / (WORDS * (WORDS + 1) / 2)}
+
+    def fold_in(self, shard, rows, globals, stream):
+        return ToyTreeDocuments(**local_of(shard.documents))
+
+    def _not_needed(self, *args):
+        raise NotImplementedError
+
+    initial_rows = start = sweep = advance = fold = predict = document_lengths = _not_needed
+
+
+class ToyTree(Family):
+    """The half on the driver."""
+
+    shard_model, Options = ToyTreeShardModel, FamilyOptions
+
+    def describe(self, block, globals, count):
+        return _describe(block, globals, count)
+
+    def _not_needed(self, *args):
+        raise NotImplementedError
+
+    initialise = footprint = update = _not_needed
 
 
 @pytest.fixture
 def family(monkeypatch):
     """The family `toy-tree`, whose topics are a tree of fixed nodes."""
-    driver = types.ModuleType("collapsium.pipeline.families.toy_tree")
-    driver.describe, driver.CORPUS = _describe, "documents"
-    half = types.ModuleType("collapsium.workers.toy_tree")
-    half.infer, half.kernels = _infer, lambda globals: []
-    half.probabilities = lambda rows, globals: {"word_topic": rows["word_topic"] / (WORDS * (WORDS + 1) / 2)}
-    half.settle = lambda shard, rows, globals, stream: local_of(shard.documents)
-    words = Part({"word_topic": numbers("f8", "word 10")})
-    documents = {"document_topic": counts("f8", "document 10"), "document_path": counts("i8", "document 3")}
-    told = {**flags("signed"), "vocabulary": counts("f8"), **optional(singles("i8", "extra", 0, 1))}
-    half.ARRAYS = FamilyArrays(
-        Part(told), lambda globals: words, lambda globals: words, lambda globals: Part(documents)
-    )
-    monkeypatch.setitem(sys.modules, "collapsium.pipeline.families.toy_tree", driver)
-    monkeypatch.setitem(sys.modules, "collapsium.workers.toy_tree", half)
-    monkeypatch.setitem(contract.FAMILIES, "toy-tree", driver.__name__)
-    monkeypatch.setitem(worker_contract.FAMILIES, "toy-tree", half.__name__)
+    monkeypatch.setitem(registry.FAMILIES, "toy-tree", f"{__name__}:ToyTree")
 
 
 def local_of(documents):
@@ -287,9 +345,7 @@ def test_command__marks_negative_loadings(capsys, tmp_path, corpus, family):
 
 
 def test_command__of_samples_names_the_stability(capsys, monkeypatch, model):
-    monkeypatch.setattr(
-        "collapsium.pipeline.analysis.topics.samples_of", lambda run: [types.SimpleNamespace(url=model)] * 2
-    )
+    monkeypatch.setattr("collapsium.pipeline.analysis.topics.samples_of", lambda run: [SimpleNamespace(url=model)] * 2)
     head, *lines = command(capsys, "topics", model)[1].splitlines()
     assert head.split() == ["id", "share", "below", "stable", "words"]
     assert [line.split()[3] for line in lines[2:]] == ["1.000"] * 3
@@ -378,12 +434,13 @@ def test_infer__further_arrays_are_columns_of_lists(tmp_path, corpus, family, se
 
 def test_infer__what_no_int32_holds_is_refused(tmp_path, corpus, family, monkeypatch):
     model = make_model(tmp_path / "model", corpus, extra=True)
-    half = sys.modules["collapsium.workers.toy_tree"]
-    monkeypatch.setattr(
-        half,
-        "infer",
-        lambda local, globals: {**_infer(local, globals), "document_path": local["document_path"] + 2**40},
-    )
+    infer_small = ToyTreeShardModel.infer
+
+    def infer_large(self, local, globals):
+        inferred = infer_small(self, local, globals)
+        return {**inferred, "document_path": inferred["document_path"] + 2**40}
+
+    monkeypatch.setattr(ToyTreeShardModel, "infer", infer_large)
     with pytest.raises(ValueError, match="not in range"):
         infer(model, corpus, tmp_path / "p", scheduler="serial")
     assert not (tmp_path / "p").exists()

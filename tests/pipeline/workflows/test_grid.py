@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import compare
-from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.workflows.compare.grid import Asked, cells_of, peer_cells
 from collapsium.pipeline.workflows.compare.options import number_of, parse_settings, parse_vary, variants_of
 from collapsium.storage.errors import OptionError
@@ -49,9 +49,9 @@ def test_cells__keep_samples_of_samplers_alone():
     ours, sampler = cells_of(asked, 1)
     assert ours.limits == {"iterations": 9}
     assert sampler.limits == {"iterations": 200, "samples": 3, "sample_every": 2}
-    assert [load_family(name).SAMPLER for name in ("lda", "hdp", "vb-lda", "gibbs-lda", "gibbs-hdp", "gibbs-ncrp")] == [
-        False
-    ] * 3 + [True] * 3
+    assert [
+        load_family(name).is_sampler for name in ("lda", "hdp", "vb-lda", "gibbs-lda", "gibbs-hdp", "gibbs-ncrp")
+    ] == [False] * 3 + [True] * 3
 
 
 def test_what_varies__makes_a_cell_for_each_value():

@@ -8,9 +8,8 @@ import sys
 
 import pytest
 
-from collapsium.pipeline.families.base import family_names
+from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.pipeline.monitoring.console import show_compilation
-from collapsium.workers.families.base import load_sweeps
 from collapsium.workers.kernels import child_processes as compiling
 from collapsium.workers.kernels import jit as compiler
 from collapsium.workers.kernels.networks import responsibilities
@@ -107,5 +106,6 @@ def test_the_logger__shows_how_many_are_compiled(capsys):
 
 @pytest.mark.parametrize("name", family_names())
 def test_kernels_for_unseen_documents__are_kernels(name):
-    for one in getattr(load_sweeps(name), "UNSEEN_KERNELS", ()):
+    module = getattr(load_family(name).shard_model, "module", None)
+    for one in getattr(module, "UNSEEN_KERNELS", ()):
         assert isinstance(one, compiler.Kernel)

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.workflows.compare.baselines.classifiers import NAMES, SUPERVISED, TOPICS
 from collapsium.pipeline.workflows.compare.cells import RANDOM
 from collapsium.pipeline.workflows.compare.grid import Cell
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import MOST_VALUES, LabelTable, label_table
 from collapsium.storage.errors import OptionError, suggestion
-from collapsium.workers.families.base import is_labelled, settles_at_a_point
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,10 @@ def variants(cells: Sequence[Cell], fields: Fields, asked: Classing) -> list[Cel
     """
     found = []
     for cell in cells:
-        settles = "labels" in load_family(cell.family).Config.model_fields and is_labelled(cell.family)
+        settles = (
+            "labels" in load_family(cell.family).Options.model_fields
+            and load_family(cell.family).shard_model.uses_labels
+        )
         own = tuple(cell.options.get("labels", ())) if settles else ()
         taken = own or fields.taken
         given = cell if own or not asked.labels or not settles else _taking(cell, taken)
@@ -203,7 +205,7 @@ def _suffix(without: Sequence[str]) -> str:
 
 def able(cell: Cell, fields: Fields, field: str) -> bool:
     """Say whether a cell's family is fitted with the field to predict."""
-    if not is_labelled(cell.family):
+    if not load_family(cell.family).shard_model.uses_labels:
         return False
     if fields.numeric:
         return field in _listed(cell.options.get("covariates", ()))
@@ -266,6 +268,5 @@ def require_scorable(families: Sequence[str]) -> None:
         One settles documents without words at a point of its prior.
     """
     for name in families:
-        load_family(name)
-        if settles_at_a_point(name):
+        if load_family(name).shard_model.folds_in_at_a_point:
             raise OptionError(f"--families: '{name}' has no score of documents whose words it does not see")

@@ -11,12 +11,12 @@ from collapsium.pipeline.engine.setup.loading import Loaded
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.families.base import make_config
+from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.errors import ClusterError
 
 
 def test_shards_that_are_lost__are_read_again_by_the_first_of_those_that_miss_them(small):
-    request = Request(Corpus(small[0]), None, "lda", make_config("lda", {"topics": 2}), Limits(), 0)
+    request = Request(Corpus(small[0]), None, "lda", make_options("lda", {"topics": 2}), Limits(), 0)
     loaded = Loaded(request, [], SerialExecutor(), None)
     one, other = loaded.problem(1)[0], loaded.problem(2)[0]
     assert one.shards == other.shards

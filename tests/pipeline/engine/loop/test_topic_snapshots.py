@@ -9,12 +9,11 @@ import pytest
 from collapsium.pipeline import Model, fit, resume, topics
 from collapsium.pipeline.engine.loop import topic_snapshots as glancing
 from collapsium.pipeline.engine.loop.loop import sweep_times
-from collapsium.pipeline.families.base import family_names, load_family
+from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.pipeline.monitoring.follow import so_far
 from collapsium.pipeline.monitoring.run_status import Picture
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.families.base import is_labelled
 from tests.networks import needed
 from tests.pipeline.families.hca.test_hca import corpus_of, drawn
 
@@ -29,10 +28,10 @@ def often(monkeypatch):
 
 @pytest.mark.parametrize("family", family_names())
 def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_path, often, family):
-    vectors = load_family(family).CORPUS == "vectors"
-    documents = labelled_small if is_labelled(family) else small
+    vectors = load_family(family).corpus_kind == "vectors"
+    documents = labelled_small if load_family(family).shard_model.uses_labels else small
     corpus = corpus_of(tmp_path, drawn(3)) if vectors else documents[0]
-    options = needed(load_family(family).Config.model_fields)
+    options = needed(load_family(family).Options.model_fields)
     fit(corpus, tmp_path / "run", family=family, iterations=3, scheduler="serial", **options)
     told = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
     found = {topic.id: topic for topic in topics(tmp_path / "run", words=glancing.WORDS)}

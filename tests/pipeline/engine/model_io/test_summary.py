@@ -13,7 +13,6 @@ from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.summary import RECORD, read_summary
-from collapsium.workers.families.base import load_sweeps
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +67,7 @@ def test_a_fit__whose_summary_cannot_be_made_keeps_its_model(small, tmp_path, mo
 
 @pytest.mark.parametrize("share", [np.nan, np.inf, -1.0])
 def test_proportions_that_are_none__are_refused_by_name(small, run, monkeypatch, share):
-    sweeps = load_sweeps("lda")
+    sweeps = model.shard_model
     monkeypatch.setattr(sweeps, "infer", lambda local, globals: {"document_topic": np.full((1, 3), share)})
     with pytest.raises(DamagedError, match="documents/00000: expected arrays that give proportions from 0 to 1"):
         summary_of(Model(run), Corpus(small[0]), open_executor("serial"))

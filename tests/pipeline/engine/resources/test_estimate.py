@@ -18,7 +18,8 @@ from collapsium.pipeline.engine.resources.estimate import INTERPRETER, Plan, est
 from collapsium.pipeline.engine.resources.place import Place, free_memory, place_of
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
-from collapsium.pipeline.families.base import Footprint, Summary, load_family, make_config
+from collapsium.pipeline.families.base import Footprint, Summary
+from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord, VocabularyRecord
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError
@@ -168,7 +169,7 @@ def place(scheduler="threads", processes=1, threads=2, memory=PLENTY):
 
 
 def planned(corpus, topics, where=None, family="lda", **options):
-    return plan(corpus, family, make_config(family, {"topics": topics, **options}), where or place())
+    return plan(corpus, family, make_options(family, {"topics": topics, **options}), where or place())
 
 
 PLACES = st.builds(
@@ -344,7 +345,7 @@ def test_footprint__is_what_a_fit_holds(small, family, options):
     corpus = Corpus(small[0])
     manifest = corpus.manifest
     summary = Summary(manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
-    said = load_family(family).footprint(summary, make_config(family, options))
+    said = load_family(family).footprint(summary, make_options(family, options))
     problem, executor, globals_ = problem_of(small[0], family, options, executor=Recording())
     few = 16  # bytes a word, a shard: what does not grow with topics is left out in places
     for state, _ in run(problem, executor, globals_, Limits(iterations=8)):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.stochastic import minibatches
 from collapsium.pipeline.engine.setup.limits import Limits, parse_setting, read_config
-from collapsium.pipeline.families.base import make_config
+from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.errors import AbsentError, InputError, OptionError
 from collapsium.workers.arrays.random_streams import Stream
 
@@ -46,21 +46,21 @@ from collapsium.workers.arrays.random_streams import Stream
 )
 def test_options__are_checked(family, options, message):
     with pytest.raises(OptionError) as raised:
-        make_config(family, options)
+        make_options(family, options)
     assert message in str(raised.value)
 
 
 def test_options__take_lists_and_single_names_for_tuples():
     for learn in ("alpha", ["alpha"], ("alpha",)):
-        assert make_config("lda", {"topics": 2, "learn": learn}).learn == ("alpha",)
-    assert make_config("lda", {"topics": 2, "alpha": 1}).alpha == 1.0
+        assert make_options("lda", {"topics": 2, "learn": learn}).learn == ("alpha",)
+    assert make_options("lda", {"topics": 2, "alpha": 1}).alpha == 1.0
 
 
 def test_options__have_the_documented_defaults():
-    lda, hdp = make_config("lda", {"topics": 7}), make_config("hdp", {})
+    lda, hdp = make_options("lda", {"topics": 7}), make_options("hdp", {})
     assert (lda.alpha, lda.beta, lda.order, lda.learn) == (0.1, 100.0, 0, ())
     assert (lda.responsibilities, lda.most_active, lda.momentum, lda.flatten) == (None, None, 0.8, 1.0)
-    assert [make_config("lda", {"topics": 7, "order": order}).active for order in (0, 2)] == [True, False]
+    assert [make_options("lda", {"topics": 7, "order": order}).active for order in (0, 2)] == [True, False]
     assert (hdp.alpha_shape, hdp.alpha_rate, hdp.gamma_shape, hdp.gamma_rate, hdp.beta) == (4, 4, 7, 7, 100)
     assert hdp.learn == ("alpha", "gamma", "pi")
 
@@ -163,6 +163,6 @@ def test_config_file__is_read_and_checked(tmp_path):
 
 @pytest.mark.parametrize("said", ["alpha,beta", ["alpha", "beta"], ("alpha", "beta")])
 def test_names__are_lists_or_have_commas_between(said):
-    assert make_config("lda", {"topics": 2, "learn": said}).learn == ("alpha", "beta")
+    assert make_options("lda", {"topics": 2, "learn": said}).learn == ("alpha", "beta")
     with pytest.raises(OptionError, match="learn: "):
-        make_config("lda", {"topics": 2, "learn": "alpha,gamma"})
+        make_options("lda", {"topics": 2, "learn": "alpha,gamma"})

@@ -10,7 +10,7 @@ from collapsium.pipeline import Corpus, Model, fit, resume, verify
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_start
-from collapsium.pipeline.families.base import load_family, make_config
+from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import AbsentError, MismatchError
 from collapsium.storage.io.folder import Folder
@@ -87,7 +87,7 @@ def begun(corpus, source, name, options=None):
     options = {**FAMILIES, **ALSO}[name] if options is None else options
     problem, executor, globals_ = problem_of(corpus, family, options)
     warm = warm_start(WarmSource.of(source), Corpus(corpus), options.get("topics"))
-    globals_, known = warm.begin(family, make_config(family, options), globals_)
+    globals_, known = warm.begin(family, make_options(family, options), globals_)
     problem = type(problem)(**{**problem.__dict__, "warm": known})
     return problem, next(run(problem, executor, globals_, Limits(iterations=1)))[0], known
 

@@ -19,7 +19,6 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
-from collapsium.workers.families.base import load_sweeps
 from collapsium.workers.families.cvb import topic_moves as moves
 from collapsium.workers.families.cvb.parameters import counted
 from tests.conformance import (
@@ -203,8 +202,8 @@ def test_probabilities__sum_to_one_at_any_time(planted):
     moving = 0
     for state in states:
         blocks = [tasks.counted(block.value) for block in state.blocks]
-        rows = tasks.gather(blocks, every.words, whole=True)
-        table = load_sweeps("hdp").predict(every, state.swept[0].value.local, rows, state.globals)
+        rows = tasks.gather(blocks, every.words, complete=True)
+        table = problem.shard_model.predict(every, state.swept[0].value.local, rows, state.globals)
         sums = np.add.reduceat(table["probability"], every.offsets[:-1])
         np.testing.assert_allclose(sums, 1.0, rtol=1e-5)
         moving += bool(state.globals["moving"])

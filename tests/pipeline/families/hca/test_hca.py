@@ -11,9 +11,9 @@ from collapsium.pipeline import Corpus, Model, estimate, evaluate, fit, infer, r
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.families.base import make_config
 from collapsium.pipeline.families.hca import hca as driver
 from collapsium.pipeline.families.ncrp.node_moves import Moves
+from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.hca import hca
@@ -111,7 +111,7 @@ def test_nodes_at_the_prior__leave_the_bound_as_it_is(tmp_path, form, depth):
     """A tree within another is a special case of it: what is outside is summed in closed form."""
     options = {"form": form, "depth": depth, "max_nodes": 12, "gamma": 1.7, "prior_variance": 4.0}
     problem, found = states(corpus_of(tmp_path, drawn(depth)), "hca", {**options, "merge": 1.0, "compare": False}, 9)
-    config = make_config("hca", options)
+    config = make_options("hca", options)
     seen = []
     for state, _progress in found[4:]:
         globals_ = state.globals
@@ -373,7 +373,7 @@ def test_options__are_refused_in_a_line(tmp_path, corpus, options, message):
 def test_sizes__fill_what_there_is_room_for():
     for depth in range(1, 9):
         for nodes in range(depth, 60):
-            sizes = make_config("hca", {"depth": depth, "max_nodes": nodes}).sizes()
+            sizes = make_options("hca", {"depth": depth, "max_nodes": nodes}).sizes()
             assert len(sizes) == depth
             assert sizes[0] == 1
             assert sum(sizes) == (nodes if depth > 1 else 1)

@@ -8,8 +8,9 @@ from scipy.special import digamma
 from collapsium.pipeline import Corpus, evaluate, fit
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.families.base import Summary, make_config
+from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.ncrp import ncrp as driver
+from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.random_streams import Stream
@@ -272,7 +273,7 @@ def test_few_iterations__make_a_tree_of_full_depth(small, tmp_path, iterations):
 def test_leaves__leave_room_for_the_levels_above_them():
     for depth in range(2, 9):
         for most in (depth, depth + 1, 50):
-            config = make_config("ncrp", {"depth": depth, "max_nodes": most, "leaves": 40})
+            config = make_options("ncrp", {"depth": depth, "max_nodes": most, "leaves": 40})
             made = driver.initialise(Summary(60, 30, 1000), config, Stream(0))
             assert 1 <= int(made["seeds_wanted"]) <= most - 1 - (depth - 2)
 
@@ -292,15 +293,15 @@ def test_leaves__leave_room_for_the_levels_above_them():
 )
 def test_options__that_make_no_sense_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
-        make_config("ncrp", options)
+        make_options("ncrp", options)
 
 
 def test_options__of_levels_have_defaults():
-    config = make_config("ncrp", {"depth": 5})
+    config = make_options("ncrp", {"depth": 5})
     np.testing.assert_array_equal(config.alphas(), [50.0, 20.0, 10.0, 5.0, 2.5])
     np.testing.assert_array_equal(config.etas(), [0.2, 0.2, 0.2, 0.2, 0.1])
-    np.testing.assert_array_equal(make_config("ncrp", {"eta": 0.5}).etas(), [0.5] * 3)
-    np.testing.assert_array_equal(make_config("ncrp", {"posterior": "dirichlet"}).etas(), [1.0] * 3)
+    np.testing.assert_array_equal(make_options("ncrp", {"eta": 0.5}).etas(), [0.5] * 3)
+    np.testing.assert_array_equal(make_options("ncrp", {"posterior": "dirichlet"}).etas(), [1.0] * 3)
 
 
 def test_figures__tell_of_nodes_and_of_moves(small, tmp_path):

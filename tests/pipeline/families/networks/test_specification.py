@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from collapsium.pipeline.families.base import make_config
 from collapsium.pipeline.families.networks.specification import (
     Vectors,
     check_network,
@@ -11,6 +10,7 @@ from collapsium.pipeline.families.networks.specification import (
     plan_of,
     source_of_words,
 )
+from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.errors import OptionError
 from collapsium.workers.families.networks.graph import CORPUS, DOCUMENT, SEGMENT, graph_of
 
@@ -61,7 +61,7 @@ BAD = {
 def test_bad_networks__are_clear_errors(name):
     given, said = BAD[name]
     with pytest.raises(OptionError) as found:
-        make_config("dirichlet-network", {"topics": 3, "network": given})
+        make_options("dirichlet-network", {"topics": 3, "network": given})
     assert said in str(found.value)
 
 
@@ -70,18 +70,18 @@ def test_bad_networks__are_clear_errors(name):
 )
 def test_words_from__must_be_a_kind_below(words, said):
     with pytest.raises(OptionError, match="words_from: expected") as found:
-        make_config("dirichlet-network", {"topics": 3, "network": TOML, "words_from": words})
+        make_options("dirichlet-network", {"topics": 3, "network": TOML, "words_from": words})
     assert said in str(found.value)
 
 
 def test_networks__are_the_same_from_a_file_from_text_and_as_a_mapping(tmp_path):
     (tmp_path / "net.toml").write_text(TOML)
     found = [
-        make_config("dirichlet-network", {"topics": 3, "network": given})
+        make_options("dirichlet-network", {"topics": 3, "network": given})
         for given in (str(tmp_path / "net.toml"), TOML)
     ]
     assert found[0] == found[1]
-    again = make_config("dirichlet-network", found[0].model_dump(mode="json"))
+    again = make_options("dirichlet-network", found[0].model_dump(mode="json"))
     assert again == found[0]
     assert again.words_from == "section"
 

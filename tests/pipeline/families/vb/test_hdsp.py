@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from scipy.special import digamma, gammaln
 
 from collapsium.pipeline import Corpus, fit, simulate
-from collapsium.pipeline.families.base import Summary, make_config
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.registry import make_options
 from collapsium.pipeline.families.vb import hdsp as driver
 from collapsium.pipeline.families.vb.topic_prior import gradient
 from collapsium.storage.corpus.label_index import LabelTable, NumberField, numbered
@@ -83,7 +84,7 @@ class Fit:
     """A fit without the loop, of shards in memory."""
 
     def __init__(self, shards_, words, table, seed=0, **options):
-        self.shards, self.words, self.config = shards_, words, make_config("hdsp", options)
+        self.shards, self.words, self.config = shards_, words, make_options("hdsp", options)
         documents, tokens = sum(one.documents for one in shards_), sum(one.tokens for one in shards_)
         summary = Summary(documents, words, tokens, labels=table)
         self.globals = driver.initialise(summary, self.config, Stream(seed))

@@ -6,7 +6,8 @@ from scipy.special import digamma, gammaln
 
 from collapsium.pipeline import Corpus, fit
 from collapsium.pipeline.families import hyperparameters as dirichlet
-from collapsium.pipeline.families.base import Summary, make_config
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.registry import make_options
 from collapsium.pipeline.families.vb import vb_lda as driver
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.delta import Delta, fresh, total
@@ -93,7 +94,7 @@ def globals_of(topics, words=30, **options):
 
 
 def config_of(topics, **options):
-    return make_config("vb-lda", {"topics": topics, **options})
+    return make_options("vb-lda", {"topics": topics, **options})
 
 
 def start(shard, topics, warm=None, **options):
@@ -292,4 +293,4 @@ def test_options__that_make_no_sense_are_refused(learn):
     from collapsium.storage.errors import OptionError
 
     with pytest.raises(OptionError, match="learn: "):
-        make_config("vb-lda", {"topics": 3, "learn": learn})
+        make_options("vb-lda", {"topics": 3, "learn": learn})

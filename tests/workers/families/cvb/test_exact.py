@@ -35,16 +35,17 @@ CORPORA = {
 def swept(family, name, rows, sweeps, **options):
     """Start and sweep a corpus of one shard; return the shard, responsibilities, told, globals and block."""
     shard = Shard.of(0, documents_of(rows))
-    config = family.Config(order=2, **options)
+    config = family.Options(order=2, **options)
     vocabulary = 3
     globals_ = family.initialise(Summary(len(rows), vocabulary, shard.tokens), config, Stream(0))
-    block = tasks.blank(name, 0, vocabulary, globals_)
-    after = tasks.start(name, shard, None, [block], globals_, Stream(5, "start"))
+    model = family.shard_model(config)
+    block = tasks.blank(model, 0, vocabulary, globals_)
+    after = tasks.start(model, shard, None, [block], globals_, Stream(5, "start"))
     for _ in range(sweeps):
-        block = tasks.fold(name, block, [after.delta], globals_)
+        block = tasks.fold(model, block, [after.delta], globals_)
         globals_ = family.update(globals_, block.told, config, Stream(0))
-        after = tasks.sweep(name, shard, after, None, [block], globals_, Stream(5, "sweep"))
-    folded = tasks.fold(name, block, [after.delta], globals_)
+        after = tasks.sweep(model, shard, after, None, [block], globals_, Stream(5, "sweep"))
+    folded = tasks.fold(model, block, [after.delta], globals_)
     q = after.local["pair_topic"].astype(np.float64)
     return shard, q / q.sum(axis=1, keepdims=True), folded, globals_
 

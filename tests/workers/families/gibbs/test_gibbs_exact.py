@@ -13,11 +13,11 @@ import pytest
 from scipy.special import gammaln
 from scipy.stats import chi2
 
-from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.delta import Delta, change
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps
 from tests.strategies import documents_of
 
 WORDS = 3
@@ -27,8 +27,9 @@ class Chain:
     """A family's sampler on one shard, a sweep and an update at a time; words may be exchanged in between."""
 
     def __init__(self, family, seed, **options):
-        self.half, self.driver, self.stream = load_sweeps(family), load_family(family), Stream(seed)
-        self.config, self.iteration = self.driver.Config(**options), 0
+        self.driver, self.stream = load_family(family), Stream(seed)
+        self.config, self.iteration = self.driver.Options(**options), 0
+        self.half = self.driver.shard_model(self.config)
 
     def start(self, shard):
         self.globals = self.driver.initialise(Summary(shard.documents, WORDS, shard.tokens), self.config, self.stream)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps
 from tests.strategies import documents_of
 from tests.workers.families.gibbs.test_gibbs_exact import WORDS, log_words, misfit, tabled, tokens_of
 
@@ -28,11 +28,12 @@ def shard_of():
 
 def swept(family, options, count):
     """A sweep after another on one shard; each one's local state, and the objective."""
-    half, driver, shard, stream = load_sweeps(family), load_family(family), shard_of(), Stream(1)
-    config = driver.Config(alpha=ALPHA, eta=ETA, **options)
+    driver, shard, stream = load_family(family), shard_of(), Stream(1)
+    config = driver.Options(alpha=ALPHA, eta=ETA, **options)
+    half = driver.shard_model(config)
     summary = Summary(3, WORDS, shard.tokens, labels=LabelTable(NAMES, (1, 2), (), 2, 2))
     globals_ = driver.initialise(summary, config, stream)
-    block = half.blank(WORDS, globals_)
+    block = half.initial_rows(WORDS, globals_)
     local, delta = half.start(shard, block, globals_, stream)
     for iteration in range(count + 1):
         block, told = half.fold(block, delta.with_dim("word"), globals_)

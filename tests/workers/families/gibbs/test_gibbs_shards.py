@@ -7,12 +7,12 @@ import pytest
 
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.registry import load_family, shard_model
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import load_sweeps
 from collapsium.workers.families.gibbs import gibbs_hdp
 from tests.conformance import problem_of
 from tests.conftest import planted_rows, write_corpus
@@ -23,7 +23,7 @@ FAMILIES = {"gibbs-lda": {"topics": 5}, "gibbs-hdp": {"start_topics": 5}}
 
 def first_globals(family, shard, **options):
     half = load_family(family)
-    config = half.Config(**{**FAMILIES[family], **options})
+    config = half.Options(**{**FAMILIES[family], **options})
     return half.initialise(Summary(shard.documents, 30, shard.tokens), config, Stream(0))
 
 
@@ -42,7 +42,7 @@ def test_start__from_another_run_draws_topics_by_its_proportions_and_words(famil
     theta, phi = noise.dirichlet(np.ones(3), shard.documents), noise.dirichlet(np.ones(shard.words.size), 3).T
     globals_ = first_globals(family, shard)
     warm = {"document_topic": theta, "word_topic": phi}
-    local, delta = load_sweeps(family).start(shard, {}, globals_, Stream(1, "start", place=3), warm)
+    local, delta = shard_model(family, FAMILIES[family]).start(shard, {}, globals_, Stream(1, "start", place=3), warm)
     documents, words = counts_by(shard, local["token_topic"], delta["word_topic"].shape[1])
     np.testing.assert_array_equal(delta["word_topic"], words)
     assert not documents[:, 3:].any()  # the other run has three topics
@@ -54,7 +54,7 @@ def test_start__from_another_run_draws_topics_by_its_proportions_and_words(famil
     assert (np.abs(words[:, :3] - expected) < 4.5 * np.sqrt(expected + 1.0)).all()
     with pytest.raises(ValueError, match="a start from 999 topics"):
         many = {"document_topic": np.ones((shard.documents, 999)), "word_topic": np.ones((shard.words.size, 999))}
-        load_sweeps(family).start(shard, {}, globals_, Stream(1), many)
+        shard_model(family, FAMILIES[family]).start(shard, {}, globals_, Stream(1), many)
 
 
 CASES = [("gibbs-lda", {"topics": 4}), ("lda", {"topics": 4, "responsibilities": "dense"})]
@@ -66,7 +66,7 @@ def test_local_sweeps__of_one_shard_begin_from_what_the_last_one_left(family, op
     """Sweeps without a sum between see the rows and totals that a recount of the local state gives."""
     corpus = write_corpus(tmp_path / "one", planted_rows(4), 30)
     problem, executor, globals_ = problem_of(corpus, family, options)
-    half, seen = load_sweeps(family), []
+    half, seen = shard_model(family, FAMILIES[family]), []
     sweep = half.sweep
 
     def watched(shard, local, rows, globals, stream):
@@ -112,7 +112,7 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     options = {"start_topics": 1, "beta": 0.5, "gamma_shape": 70.0, "alpha_shape": 40.0}
     problem, executor, globals_ = problem_of(corpus, "gibbs-hdp", options)
     assert len(problem.shards) == int(globals_["lanes"]) == 5
-    half, born = load_sweeps("gibbs-hdp"), []
+    half, born = problem.shard_model, []
     sweep = half.sweep
 
     def watched(*given):
@@ -139,7 +139,7 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     assert wide > globals_["pi"].size
     assert after["topic"].sum() == 1200
     # A block has the columns of its last sweep; the model has all.
-    block = half.finish(state.blocks[0].value.rows, after)
+    block = half.finished_rows(state.blocks[0].value.rows, after)
     assert block["word_topic"].shape == (30, wide)
 
 
@@ -147,13 +147,14 @@ def test_no_tokens_at_all__are_swept():
     shard = Shard.of(0, documents_of([{}, {}]))
     for family in FAMILIES:
         half, globals_ = load_family(family), first_globals(family, shard)
-        block = tasks.blank(family, 0, 30, globals_)
-        swept = tasks.start(family, shard, None, [block], globals_, Stream(1, "start"))
+        model = shard_model(family, FAMILIES[family])
+        block = tasks.blank(model, 0, 30, globals_)
+        swept = tasks.start(model, shard, None, [block], globals_, Stream(1, "start"))
         for number in range(3):
-            block = tasks.fold(family, block, [swept.delta], globals_)
-            globals_ = half.update(globals_, block.told, half.Config(**FAMILIES[family]), Stream(1, "u", number))
-            swept = tasks.sweep(family, shard, swept, None, [block], globals_, Stream(1, "sweep", number))
+            block = tasks.fold(model, block, [swept.delta], globals_)
+            globals_ = half.update(globals_, block.told, half.Options(**FAMILIES[family]), Stream(1, "u", number))
+            swept = tasks.sweep(model, shard, swept, None, [block], globals_, Stream(1, "sweep", number))
         assert not swept.delta["word_topic"].any()
-        theta = load_sweeps(family).infer(swept.local, globals_)["document_topic"]
+        theta = model.infer(swept.local, globals_)["document_topic"]
         assert np.isfinite(theta).all()
         assert isinstance(block.told, Delta)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
@@ -23,27 +24,28 @@ class Chain:
 
     def __init__(self, seed, shard, **options):
         self.driver, self.stream = load_family(FAMILY), Stream(seed)
-        self.config, self.iteration = self.driver.Config(**options), 0
+        self.config, self.iteration = self.driver.Options(**options), 0
+        self.model = self.driver.shard_model(self.config)
         summary = Summary(shard.documents, WORDS, shard.tokens)
         self.globals = self.driver.initialise(summary, self.config, self.stream)
-        self.block = tasks.blank(FAMILY, 0, WORDS, self.globals)
-        self._take(tasks.start(FAMILY, shard, None, [self.block], self.globals, self.stream.at(purpose="start")))
+        self.block = tasks.blank(self.model, 0, WORDS, self.globals)
+        self._take(tasks.start(self.model, shard, None, [self.block], self.globals, self.stream.at(purpose="start")))
 
     def step(self, shard):
         self.iteration += 1
         at = self.stream.at(purpose="sweep", iteration=self.iteration)
-        self._take(tasks.sweep(FAMILY, shard, self.swept, None, [self.block], self.globals, at))
+        self._take(tasks.sweep(self.model, shard, self.swept, None, [self.block], self.globals, at))
 
     def exchange(self, shard):
         """Take other words, of the same nodes."""
         local, row = self.swept.local, np.zeros_like(self.block.rows["word_topic"])
         owner, words = tokens_of(shard)
         np.add.at(row, (words, local["document_path"][owner, local["token_level"]]), 1)
-        self.block = tasks.Block(0, WORDS, {"word_topic": row}, Delta())
+        self.block = tasks.Block(0, WORDS, self.model.rows_type.from_arrays({"word_topic": row}), Delta())
 
     def _take(self, swept):
         self.swept = tasks.keep(swept)
-        self.block = tasks.fold(FAMILY, self.block, [swept.delta], self.globals)
+        self.block = tasks.fold(self.model, self.block, [swept.delta], self.globals)
         at = self.stream.at(purpose="update", iteration=self.iteration)
         self.globals = self.driver.update(self.globals, self.block.told, self.config, at)
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.registry import load_family, shard_model
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family_arrays import ModelChecks
@@ -29,7 +30,9 @@ def state():
 
 
 def checks_of(globals_):
-    return ModelChecks.of("dirichlet-network", {"topics": TOPICS}, WORDS, globals_, "globals")
+    return ModelChecks.of(
+        shard_model("dirichlet-network", {"topics": TOPICS, "network": DIAMOND}), WORDS, globals_, "globals"
+    )
 
 
 def fault_of(state, changed, globals_=None):

@@ -5,8 +5,9 @@ import pytest
 from scipy import stats
 from scipy.special import gammaln
 
-from collapsium.pipeline.families.base import Summary, load_family
+from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.networks import common as networks
+from collapsium.pipeline.families.registry import load_family
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks import sampler as network

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collapsium.pipeline.families.base import Summary, load_family, make_config
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.corpus.segments import Segments
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
@@ -57,7 +58,7 @@ def problem(seed, network, discount):
     shard, generator, topics = shard_of(seed), np.random.default_rng(seed), 4
     options = {"topics": topics, "network": NETWORKS[network], "discount": discount, "inference": "variational"}
     options.update(learn=["strength", "alpha"], beta=3.0)
-    config = make_config("dirichlet-network", options)
+    config = make_options("dirichlet-network", options)
     globals_ = dict(load_family("dirichlet-network").initialise(Summary(3, WORDS, shard.tokens), config, Stream(1)))
     shape = globals_["vector_mean"].shape
     globals_["strength"] = generator.uniform(0.5, 8.0, globals_["strength"].size)

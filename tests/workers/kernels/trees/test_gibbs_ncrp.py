@@ -8,10 +8,11 @@ import pytest
 from collapsium.pipeline import simulate
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.families.base import Summary, make_config
+from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.hyperparameters import slice_sampled
 from collapsium.pipeline.families.ncrp import gibbs_ncrp as driver
 from collapsium.pipeline.families.ncrp.nodes import depth_first, planted
+from collapsium.pipeline.families.registry import make_options, shard_model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
@@ -26,6 +27,7 @@ from tests.conftest import planted_rows, write_corpus
 from tests.strategies import documents_of
 
 FAMILY = "gibbs-ncrp"
+MODEL = shard_model(FAMILY, {})
 
 
 def require_tree(state):
@@ -92,12 +94,12 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
 def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
     shard, noise = Shard.of(0, documents_of(planted_rows(3, documents=50))), np.random.default_rng(1)
     theta, phi = noise.dirichlet(np.ones(4), shard.documents), noise.dirichlet(np.ones(shard.words.size), 4).T
-    config = make_config(FAMILY, {})
+    config = make_options(FAMILY, {})
     globals_ = driver.initialise(Summary(shard.documents, 30, shard.tokens, warm=4), config, Stream(0))
-    block = tasks.blank(FAMILY, 0, 30, globals_)
+    block = tasks.blank(MODEL, 0, 30, globals_)
     local, delta = gibbs_ncrp.start(shard, {}, globals_, Stream(1), {"document_topic": theta, "word_topic": phi})
     np.testing.assert_array_equal(local["document_level"].sum(axis=1), shard.lengths)
-    block = tasks.fold(FAMILY, block, [delta], globals_)
+    block = tasks.fold(MODEL, block, [delta], globals_)
     after = driver.update(globals_, block.told, config, Stream(2))
     assert int(after["another_round"]) == 0
     assert after["topic"].sum() == shard.tokens
@@ -120,7 +122,7 @@ def test_settle__finds_the_paths_of_unseen_documents(tmp_path):
     model = Model(tmp_path / "c")
     parent, shard = model.globals["node_parent"], corpus.references[0].load()
     assert np.bincount(levels(parent)).tolist() == [1, 2, 6]
-    rows = {name: values[shard.words] for name, values in model.rows(0).items()}
+    rows = model.rows(0).of_words(shard.words, complete=True)
     local = gibbs_ncrp.settle(shard, rows, model.globals, Stream(0))
     again = gibbs_ncrp.settle(shard, rows, model.globals, Stream(9))
     np.testing.assert_array_equal(local["document_path"], again["document_path"])
@@ -141,14 +143,14 @@ def test_settle__finds_the_paths_of_unseen_documents(tmp_path):
 
 def test_no_tokens_at_all__are_swept():
     shard = Shard.of(0, documents_of([{}, {}]))
-    config = make_config(FAMILY, {})
+    config = make_options(FAMILY, {})
     globals_ = driver.initialise(Summary(2, 30, 0), config, Stream(0))
-    block = tasks.blank(FAMILY, 0, 30, globals_)
-    swept = tasks.start(FAMILY, shard, None, [block], globals_, Stream(1, "start"))
+    block = tasks.blank(MODEL, 0, 30, globals_)
+    swept = tasks.start(MODEL, shard, None, [block], globals_, Stream(1, "start"))
     for number in range(3):
-        block = tasks.fold(FAMILY, block, [swept.delta], globals_)
+        block = tasks.fold(MODEL, block, [swept.delta], globals_)
         globals_ = driver.update(globals_, block.told, config, Stream(1, "u", number))
-        swept = tasks.sweep(FAMILY, shard, swept, None, [block], globals_, Stream(1, "sweep", number))
+        swept = tasks.sweep(MODEL, shard, swept, None, [block], globals_, Stream(1, "sweep", number))
     assert all(np.isfinite(one).all() for one in globals_.values() if one.dtype.kind == "f")
     assert np.isfinite(gibbs_ncrp.infer(swept.local, globals_)["document_topic"]).all()
     assert isinstance(block.told, Delta)
@@ -165,7 +167,7 @@ def test_no_tokens_at_all__are_swept():
 )
 def test_options__that_do_not_fit_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
-        make_config(FAMILY, options)
+        make_options(FAMILY, options)
 
 
 def test_nodes__are_described_depth_first_with_their_parents():
