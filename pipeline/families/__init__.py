@@ -1,4 +1,4 @@
 """Driver halves of the model families.
 
-`load_family` in `base` is the entry point. May import executors, monitoring and formatting.
+`load_family` in `registry` is the entry point. May import executors, monitoring and formatting.
 """

@@ -10,6 +10,7 @@ from collapsium.pipeline import Corpus, Model, fit, verify
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.model_io.summary import summary_of
 from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.summary import RECORD, read_summary
@@ -67,7 +68,7 @@ def test_a_fit__whose_summary_cannot_be_made_keeps_its_model(small, tmp_path, mo
 
 @pytest.mark.parametrize("share", [np.nan, np.inf, -1.0])
 def test_proportions_that_are_none__are_refused_by_name(small, run, monkeypatch, share):
-    sweeps = model.shard_model
-    monkeypatch.setattr(sweeps, "infer", lambda local, globals: {"document_topic": np.full((1, 3), share)})
+    half = load_family("lda").shard_model
+    monkeypatch.setattr(half, "infer", lambda self, local, globals: {"document_topic": np.full((1, 3), share)})
     with pytest.raises(DamagedError, match="documents/00000: expected arrays that give proportions from 0 to 1"):
         summary_of(Model(run), Corpus(small[0]), open_executor("serial"))
