@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collapsium.pipeline.reporting.plots.run import plot
     from collapsium.pipeline.reporting.predict import Prediction, predict
     from collapsium.pipeline.workflows.batch.job import Outcome, batch, rollback, versions
-    from collapsium.pipeline.workflows.compare.heldout import Comparison, compare
-    from collapsium.pipeline.workflows.compare.unseen.compare import UnseenComparison, compare_unseen
+    from collapsium.pipeline.workflows.compare.compare import compare
+    from collapsium.pipeline.workflows.compare.runner import Comparison
     from collapsium.storage.corpus.corpus import Corpus
 
 _HOMES = {
@@ -50,7 +50,7 @@ _HOMES = {
     "rollback": "collapsium.pipeline.workflows.batch.job",
     "versions": "collapsium.pipeline.workflows.batch.job",
     "Coherence": "collapsium.pipeline.analysis.coherence",
-    "Comparison": "collapsium.pipeline.workflows.compare.heldout",
+    "Comparison": "collapsium.pipeline.workflows.compare.runner",
     "Corpus": "collapsium.storage.corpus.corpus",
     "Evaluation": "collapsium.pipeline.analysis.evaluate",
     "ExpectedTopic": "collapsium.pipeline.analysis.labels.expected_topics",
@@ -63,13 +63,11 @@ _HOMES = {
     "Report": "collapsium.pipeline.reporting.page.report",
     "TimeShares": "collapsium.pipeline.analysis.topic_shares",
     "Topic": "collapsium.pipeline.analysis.topics",
-    "UnseenComparison": "collapsium.pipeline.workflows.compare.unseen.compare",
     "Plan": "collapsium.pipeline.engine.resources.estimate",
     "TLS": "collapsium.pipeline.executors.base",
     "append": "collapsium.pipeline.corpora.append.append",
     "coherence": "collapsium.pipeline.analysis.coherence",
-    "compare": "collapsium.pipeline.workflows.compare.heldout",
-    "compare_unseen": "collapsium.pipeline.workflows.compare.unseen.compare",
+    "compare": "collapsium.pipeline.workflows.compare.compare",
     "estimate": "collapsium.pipeline.engine.resources.estimate",
     "evaluate": "collapsium.pipeline.analysis.evaluate",
     "expected_topics": "collapsium.pipeline.analysis.labels.expected_topics",
@@ -110,12 +108,10 @@ __all__ = [
     "Report",
     "TimeShares",
     "Topic",
-    "UnseenComparison",
     "append",
     "batch",
     "coherence",
     "compare",
-    "compare_unseen",
     "estimate",
     "evaluate",
     "expected_topics",

@@ -12,8 +12,8 @@ from collapsium.storage.io.records import check, read_record
 from collapsium.storage.runs.comparison_records import CellRecord, ComparisonRecord
 from collapsium.storage.runs.run import Run
 
-RECORD, KIND, CELL_KIND, VERSION = "compare.json", "collapsium-comparison", "collapsium-comparison-cell", 2
-TABLE, TEXT, SERIES_FILE, PEERS_TEXT = "table.parquet", "table.md", "series.parquet", "peers.md"
+RECORD, KIND, CELL_KIND, VERSION = "compare.json", "collapsium-comparison", "collapsium-comparison-cell", 3
+TABLE, TEXT, SERIES_FILE, LIBRARIES_TEXT = "table.parquet", "table.md", "series.parquet", "peers.md"
 CELLS, RUNS, SUFFIX = "cells", "runs", ".json"
 AGAIN = "; the same `collapsium compare` writes it anew"
 PARTS = ("train", "heldout")  # corpora that the comparison has split off
@@ -30,7 +30,7 @@ def record_of(folder: Folder) -> dict[str, Any]:
     Returns
     -------
     dict
-        The fields of `collapsium.pipeline.workflows.compare.grid.Asked`, and the corpora's digests.
+        The fields of `collapsium.pipeline.workflows.compare.options.CompareOptions`, and the corpora's digests.
 
     Raises
     ------
@@ -39,7 +39,12 @@ def record_of(folder: Folder) -> dict[str, Any]:
     DamagedError
         The file is no such record.
     """
-    record = read_record(folder, RECORD, KIND, VERSION, oldest=2)
+    try:
+        record = read_record(folder, RECORD, KIND, VERSION, oldest=VERSION)
+    except DamagedError as error:
+        if error.where != "field 'version'":
+            raise
+        raise DamagedError(error.path, f"{error.expected}; compare again, into a new folder", error.where) from None
     check(ComparisonRecord, record, f"{folder.url}/{RECORD}")
     return record
 
@@ -82,7 +87,7 @@ def row_of(folder: Folder, name: str) -> dict[str, Any]:
     """
     cells = folder / CELLS
     try:
-        record = read_record(cells, name + SUFFIX, CELL_KIND, VERSION, oldest=2)
+        record = read_record(cells, name + SUFFIX, CELL_KIND, VERSION, oldest=VERSION)
         check(CellRecord, record, f"{cells.url}/{name}{SUFFIX}")
     except DamagedError as error:
         hint = f"{error.expected}; remove the file, and the cell is measured again"
@@ -110,7 +115,7 @@ def table_faults(folder: Folder) -> list[str]:
 
     if not folder.exists(SERIES_FILE):  # written in the end
         return []
-    done = [name for name in cells_done(folder) if "peer" not in row_of(folder, name)]
+    done = [name for name in cells_done(folder) if "baseline" not in row_of(folder, name)]
     faults = []
     for name in (TABLE, SERIES_FILE):
         path = f"{folder.url}/{name}"

@@ -18,7 +18,7 @@ OF_FITS = (
     "perplexity", "objective", "objective_error", "seconds", "cell_seconds", "topics_99", "scores", "options",
 )  # fmt: skip
 """Fields that each row of a family's fits has."""
-OF_OTHERS = ("start", "topics", "seconds")
+OF_BASELINES = ("start", "topics", "seconds")
 """Fields that each row of another library or of a classifier has."""
 
 
@@ -29,7 +29,7 @@ class _Fields(BaseModel):
 
 
 class ComparisonRecord(_Fields):
-    """What `compare.json` says: what was asked for, and the digests of the corpora; see `grid.Asked`."""
+    """What `compare.json` says: what was asked for, and the digests of the corpora; see `options.CompareOptions`."""
 
     families: Names
     topics: tuple[Small, ...]
@@ -63,13 +63,12 @@ class Classified(_Fields):
 
 
 class CellRow(_Fields):
-    """What a cell came to: a row of the table, of a family's fits or, with ``peer``, of something beside them."""
+    """What a cell came to: a row of the table, of a family's fits or, with ``baseline``, of something beside them."""
 
     cell: str | None = None
     score: Number | None
     family: str | None = None
-    peer: str | None = None
-    classifier: str | None = None
+    baseline: str | None = None
     start: str | int | None = None
     topics: Small | None = None
     restarts: Small = 1
@@ -100,11 +99,11 @@ class CellRow(_Fields):
 
     @pydantic.model_validator(mode="after")
     def _fields_of_its_kind(self) -> CellRow:
-        for name in OF_FITS if self.peer is None else OF_OTHERS:
+        for name in OF_FITS if self.baseline is None else OF_BASELINES:
             if name not in self.model_fields_set:
                 raise ValueError(f"expected the field {name!r}")
         whole = (self.family, self.score, self.ensemble_score, self.perplexity, self.seconds, self.topics_99)
-        if self.peer is None and any(one is None for one in whole):
+        if self.baseline is None and any(one is None for one in whole):
             raise ValueError("expected a family, its score, perplexity, seconds and topics")
         return self
 

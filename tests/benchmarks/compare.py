@@ -27,7 +27,7 @@ import psutil
 
 from collapsium.storage.errors import CollapsiumError
 from tests.benchmarks import table
-from tests.benchmarks.peers import PEERS, RESTARTS, Data, installed
+from tests.benchmarks.peers import LIBRARIES, PEERS, RESTARTS, Data, installed
 
 EVERY = 0.05  # seconds between two samples of memory
 COMMAND = Path(sysconfig.get_path("scripts")) / "collapsium"
@@ -365,7 +365,7 @@ def main(argv=None):
             parser.error(f"--{name}: expected a whole number from 1 up, found {getattr(given, name)}")
     if (given.train is None) != (given.heldout is None):
         parser.error("--train and --heldout come together: `collapsium split CORPUS TRAIN HELDOUT` makes both")
-    given.left_out = [name for name in given.peers if not installed(name)]
+    given.left_out = [name for name in given.peers if not installed(LIBRARIES[name].module)]
     for name in given.left_out:
         print(f"{name} is not installed and left out; `pip install '.[bench]'` installs all peers")
     names = [*given.families, *(name for name in given.peers if name not in given.left_out)]

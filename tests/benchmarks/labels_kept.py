@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from collapsium.pipeline import Corpus, Model, compare_unseen, evaluate, fit, split
+from collapsium.pipeline import Corpus, Model, compare, evaluate, fit, split
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.io.folder import Folder
@@ -171,13 +171,13 @@ def classes(train, test, field, out, topics, lda, slda, alphas, iterations, seed
         parts[name] = out / name
         if not parts[name].exists():
             copied(corpus, parts[name], field)
-    found = compare_unseen(
+    found = compare(
         parts["train"], out / "comparison", unseen=parts["test"], families=["hdsp"], topics=(topics,), field=field,
         iterations=iterations, vary={"hdsp": {"alpha": alphas}}, settings={"hdsp": {"learn": ("gamma", "weights")}},
         classifiers=["lda-svm", "slda"], lda_topics=(lda,), slda_topics=(slda,), seed=seed,
     )  # fmt: skip
     names = "accuracy", "macro_f1", "micro_f1"
-    able = [row for row in (*found.rows, *found.classifiers) if row["classified"]]
+    able = [row for row in (*found.rows, *found.baselines) if row["classified"]]
     rows = [{"name": row["cell"], **{one: row["classified"][one] for one in names}} for row in able]
     note = f"documents with exactly one {field}; left out: {', '.join(found.left_out) or 'nothing'}"
     write(out, "classes", {"rows": rows, "left_out": found.left_out}, [table(rows, ("name", *names))], note)

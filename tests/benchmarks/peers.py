@@ -19,9 +19,10 @@ import time
 import numpy as np
 
 from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data
-from collapsium.pipeline.workflows.compare.baselines.libraries import PEERS, RESTARTS, installed, score
+from collapsium.pipeline.workflows.compare.baselines.libraries import PEERS, RESTARTS, score
+from collapsium.pipeline.workflows.compare.catalogue import LIBRARIES, installed
 
-__all__ = ["PEERS", "RESTARTS", "Data", "installed", "score"]
+__all__ = ["LIBRARIES", "PEERS", "RESTARTS", "Data", "installed", "score"]
 
 EACH = 0.1  # of the iterations, between two scores
 

@@ -155,7 +155,7 @@ def seeds_of(name):
         "run": lambda: [dump({"format": "collapsium-run", "version": 2, **RUN})],
         "events": lambda: [_events()],
         "checkpoint": lambda: [_checkpoint()],
-        "comparison-cell": lambda: [dump({"format": "collapsium-comparison-cell", "version": 2, "row": CELL})],
+        "comparison-cell": lambda: [dump({"format": "collapsium-comparison-cell", "version": 3, "row": CELL})],
         "model": lambda: [_model()],
         "summary": lambda: [_summary(), _summary(dates=_dates())],
         "arrays": lambda: [json.dumps({"a": [1.5, 2.5]}).encode()],

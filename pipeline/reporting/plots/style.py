@@ -61,7 +61,7 @@ def whole_numbers(axis: Any) -> None:
     thousands(axis)
 
 
-def _whole_steps(axes: Any) -> None:
+def whole_steps(axes: Any) -> None:
     """Mark whole numbers alone on a logarithmic horizontal axis of counts."""
     from matplotlib.ticker import LogLocator, NullLocator
 

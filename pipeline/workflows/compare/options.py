@@ -1,196 +1,236 @@
-"""Options of a comparison's families, as people write them: one value each, or several that are compared."""
+"""Options of a comparison, each declared once: its name, type, default, constraint and description."""
 
 from __future__ import annotations
 
-import itertools
+import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from collapsium.pipeline.engine.setup.limits import parse_setting
-from collapsium.pipeline.families.registry import load_family
+import pydantic
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+
+from collapsium.pipeline.engine.setup.limits import ITERATIONS, Limits
+from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.keywords import names_of
+from collapsium.pipeline.workflows.compare.catalogue import CLASSIFIERS, LIBRARIES
+from collapsium.pipeline.workflows.compare.option_values import parse_settings, parse_vary, require_varied
+from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.errors import OptionError, suggestion
 
-NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
-SHARE = re.compile(rf"\s*({NUMBER})\s*/\s*K\s*")
-UNNAMED = re.compile(r"[^A-Za-z0-9_.+-]")  # what no folder of a cell is named with
-TOPICS, STARTS, RESTARTS = (40, 80, 120), (1, 100), 10  # of a comparison that names none
-EVERY = "*"  # all families that have the option
+OF_HELD_OUT_TOKENS = ("heldout", "fraction", "peers", "start_from")
+"""Options of comparisons by held-out tokens alone."""
+OF_UNSEEN_DOCUMENTS = ("labels", "without", "field", "classifiers", "covariates", "lda_topics", "slda_topics")
+"""Options of comparisons on unseen documents alone."""
+TOPICS, RESTARTS, FRACTION = (40, 80, 120), 10, 0.1
+UNSEEN_TOPICS, UNSEEN_RESTARTS = (200,), 1
 
 
-def parse_settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Read texts such as ``hdp.order=2``: options by family and name.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        Each ``FAMILY.OPTION=VALUE``, the value as TOML.
-
-    Returns
-    -------
-    dict
-        Values by family and option.
-
-    Raises
-    ------
-    OptionError
-        A text is not of that form.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        owner, dot, option = name.strip().partition(".")
-        if not (equals and dot and owner and option.strip()):
-            raise OptionError(f"--set: expected FAMILY.OPTION=VALUE, found {text!r}")
-        option, parsed = parse_setting(f"{option}={value}")
-        found.setdefault(owner, {})[option] = parsed
-    return found
+def _names(value: object, info: ValidationInfo) -> tuple[str, ...]:
+    """Read names, with commas between them or as a sequence."""
+    names = names_of(value, str(info.field_name))
+    _require_distinct(names, info)
+    return names
 
 
-def number_of(value: Any, topics: int | None, named: str) -> Any:
-    """Return a value, of a text such as ``0.1/K`` the number that it stands for; nothing else is evaluated.
-
-    Parameters
-    ----------
-    value : object
-        What was given.
-    topics : int or None
-        K.
-    named : str
-        The option, for an error.
-
-    Returns
-    -------
-    object
-        The number, or the value itself.
-
-    Raises
-    ------
-    OptionError
-        The family has no K.
-    """
-    match = SHARE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
+def _numbers(value: object, info: ValidationInfo) -> object:
+    """Read whole numbers with commas between them; a sequence is left to the type's validation."""
+    if not isinstance(value, str):
         return value
-    if topics is None:
-        raise OptionError(f"--set {named}={value}: this family has no K, as it finds the number of topics")
-    return float(match.group(1)) / topics
+    try:
+        return tuple(int(number) for number in value.split(",") if number.strip())
+    except ValueError:
+        raise OptionError(f"expected whole numbers with commas between, found {value!r}", info.field_name) from None
 
 
-def parse_vary(texts: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
-    """Read texts such as ``eta=0.1,0.5``: values to compare, by family and option.
+def _some_distinct(values: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
+    if not values:
+        raise OptionError("name one or more, with commas between", info.field_name)
+    _require_distinct(values, info)
+    return values
+
+
+def _require_distinct(values: tuple[object, ...], info: ValidationInfo) -> None:
+    twice = next((value for place, value in enumerate(values) if value in values[:place]), None)
+    if twice is not None:
+        raise OptionError(f"{twice} is named twice", info.field_name)
+
+
+def _settings(value: object) -> object:
+    """Read texts such as ``hdp.order=2``; a mapping stays what it is."""
+    return value if isinstance(value, Mapping) else parse_settings(names_of(value, "settings"))
+
+
+def _vary(value: object) -> object:
+    """Read texts such as ``eta=0.1,0.5``; a mapping stays what it is."""
+    return value if isinstance(value, Mapping) else parse_vary(names_of(value, "vary"))
+
+
+Whole = Annotated[int, Field(strict=True)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+Counts = Annotated[tuple[Count, ...], BeforeValidator(_numbers), AfterValidator(_some_distinct)]
+Place = Annotated[str, BeforeValidator(os.fspath)]
+Settings = Annotated[dict[str, dict[str, Any]], BeforeValidator(_settings)]
+Vary = Annotated[dict[str, dict[str, list[Any]]], BeforeValidator(_vary)]
+
+
+class CompareOptions(BaseModel):
+    """What is compared, and on what.
+
+    Several names or numbers may also be a text with commas between them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    families: Names = Field(
+        (),
+        description="families to fit (default: all that need no more than words and a number of topics; with `unseen` "
+        "all that take labels)",
+    )
+    topics: Counts = Field(
+        TOPICS, description=f"numbers of topics K (default: {','.join(map(str, TOPICS))}; with `unseen` 200)"
+    )
+    start_topics: Counts = Field((1, 100), description="topics to start from, of families that find their number")
+    restarts: Count = Field(RESTARTS, description=f"seeds of each cell (default: {RESTARTS}; with `unseen` 1)")
+    start_from: str | None = Field(
+        None,
+        description="fit this family first, from its most topics; fit the others from random starts and from its fits",
+    )
+    iterations: Whole = Field(ITERATIONS, description="iterations of each fit")
+    samples: Whole = Field(0, description="of samplers: states whose predictions are averaged")
+    sample_every: Whole = Field(0, description="iterations between two samples")
+    settings: Settings = Field(
+        {},
+        description="options by family or peer and name; a number over K, such as 0.1/K, is divided by the cell's "
+        "number of topics",
+    )
+    vary: Vary = Field(
+        {}, description="several values of options, by family, or * for all that have the option, and name: a cell each"
+    )
+    heldout: Place | None = Field(None, description="held-out tokens of the same documents; the corpus stays whole")
+    unseen: Place | None = Field(None, description="other documents, to score given their labels alone")
+    fraction: float | None = Field(
+        FRACTION, gt=0, lt=1, description="share of the tokens that is split off where no corpus of them is named"
+    )
+    seed: Whole = Field(0, description="seed of the split and of all fits")
+    peers: Names = Field((), description=f"other libraries to fit beside ({','.join(LIBRARIES)})")
+    labels: Names = Field((), description="fields of labels to take (default: all)")
+    without: Names = Field((), description="fit each a second time without these fields of labels")
+    field: str | None = Field(None, description="a field of labels, or a number, to predict")
+    classifiers: Names = Field(
+        (), description=f"classifiers beside the families, with `field` (default: {','.join(CLASSIFIERS)})"
+    )
+    covariates: Names = Field((), description="numbers that lda-svm takes besides the labels")
+    lda_topics: Counts = Field((200,), description="numbers of topics of lda-svm")
+    slda_topics: Counts = Field((50,), description="numbers of topics of slda")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Refuse options of the other kind of comparison, and fill in the defaults that depend on the kind."""
+        said = {name: value for name, value in given.items() if value is not None}
+        on_unseen = "unseen" in said
+        for name in OF_HELD_OUT_TOKENS if on_unseen else OF_UNSEEN_DOCUMENTS:
+            if said.get(name):
+                raise OptionError(f"`{name}` {'does not go' if on_unseen else 'goes'} with `unseen`")
+        if not on_unseen:
+            defaults: dict[str, Any] = {"fraction": None} if "heldout" in said else {}
+        else:
+            defaults = {"topics": UNSEEN_TOPICS, "restarts": UNSEEN_RESTARTS, "fraction": None}
+            defaults["classifiers"] = CLASSIFIERS if "field" in said else ()
+        if "families" not in said:
+            defaults["families"] = labelled_families() if on_unseen else all_families()
+        return {**defaults, **said}
+
+    @model_validator(mode="after")
+    def _require_consistent(self) -> CompareOptions:
+        """Refuse names that nobody knows, and options that do not go together."""
+        if not self.families and self.start_from is None:
+            raise OptionError("name one or more, with commas between", "families")
+        for family in self.fitted_families:
+            shard_model = load_family(family).shard_model
+            if self.unseen is not None and shard_model.folds_in_at_a_point:
+                raise OptionError(f"'{family}' has no score of documents whose words it does not see", "families")
+        for name in self.peers:
+            if name not in LIBRARIES:
+                raise OptionError(f"unknown library '{name}'{suggestion(name, LIBRARIES)}", "peers")
+        Limits(iterations=self.iterations, samples=self.samples, sample_every=self.sample_every)
+        compared = (*self.fitted_families, *self.peers)
+        for owner, options in self.settings.items():
+            if owner not in compared:
+                name = next(iter(options), "option")
+                raise OptionError(f"--set {owner}.{name}: '{owner}' is not compared{suggestion(owner, compared)}")
+        require_varied(self.vary, self.fitted_families)
+        self._require_classification()
+        return self
+
+    def _require_classification(self) -> None:
+        for name in self.classifiers:
+            if name not in CLASSIFIERS:
+                raise OptionError(f"unknown classifier '{name}'{suggestion(name, CLASSIFIERS)}", "classifiers")
+        if self.classifiers and self.field is None:
+            raise OptionError("`field` says what they shall predict", "classifiers")
+        if self.field is not None and self.field in self.without:
+            raise OptionError(f"'{self.field}' is the field to predict (`field`)", "without")
+
+    @property
+    def fitted_families(self) -> tuple[str, ...]:
+        """Return the families that are fitted, the one that others start from among them."""
+        return self.families if self.start_from is None else (*self.families, self.start_from)
+
+    def record(self) -> dict[str, Any]:
+        """Return the options as a comparison's record has them; the corpora's digests stand for their folders."""
+        return self.model_dump(mode="json", exclude={"heldout", "unseen"})
+
+
+def compare_options(given: Mapping[str, Any]) -> CompareOptions:
+    """Check the options of a comparison.
 
     Parameters
     ----------
-    texts : sequence of str
-        Each ``OPTION=V,V`` or ``FAMILY.OPTION=V,V``, each value as TOML or a number over K.
+    given : mapping
+        Fields of `CompareOptions`; those that are None count as left out.
 
     Returns
     -------
-    dict
-        Values by family, ``*`` for all that have the option, and option.
+    CompareOptions
+        All options.
 
     Raises
     ------
     OptionError
-        A text is not of that form, or names a value twice.
+        An option is unknown or out of range, or does not go with another.
     """
-    found: dict[str, dict[str, list[Any]]] = {}
-    for text in texts:
-        name, equals, values = text.partition("=")
-        owner, dot, option = name.strip().rpartition(".")
-        each = [parse_setting(f"{option}={one.strip()}") for one in values.split(",") if one.strip()]
-        if not (equals and option and each and bool(dot) == bool(owner)):
-            raise OptionError(f"--vary: expected OPTION=V,V or FAMILY.OPTION=V,V, found {text!r}")
-        own = found.setdefault(owner or EVERY, {})
-        if each[0][0] in own:
-            raise OptionError(f"--vary {name.strip()}: is said twice")
-        own[each[0][0]] = [value for _, value in each]
-    return found
+    try:
+        return CompareOptions.model_validate(dict(given))
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        cause = first.get("ctx", {}).get("error")
+        if isinstance(cause, OptionError):
+            raise cause from None
+        text = str(first["msg"]).replace("Input should be", "expected").replace("a valid integer", "a whole number")
+        text = text.replace("greater than or equal to 1", "a whole number of 1 or more")
+        text = re.sub("expected (greater|less)", r"expected a value \1", text)
+        raise OptionError(f"{text}, found {first['input']!r}", str(first["loc"][0])) from None
 
 
-def require_varied(vary: Mapping[str, Mapping[str, Sequence[Any]]], families: Sequence[str]) -> None:
-    """Refuse values of options that no family has, and the same value twice.
-
-    Parameters
-    ----------
-    vary : mapping
-        As `parse_vary` returns it.
-    families : sequence of str
-        Those that are compared.
-
-    Raises
-    ------
-    OptionError
-        What is wrong with which.
-    """
-    known = {family: list(load_family(family).Options.model_fields) for family in families}
-    for owner, options in vary.items():
-        if owner != EVERY and owner not in known:
-            name = f"{owner}.{next(iter(options), 'option')}"
-            raise OptionError(f"--vary {name}: '{owner}' is not compared{suggestion(owner, families)}")
-        theirs = list(dict.fromkeys(name for family in known for name in known[family] if owner in (EVERY, family)))
-        for option, values in options.items():
-            named = option if owner == EVERY else f"{owner}.{option}"
-            if option in ("topics", "start_topics"):
-                raise OptionError(f"--vary {named}: the grid has these; say --{option.replace('_', '-')}")
-            if option not in theirs:
-                whose = "no family that is compared" if owner == EVERY else f"family '{owner}'"
-                raise OptionError(f"--vary {named}: {whose} has such an option{suggestion(option, theirs)}")
-            twice = next((one for place, one in enumerate(values) if one in values[:place]), None)
-            if twice is not None or not values:
-                raise OptionError(f"--vary {named}: expected different values, found {shown(list(values))}")
+def all_families() -> tuple[str, ...]:
+    """Return all families of topics over words that take nothing else of documents, the default."""
+    return tuple(name for name in family_names() if _takes_words_alone(name) and fits_by_itself(name))
 
 
-@dataclass(frozen=True)
-class Variant:
-    """Values of options by which a cell differs from others of its family.
-
-    Attributes
-    ----------
-    options : dict
-        The values; none where nothing varies.
-    """
-
-    options: dict[str, Any]
-
-    @property
-    def suffix(self) -> str:
-        """Of the names of its cells' folders."""
-        return "".join(f"-{name}-{UNNAMED.sub('_', str(value))}" for name, value in self.options.items())
-
-    @property
-    def label(self) -> str:
-        """The values, for people."""
-        return ", ".join(f"{name} = {value}" for name, value in self.options.items())
+def labelled_families() -> tuple[str, ...]:
+    """Return all families that take labels, the default on unseen documents."""
+    return tuple(name for name in family_names() if load_family(name).shard_model.uses_labels and fits_by_itself(name))
 
 
-def variants_of(vary: Mapping[str, Mapping[str, Sequence[Any]]], family: str) -> list[Variant]:
-    """List the variants of a family: all combinations of the values of options that it has.
+def _takes_words_alone(family: str) -> bool:
+    model = load_family(family)
+    return model.corpus_kind == DOCUMENTS and not (model.shard_model.uses_labels or model.shard_model.uses_segments)
 
-    Parameters
-    ----------
-    vary : mapping
-        As `parse_vary` returns it; what is said of the family goes over what is said of all.
-    family : str
-        The family.
 
-    Returns
-    -------
-    list of Variant
-        One without options where none varies.
-    """
+def fits_by_itself(family: str) -> bool:
+    """Return whether a family asks for no option but the number of topics."""
     fields = load_family(family).Options.model_fields
-    given = {**vary.get(EVERY, {}), **vary.get(family, {})}
-    own = {option: values for option, values in given.items() if option in fields}
-    return [Variant(dict(zip(own, values, strict=True))) for values in itertools.product(*own.values())]
-
-
-def shown(value: Any) -> str:
-    """Return an option's value as people write it."""
-    if isinstance(value, list):
-        return ",".join(map(str, value)) or "none"
-    if isinstance(value, dict):
-        return " ".join(f"{own}.{name}={one}" for own, found in value.items() for name, one in found.items()) or "none"
-    return "none" if value is None else str(value)[:40]
+    return not any(field.is_required() for name, field in fields.items() if name != "topics")

@@ -35,7 +35,7 @@ class GridView:
         self.log = LogLines(stream, form)
         self._bar: Progress | None = None
         self._task: Any = None
-        self._cells = self._done = self._peers = 0
+        self._cells = self._done = self._baselines = 0
         self._total = self._finished = self._before = 0.0  # work: steps of all fits
         self._cell: dict[str, Any] = {}  # as it was told when it began
         self._reached: dict[int, int] = {}  # iterations of the cell's fits
@@ -65,7 +65,8 @@ class GridView:
 
     def _grid(self, event: dict[str, Any]) -> None:
         self._cells, self._done = event["cells"], event["done"]
-        self._total, self._finished, self._peers = max(event["work"], 1.0), event["work_done"], event.get("peers", 0)
+        self._total, self._finished = max(event["work"], 1.0), event["work_done"]
+        self._baselines = event.get("baselines", 0)
         self._before, self._began = self._finished, time.monotonic()
         self._print(f"{counted(self._cells, 'cell')}, {self._done} done before")
         if self.log.live:
@@ -85,7 +86,8 @@ class GridView:
 
     def _left(self, done: float) -> str:
         made = done - self._before
-        if made < FORESEEN * self._total or done >= self._total or self._peers:  # nobody knows how long peers take
+        # Nobody knows how long other libraries and classifiers take.
+        if made < FORESEEN * self._total or done >= self._total or self._baselines:
             return ""
         spent = time.monotonic() - self._began
         return f", about {lasting(spent / made * (self._total - done))} left"

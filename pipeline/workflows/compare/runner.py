@@ -1,19 +1,31 @@
-"""What all comparisons share: cells that are fitted once, and what each came to kept beside the others."""
+"""Run a comparison: fit and measure each cell once, record what it came to, and go on where it was stopped."""
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from collapsium.pipeline.engine.fit import fit, resume
-from collapsium.pipeline.executors.open import check_scheduler
 from collapsium.pipeline.monitoring.events import Sink, tell
-from collapsium.pipeline.workflows.compare.grid import Asked, Cell
-from collapsium.pipeline.workflows.compare.metrics import SERIES, Reading, runs_of, series_of
-from collapsium.pipeline.workflows.compare.options import shown
-from collapsium.pipeline.workflows.compare.tables import write_rows
+from collapsium.pipeline.workflows.compare.baselines.base import Baseline, BaselineError
+from collapsium.pipeline.workflows.compare.baselines.classifier_fits import classifier_fits
+from collapsium.pipeline.workflows.compare.baselines.library_fits import library_fits, library_report
+from collapsium.pipeline.workflows.compare.fits import Fitter, Resources
+from collapsium.pipeline.workflows.compare.grid import Cell, cells_of, require_comparable
+from collapsium.pipeline.workflows.compare.metrics.registry import (
+    definitions,
+    measure,
+    metrics_for,
+    row_schema,
+    tables_text,
+)
+from collapsium.pipeline.workflows.compare.option_values import shown
+from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.pipeline.workflows.compare.plots.base import Results
+from collapsium.pipeline.workflows.compare.plots.registry import draw_plots
+from collapsium.pipeline.workflows.compare.tables import SERIES, report_text, write_rows
+from collapsium.pipeline.workflows.compare.targets import Target, target_of
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
@@ -23,211 +35,239 @@ from collapsium.storage.runs.comparison import (
     CELL_KIND,
     CELLS,
     KIND,
+    LIBRARIES_TEXT,
     RECORD,
-    RUNS,
     SERIES_FILE,
     SUFFIX,
+    TABLE,
+    TEXT,
     VERSION,
     cells_done,
     record_of,
     row_of,
     runs_there,
 )
-from collapsium.storage.runs.members import member_seed
-from collapsium.storage.runs.run import Run
-from collapsium.storage.units import parse_size
+from collapsium.storage.short_repr import ShortRepr
 
-Found = TypeVar("Found")
-Draw = Callable[[list[dict[str, Any]]], list[str] | None]  # from a series to the names of its plots
-FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # of what is recorded, where it is not that of its name
+FLAGS = {"corpus": "CORPUS", "settings": "--set"}
+"""How errors name what is recorded, where it is not the flag of its name."""
 
 
-class CellWork(ABC):
-    """A comparison on its way: its folder, its record, and the fits of its cells.
+@dataclass(frozen=True, repr=False)
+class Comparison(ShortRepr):
+    """Results of a comparison.
+
+    Attributes
+    ----------
+    folder : str
+        Folder of the comparison.
+    rows : tuple of dict
+        A row a cell, as in ``table.parquet``; where a field is predicted also ``classified``, a `Classification` as a
+        dict, or None.
+    baselines : tuple of dict
+        A row a fit of another library or a classifier.
+    left_out : tuple of str
+        What could not be done, and why.
+    plots : tuple of str
+        Names of the pictures in ``plots``, without their endings.
+    tables : str
+        The tables as Markdown.
+    """
+
+    folder: str
+    rows: tuple[dict[str, Any], ...]
+    baselines: tuple[dict[str, Any], ...]
+    left_out: tuple[str, ...]
+    plots: tuple[str, ...]
+    tables: str
+
+
+def run_comparison(
+    corpus: Corpus, folder: Folder, options: CompareOptions, resources: Resources, sinks: Sequence[Sink]
+) -> Comparison:
+    """Fit and measure what is not measured yet, and write tables and plots.
 
     Parameters
     ----------
     corpus : Corpus
-        What is fitted to.
+        The corpus to fit to.
     folder : Folder
-        Of the comparison.
-    asked : Asked
-        What spans its cells.
-    where : mapping
-        Where is fitted: ``scheduler``, ``workers``, ``memory``, ``scratch`` and ``tls`` of `fit`.
+        Folder of the comparison.
+    options : CompareOptions
+        What is compared.
+    resources : Resources
+        Where it is computed.
     sinks : sequence of callable
-        Told what goes on.
+        Receive the events.
+
+    Returns
+    -------
+    Comparison
+        The results; the folder has them too.
     """
+    # Whatever can be refused is, before anything is made.
+    require_comparable(corpus, options)
+    target = target_of(corpus, options)
+    cells = cells_of(options, len(corpus.manifest.shards))
+    libraries = library_fits(options, target, resources)
+    target.require()
+    cells = target.cells(cells)
+    resources.require()
+    digest = target.scored.manifest.digest
+    given = {"heldout": options.heldout, "unseen": options.unseen}
+    digests = {name: None if url is None else digest for name, url in given.items()}
+    is_new = _begin(folder, {**options.record(), "corpus": corpus.manifest.digest, **digests})
+    with RunLock(folder / "lock") as lock:
+        fenced = folder.fenced(lock)
+        try:
+            target.prepare(fenced)
+            fitter = Fitter(fenced, target.train.url, target.heldout, options.seed, resources, sinks, lock.require)
+            return _Runner(target, fitter).run(cells, [*libraries, *classifier_fits(options, target, fitter)])
+        except CollapsiumError:
+            if is_new and not cells_done(fenced) and not any(True for _ in runs_there(fenced)):
+                fenced.remove()
+            raise
 
-    def __init__(
-        self, corpus: Corpus, folder: Folder, asked: Asked, where: dict[str, Any], sinks: Sequence[Sink]
-    ) -> None:
-        self._corpus, self._folder, self._asked, self._where, self._sinks = corpus, folder, asked, where, sinks
-        # A cluster of our own is not started again for each score.
-        near = "threads" if where["scheduler"] == "local" else where["scheduler"]
-        self._reading = Reading(near, where["workers"], where["tls"] if near == where["scheduler"] else None)
-        self._owned: Callable[[], None] = lambda: None
-        self._train: Corpus = corpus
-        self._heldout: Corpus | None = None
-        self._left_out: list[str] = []
+
+def _begin(folder: Folder, record: Mapping[str, Any]) -> bool:
+    """Write the record, or require that it is that of the comparison begun before; return whether it is new."""
+    is_new = not folder.exists(RECORD)
+    if is_new:
+        if folder.exists() and folder.names():
+            raise OccupiedError(f"{folder.url}: exists, and is no comparison; name a new folder")
+        folder.make()
+        folder.create(RECORD, dump({"format": KIND, "version": VERSION, **record}))
+    before = record_of(folder)
+    for name, value in record.items():
+        if before.get(name) != value:
+            flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+            raise OptionError(
+                f"{flag}: the comparison in {folder.url} was begun with {shown(before.get(name))}, found "
+                f"{shown(value)}; name a new folder, or say what was said before"
+            )
+    return is_new
+
+
+class _Runner:
+    """A comparison on its way, in a folder that nobody else works on meanwhile."""
+
+    def __init__(self, target: Target, fitter: Fitter) -> None:
+        self._target, self._fitter, self._options = target, fitter, target.options
+        self._folder = fitter.folder
+        self._metrics = metrics_for(self._options)
         self._rows: list[dict[str, Any]] = []
+        self._baselines: list[dict[str, Any]] = []
+        self._left_out: list[str] = []
 
-    def _check_where(self) -> None:
-        """Refuse, before anything is made, a scheduler or size that there is not."""
-        check_scheduler(self._where["scheduler"], self._where["workers"])
-        if self._where["memory"] is not None:
-            parse_size(self._where["memory"])
+    def run(self, cells: Sequence[Cell], baselines: Sequence[Baseline]) -> Comparison:
+        """Fit and measure all cells and baselines, and write tables and plots."""
+        self._announce(cells, baselines)
+        for cell in cells:
+            self._note_prediction(cell)
+            self._rows.append(self._recorded(cell.name) or self._fit_cell(cell, cells[0]))
+            self._write_tables()
+        for baseline in baselines:
+            row = self._recorded(baseline.name) or self._fit_baseline(baseline)
+            if row is not None:
+                self._baselines.append(row)
+                self._write_tables()
+        if self._options.peers:
+            self._write_library_report(cells)
+        return self._finish(cells)
 
-    def _within(self, record: Mapping[str, Any], work: Callable[[], Found]) -> Found:
-        """Do work in the comparison's folder, which nobody else uses meanwhile, and leave none behind without a fit."""
-        new = self._begin(record)
-        plain = self._folder
-        with RunLock(plain / "lock") as lock:
-            self._owned, self._folder = lock.require, plain.fenced(lock)
-            try:
-                return work()
-            except CollapsiumError:
-                if new and not self._kept():
-                    self._folder.remove()
-                raise
-            finally:
-                self._folder = plain
+    def _announce(self, cells: Sequence[Cell], baselines: Sequence[Baseline]) -> None:
+        """Report what there is to do, and what was done before."""
+        done = [cell for cell in cells if self._recorded(cell.name) is not None]
+        self._tell(
+            "grid",
+            cells=len(cells) + len(baselines),
+            done=len(done) + sum(self._recorded(one.name) is not None for one in baselines),
+            work=sum(cell.work for cell in cells),
+            work_done=sum(cell.work for cell in done),
+            baselines=len(baselines),
+        )
 
-    def _kept(self) -> bool:
-        """Say whether there is a fit, or what one came to."""
-        return bool(cells_done(self._folder)) or any(True for _ in runs_there(self._folder))
+    def _note_prediction(self, cell: Cell) -> None:
+        """Report a cell that cannot predict the field that is to be predicted."""
+        field = self._options.field
+        if field is not None and not self._target.fields.can_predict(cell):
+            self._leave_out(f"{cell.name} does not take '{field}', and cannot predict it")
 
-    def _begin(self, record: Mapping[str, Any]) -> bool:
-        """Write what is asked for, or find that it is what was asked for before; say whether it is new."""
-        new = not self._folder.exists(RECORD)
-        if new:
-            if self._folder.exists() and self._folder.names():
-                raise OccupiedError(f"{self._folder.url}: exists, and is no comparison; name a new folder")
-            self._folder.make()
-            self._folder.create(RECORD, dump({"format": KIND, "version": VERSION, **record}))
-        before = record_of(self._folder)
-        for name, value in record.items():
-            if before.get(name) != value:
-                flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
-                raise OptionError(
-                    f"{flag}: the comparison in {self._folder.url} was begun with {shown(before.get(name))}, found "
-                    f"{shown(value)}; name a new folder, or say what was said before"
-                )
-        return new
+    def _fit_cell(self, cell: Cell, source: Cell) -> dict[str, Any]:
+        """Fit and measure a cell; one that begins from others begins from the fits of the source."""
+        self._tell("cell_begins", cell=cell.name, fits=cell.restarts, iterations=cell.iterations, work=cell.work)
+        began = time.perf_counter()
+        fits = self._fitter.fit_cell(cell, self._fitter.fits_of(source).urls if cell.warm else ())
+        row = measure(self._metrics, fits, self._target, self._fitter.resources)
+        self._record(cell.name, row)
+        score = {"score": row["score"], "score_error": row["score_error"]}
+        self._tell("cell_done", cell=cell.name, work=cell.work, elapsed=time.perf_counter() - began, **score)
+        return row
 
-    @property
-    def _held_url(self) -> str | None:
-        return None if self._heldout is None else self._heldout.url
+    def _fit_baseline(self, baseline: Baseline) -> dict[str, Any] | None:
+        """Fit and score a baseline; return None where it cannot be fitted."""
+        self._tell("cell_begins", cell=baseline.name, fits=1, iterations=baseline.iterations, work=0.0)
+        began = time.perf_counter()
+        try:
+            row = baseline.measure()
+        except BaselineError as error:
+            self._leave_out(f"{baseline.name}: {error}")
+            self._tell("cell_done", cell=baseline.name, work=0.0, elapsed=0.0)
+            return None
+        self._record(baseline.name, row)
+        score = {"figures": {"macro F1": row["macro_f1"]}} if row["score"] is None else {"score": row["score"]}
+        self._tell("cell_done", cell=baseline.name, work=0.0, elapsed=time.perf_counter() - began, **score)
+        return row
 
-    def _row(self, name: str) -> dict[str, Any] | None:
-        """Return what was recorded of a cell; None where it is not done."""
+    def _recorded(self, name: str) -> dict[str, Any] | None:
+        """Return the row that was recorded of a cell; None where it is not done."""
         return row_of(self._folder, name) if (self._folder / CELLS).exists(name + SUFFIX) else None
 
-    def _keep(self, name: str, row: dict[str, Any]) -> None:
-        self._owned()
-        record = {"format": CELL_KIND, "version": VERSION, "row": row}
-        (self._folder / CELLS).write(name + SUFFIX, dump(record))
-
-    def _place(self, cell: Cell) -> Folder:
-        return self._folder / RUNS / cell.name
+    def _record(self, name: str, row: dict[str, Any]) -> None:
+        self._fitter.require_lock()
+        (self._folder / CELLS).write(name + SUFFIX, dump({"format": CELL_KIND, "version": VERSION, "row": row}))
 
     def _leave_out(self, text: str) -> None:
         self._left_out.append(text)
         self._tell("notice", text=f"left out: {text}")
 
-    def _fit(self, cell: Cell, place: Folder, sources: Sequence[str]) -> None:
-        """Make a cell's fits, or go on with them: restarts side by side or, where each has its own source, in turn."""
-        options = {"family": cell.family, "heldout": self._held_url, **cell.options, **cell.limits}
-        if not sources:
-            self._fit_one(place, self._sink_of(cell), {**options, "seed": self._asked.seed, "restarts": cell.restarts})
-            return
-        for number, source in enumerate(sources):
-            given = {**options, "seed": member_seed(self._asked.seed, number), "warm": source}
-            self._fit_one(place / f"{number:03d}", self._sink_of(cell, member=number), given)
+    def _tables(self) -> str:
+        return tables_text(self._metrics, self._rows, self._baselines)
 
-    def _fit_one(self, place: Folder, sink: Callable[[dict[str, Any]], None], options: dict[str, Any]) -> None:
-        self._owned()
-        if Run(place.url).exists():
-            lying: dict[str, Any] = {"corpus": self._train.url, "heldout": self._held_url, "warm": options.get("warm")}
-            resume(place.url, sinks=[sink], **lying, **self._where)
-            return
-        if place.exists():
-            place.remove()  # its record was not written yet
-        fit(self._train.url, place.url, sinks=[sink], **options, **self._where)
+    def _write_tables(self) -> None:
+        """Write the tables of what is measured so far."""
+        write_rows(self._folder, TABLE, self._rows, row_schema(self._metrics))
+        for metric in self._metrics:
+            for name, (rows, schema) in metric.further_tables([*self._rows, *self._baselines]).items():
+                write_rows(self._folder, name, rows, schema)
+        notes = definitions(self._metrics)
+        text = report_text(self._target.title, self._target.about(), self._tables(), notes, self._left_out)
+        self._folder.write(TEXT, text.encode())
 
-    def _sink_of(self, cell: Cell, **more: Any) -> Sink:
-        def sink(event: dict[str, Any]) -> None:
-            tell(self._sinks, {**event, "cell": cell.name, **more})
+    def _write_library_report(self, cells: Sequence[Cell]) -> None:
+        """Write the scores and topics of other libraries beside those of the families."""
+        runs = {cell.name: self._fitter.fits_of(cell).runs[0] for cell in cells}
+        about = [*self._target.about(), *(f"Left out: {one}" for one in self._left_out)]
+        self._folder.write(LIBRARIES_TEXT, library_report(self._rows, self._baselines, runs, about).encode())
 
-        return sink
-
-    def _foretell(self, cells: Sequence[Cell], others: Sequence[str]) -> None:
-        """Tell what there is to do: cells, and fits of others by their names."""
-        done = [cell for cell in cells if self._row(cell.name) is not None]
-        self._tell(
-            "grid",
-            cells=len(cells) + len(others),
-            done=len(done) + sum(self._row(name) is not None for name in others),
-            work=sum(cell.work for cell in cells),
-            work_done=sum(cell.work for cell in done),
-            peers=len(others),
-        )
-
-    def _do(self, cell: Cell, first: Cell) -> None:
-        """Fit and measure a cell, if that is not done; one that begins from others begins from the first."""
-        row = self._row(cell.name)
-        if row is None:
-            self._tell("cell_begins", cell=cell.name, fits=cell.restarts, iterations=cell.iterations, work=cell.work)
-            began = time.perf_counter()
-            sources = [run.folder.url for run in runs_of(first, self._place(first))] if cell.warm else []
-            self._fit(cell, self._place(cell), sources)
-            row = self._measure(cell)
-            self._keep(cell.name, row)
-            took = time.perf_counter() - began
-            score = {"score": row["score"], "score_error": row["score_error"]}
-            self._tell("cell_done", cell=cell.name, work=cell.work, elapsed=took, **score)
-        self._rows.append(row)
-        self._write_table()
-
-    def _do_other(self, name: str, iterations: int, make: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-        """Return the row of a fit beside the families, made unless it is recorded; None where it cannot be made."""
-        row = self._row(name)
-        if row is not None:
-            return row
-        self._tell("cell_begins", cell=name, fits=1, iterations=iterations, work=0.0)
-        began = time.perf_counter()
-        row = make()
-        took = time.perf_counter() - began
-        if "error" in row:
-            self._leave_out(f"{name}: {row['error']}")
-            self._tell("cell_done", cell=name, work=0.0, elapsed=0.0)
-            return None
-        self._keep(name, row)
-        self._tell("cell_done", cell=name, work=0.0, elapsed=took, **self._figures_of(row))
-        return row
-
-    def _figures_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is told of a fit beside the families once it is done."""
-        return {"score": row["score"]}
-
-    def _finish(self, cells: Sequence[Cell], draw: Draw) -> tuple[str, ...]:
-        """Write series, tables and plots of the whole grid, and return the names of the plots."""
-        series = [row for cell in cells for row in series_of(cell, self._place(cell))]
+    def _finish(self, cells: Sequence[Cell]) -> Comparison:
+        """Write the series and plots of the whole grid, and return the results."""
+        self._write_tables()
+        series = [row for cell in cells for row in self._fitter.fits_of(cell).series()]
         write_rows(self._folder, SERIES_FILE, series, SERIES)
-        self._write_table()
-        plots = draw(series)
+        results = Results(self._options, self._rows, self._baselines, series)
+        plots = draw_plots(results, self._folder / "plots")
         if plots is None:
             self._tell("notice", text="no plots: matplotlib is not installed (pip install 'collapsium[plots]')")
         self._tell("compared", rows=len(self._rows), plots=len(plots or []))
-        return tuple(plots or [])
-
-    @abstractmethod
-    def _measure(self, cell: Cell) -> dict[str, Any]:
-        """Return the row of a cell whose fits are all at their ends."""
-
-    @abstractmethod
-    def _write_table(self) -> None:
-        """Write what there is so far."""
+        return Comparison(
+            self._folder.url,
+            tuple(self._rows),
+            tuple(self._baselines),
+            tuple(self._left_out),
+            tuple(plots or []),
+            self._tables(),
+        )
 
     def _tell(self, name: str, **fields: Any) -> None:
-        tell(self._sinks, {"event": name, **fields})
+        tell(self._fitter.sinks, {"event": name, **fields})

@@ -29,7 +29,7 @@ from collapsium.pipeline.analysis.scoring.completion import complete
 from collapsium.pipeline.analysis.segments import along, beside, colours_of
 from collapsium.pipeline.analysis.stability import distances, matched
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.workflows.compare.grid import all_families, labelled_families
+from collapsium.pipeline.workflows.compare.options import all_families, labelled_families
 from collapsium.storage.corpus.segments import running, segment_counts
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError

@@ -19,7 +19,6 @@ from collapsium.storage.readers.open import ReadOptions
 OF_COMMANDS = {"json", "quiet", "config", "settings", "callback", "log_format", "tls_ca", "tls_cert", "tls_key"}
 OF_PYTHON = {"progress", "sinks", "notice", "tls", "settings", "options"}
 FUNCTIONS = {
-    "compare": ("compare", "compare_unseen"),
     "evaluate": ("evaluate", "coherence"),
     "fit": ("fit", "resume"),
     "topics": ("topics", "expected_topics", "label_topics"),

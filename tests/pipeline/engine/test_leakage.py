@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline import compare, compare_unseen, evaluate, fit, flatten, split
+from collapsium.pipeline import compare, evaluate, fit, flatten, split
 from collapsium.pipeline.engine.leakage.lineage import shared_documents, shared_tokens
 from collapsium.pipeline.engine.leakage.token_counts import is_contained
 from collapsium.storage.corpus.corpus import Corpus
@@ -124,7 +124,7 @@ def test_documents_with_other_labels__are_others_to_families_that_take_labels(tm
     with pytest.raises(MismatchError, match="with the same ids and words"):
         evaluate(tmp_path / "run", unseen=tmp_path / "same", field=["kind"])
     with pytest.raises(MismatchError, match="with the same ids and words"):
-        compare_unseen(tmp_path / "train", tmp_path / "out", unseen=tmp_path / "same", families=("labeled-lda",))
+        compare(tmp_path / "train", tmp_path / "out", unseen=tmp_path / "same", families=("labeled-lda",))
     assert not (tmp_path / "out").exists()
 
 

@@ -17,16 +17,13 @@ import numpy.typing as npt
 from scipy.sparse import csr_matrix, hstack, vstack
 
 from collapsium.pipeline.analysis.labels.classification import Tally, Value
+from collapsium.pipeline.workflows.compare.catalogue import LDA_SVM
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import LabelTable, numbered
 from collapsium.storage.corpus.labels import Labels
 from collapsium.storage.errors import InputError
 from collapsium.workers.arrays.random_streams import Stream
 
-WORDS = ("naive-bayes", "svm", "tree")  # of words alone
-TOPICS, TOPICS_OF = "lda-svm", "lda"  # and the family whose proportions it takes
-SUPERVISED = "slda"  # of tomotopy
-NAMES = (TOPICS, *WORDS, SUPERVISED)
 SHARE = 0.1  # of the training documents, on which is tuned
 BALANCED = (None, "balanced")
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -62,24 +59,7 @@ class Known:
 
 
 def read_known(corpus: Corpus, field: str, *, numeric: bool, table: LabelTable) -> Known:
-    """Read documents into memory.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The documents.
-    field : str
-        The field whose values are the classes.
-    numeric : bool
-        Whether it is a numeric covariate.
-    table : LabelTable
-        The other labels and numbers that are taken, as training has them.
-
-    Returns
-    -------
-    Known
-        In the corpus's order.
-    """
+    """Read documents into memory, with the labels and numbers of a table, and what each has of a field."""
     words, beside, values = [], [], []
     for reference in corpus.references:
         documents, labels = reference.documents(), reference.labels()
@@ -93,22 +73,7 @@ def read_known(corpus: Corpus, field: str, *, numeric: bool, table: LabelTable) 
 
 
 def values_of(labels: Labels, field: str, *, numeric: bool) -> list[tuple[Value, ...]]:
-    """Say what each document has of a field.
-
-    Parameters
-    ----------
-    labels : Labels
-        Of the documents.
-    field : str
-        The field.
-    numeric : bool
-        Whether it is a numeric covariate.
-
-    Returns
-    -------
-    list of tuple of str or float
-        None, one or several of each document.
-    """
+    """Return what each document has of a field: none, one or several values."""
     documents = labels.offsets.size - 1
     if numeric:
         numbers = labels.numbers.get(field, np.full(documents, np.nan)).tolist()
@@ -141,27 +106,7 @@ class Lesson:
 
     @staticmethod
     def of(train: Known, seed: int, source: str) -> Lesson:
-        """Choose them; a tenth, drawn by the documents' places, is tuned on.
-
-        Parameters
-        ----------
-        train : Known
-            The training documents.
-        seed : int
-            Of the draw.
-        source : str
-            Where they lie, for an error.
-
-        Returns
-        -------
-        Lesson
-            Of two classes or more.
-
-        Raises
-        ------
-        InputError
-            There are fewer than two classes.
-        """
+        """Choose the training documents of a lesson; a tenth, drawn by their places, is tuned on."""
         lengths = train.lengths
         rows = np.array([n for n, own in enumerate(train.values) if len(own) == 1 and lengths[n]], dtype=np.int64)
         values: list[Any] = [train.values[n][0] for n in rows.tolist()]
@@ -188,7 +133,7 @@ def _classifier(name: str, seed: int) -> tuple[Any, str]:
     if name == "tree":
         return DecisionTreeClassifier(random_state=seed % 2**32), ""
     machine = LinearSVC(random_state=seed % 2**32, dual="auto")
-    if name == TOPICS:
+    if name == LDA_SVM:
         return machine, ""
     return make_pipeline(TfidfTransformer(sublinear_tf=True), machine), "linearsvc__"
 
@@ -232,38 +177,12 @@ def learned(name: str, features: Any, unseen: Any, lesson: Lesson, seed: int) ->
 
 
 def beside_topics(theta: npt.NDArray[np.float64], known: Known) -> csr_matrix:
-    """Put documents' other labels and numbers beside their proportions.
-
-    Parameters
-    ----------
-    theta : numpy.ndarray of float64, shape (documents, topics)
-        Proportions.
-    known : Known
-        The documents.
-
-    Returns
-    -------
-    scipy.sparse.csr_matrix, shape (documents, topics, and labels and numbers)
-        Features.
-    """
+    """Put documents' other labels and numbers beside their proportions, shape (documents, topics)."""
     return hstack([csr_matrix(theta), known.beside], format="csr")
 
 
 def tallied(unseen: Known, predicted: Sequence[Value]) -> Tally:
-    """Count what was known and what was predicted, of documents with words and a value.
-
-    Parameters
-    ----------
-    unseen : Known
-        The documents.
-    predicted : sequence of str or float
-        The class of each.
-
-    Returns
-    -------
-    Tally
-        As `collapsium.pipeline.analysis.labels.classification` counts.
-    """
+    """Count what was known and what was predicted, of documents with words and a value."""
     tally = Tally()
     for own, given, length in zip(unseen.values, predicted, unseen.lengths.tolist(), strict=True):
         if own and length:

@@ -8,22 +8,18 @@ Words that it does not know get the prior's probability.
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import logging
-import sys
 import time
-import warnings
 from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
 
+from collapsium.pipeline.workflows.compare.baselines.base import print_result
 from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data, Floats
-from collapsium.pipeline.workflows.compare.baselines.library_hdps import FINDING
+from collapsium.pipeline.workflows.compare.baselines.library_hdps import HDPS
 
 
-def chances(held: Data, theta: Floats, phi: Floats) -> Floats:
+def probabilities(held: Data, theta: Floats, phi: Floats) -> Floats:
     """Return the probability of each held-out pair's word.
 
     Parameters
@@ -54,7 +50,7 @@ def score_of(held: Data, probability: Floats) -> float:
 
 def score(held: Data, theta: Floats, phi: Floats) -> float:
     """Return the mean log probability of a held-out token; `theta` by document, `phi` by topic and word."""
-    return score_of(held, chances(held, theta, phi))
+    return score_of(held, probabilities(held, theta, phi))
 
 
 class Peer(Protocol):
@@ -217,15 +213,8 @@ class Gensim:
 
 
 PEERS: dict[str, Any] = {"scikit-learn": Sklearn, "gensim": Gensim, "tomotopy": Tomotopy, "topica": Topica}
-ALL: dict[str, Any] = {**PEERS, **FINDING}
-MODULES = {name: name.removesuffix("-hdp") for name in ALL} | {"scikit-learn": "sklearn"}
+ALL: dict[str, Any] = {**PEERS, **HDPS}
 RESTARTS = {"topica", "gensim", "scikit-learn"}  # a longer fit begins anew, so its time is not the sum of the steps
-SAMPLERS = {"tomotopy", "tomotopy-hdp"}
-
-
-def installed(name: str) -> bool:
-    """Return whether a library is installed, without importing it."""
-    return importlib.util.find_spec(MODULES[name]) is not None
 
 
 def fitted(given: SimpleNamespace) -> dict[str, Any]:
@@ -256,7 +245,7 @@ def fitted(given: SimpleNamespace) -> dict[str, Any]:
         peer.step(more)
         seconds += time.perf_counter() - began
         theta, phi = peer.estimate()
-        probability += chances(held, theta, phi) / len(ends)
+        probability += probabilities(held, theta, phi) / len(ends)
     lengths = np.bincount(np.repeat(np.arange(data.offsets.size - 1), np.diff(data.offsets)), weights=data.counts)
     lengths = np.pad(lengths, (0, data.offsets.size - 1 - lengths.size))
     names, sizes = Corpus(given.train).vocabulary.words, lengths @ theta
@@ -267,12 +256,5 @@ def fitted(given: SimpleNamespace) -> dict[str, Any]:
     return {**found, "topics_99": enough, "words": words}
 
 
-def main() -> None:
-    """Read options as JSON from the command line, and print what came of them."""
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
-    print(json.dumps(fitted(SimpleNamespace(**json.loads(sys.argv[1])))), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print_result(fitted)

@@ -145,5 +145,4 @@ def _spread(topics: Floats, words: Sequence[str], size: int) -> Floats:
     return found
 
 
-FINDING: dict[str, Any] = {"tomotopy-hdp": TomotopyHDP, "topica-hdp": TopicaHDP, "gensim-hdp": GensimHDP}
-STARTING = {"tomotopy-hdp"}  # from a given number of topics; the others are fitted once
+HDPS: dict[str, Any] = {"tomotopy-hdp": TomotopyHDP, "topica-hdp": TopicaHDP, "gensim-hdp": GensimHDP}

@@ -9,16 +9,13 @@ response a class, of which the largest estimate is taken. Other classes are lear
 
 from __future__ import annotations
 
-import json
-import logging
-import sys
-import warnings
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.pipeline.workflows.compare.baselines.base import print_result
 from collapsium.pipeline.workflows.compare.baselines.classifiers import Known, Lesson, read_known
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import LabelTable
@@ -123,12 +120,5 @@ def classified(given: SimpleNamespace) -> dict[str, Any]:
     return {"predicted": [lesson.classes[one] for one in found.tolist()], "tuned": {"response": way}}
 
 
-def main() -> None:
-    """Read options as JSON from the command line, and print what came of them."""
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
-    print(json.dumps(classified(SimpleNamespace(**json.loads(sys.argv[1])))), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print_result(classified)

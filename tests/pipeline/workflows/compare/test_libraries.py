@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import compare, topics
 from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data
-from collapsium.pipeline.workflows.compare.baselines.libraries import PEERS, installed, score
-from collapsium.pipeline.workflows.compare.baselines.library_hdps import FINDING, with_new
+from collapsium.pipeline.workflows.compare.baselines.libraries import ALL, PEERS, score
+from collapsium.pipeline.workflows.compare.baselines.library_hdps import HDPS, with_new
+from collapsium.pipeline.workflows.compare.catalogue import LIBRARIES, installed
 
 
-@pytest.fixture(autouse=True)
-def undrawn(monkeypatch):
-    """Plots take longer than the fits here."""
-    monkeypatch.setattr("collapsium.pipeline.workflows.compare.plots.can_draw", lambda: False)
+def test_the_catalogue__names_the_libraries_that_there_are():
+    assert set(ALL) == set(LIBRARIES)
+    assert {name for name, library in LIBRARIES.items() if library.finds_topics} == set(HDPS)
 
 
 def test_scores_of_peers__are_means_over_tokens():
@@ -30,12 +30,12 @@ def test_scores_of_peers__are_means_over_tokens():
 @pytest.mark.long
 @pytest.mark.parametrize("peer", ["scikit-learn", "gensim", "tomotopy", "topica"])
 def test_peers__are_told_beside_ours(small, tmp_path, peer):
-    if not installed(peer):
+    if not installed(LIBRARIES[peer].module):
         pytest.skip(f"{peer} is not installed")
     given = {"families": ("lda",), "topics": (3,), "restarts": 1, "iterations": 6, "samples": 2, "sample_every": 2}
     given.update(heldout=small[1], peers=(peer,), workers=1, settings={peer: {"beta": 3.0}})
     found = compare(small[0], tmp_path / "out", **given)
-    (row,) = found.peers
+    (row,) = found.baselines
     assert -20.0 < row["score"] < -1.0
     if peer == "scikit-learn":  # whose fits come out the same wherever they are made
         own = types.SimpleNamespace(topics=3, alpha=0.1, beta=3.0, workers=1, seed=0)
@@ -53,22 +53,22 @@ def test_peers__are_told_beside_ours(small, tmp_path, peer):
     ours = [word for word, _ in topics(tmp_path / "out/runs/lda-3")[0].words]
     assert f"1. lda: {' '.join(f'`{word}`' for word in ours)}" in text
     again = []
-    assert compare(small[0], tmp_path / "out", sinks=[again.append], **given).peers == found.peers
+    assert compare(small[0], tmp_path / "out", sinks=[again.append], **given).baselines == found.baselines
     assert not any(event["event"] == "cell_begins" for event in again)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("peer", FINDING)
+@pytest.mark.parametrize("peer", HDPS)
 def test_peers_that_find_their_topics__stand_beside_ours(small, tmp_path, peer):
-    if not installed(peer):
+    if not installed(LIBRARIES[peer].module):
         pytest.skip(f"{peer} is not installed")
     given = {"families": ("lda",), "topics": (3,), "restarts": 2, "iterations": 6, "start_topics": (2, 3)}
     given.update(heldout=small[1], peers=(peer,), workers=1, settings={peer: {"beta": 3.0}})
     found = compare(small[0], tmp_path / "out", **given)
     starts = ["from 2 topics", "from 3 topics"] if peer == "tomotopy-hdp" else ["random"]
-    assert [row["start"] for row in found.peers] == starts
-    assert all(row["topics"] is None and -20.0 < row["score"] < -1.0 for row in found.peers)
-    assert all(1 <= row["topics_99"] <= len(row["words"]) for row in found.peers)
+    assert [row["start"] for row in found.baselines] == starts
+    assert all(row["topics"] is None and -20.0 < row["score"] < -1.0 for row in found.baselines)
+    assert all(1 <= row["topics_99"] <= len(row["words"]) for row in found.baselines)
     text = (tmp_path / "out/peers.md").read_text()
     assert "## Topics are found" in text
     assert f"| lda, K = 3, 2 restarts averaged | 6 | {found.rows[0]['ensemble_score']:.4f} |" in text
@@ -90,10 +90,12 @@ def test_a_topic_that_is_not_there_yet__leaves_probabilities(documents, topics, 
 
 
 def test_peers_that_are_missing_or_fail__are_left_out_with_a_reason(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("collapsium.pipeline.workflows.compare.heldout.installed", lambda name: name != "gensim")
-    monkeypatch.setattr("collapsium.pipeline.workflows.compare.baselines.subprocesses.sys.executable", "false")
+    monkeypatch.setattr(
+        "collapsium.pipeline.workflows.compare.baselines.library_fits.installed", lambda name: name != "gensim"
+    )
+    monkeypatch.setattr("collapsium.pipeline.workflows.compare.baselines.base.sys.executable", "false")
     given = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2, "peers": ("gensim", "topica")}
     found = compare(small[0], tmp_path / "out", heldout=small[1], **given)
-    assert found.left_out == ("gensim: it is not installed", "topica-2: its process ended with code 1")
-    assert found.peers == ()
+    assert found.left_out == ("gensim-2: gensim is not installed", "topica-2: its process ended with code 1")
+    assert found.baselines == ()
     assert "Left out: gensim" in (tmp_path / "out/table.md").read_text()

@@ -1,4 +1,4 @@
-"""What a comparison is asked for: its cells and options."""
+"""The experiment grid of a comparison, and its options."""
 
 import re
 
@@ -8,16 +8,31 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import compare
 from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.workflows.compare.grid import Asked, cells_of, peer_cells
-from collapsium.pipeline.workflows.compare.options import number_of, parse_settings, parse_vary, variants_of
+from collapsium.pipeline.workflows.compare.baselines.library_fits import library_fits
+from collapsium.pipeline.workflows.compare.fits import Resources
+from collapsium.pipeline.workflows.compare.grid import cells_of
+from collapsium.pipeline.workflows.compare.option_values import number_of, parse_settings, parse_vary, variants_of
+from collapsium.pipeline.workflows.compare.options import compare_options
+from collapsium.pipeline.workflows.compare.targets import HeldOutTokens
 from collapsium.storage.errors import OptionError
+
+
+def asked(families, **options):
+    """Options of a comparison of families."""
+    return compare_options({"families": families, **options})
+
+
+def fits_of_libraries(options):
+    """Fits of other libraries, whose corpora are not read before they are made."""
+    return library_fits(options, HeldOutTokens.__new__(HeldOutTokens), Resources())
+
 
 # What is asked for ------------------------------------------------------------------------------------------------------
 
 
 def test_cells__span_families_by_topics_or_by_what_they_start_from():
-    asked = Asked(("lda", "gibbs-hdp"), topics=(2, 5), start_topics=(1, 4))
-    cells = cells_of(asked, 1)
+    options = asked(("lda", "gibbs-hdp"), topics=(2, 5), start_topics=(1, 4))
+    cells = cells_of(options, 1)
     assert [(cell.name, cell.topics, cell.options) for cell in cells] == [
         ("lda-2", 2, {"topics": 2}),
         ("lda-5", 5, {"topics": 5}),
@@ -28,8 +43,8 @@ def test_cells__span_families_by_topics_or_by_what_they_start_from():
 
 
 def test_cells__begin_with_the_one_that_others_start_from():
-    asked = Asked(("lda",), topics=(2, 5), start_topics=(4, 1), start_from="gibbs-hdp")
-    cells = cells_of(asked, 1)
+    options = asked(("lda",), topics=(2, 5), start_topics=(4, 1), start_from="gibbs-hdp")
+    cells = cells_of(options, 1)
     assert [cell.name for cell in cells] == [
         "gibbs-hdp-from-4",
         "lda-2",
@@ -38,15 +53,15 @@ def test_cells__begin_with_the_one_that_others_start_from():
         "lda-5-from-gibbs-hdp",
     ]
     assert [cell.warm for cell in cells] == [False, False, False, True, True]
-    both = cells_of(Asked(("lda", "hdp"), topics=(2, 5), start_from="lda"), 1)
+    both = cells_of(asked(("lda", "hdp"), topics=(2, 5), start_from="lda"), 1)
     assert [cell.name for cell in both][:2] == ["lda-5", "lda-2"]
     assert not any(cell.warm for cell in both if cell.family == "lda")
     assert sum(cell.warm for cell in both) == 2
 
 
 def test_cells__keep_samples_of_samplers_alone():
-    asked = Asked(("lda", "gibbs-lda"), topics=(2,), samples=3, sample_every=2, settings={"lda": {"iterations": 9}})
-    ours, sampler = cells_of(asked, 1)
+    options = asked(("lda", "gibbs-lda"), topics=(2,), samples=3, sample_every=2, settings={"lda": {"iterations": 9}})
+    ours, sampler = cells_of(options, 1)
     assert ours.limits == {"iterations": 9}
     assert sampler.limits == {"iterations": 200, "samples": 3, "sample_every": 2}
     assert [
@@ -57,13 +72,13 @@ def test_cells__keep_samples_of_samplers_alone():
 def test_what_varies__makes_a_cell_for_each_value():
     vary = parse_vary(["eta=0.1,0.5", "hdsp.scaling=labels,linear", "lda.alpha=0.1/K"])
     assert vary == {"*": {"eta": [0.1, 0.5]}, "hdsp": {"scaling": ["labels", "linear"]}, "lda": {"alpha": ["0.1/K"]}}
-    cells = cells_of(Asked(("hdsp", "lda", "labeled-lda"), topics=(4,), vary=vary), 1)
+    cells = cells_of(asked(("hdsp", "lda", "labeled-lda"), topics=(4,), vary=vary), 1)
     names = [f"hdsp-4-eta-{eta}-scaling-{scaling}" for eta in (0.1, 0.5) for scaling in ("labels", "linear")]
     assert [cell.name for cell in cells] == [*names, "lda-4-alpha-0.1_K", "labeled-lda-eta-0.1", "labeled-lda-eta-0.5"]
     assert cells[1].options == {"topics": 4, "eta": 0.1, "scaling": "linear"}
     assert cells[4].options == {"topics": 4, "alpha": 0.025}
     assert [cell.start for cell in cells[3:5]] == ["eta = 0.5, scaling = linear", "alpha = 0.1/K"]
-    begun = cells_of(Asked(("gibbs-hdp",), start_topics=(2,), vary={"*": {"beta": [1.0]}}), 1)
+    begun = cells_of(asked(("gibbs-hdp",), start_topics=(2,), vary={"*": {"beta": [1.0]}}), 1)
     assert [(cell.name, cell.start) for cell in begun] == [("gibbs-hdp-from-2-beta-1.0", "from 2 topics, beta = 1.0")]
     assert variants_of({}, "lda")[0].options == {}
 
@@ -78,7 +93,7 @@ def test_what_varies__makes_a_cell_for_each_value():
         ("topics=3,4", "say --topics"),
         ("etta=1.0", "no family that is compared has such an option"),
         ("lda.eta=1.0", "'lda' is not compared"),
-        ("hdsp.etta=1.0", "family 'hdsp' has such an option"),
+        ("hdsp.etta=1.0", "family 'hdsp' has no such option"),
         ("eta=0.5,-1.0", "--vary hdsp.eta: "),
         ("alpha=0.2,0.3", "--set hdsp.alpha: --vary has several values of it"),
         ("scaling=a/b,a?b", "--vary"),
@@ -86,7 +101,7 @@ def test_what_varies__makes_a_cell_for_each_value():
 )
 def test_wrong_values__are_refused(vary, said):
     with pytest.raises(OptionError) as caught:
-        cells_of(Asked(("hdsp",), topics=(4,), settings={"hdsp": {"alpha": 0.1}}, vary=parse_vary([vary])), 1)
+        cells_of(asked(("hdsp",), topics=(4,), settings={"hdsp": {"alpha": 0.1}}, vary=parse_vary([vary])), 1)
     assert said in str(caught.value)
 
 
@@ -98,7 +113,7 @@ def test_settings__are_read_by_family_and_option():
         "vb-lda": {"document_sweeps": 3},
         "hdp": {"order": 2},
     }
-    cells = cells_of(Asked(("lda", "vb-lda", "hdp"), topics=(4,), settings=found), 1)
+    cells = cells_of(asked(("lda", "vb-lda", "hdp"), topics=(4,), settings=found), 1)
     assert cells[0].options == {"topics": 4, "alpha": 0.025, "learn": ["beta"]}
     assert cells[1].options == {"topics": 4, "document_sweeps": 3}
 
@@ -115,25 +130,25 @@ def test_a_number_over_k__is_divided_by_the_topics(number, count):
 def test_other_texts__are_evaluated_never(text):
     assert number_of(text, 4, "lda.alpha") is text
     with pytest.raises(OptionError, match=r"^--set lda.alpha: expected"):
-        cells_of(Asked(("lda",), topics=(4,), settings={"lda": {"alpha": text}}), 1)
+        cells_of(asked(("lda",), topics=(4,), settings={"lda": {"alpha": text}}), 1)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"families": ("ldaa",)}, "unknown family 'ldaa' (did you mean 'lda'?)"),
-        ({"families": ()}, "--families: name one or more"),
-        ({"families": ("lda", "lda")}, "--families: lda is named twice"),
-        ({"topics": ()}, "--topics: name one or more"),
-        ({"topics": (0,)}, "--topics: expected a whole number of 1 or more, found 0"),
-        ({"start_topics": (1, 1)}, "--start-topics: 1 is named twice"),
-        ({"restarts": 0}, "--restarts: expected a whole number of 1 or more"),
+        ({"families": ()}, "families: name one or more"),
+        ({"families": ("lda", "lda")}, "families: lda is named twice"),
+        ({"topics": ()}, "topics: name one or more"),
+        ({"topics": (0,)}, "topics: expected a whole number of 1 or more, found 0"),
+        ({"start_topics": (1, 1)}, "start_topics: 1 is named twice"),
+        ({"restarts": 0}, "restarts: expected a whole number of 1 or more"),
         ({"iterations": 0}, "iterations: expected"),
         ({"samples": 2}, "samples: 2 requires `sample_every`"),
         ({"sample_every": 2}, "sample_every: 2 requires `samples`"),
         ({"samples": 9, "sample_every": 9, "families": ("gibbs-lda",)}, "samples: 9 with `sample_every` 9"),
         ({"start_from": "hpd"}, "unknown family 'hpd' (did you mean 'hdp'?)"),
-        ({"peers": ("sklearn",)}, "--peers: unknown library 'sklearn' (did you mean 'scikit-learn'?)"),
+        ({"peers": ("sklearn",)}, "peers: unknown library 'sklearn' (did you mean 'scikit-learn'?)"),
         ({"settings": {"hdp": {"order": 2}}}, "--set hdp.order: 'hdp' is not compared"),
         (
             {"settings": {"lda": {"alhpa": 2}}},
@@ -151,8 +166,8 @@ def test_other_texts__are_evaluated_never(text):
             "--set gensim.passes: unknown option of 'gensim'",
         ),
         ({"peers": ("gensim",), "settings": {"gensim": {"alpha": "x"}}}, "--set gensim.alpha: expected a number"),
-        ({"seed": 0.5}, "--seed: expected a whole number"),
-        ({"fraction": 0.0}, "--fraction: expected a number between 0 and 1"),
+        ({"seed": 0.5}, "seed: expected a whole number"),
+        ({"fraction": 0.0}, "fraction: expected a value greater than 0, found 0.0"),
     ],
     ids=str,
 )
@@ -162,9 +177,9 @@ def test_options__are_refused_before_anything_is_made(small, tmp_path, options, 
     assert not (tmp_path / "out").exists()
 
 
-def test_peer_cells__of_those_that_find_their_topics__are_by_what_they_start_from():
-    asked = Asked(("lda",), topics=(4, 8), start_topics=(1, 5), peers=("tomotopy-hdp", "gensim-hdp", "topica"))
-    assert [(one.name, one.topics, one.start) for one in peer_cells(asked)] == [
+def test_fits_of_libraries__of_those_that_find_their_topics__are_by_what_they_start_from():
+    options = asked(("lda",), topics=(4, 8), start_topics=(1, 5), peers=("tomotopy-hdp", "gensim-hdp", "topica"))
+    assert [(one.name, one.topics, one.start_topics) for one in fits_of_libraries(options)] == [
         ("tomotopy-hdp-from-1", None, 1),
         ("tomotopy-hdp-from-5", None, 5),
         ("gensim-hdp", None, 1),
@@ -173,9 +188,9 @@ def test_peer_cells__of_those_that_find_their_topics__are_by_what_they_start_fro
     ]
 
 
-def test_peer_cells__divide_by_k_too():
-    asked = Asked(("lda",), topics=(4, 8), peers=("gensim",), settings={"gensim": {"alpha": "1/K", "iterations": 5}})
-    assert [(one.name, one.options["alpha"], one.options["iterations"]) for one in peer_cells(asked)] == [
+def test_fits_of_libraries__divide_by_k_too():
+    options = asked(("lda",), topics=(4, 8), peers=("gensim",), settings={"gensim": {"alpha": "1/K", "iterations": 5}})
+    assert [(one.name, one.options["alpha"], one.options["iterations"]) for one in fits_of_libraries(options)] == [
         ("gensim-4", 0.25, 5),
         ("gensim-8", 0.125, 5),
     ]

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from collapsium.pipeline import Corpus, compare_unseen, evaluate, info, verify
+from collapsium.pipeline import Corpus, compare, evaluate, info, verify
 from collapsium.pipeline.analysis.labels.classification import scored
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.cli.runs.compare import CLASSIFIERS
 from collapsium.pipeline.workflows.compare.baselines import classifiers as learning
 from collapsium.pipeline.workflows.compare.baselines.classifiers import (
     Known,
@@ -27,7 +26,8 @@ from collapsium.pipeline.workflows.compare.baselines.classifiers import (
     tallied,
 )
 from collapsium.pipeline.workflows.compare.baselines.supervised_lda import BINARY, LINEAR, chosen, classified, responses
-from collapsium.pipeline.workflows.compare.unseen.metrics import best_of
+from collapsium.pipeline.workflows.compare.catalogue import CLASSIFIERS, SUPERVISED_LDA
+from collapsium.pipeline.workflows.compare.metrics.base import best_of_families
 from collapsium.storage.corpus.label_index import LabelTable, label_table
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from tests.conftest import write_corpus
@@ -65,7 +65,7 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def compared(place):
     """Three families, two values of an option, with and without a field; four classifiers; and plots of it all."""
-    return compare_unseen(place / "train", place / "out", unseen=place / "unseen", scheduler="serial", **ASKED)
+    return compare(place / "train", place / "out", unseen=place / "unseen", scheduler="serial", **ASKED)
 
 
 # Families ---------------------------------------------------------------------------------------------------------------
@@ -113,13 +113,13 @@ def test_files__hold_the_tables_and_name_the_best(place, compared):
     assert kept == [{name: row[name] for name in kept[0]} for row in compared.rows]
     classes = pq.read_table(out / "classes.parquet").to_pylist()
     assert {row["cell"] for row in classes} == {
-        row["cell"] for row in (*compared.rows, *compared.classifiers) if row["classified"]
+        row["cell"] for row in (*compared.rows, *compared.baselines) if row["classified"]
     }
     text = (out / "table.md").read_text()
-    for family, row in best_of(compared.rows).items():
+    for family, row in best_of_families(compared.rows).items():
         assert row["perplexity"] == min(one["perplexity"] for one in compared.rows if one["family"] == family)
         assert f"**{row['perplexity']:.1f}**" in text
-    for row in compared.classifiers:
+    for row in compared.baselines:
         assert f"| {row['macro_f1']:.3f} | {row['micro_f1']:.3f} |" in text
     assert compared.plots == ("perplexity", "perplexity-by-option", "classification", "confusion")
     for name in compared.plots:
@@ -129,15 +129,14 @@ def test_files__hold_the_tables_and_name_the_best(place, compared):
     assert info(out)["cells"]["naive-bayes"] is None
 
 
-def test_the_same_again__does_nothing_anew_and_prints_json(place, compared, capsys, monkeypatch):
-    monkeypatch.setattr("collapsium.pipeline.workflows.compare.plots.can_draw", lambda: False)
+def test_the_same_again__does_nothing_anew_and_prints_json(place, compared, capsys):
     words = [str(place / name) for name in ("train", "out", "unseen")]
     words[2:2] = ["--unseen"]
     assert main(["compare", *words, *SAME_BY_HAND.split(), "--scheduler", "serial", "--json"]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert found["cells"] == list(compared.rows)
-    assert found["classifiers"] == list(compared.classifiers)
+    assert found["baselines"] == list(compared.baselines)
     assert "14 cells, 14 done before" in err
     assert main(["compare", *words, "--field", "kind"]) == 2
     assert "was begun with" in capsys.readouterr().err
@@ -164,7 +163,7 @@ def test_classifiers__are_those_of_scikit_learn_tuned_on_a_share(place, compared
         for a, f in grid
     ]
     alpha, prior = grid[int(np.argmax(reached))]
-    row = next(row for row in compared.classifiers if row["cell"] == "naive-bayes")
+    row = next(row for row in compared.baselines if row["cell"] == "naive-bayes")
     assert row["tuned"] == {"alpha": alpha, "fit_prior": prior}
     model = MultinomialNB(alpha=alpha, fit_prior=prior).fit(words, lesson.target)
     found = [lesson.classes[one] for one in model.predict(unseen.words)]
@@ -182,7 +181,7 @@ PARTS = ("train", "unseen")
 
 
 def test_lda_and_a_machine__have_labels_beside_topics(place, compared):
-    names = [row["cell"] for row in compared.classifiers]
+    names = [row["cell"] for row in compared.baselines]
     assert names == ["lda-svm-3", "lda-svm-3-without-place", "naive-bayes", "svm", "tree"]
     train = Corpus(place / "train")
     table = label_table(train, ("place",), ("stars",))
@@ -212,13 +211,12 @@ def test_classifiers__learn_what_there_is_to_learn(name):
 
 
 def test_a_number__is_predicted_too(place, monkeypatch):
-    monkeypatch.setattr("collapsium.pipeline.workflows.compare.plots.can_draw", lambda: False)
-    monkeypatch.setattr("collapsium.pipeline.workflows.compare.unseen.compare.installed", lambda name: False)
+    monkeypatch.setattr("collapsium.pipeline.workflows.compare.baselines.classifier_fits.installed", lambda name: False)
     settings = {"hdsp": {"scaling": "linear", "covariates": ["stars"]}}
     asked = {"families": ("hdsp",), "topics": (3,), "iterations": 2, "labels": ("kind",), "settings": settings}
     asked.update(field="stars", classifiers=("naive-bayes", "slda"), scheduler="serial")
-    found = compare_unseen(place / "train", place / "numbers", unseen=place / "unseen", **asked)
-    (row,), (other,) = found.rows, found.classifiers
+    found = compare(place / "train", place / "numbers", unseen=place / "unseen", **asked)
+    (row,), (other,) = found.rows, found.baselines
     assert [one["value"] for one in row["classified"]["classes"]] == [1.0, 2.0, 3.0]
     assert json.loads(row["options"])["labels"] == ["kind"]
     assert other["classified"]["documents"] == row["classified"]["documents"]
@@ -292,33 +290,33 @@ def test_supervised_lda__takes_the_better_response(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"field": "kid"}, "--field kid: .* has no such field .did you mean 'kind'"),
-        ({"classifiers": ("svm",)}, "--classifiers: --field says"),
+        ({"field": "kid"}, "field: .* has no field 'kid' .did you mean 'kind'"),
+        ({"classifiers": ("svm",)}, "classifiers: `field` says"),
         ({"field": "kind", "classifiers": ("smv",)}, "unknown classifier 'smv'"),
-        ({"field": "kind", "without": ("kind",)}, "--without kind: it is the field to predict"),
-        ({"field": "kind", "labels": ("place",)}, "--labels: expected 'kind' among them"),
-        ({"field": "stars", "covariates": ("stars",)}, "--covariates stars: it is the field"),
-        ({"without": ("plac",)}, "--without plac: no such field of labels is taken .did you mean 'place'"),
+        ({"field": "kind", "without": ("kind",)}, "without: 'kind' is the field to predict"),
+        ({"field": "kind", "labels": ("place",)}, "labels: expected 'kind' among them"),
+        ({"field": "stars", "covariates": ("stars",)}, "covariates: 'stars' is the field"),
+        ({"without": ("plac",)}, "without: no such field of labels is taken: 'plac' .did you mean 'place'"),
         ({"without": ("kind", "place")}, "no field of labels would be left"),
-        ({"lda_topics": (0,)}, "--lda-topics: expected whole numbers of 1 or more"),
-        ({"families": ("gibbs-ncrp",)}, "--families: 'gibbs-ncrp' has no score"),
+        ({"lda_topics": (0,)}, "lda_topics: expected a whole number of 1 or more, found 0"),
+        ({"families": ("gibbs-ncrp",)}, "families: 'gibbs-ncrp' has no score"),
         ({"vary": {"*": {"eat": [1.0]}}}, "--vary eat: no family that is compared has such an option"),
     ],
 )
 def test_wrong_options__are_refused_before_anything_is_made(place, options, said):
     options = {"families": ("hdsp", "labeled-lda"), **options}
     with pytest.raises(OptionError, match=said):
-        compare_unseen(place / "train", place / "nothing", unseen=place / "unseen", **options)
+        compare(place / "train", place / "nothing", unseen=place / "unseen", **options)
     assert not (place / "nothing").exists()
 
 
 def test_wrong_documents__are_refused(place):
     with pytest.raises(MismatchError, match="is the training corpus"):
-        compare_unseen(place / "train", place / "nothing", unseen=place / "train")
+        compare(place / "train", place / "nothing", unseen=place / "train")
     with pytest.raises(MismatchError, match="vocabulary"):
-        compare_unseen(place / "train", place / "nothing", unseen=place / "other")
-    with pytest.raises(OptionError, match="--field kind: .*bare has no such field"):
-        compare_unseen(place / "bare", place / "nothing", unseen=place / "unseen", families=("hdsp",), field="kind")
+        compare(place / "train", place / "nothing", unseen=place / "other")
+    with pytest.raises(OptionError, match="field: .*bare has no field 'kind'"):
+        compare(place / "bare", place / "nothing", unseen=place / "unseen", families=("hdsp",), field="kind")
     assert not (place / "nothing").exists()
 
 
@@ -337,5 +335,5 @@ def test_wrong_words__are_refused(words, said, capsys):
     assert not Path("O").exists()
 
 
-def test_the_command__names_the_classifiers_that_there_are():
-    assert CLASSIFIERS == learning.NAMES
+def test_the_catalogue__names_the_classifiers_that_there_are():
+    assert set(learning.GRIDS) == set(CLASSIFIERS) - {SUPERVISED_LDA}

@@ -6,8 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collapsium.pipeline.workflows.compare import metrics, tables
-from collapsium.pipeline.workflows.compare.unseen import metrics as unseen_metrics
+from collapsium.pipeline.workflows.compare import tables
+from collapsium.pipeline.workflows.compare.metrics.registry import definitions, metrics_for, row_schema
+from collapsium.pipeline.workflows.compare.metrics.scores import score_fields
+from collapsium.pipeline.workflows.compare.options import compare_options
 from collapsium.storage.io.folder import Folder
 
 ROW = {
@@ -30,7 +32,7 @@ def test_numbers__have_their_standard_errors_where_there_are_any(value, error, t
         (ROW, True, "lda, K = 40"),
         (ROW, False, "lda"),
         ({**ROW, "start": "from 1 topic", "topics": None}, True, "lda, from 1 topic"),
-        ({"peer": "gensim", "start": "random", "topics": 7}, True, "gensim, K = 7"),
+        ({"baseline": "gensim", "start": "random", "topics": 7}, True, "gensim, K = 7"),
     ],
 )
 def test_labels__name_the_fit_and_how_it_differs(row, topics, label):
@@ -38,7 +40,8 @@ def test_labels__name_the_fit_and_how_it_differs(row, topics, label):
 
 
 def test_a_table__has_a_column_a_head_with_numbers_at_the_right():
-    columns = (tables.FAMILY, tables.TOPICS, tables.ITERATIONS, tables.SCORE)
+    family, _, topics, _, iterations = tables.CELL_COLUMNS
+    columns = (family, topics, iterations, tables.number_column("score", "score", ".4f", "score_error"))
     rows = [ROW, {**ROW, "topics": None, "samples": 3, "score_error": None}]
     assert tables.table_lines(columns, rows) == [
         "| family | K | iterations | score |",
@@ -49,24 +52,34 @@ def test_a_table__has_a_column_a_head_with_numbers_at_the_right():
 
 
 def test_scores__are_summarised_by_their_mean():
-    found = tables.summarise_scores([-7.0, -8.0], -7.25)
+    found = score_fields([-7.0, -8.0], -7.25)
     assert (found["score"], found["ensemble_score"], found["scores"]) == (-7.5, -7.25, [-7.0, -8.0])
     assert (found["score_error"], found["perplexity"]) == (pytest.approx(0.5), math.exp(7.5))
-    assert tables.summarise_scores([-7.0], -7.0)["score_error"] is None
+    assert score_fields([-7.0], -7.0)["score_error"] is None
 
 
 def test_reports__say_what_was_compared_and_what_is_left_out():
-    text = tables.report_text("Comparison", ["Corpus: kos."], ["| a |", ""], "* **A**: a letter.\n", ["gensim"])
+    text = tables.report_text("Comparison", ["Corpus: kos."], "| a |", "* **A**: a letter.\n", ["gensim"])
     assert text == "# Comparison\n\nCorpus: kos.\n\n| a |\n\n* **A**: a letter.\n* Left out: gensim\n"
 
 
-@pytest.mark.parametrize("schema", [metrics.ROW, unseen_metrics.ROW], ids=["held-out", "unseen"])
-def test_schemas__begin_and_end_with_what_all_comparisons_tell(schema, tmp_path):
+@pytest.mark.parametrize("options", [{}, {"unseen": "other"}, {"unseen": "other", "field": "kind"}], ids=str)
+def test_schemas__have_what_all_comparisons_tell_and_the_fields_of_their_metrics(options, tmp_path):
+    metrics = metrics_for(compare_options({"families": ["hdsp"], **options}))
+    schema = row_schema(metrics)
     assert schema.names[:4] == ["cell", "family", "start", "topics"]
-    assert schema.names[-2:] == ["scores", "options"]
+    assert {"scores", "options", *(name for metric in metrics for name in metric.fields)} <= set(schema.names)
     assert set(ROW) < set(schema.names)
     tables.write_rows(Folder(str(tmp_path)), "table.parquet", [ROW], schema)
     (row,) = pq.read_table(tmp_path / "table.parquet").to_pylist()
     assert {name: row[name] for name in ROW} == ROW
     assert row["options"] is None
     assert schema.field("topics_99").type == pa.float64()
+
+
+def test_metrics__are_defined_and_have_no_field_of_another_of_the_same_comparison():
+    for options in ({}, {"unseen": "other", "field": "kind"}):
+        metrics = metrics_for(compare_options({"families": ["hdsp"], **options}))
+        names = [name for metric in metrics for name in metric.fields]
+        assert len(set(names)) == len(names)
+        assert all(metric.definition in definitions(metrics) for metric in metrics)

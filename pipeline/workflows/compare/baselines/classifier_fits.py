@@ -1,0 +1,242 @@
+"""Classifiers beside the families: each learns from the training documents and predicts a field of unseen ones."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from collapsium.pipeline.analysis.infer import infer
+from collapsium.pipeline.analysis.labels.classification import Value, scored
+from collapsium.pipeline.workflows.compare.baselines.base import Baseline, BaselineError, run_module
+from collapsium.pipeline.workflows.compare.baselines.classifiers import (
+    Known,
+    Lesson,
+    beside_topics,
+    learned,
+    read_known,
+    tallied,
+)
+from collapsium.pipeline.workflows.compare.catalogue import LDA_SVM, SUPERVISED_LDA, installed
+from collapsium.pipeline.workflows.compare.fits import Fitter
+from collapsium.pipeline.workflows.compare.grid import RANDOM
+from collapsium.pipeline.workflows.compare.label_fields import side_table
+from collapsium.pipeline.workflows.compare.metrics.classification import classification_fields
+from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.pipeline.workflows.compare.targets import Target
+from collapsium.storage.errors import InputError
+from collapsium.storage.runs.comparison import RUNS
+
+MAX_RESPONSES = 20
+"""Classes of a supervised LDA, which has a response variable for each."""
+
+
+@dataclass(frozen=True)
+class LabelledDocuments:
+    """The documents that classifiers learn from and predict, read into memory when they are needed.
+
+    Attributes
+    ----------
+    target : Target
+        The corpora, and the field to predict.
+    """
+
+    target: Target
+
+    @property
+    def field(self) -> str:
+        """Return the field to predict."""
+        return self.target.fields.target or ""
+
+    @cached_property
+    def words_alone(self) -> tuple[Lesson, Known, Known]:
+        """Return the lesson, and the training and unseen documents, without labels beside the words."""
+        return self.read((), ())
+
+    def read(self, labels: Sequence[str], covariates: Sequence[str]) -> tuple[Lesson, Known, Known]:
+        """Read the documents with fields of labels and numbers beside the words."""
+        target = self.target
+        table = side_table(target.train, labels, covariates)
+        train, unseen = (
+            read_known(corpus, self.field, numeric=target.fields.numeric, table=table)
+            for corpus in (target.train, target.scored)
+        )
+        return Lesson.of(train, target.options.seed, target.train.url), train, unseen
+
+
+@dataclass(frozen=True)
+class ClassifierFit(Baseline):
+    """A classifier that is fitted once.
+
+    Attributes
+    ----------
+    name : str
+        Name of its record.
+    iterations : int
+        Iterations of its topics' fit, where it has topics.
+    classifier : str
+        One of `collapsium.pipeline.workflows.compare.catalogue.CLASSIFIERS`.
+    topics : int or None
+        Number of topics K, where it has topics.
+    start : str
+        How it differs from others of the name, for people.
+    documents : LabelledDocuments
+        The documents.
+    """
+
+    name: str
+    iterations: int
+    classifier: str
+    topics: int | None
+    start: str
+    documents: LabelledDocuments
+
+    def measure(self) -> dict[str, Any]:
+        """Fit the classifier, let it predict the unseen documents, and return how well."""
+        began = time.perf_counter()
+        unseen, predicted, tuned = self.predict()
+        tally = tallied(unseen, predicted)
+        if not tally.documents:
+            url, field = self.documents.target.scored.url, self.documents.field
+            raise InputError(url, f"no document with a word has a value of '{field}'")
+        return {
+            "cell": self.name,
+            "baseline": self.classifier,
+            "topics": self.topics,
+            "start": self.start,
+            "score": None,
+            "seconds": time.perf_counter() - began,
+            "predict_seconds": None,
+            "tuned": tuned,
+            **classification_fields(scored(self.documents.field, tally)),
+        }
+
+    @abstractmethod
+    def predict(self) -> tuple[Known, Sequence[Value], dict[str, Any]]:
+        """Return the unseen documents, the predicted class of each, and the parameters that were tuned."""
+
+
+class WordClassifier(ClassifierFit):
+    """A classifier of scikit-learn that sees words alone."""
+
+    def predict(self) -> tuple[Known, Sequence[Value], dict[str, Any]]:
+        """Fit the classifier to counts of words, and predict."""
+        lesson, train, unseen = self.documents.words_alone
+        seed = self.documents.target.options.seed
+        return unseen, *learned(self.classifier, train.words, unseen.words, lesson, seed)
+
+
+@dataclass(frozen=True)
+class TopicClassifier(ClassifierFit):
+    """A linear SVM on the proportions of LDA, and the other labels.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        Fields of labels beside the proportions.
+    fitter : Fitter
+        Fits LDA.
+    """
+
+    labels: tuple[str, ...]
+    fitter: Fitter
+
+    def predict(self) -> tuple[Known, Sequence[Value], dict[str, Any]]:
+        """Fit LDA, if it is not fitted, then the classifier, and predict."""
+        options = self.documents.target.options
+        theta = self._proportions()
+        lesson, train, unseen = self.documents.read(self.labels, options.covariates)
+        features = beside_topics(theta[0], train)
+        return unseen, *learned(self.classifier, features, beside_topics(theta[1], unseen), lesson, options.seed)
+
+    def _proportions(self) -> list[npt.NDArray[np.float64]]:
+        """Return the proportions of the training and the unseen documents."""
+        target, fitter, topics = self.documents.target, self.fitter, self.topics or 0
+        place = fitter.folder / RUNS / f"{self.classifier}-{topics}"
+        options = {"family": "lda", "topics": topics, "iterations": self.iterations, "seed": target.options.seed}
+        fitter.fit(place, options, {"cell": self.name})
+        proportions = []
+        for corpus in (target.train, target.scored):
+            with tempfile.TemporaryDirectory(prefix="collapsium-") as scratch:
+                path = Path(scratch) / "proportions.parquet"
+                where = fitter.resources.for_scores()
+                infer(place.url, corpus.url, path, threshold=0.0, seed=target.options.seed, **where)
+                proportions.append(_read_proportions(path, topics))
+        return proportions
+
+
+def _read_proportions(path: Path, topics: int) -> npt.NDArray[np.float64]:
+    """Return proportions as `infer` wrote them, shape (documents, topics)."""
+    table = pq.read_table(path)
+    ids, shares = (table[name].combine_chunks() for name in ("topics", "proportions"))
+    theta = np.zeros((table.num_rows, topics))
+    owner = np.repeat(np.arange(table.num_rows), np.diff(np.asarray(ids.offsets)))
+    theta[owner, np.asarray(ids.values)] = np.asarray(shares.values)
+    return theta
+
+
+@dataclass(frozen=True)
+class SupervisedLDA(ClassifierFit):
+    """Supervised LDA of tomotopy, in a process of its own.
+
+    Attributes
+    ----------
+    workers : int or None
+        Cores that it may use; by default all.
+    """
+
+    workers: int | None
+
+    def predict(self) -> tuple[Known, Sequence[Value], dict[str, Any]]:
+        """Fit the model to words, and predict."""
+        if not installed("tomotopy"):
+            raise BaselineError("tomotopy is not installed")
+        lesson, _, unseen = self.documents.words_alone
+        if len(lesson.classes) > MAX_RESPONSES:
+            raise BaselineError(f"{len(lesson.classes)} classes, and of more than {MAX_RESPONSES} it is not tried")
+        target = self.documents.target
+        arguments = {
+            "train": target.train.folder.address,
+            "unseen": target.scored.folder.address,
+            "field": self.documents.field,
+            "numeric": target.fields.numeric,
+            "topics": self.topics,
+            "iterations": self.iterations,
+            "seed": target.options.seed,
+            "workers": self.workers or os.cpu_count() or 1,
+        }
+        found = run_module("collapsium.pipeline.workflows.compare.baselines.supervised_lda", arguments, "predicted")
+        return unseen, found["predicted"], found["tuned"]
+
+
+def classifier_fits(options: CompareOptions, target: Target, fitter: Fitter) -> list[ClassifierFit]:
+    """List the classifiers beside the families; none where there is no field to predict."""
+    fits: list[ClassifierFit] = []
+    documents, fields, iterations = LabelledDocuments(target), target.fields, options.iterations
+    beside = tuple(name for name in fields.taken if name != fields.target)
+    variants = [("", RANDOM, beside)]
+    if fields.kept(beside) != beside:
+        variants.append((fields.variant_suffix, fields.variant_start, fields.kept(beside)))
+    for name in options.classifiers:
+        if name == SUPERVISED_LDA:
+            for k in options.slda_topics:
+                workers = fitter.resources.workers
+                fits.append(SupervisedLDA(f"{name}-{k}", iterations, name, k, RANDOM, documents, workers))
+        elif name == LDA_SVM:
+            for k in options.lda_topics:
+                for suffix, start, labels in variants:
+                    cell = f"{name}-{k}{suffix}"
+                    fits.append(TopicClassifier(cell, iterations, name, k, start, documents, labels, fitter))
+        else:
+            fits.append(WordClassifier(name, iterations, name, None, RANDOM, documents))
+    return fits

@@ -1,0 +1,56 @@
+"""Names of the libraries and classifiers that families are compared with, and facts of each, without importing any."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Library:
+    """Another library's model.
+
+    Attributes
+    ----------
+    name : str
+        The name in ``--peers``.
+    module : str
+        The module that it is imported as.
+    samples : bool
+        Whether its states are samples, whose predictions can be averaged.
+    finds_topics : bool
+        Whether it finds the number of topics.
+    starts_from_topics : bool
+        Whether it starts from a given number of topics, where it finds their number.
+    """
+
+    name: str
+    module: str
+    samples: bool = False
+    finds_topics: bool = False
+    starts_from_topics: bool = False
+
+
+_LIBRARIES = (
+    Library("scikit-learn", "sklearn"),
+    Library("gensim", "gensim"),
+    Library("tomotopy", "tomotopy", samples=True),
+    Library("topica", "topica"),
+    Library("tomotopy-hdp", "tomotopy", samples=True, finds_topics=True, starts_from_topics=True),
+    Library("topica-hdp", "topica", finds_topics=True),
+    Library("gensim-hdp", "gensim", finds_topics=True),
+)
+LIBRARIES = {library.name: library for library in _LIBRARIES}
+
+LDA_SVM = "lda-svm"
+"""A linear SVM on the proportions of LDA, and the other labels."""
+SUPERVISED_LDA = "slda"
+"""Supervised LDA of tomotopy."""
+WORD_CLASSIFIERS = ("naive-bayes", "svm", "tree")
+"""Classifiers of scikit-learn that see words alone."""
+CLASSIFIERS = (LDA_SVM, *WORD_CLASSIFIERS, SUPERVISED_LDA)
+
+
+def installed(module: str) -> bool:
+    """Return whether a module is installed, without importing it."""
+    return importlib.util.find_spec(module) is not None

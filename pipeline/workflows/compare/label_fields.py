@@ -1,0 +1,122 @@
+"""Fields of labels that fits take, and the variants of the grid that leave some of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.workflows.compare.grid import RANDOM, Cell
+from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.label_index import MOST_VALUES, LabelTable, label_table
+from collapsium.storage.errors import OptionError, suggestion
+
+
+@dataclass(frozen=True)
+class LabelFields:
+    """Fields of a training corpus's documents, and which of them are taken.
+
+    Attributes
+    ----------
+    all : tuple of str
+        The corpus's fields of labels.
+    taken : tuple of str
+        Fields that are taken.
+    without : tuple of str
+        Fields that the second variant of a fit leaves out.
+    target : str or None
+        The field to predict.
+    numeric : bool
+        Whether the field to predict is a number.
+    """
+
+    all: tuple[str, ...]
+    taken: tuple[str, ...]
+    without: tuple[str, ...]
+    target: str | None
+    numeric: bool
+
+    @staticmethod
+    def of(corpus: Corpus, options: CompareOptions) -> LabelFields:
+        """Look the fields up in a training corpus; the field to predict is among those taken, unless it is a number."""
+        every = label_table(corpus).fields
+        numbers = {one.name for one in label_table(corpus, options.labels, options.covariates).numbers}
+        taken, target = options.labels or every, options.field
+        numeric = target is not None and target not in every
+        if target is not None and numeric:
+            _require_classes(corpus, target, every)
+        elif target is not None and target not in taken:
+            raise OptionError(f"expected '{target}' among them, which is to be predicted (`field`)", "labels")
+        unknown = next((name for name in options.without if name not in taken), None)
+        if unknown is not None:
+            raise OptionError(f"no such field of labels is taken: '{unknown}'{suggestion(unknown, taken)}", "without")
+        if options.without and not set(taken) - set(options.without):
+            raise OptionError("no field of labels would be left", "without")
+        if numeric and target in numbers:
+            raise OptionError(f"'{target}' is the field to predict (`field`)", "covariates")
+        return LabelFields(every, taken, options.without, target, numeric)
+
+    def kept(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return those of some fields that the second variant of a fit keeps."""
+        return tuple(name for name in names if name not in self.without)
+
+    @property
+    def variant_start(self) -> str:
+        """Return the text for fits of the second variant."""
+        return f"without {', '.join(self.without)}"
+
+    @property
+    def variant_suffix(self) -> str:
+        """Return the end of the names of the second variant's cells."""
+        return "-without-" + "-".join("".join(c if c.isalnum() else "_" for c in name) for name in self.without)
+
+    def variants(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Give the cells of families that take labels those that are taken, each followed by its second variant."""
+        every = []
+        for cell in cells:
+            family = load_family(cell.family)
+            if not (family.shard_model.uses_labels and "labels" in family.Options.model_fields):
+                every.append(cell)
+                continue
+            own = _names(cell.options.get("labels", ()))
+            taken = own or self.taken
+            every.append(cell if own or taken == self.all else _taking(cell, taken))
+            kept = self.kept(taken)
+            if kept and kept != taken:
+                start = self.variant_start if cell.start == RANDOM else f"{cell.start}, {self.variant_start}"
+                every.append(replace(_taking(cell, kept), name=cell.name + self.variant_suffix, start=start))
+        return every
+
+    def can_predict(self, cell: Cell) -> bool:
+        """Return whether a cell's family is fitted with the field to predict."""
+        if self.target is None or not load_family(cell.family).shard_model.uses_labels:
+            return False
+        if self.numeric:
+            return self.target in _names(cell.options.get("covariates", ()))
+        return self.target in (_names(cell.options.get("labels", ())) or self.all)
+
+
+def _require_classes(corpus: Corpus, field: str, labels: Sequence[str]) -> None:
+    """Refuse a field that is neither of labels nor a number of few values."""
+    numbers = [name for name, kind in corpus.manifest.fields.items() if kind == "double"]
+    if field not in numbers:
+        raise OptionError(f"{corpus.url} has no field '{field}'{suggestion(field, [*labels, *numbers])}", "field")
+    (column,) = label_table(corpus, (), (field,)).numbers
+    if not column.values:
+        raise OptionError(f"'{field}', a number of more than {MOST_VALUES} values, or of none, has no classes", "field")
+
+
+def _taking(cell: Cell, labels: tuple[str, ...]) -> Cell:
+    return replace(cell, options={**cell.options, "labels": list(labels)})
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def side_table(corpus: Corpus, labels: Sequence[str], covariates: Sequence[str]) -> LabelTable:
+    """Return the table of the labels and numbers that a classifier has beside the words; no fields are none."""
+    table = label_table(corpus, tuple(labels), tuple(covariates))
+    return table if labels else replace(table, names=(), documents=())

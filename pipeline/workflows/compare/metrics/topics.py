@@ -1,0 +1,82 @@
+"""Metrics of the fits themselves: their objective, time and number of topics, and the quality of their topics."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from collapsium.pipeline.analysis.coherence import coherence
+from collapsium.pipeline.analysis.topics import describe
+from collapsium.pipeline.families.description import holding
+from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.workflows.compare.fits import CellFits, Resources
+from collapsium.pipeline.workflows.compare.metrics.base import Metric
+from collapsium.pipeline.workflows.compare.metrics.scores import standard_error
+from collapsium.pipeline.workflows.compare.tables import Column, Rows, number_column
+from collapsium.pipeline.workflows.compare.targets import Target
+from collapsium.storage.errors import InputError
+
+
+class FitFigures(Metric):
+    """The objective of the fits, their time, and the topics that hold most tokens."""
+
+    fields = dict.fromkeys(("objective", "objective_error", "seconds", "cell_seconds", "topics_99"), pa.float64())
+    definition = """\
+* **Objective**: the family's own at the last iteration, in nats, mean over the restarts: a bound on the log probability
+  of the training tokens, or log p(w, z) of a sample. Those of different families are not comparable.
+* **Seconds**: of a fit, the mean over the restarts: kernels, sums and updates of all iterations as if all workers had
+  worked on it; scoring and waiting are not counted. Of the cell: from the first fit's beginning to the last one's end,
+  scoring and waiting included, fits running side by side; what a process that was killed has spent is not known.
+  Of fits that begin from others, the time of those is not counted.
+* **Topics (99%)**: how many of the largest topics hold 99% of the training tokens, mean over the restarts.
+"""
+
+    def measure(self, fits: CellFits, target: Target, resources: Resources) -> dict[str, Any]:  # noqa: ARG002
+        """Return the means over the restarts."""
+        objectives = [event["objective"] for event in fits.last_iterations() if "objective" in event]
+        return {
+            "objective": statistics.fmean(objectives) if objectives else None,
+            "objective_error": standard_error(objectives),
+            "seconds": statistics.fmean(fits.work_seconds()),
+            "cell_seconds": fits.elapsed_seconds(),
+            "topics_99": statistics.fmean(holding(describe(Model(url), 1).share) for url in fits.urls),
+        }
+
+    def columns(self, rows: Rows) -> tuple[Column, ...]:  # noqa: ARG002
+        """Return columns of the objective, the time and the topics."""
+        return (
+            number_column("objective", "objective", ",.0f", "objective_error"),
+            number_column("seconds a fit", "seconds", ".2f"),
+            number_column("of the cell", "cell_seconds", ".1f"),
+            number_column("topics (99%)", "topics_99", ".1f"),
+        )
+
+
+class TopicQuality(Metric):
+    """The coherence and diversity of the topics."""
+
+    fields: Mapping[str, pa.DataType] = dict.fromkeys(("npmi", "diversity"), pa.float64())
+    definition = """\
+* **Coherence**: NPMI of each topic's ten most probable words by co-occurrence in training documents, mean over topics
+  and restarts. **Diversity**: the share of different words among the 25 most probable ones of all topics. Topics with
+  less than one token are left out of both.
+"""
+
+    def measure(self, fits: CellFits, target: Target, resources: Resources) -> dict[str, Any]:
+        """Return the means over the restarts; None where a corpus or a fit has no topic to measure."""
+        where = resources.for_scores()
+        try:
+            each = [coherence(url, target.train.url, **where) for url in fits.urls]
+        except InputError:
+            return {"npmi": None, "diversity": None}
+        return {
+            "npmi": statistics.fmean(one.npmi for one in each),
+            "diversity": statistics.fmean(one.diversity for one in each),
+        }
+
+    def columns(self, rows: Rows) -> tuple[Column, ...]:  # noqa: ARG002
+        """Return columns of the coherence and the diversity."""
+        return number_column("coherence", "npmi", ".4f"), number_column("diversity", "diversity", ".4f")

@@ -1,0 +1,59 @@
+"""The interface of plots, and the results that they draw."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.pipeline.workflows.compare.tables import Row, Rows
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a comparison.
+
+    Attributes
+    ----------
+    options : CompareOptions
+        What was compared.
+    rows, baselines : sequence of mapping
+        Rows of the cells, and of other libraries and classifiers.
+    series : sequence of mapping
+        The course of the fits; see `collapsium.pipeline.workflows.compare.tables.SERIES`.
+    """
+
+    options: CompareOptions
+    rows: Rows
+    baselines: Rows
+    series: Rows
+
+    @property
+    def classified(self) -> list[Row]:
+        """Return the rows of all that predict the field."""
+        return [row for row in (*self.rows, *self.baselines) if row["classified"]]
+
+    def series_of(self, cell: str) -> list[Row]:
+        """Return the course of a cell's fits."""
+        return [row for row in self.series if row["cell"] == cell]
+
+
+class Plot(ABC):
+    """A picture of a comparison's results.
+
+    Attributes
+    ----------
+    name : str
+        Name of its files, without their endings.
+    style : mapping
+        Matplotlib's settings under which it is drawn.
+    """
+
+    name: str
+    style: Mapping[str, Any] = {}
+
+    @abstractmethod
+    def draw(self, results: Results) -> Any:
+        """Return a figure of matplotlib; None where there is nothing to show."""

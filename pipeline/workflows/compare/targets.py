@@ -1,0 +1,170 @@
+"""What fits are scored on: held-out tokens of the training documents, or unseen documents."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from collapsium.pipeline.corpora.ingest import split
+from collapsium.pipeline.engine.leakage.documents import require_new_documents
+from collapsium.pipeline.engine.leakage.lineage import require_held_out, require_unseen
+from collapsium.pipeline.engine.setup.heldout import require_tokens
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.workflows.compare.grid import Cell
+from collapsium.pipeline.workflows.compare.label_fields import LabelFields
+from collapsium.pipeline.workflows.compare.option_values import shown
+from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.lineage import lineage_of
+from collapsium.storage.errors import InputError, MismatchError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.runs.comparison import PARTS
+
+
+class Target(ABC):
+    """The corpora of a comparison: what is fitted to, and what is scored.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The corpus as it is given.
+    options : CompareOptions
+        Options of the comparison.
+
+    Attributes
+    ----------
+    train : Corpus
+        The corpus that is fitted to.
+    scored : Corpus
+        The corpus that is scored.
+    fields : LabelFields
+        Fields of labels that are taken of unseen documents; none of held-out tokens.
+    """
+
+    title: str
+    fields = LabelFields((), (), (), None, numeric=False)
+
+    def __init__(self, corpus: Corpus, options: CompareOptions) -> None:
+        self.corpus, self.options = corpus, options
+        self.train = self.scored = corpus
+
+    @property
+    def heldout(self) -> str | None:
+        """Return the folder of held-out tokens by which fits are scored as they go on."""
+        return None
+
+    @abstractmethod
+    def require(self) -> None:
+        """Refuse corpora that do not belong together, before anything is made."""
+
+    def prepare(self, folder: Folder) -> None:  # noqa: B027
+        """Make, in the comparison's folder, the corpora that are not given."""
+
+    def cells(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Return the cells of the grid, with those that the fields of labels add."""
+        return list(cells)
+
+    @abstractmethod
+    def about(self) -> list[str]:
+        """Return paragraphs on what is compared."""
+
+
+class HeldOutTokens(Target):
+    """Held-out tokens of the training documents: given as a corpus, or split off."""
+
+    title = "Comparison"
+
+    @property
+    def heldout(self) -> str | None:
+        """Return the folder of the held-out tokens."""
+        return self.scored.url
+
+    def require(self) -> None:
+        """Refuse a held-out corpus that is none of the training corpus."""
+        if self.options.heldout is None:
+            return
+        self.scored = held = Corpus(self.options.heldout)
+        require_tokens(held)
+        held.require_vocabulary_of(self.corpus.manifest.vocabulary.words_sha256, self.corpus.url)
+        require_held_out(lineage_of(self.corpus), held, f"the training corpus {self.corpus.url}")
+        if held.manifest.documents != self.corpus.manifest.documents:
+            raise MismatchError(
+                f"{held.url}: expected the {self.corpus.manifest.documents} documents of {self.corpus.url}, "
+                f"found {held.manifest.documents}"
+            )
+
+    def prepare(self, folder: Folder) -> None:
+        """Split held-out tokens off, if they are not given and not split off yet."""
+        if self.options.fraction is not None:
+            places = [folder / part for part in PARTS]
+            if not all(place.exists() for place in places):
+                for place in places:
+                    # One alone is what a process that died has left.
+                    place.remove()
+                train, heldout = (place.url for place in places)
+                split(self.corpus.url, train, heldout, fraction=self.options.fraction, seed=self.options.seed)
+            self.train, self.scored = (Corpus(place.url) for place in places)
+        for one in (self.train, self.scored):
+            if not one.manifest.tokens:
+                raise InputError(one.url, "has no tokens, so that nothing can be scored; hold out another --fraction")
+
+    def about(self) -> list[str]:
+        """Return paragraphs on the corpus, its two parts and the options."""
+        manifest, train, fraction = self.corpus.manifest, self.train.manifest, self.options.fraction
+        where = f"of {self.scored.url}" if fraction is None else f"({fraction:g} of all, split off)"
+        what = (
+            f"Corpus: {self.corpus.url}, {manifest.documents:,} documents, {manifest.vocabulary.words:,} words; fitted "
+            f"to {train.tokens:,} tokens in {len(train.shards)} shards, scored on {self.scored.manifest.tokens:,} "
+            f"tokens {where}. Seed {self.options.seed}."
+        )
+        return [what, *options_text(self.options)]
+
+
+class UnseenDocuments(Target):
+    """Other documents than those that are fitted to, of which the fits see the labels."""
+
+    title = "Comparison on unseen documents"
+
+    def require(self) -> None:
+        """Refuse documents of another vocabulary, without tokens, or that are fitted to; look the fields up."""
+        self.scored = unseen = Corpus(self.options.unseen or "")
+        corpus, name = self.corpus, f"the training corpus {self.corpus.url}"
+        unseen.require_vocabulary_of(corpus.manifest.vocabulary.words_sha256, corpus.url)
+        require_unseen(lineage_of(corpus), unseen, name)
+        for one in (corpus, unseen):
+            if not one.manifest.tokens:
+                raise InputError(one.url, "has no tokens, so that nothing can be fitted or scored")
+        self.fields = LabelFields.of(corpus, self.options)
+        executor = open_executor("serial", None)
+        try:
+            # Labels count, as families take them.
+            require_new_documents(corpus, unseen, name, executor, labelled=True)
+        finally:
+            executor.close()
+
+    def cells(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Return the cells, with the labels that are taken and the variants without some of them."""
+        return self.fields.variants(cells)
+
+    def about(self) -> list[str]:
+        """Return paragraphs on the two corpora, their labels and the options."""
+        train, unseen = self.corpus.manifest, self.scored.manifest
+        what = (
+            f"Corpus: {self.corpus.url}, {train.documents:,} documents, {train.tokens:,} tokens, "
+            f"{train.vocabulary.words:,} words, in {len(train.shards)} shards; unseen: {self.scored.url}, "
+            f"{unseen.documents:,} documents, {unseen.tokens:,} tokens. "
+            f"Labels: {', '.join(self.fields.taken) or 'none'}. Seed {self.options.seed}."
+        )
+        return [what, *options_text(self.options)]
+
+
+def options_text(options: CompareOptions) -> list[str]:
+    """Return paragraphs on the options that were set, and on those that vary."""
+    record = options.record()
+    texts = (("Options", record["settings"], "; all else by default."), ("Varied", record["vary"], "."))
+    return [f"{name}: {shown(value)}{end}" for name, value, end in texts if value]
+
+
+def target_of(corpus: Corpus, options: CompareOptions) -> Target:
+    """Return what fits are scored on, by the options."""
+    return HeldOutTokens(corpus, options) if options.unseen is None else UnseenDocuments(corpus, options)

@@ -1,1 +1,0 @@
-"""Families side by side on unseen labelled documents."""

@@ -1,0 +1,44 @@
+"""Comparisons that the tests of this package share: each is fitted once."""
+
+import pytest
+
+from collapsium.pipeline import compare
+
+GRID = {"families": ("lda", "gibbs-lda"), "topics": (2, 3), "restarts": 2, "iterations": 4, "seed": 3}
+WITH_BETA = {"lda": {"beta": 3.0}, "gibbs-lda": {"beta": 3.0}}
+STARTED = {"topics": (1, 24), "start_topics": (1, 6), "restarts": 2, "iterations": 4, "seed": 1}
+TIMES = ("seconds", "cell_seconds")
+
+
+@pytest.fixture(scope="package")
+def compared(small, tmp_path_factory):
+    """Two families, two numbers of topics, two restarts; samples of the sampler."""
+    out = tmp_path_factory.mktemp("compared") / "out"
+    return compare(small[0], out, heldout=small[1], samples=2, sample_every=1, settings=WITH_BETA, **GRID)
+
+
+@pytest.fixture(scope="package")
+def started(small, tmp_path_factory):
+    """A comparison that starts from a sampler's fits, whose topics are more than the fewest of the grid."""
+    out = tmp_path_factory.mktemp("started") / "out"
+    return compare(small[0], out, heldout=small[1], families=("lda",), start_from="gibbs-hdp", **STARTED)
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch):
+    """Plots take longer than the fits here; only the comparisons that are made once for all tests draw them."""
+    monkeypatch.setattr("collapsium.pipeline.workflows.compare.plots.registry.can_draw", lambda: False)
+
+
+def without_times(rows):
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
+
+
+def stopping(cell, iteration):
+    """A sink that stops a comparison in the middle of a cell."""
+
+    def sink(event):
+        if (event.get("cell"), event["event"], event.get("iteration")) == (cell, "iteration", iteration):
+            raise KeyboardInterrupt
+
+    return sink

@@ -1,0 +1,165 @@
+"""Comparisons: what is measured of their cells, what their files hold, and what the command prints."""
+
+import json
+import math
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from collapsium.pipeline import compare, evaluate, fit, topics
+from collapsium.pipeline.analysis.coherence import coherence
+from collapsium.pipeline.cli.main import main
+from collapsium.storage.runs.members import member_seed
+from collapsium.storage.runs.run import Run
+
+pytestmark = pytest.mark.xdist_group("comparing")  # what it compares is fitted once
+
+
+def test_the_table__has_what_evaluate_and_the_events_say(small, compared):
+    assert [row["cell"] for row in compared.rows] == ["lda-2", "lda-3", "gibbs-lda-2", "gibbs-lda-3"]
+    for row in compared.rows:
+        place = Path(compared.folder) / "runs" / row["cell"]
+        members = [place / "members/000", place / "members/001"]
+        scores = [evaluate(member, heldout=small[1]).score for member in members]
+        if row["family"] == "lda":
+            told = [[one for one in Run(member).events() if one["event"] == "iteration"][-1] for member in members]
+            assert row["scores"] == [one["score"] for one in told]
+            assert (row["samples"], row["objective"]) == (0, None)
+        else:
+            assert len(list((members[0] / "members").iterdir())) == row["samples"] == 2
+            told = [[one for one in Run(member).events() if one["event"] == "iteration"][-1] for member in members]
+            assert row["objective"] == statistics.fmean(one["objective"] for one in told)
+            assert row["objective_error"] == pytest.approx(np.std([one["objective"] for one in told]))
+        np.testing.assert_allclose(row["scores"], scores, rtol=1e-6)
+        assert row["score"] == pytest.approx(np.mean(scores), rel=1e-6)
+        assert row["score_error"] == pytest.approx(abs(scores[0] - scores[1]) / 2, rel=1e-3)
+        assert row["ensemble_score"] == pytest.approx(evaluate(place, heldout=small[1]).score, rel=1e-12)
+        assert row["ensemble_score"] > row["score"]
+        assert row["perplexity"] == math.exp(-row["score"])
+        assert row["npmi"] == np.mean([coherence(member, small[0]).npmi for member in members])
+        assert row["diversity"] == np.mean([coherence(member, small[0]).diversity for member in members])
+        shares = [sorted((topic.share for topic in topics(member)), reverse=True) for member in members]
+        held = [1 + sum(part < 0.99 for part in np.cumsum(each) / sum(each)) for each in shares]
+        assert row["topics_99"] == np.mean(held)
+        assert 0 < row["seconds"] <= row["cell_seconds"] * 8
+
+
+@pytest.mark.long
+def test_fits__are_those_of_fit(small, compared, tmp_path):
+    options = {"topics": 3, "beta": 3.0, "iterations": 4, "seed": member_seed(3, 1)}
+    fit(small[0], tmp_path / "one", family="lda", heldout=small[1], **options)
+    last = Run(tmp_path / "one").events()[-2]
+    assert compared.rows[1]["scores"][1] == last["score"]
+
+
+def test_files__hold_the_same_rows(compared):
+    place = Path(compared.folder)
+    kept = pq.read_table(place / "table.parquet").to_pylist()
+    assert kept == list(compared.rows)
+    text = (place / "table.md").read_text()
+    for row in kept:
+        assert f"{row['score']:.4f} ± {row['score_error']:.4f}" in text
+    for word in ("**Score**: document completion", "**Ensemble**", "**Perplexity**", "standard error", "**Seconds**"):
+        assert word in text
+    series = pq.read_table(place / "series.parquet").to_pylist()
+    assert len(series) == 4 * 2 * 4
+    for row in series:
+        assert row["steps"] == row["iteration"] * row["topics"]
+        events = Run(place / f"runs/{row['cell']}/members/{row['restart']:03d}").events()
+        event = next(one for one in events if (one["event"], one["iteration"]) == ("iteration", row["iteration"]))
+        assert (row["score"], row["objective"]) == (event["score"], event.get("objective"))
+    own = [row["seconds"] for row in series if (row["cell"], row["restart"]) == ("lda-2", 1)]
+    assert own == sorted(own)
+    assert not (place / "lock").exists()
+
+
+def test_a_corpus__is_split_where_no_tokens_are_given(small, tmp_path):
+    found = compare(small[0], tmp_path / "out", fraction=0.2, families=("lda",), topics=(2,), restarts=1, iterations=2)
+    parts = [json.loads((tmp_path / "out" / name / "manifest.json").read_text()) for name in ("train", "heldout")]
+    whole = json.loads((Path(small[0]) / "manifest.json").read_text())
+    assert sum(part["tokens"] for part in parts) == whole["tokens"]
+    assert 0.1 < parts[1]["tokens"] / whole["tokens"] < 0.3
+    assert found.rows[0]["score_error"] is None
+    assert found.rows[0]["ensemble_score"] == pytest.approx(found.rows[0]["score"], rel=1e-6)
+
+
+def test_families_that_find_their_topics__are_told_with_them(small, tmp_path):
+    options = {"families": ("gibbs-hdp",), "start_topics": (1, 6), "restarts": 1, "iterations": 5}
+    found = compare(small[0], tmp_path / "out", heldout=small[1], **options)
+    assert [(row["start"], row["topics"]) for row in found.rows] == [("from 1 topic", None), ("from 6 topics", None)]
+    series = pq.read_table(tmp_path / "out/series.parquet").to_pylist()
+    events = Run(tmp_path / "out/runs/gibbs-hdp-from-6/members/000").events()
+    made = np.cumsum([one["topics"] for one in events if one["event"] == "iteration"])
+    assert [row["steps"] for row in series if row["cell"] == "gibbs-hdp-from-6"] == made.tolist()
+    assert all(1 <= row["topics_99"] <= 20 for row in series)
+
+
+def test_the_texts__say_what_was_compared(small, compared):
+    text = (Path(compared.folder) / "table.md").read_text()
+    assert f"Corpus: {small[0]}, 60 documents, 30 words; fitted to" in text
+    assert f"tokens of {small[1]}. Seed 3." in text
+    assert "Options: lda.beta=3.0 gibbs-lda.beta=3.0; all else by default." in text
+
+
+@pytest.mark.long
+def test_start_from__fits_from_random_starts_and_from_each_fit(small, started):
+    assert [row["cell"] for row in started.rows] == [
+        "gibbs-hdp-from-6",
+        *("lda-1", "lda-24", "lda-1-from-gibbs-hdp", "lda-24-from-gibbs-hdp"),
+    ]
+    assert [row["start"] for row in started.rows][1:] == ["random", "random", "from gibbs-hdp", "from gibbs-hdp"]
+    place = Path(started.folder) / "runs"
+    for number in range(2):
+        record = Run(place / f"lda-24-from-gibbs-hdp/00{number}").record()
+        assert record["warm"]["url"].endswith(f"gibbs-hdp-from-6/members/00{number}/model")
+    row = started.rows[-1]
+    runs = [place / f"lda-24-from-gibbs-hdp/00{number}" for number in range(2)]
+    np.testing.assert_allclose(row["scores"], [evaluate(run, heldout=small[1]).score for run in runs], rtol=1e-6)
+    assert row["scores"][0] != row["scores"][1]
+    assert row["ensemble_score"] > row["score"]
+
+
+def test_the_command__prints_the_table_and_says_how_to_go_on(small, tmp_path, capsys, monkeypatch):
+    words = ["compare", small[0], str(tmp_path / "out dir"), "--heldout", small[1], "--families", "lda"]
+    words += [
+        "--topics",
+        "2,3",
+        "--restarts",
+        "2",
+        "--iterations",
+        "3",
+        "--set",
+        "lda.alpha=0.2/K",
+        "--set",
+        "lda.beta=3",
+    ]
+
+    def stopped(*given, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("collapsium.pipeline.workflows.compare.runner.measure", stopped)
+        assert main(words) == 130
+    err = capsys.readouterr().err
+    assert "lda-2 (1 of 2): 2 fits of 3 iterations" in err
+    assert "what is fitted so far is kept; go on with `collapsium compare " in err
+    assert f"'{tmp_path}/out dir' --heldout" in err
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert "| lda | random | 2 | 2 | 3 |" in out
+    assert "lda-3: " in err
+    assert "(2 of 2 done)" in err
+    assert main([*words, "--json", "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    rows = json.loads(out)["cells"]
+    assert err == ""
+    assert [json.loads(row["options"])["alpha"] for row in rows] == [0.1, 0.2 / 3]
+    assert main([*words, "--seed", "1"]) == 2
+    assert "error: --seed: the comparison in" in capsys.readouterr().err
+    assert main(["compare", small[0], str(tmp_path / "x"), "--topics", "2;3"]) == 2
+    assert "--topics: expected whole numbers with commas between, found '2;3'" in capsys.readouterr().err
+    assert main(["compare", small[0], str(tmp_path / "x"), "--set", "alpha=3"]) == 2
+    assert "--set: expected FAMILY.OPTION=VALUE, found 'alpha=3'" in capsys.readouterr().err

@@ -1,0 +1,198 @@
+"""Comparisons that are stopped and gone on with, begun with other options or corpora, damaged and checked."""
+
+import re
+import shutil
+
+import pytest
+
+from collapsium.pipeline import compare, fit, info, split, verify
+from collapsium.storage.errors import (
+    CollapsiumError,
+    DamagedError,
+    InputError,
+    LockedError,
+    MismatchError,
+    OccupiedError,
+    OptionError,
+)
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.records import dump
+from collapsium.storage.runs.comparison import CELL_KIND, KIND, record_of, row_of
+from tests.conftest import planted_rows, write_corpus
+from tests.pipeline.workflows.compare.conftest import GRID, STARTED, WITH_BETA, stopping, without_times
+
+pytestmark = pytest.mark.xdist_group("comparing")  # what it compares is fitted once
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("cell", "iteration"), [("lda-2", 1), ("lda-3", 2), ("gibbs-lda-3", 4)])
+def test_a_stopped_comparison__goes_on_to_the_same_table(small, compared, tmp_path, cell, iteration):
+    options = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
+    with pytest.raises(KeyboardInterrupt):
+        compare(small[0], tmp_path / "out", sinks=[stopping(cell, iteration)], **options)
+    assert not (tmp_path / "out/lock").exists()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/cells").glob("*.json")}
+    begun = []
+    found = compare(small[0], tmp_path / "out", sinks=[begun.append], **options)
+    assert without_times(found.rows) == without_times(compared.rows)
+    assert all(path.stat().st_mtime_ns == when for path, when in before.items())
+    fitted = {event["cell"] for event in begun if event["event"] == "cell_begins"}
+    names = [row["cell"] for row in compared.rows]
+    assert fitted == set(names[names.index(cell) :])
+    again = []
+    assert compare(small[0], tmp_path / "out", sinks=[again.append], **options).rows == found.rows
+    assert not any(event["event"] == "iteration" for event in again)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"topics": (2,)}, "--topics: the comparison in .* was begun with 2,3, found 2;"),
+        ({"families": ("lda",), "settings": {}}, "--families: .* was begun with lda,gibbs-lda, found lda"),
+        ({"restarts": 3}, "--restarts: .* was begun with 2, found 3"),
+        ({"iterations": 5}, "--iterations: .* was begun with 4, found 5"),
+        ({"seed": 4}, "--seed: .* was begun with 3, found 4"),
+        ({"samples": 3}, "--samples: .* was begun with 2, found 3"),
+        ({"start_from": "hdp"}, "--start-from: .* was begun with none, found hdp"),
+        ({"peers": ("topica",)}, "--peers: .* was begun with none, found topica"),
+        (
+            {"settings": {"lda": {"beta": 4.0}}},
+            "--set: .* was begun with gibbs-lda.beta=3.0 lda.beta=3.0, found lda.beta=4",
+        ),
+        ({"heldout": None}, "--fraction: .* was begun with none, found 0.1"),
+    ],
+    ids=str,
+)
+def test_other_options__are_refused_by_name(small, compared, changed, said):
+    given = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID, **changed}
+    with pytest.raises(OptionError, match=said):
+        compare(small[0], compared.folder, **given)
+
+
+def test_other_corpora_and_folders__are_refused(small, compared, tmp_path):
+    given = {"samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
+    with pytest.raises(OptionError, match=r"^CORPUS: the comparison in"):
+        compare(small[1], compared.folder, heldout=small[0], **given)
+    split(small[1], tmp_path / "one", tmp_path / "other")
+    with pytest.raises(OptionError, match=r"^--heldout: the comparison in"):
+        compare(small[0], compared.folder, heldout=tmp_path / "one", **given)
+    shutil.rmtree(tmp_path / "other")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter.txt").write_text("dear")
+    with pytest.raises(OccupiedError, match="is no comparison"):
+        compare(small[0], tmp_path / "mine", heldout=small[1], **given)
+    other = write_corpus(tmp_path / "other", planted_rows(5, documents=7), 30)
+    with pytest.raises(MismatchError, match="expected the 60 documents"):
+        compare(small[0], tmp_path / "out", heldout=other, **given)
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_records__are_named_and_nothing_is_overwritten(small, compared, tmp_path):
+    given = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
+    for name in ("compare.json", "cells/lda-3.json"):
+        shutil.copytree(compared.folder, tmp_path / "out")
+        path = tmp_path / "out" / name
+        path.write_bytes(path.read_bytes().replace(b"3", b"4", 1))
+        before = path.read_bytes()
+        with pytest.raises(DamagedError, match=re.escape(str(path))):
+            compare(small[0], tmp_path / "out", **given)
+        assert path.read_bytes() == before
+        shutil.rmtree(tmp_path / "out")
+
+
+@pytest.mark.long
+def test_a_comparison__is_told_and_checked_with_all_its_runs(small, compared, tmp_path):
+    found = info(compared.folder)
+    assert found["kind"] == "comparison"
+    assert found["families"] == ["lda", "gibbs-lda"]
+    assert found["cells"] == {row["cell"]: row["score"] for row in compared.rows}
+    assert verify(compared.folder).broken == []
+    shutil.copytree(compared.folder, tmp_path / "out")
+    for name in ("table.parquet", "series.parquet"):
+        (tmp_path / "out" / name).write_bytes((tmp_path / "out" / name).read_bytes()[:100])
+    broken = verify(tmp_path / "out").broken
+    assert [one.split(":")[0].rsplit("/", 1)[1] for one in broken] == ["table.parquet", "series.parquet"]
+    shutil.copytree(compared.folder, tmp_path / "out", dirs_exist_ok=True)
+    for path in (tmp_path / "out/cells/lda-3.json", tmp_path / "out/runs/lda-2/members/001/run.json"):
+        path.write_bytes(path.read_bytes()[:-9])
+    broken = verify(tmp_path / "out").broken
+    assert [one.split(":")[0].removeprefix(f"{tmp_path}/out/") for one in broken] == [
+        "cells/lda-3.json",
+        "runs/lda-2/members/001/run.json",
+    ]
+
+
+def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
+    given = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2, "start_from": "gibbs-lda"}
+    out = compare(small[0], tmp_path / "out", **given).folder
+    whole = verify(out)
+    assert (whole.kind, whole.broken) == ("comparison", [])
+    shutil.copytree(out, tmp_path / "damaged")
+    shard = next((tmp_path / "damaged/heldout").rglob("*.parquet"))
+    shard.write_bytes(shard.read_bytes()[:-9])
+    damaged = next((tmp_path / "damaged/runs/lda-2-from-gibbs-lda/000").rglob("events.jsonl"))
+    damaged.write_bytes(b"{")
+    found = verify(tmp_path / "damaged").broken
+    assert any(str(shard) in one for one in found)
+    assert any(str(damaged) in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ({"scheduler": "bogus"}, "--scheduler"),
+        ({"workers": 0}, "--workers"),
+        ({"memory": "10XB"}, "10XB"),
+        ({"memory": "10MB"}, "memory"),
+        ({"scheduler": "tcp://127.0.0.1:1"}, "127.0.0.1:1"),
+    ],
+    ids=str,
+)
+def test_where_nothing_can_be_fitted__nothing_is_left(small, tmp_path, where, said):
+    with pytest.raises(CollapsiumError, match=re.escape(said)):
+        compare(small[0], tmp_path / "out", families=("lda",), topics=(2,), restarts=1, iterations=2, **where)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_corpus_itself__is_no_held_out_part(small, tmp_path):
+    with pytest.raises(MismatchError, match="is the training corpus"):
+        compare(small[0], tmp_path / "out", heldout=small[0], families=("lda",))
+    with pytest.raises(MismatchError, match="is the training corpus"):
+        fit(small[0], tmp_path / "run", heldout=small[0], family="lda", topics=2, iterations=1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_split_that_holds_nothing_out__leaves_nothing(tmp_path):
+    few = write_corpus(tmp_path / "few", [{0: 1}, {1: 1}], 3)
+    with pytest.raises(InputError):
+        compare(few, tmp_path / "out", families=("lda",), topics=(2,), fraction=1e-9)
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_processes__cannot_work_on_one(small, compared):
+    with RunLock(Folder(compared.folder) / "lock"), pytest.raises(LockedError, match="works on it"):
+        compare(small[0], compared.folder, heldout=small[1], samples=2, sample_every=1, settings=WITH_BETA, **GRID)
+
+
+@pytest.mark.long
+def test_start_from__goes_on_where_it_was_stopped(small, started, tmp_path):
+    options = {**STARTED, "heldout": small[1], "families": ("lda",), "start_from": "gibbs-hdp"}
+    with pytest.raises(KeyboardInterrupt):
+        compare(small[0], tmp_path / "out", sinks=[stopping("lda-24-from-gibbs-hdp", 3)], **options)
+    found = compare(small[0], tmp_path / "out", **options)
+    assert without_times(found.rows) == without_times(started.rows)
+
+
+def test_folders_of_older_formats__are_refused_with_what_to_do(tmp_path):
+    folder = Folder(str(tmp_path))
+    folder.write("compare.json", dump({"format": KIND, "version": 2}))
+    folder.write("cells/lda-3.json", dump({"format": CELL_KIND, "version": 2, "row": {}}))
+    with pytest.raises(
+        DamagedError, match="2 is unknown; this release reads version 3; compare again, into a new folder"
+    ):
+        record_of(folder)
+    with pytest.raises(
+        DamagedError, match="this release reads version 3; remove the file, and the cell is measured again"
+    ):
+        row_of(folder, "lda-3")
