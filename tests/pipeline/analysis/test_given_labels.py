@@ -10,18 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from collapsium.pipeline import Corpus, Model, evaluate, expected_topics, fit, label_topics, plot, predict, report
 from collapsium.pipeline.analysis.labels import candidates as judging
 from collapsium.pipeline.analysis.labels.conditional import require_expectations
-from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics
-from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.families.base import Stochastic
 from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.reporting.label_map import PLANE, label_map
+from collapsium.pipeline.reporting.label_map import label_map
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import InputError, MismatchError, OccupiedError, OptionError
@@ -386,46 +382,6 @@ def test_commands__print_text_and_json(place, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", run, "--coherence", unseen, "--field", "kind"])
     assert main(["topics", run, "--given", "nothing"]) == 2
-
-
-@given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 50))
-def test_label_map__has_texts_that_fill_the_plane_and_do_not_overlap(seed, labels, topics):
-    generator = np.random.default_rng(seed)
-    shown = [Topic(n, float(share), [("word", 0.5)] * 3) for n, share in enumerate(generator.dirichlet([1.0] * topics))]
-    titles = [f"label {n}" for n in range(labels)]
-    counts = generator.integers(1, 9, size=labels).tolist()
-    table = LabelTopics(titles, counts, shown, generator.normal(size=(labels, topics)))
-    found = label_map(table)
-    assert len(found.marks) == min(labels, 40) + min(topics, 40)
-    assert (found.labels_left, found.topics_left) == (max(labels - 40, 0), max(topics - 40, 0))
-    assert found == label_map(table)
-    boxes = [one.text.box for one in found.marks if one.text is not None]
-    assert len(boxes) >= 0.95 * len(found.marks)
-    assert all(one.text is not None for one in found.marks if one.topic is None)
-    drawn = [(one.x - one.radius, one.y - one.radius, one.x + one.radius, one.y + one.radius) for one in found.marks]
-    edges = np.array(boxes + drawn)
-    assert np.abs(edges.min(axis=0)[:2] - 6).max() < 0.2
-    assert np.abs(edges.max(axis=0)[2:] + 6 - (found.width, found.height)).max() < 0.2
-    assert found.width <= PLANE[0] + 8
-    assert found.height <= PLANE[1] + 8
-    meeting = [
-        (one, other)
-        for n, one in enumerate(boxes)
-        for other in boxes[:n]
-        if min(one[2], other[2]) - max(one[0], other[0]) > 1 and min(one[3], other[3]) - max(one[1], other[1]) > 1
-    ]
-    assert not meeting
-
-
-def test_label_map__puts_labels_next_to_what_they_raise():
-    generator = np.random.default_rng(0)
-    weights = generator.normal(scale=0.1, size=(12, 12)) + 4.0 * np.kron(np.eye(4), np.ones((3, 3)))
-    shown = [Topic(n, 1 / 12, [("word", 0.5)]) for n in range(12)]
-    marks = label_map(LabelTopics([str(n) for n in range(12)], [1] * 12, shown, weights)).marks
-    topics = [one for one in marks if one.topic is not None]
-    for label in (one for one in marks if one.topic is None):
-        nearest = min(topics, key=lambda one: math.hypot(one.x - label.x, one.y - label.y))
-        assert nearest.topic // 3 == int(label.name) // 3
 
 
 def test_pictures_and_report__show_labels_and_topics(place, tmp_path):

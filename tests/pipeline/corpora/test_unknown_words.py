@@ -12,7 +12,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.io.folder import Folder
 from tests.pipeline.corpora.test_text_ingest import put_lines
-from tests.pipeline.workflows.test_batch import JOB, WORDS, write_day
+from tests.pipeline.workflows.conftest import JOB, WORDS, write_day
 
 QUICK = JOB.replace("iterations = 30", "iterations = 2")
 NEW_WORDS = ["harbours", "ovens", "levies", "cranes", "flours", "fines"]

@@ -285,8 +285,8 @@ def test_the_command__splits_whole_documents(corpus, documents, tmp_path, capsys
 # Refusals ------------------------------------------------------------------------------------------------------------
 
 
-def refused(message, tmp_path, call):
-    """A call is refused in one line and leaves nothing."""
+def assert_refused(message, tmp_path, call):
+    """Assert that a call is refused in one line and leaves nothing."""
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(CollapsiumError, match=message) as raised:
         call()
@@ -300,24 +300,24 @@ def test_corpora_of_the_other_kind__are_refused(corpus, documents, tmp_path):
     takes_vectors = r"a corpus of documents; family 'means' takes a corpus of vectors"
     out = tmp_path / "out"
 
-    def all_refused(path, name, options, message):
-        refused(message, tmp_path, lambda: fit(path, out, family=name, scheduler="serial", **options))
-        refused(message, tmp_path, lambda: estimate(path, family=name, **options))
-        refused(message, tmp_path, lambda: compare(path, out, families=[name], topics=[2]))
+    def assert_all_refused(path, name, options, message):
+        assert_refused(message, tmp_path, lambda: fit(path, out, family=name, scheduler="serial", **options))
+        assert_refused(message, tmp_path, lambda: estimate(path, family=name, **options))
+        assert_refused(message, tmp_path, lambda: compare(path, out, families=[name], topics=[2]))
 
-    all_refused(vectors, "lda", {"topics": 2}, takes_documents)
-    all_refused(texts, "means", {}, takes_vectors)
+    assert_all_refused(vectors, "lda", {"topics": 2}, takes_documents)
+    assert_all_refused(texts, "means", {}, takes_vectors)
     fit(texts, tmp_path / "lda", family="lda", topics=2, iterations=1, scheduler="serial")
     fitted(vectors, tmp_path / "means", 1)
 
-    def unseen_refused(run, path, message):
-        refused(message, tmp_path, lambda: evaluate(run, unseen=path))
-        refused(message, tmp_path, lambda: infer(run, path, out))
+    def assert_unseen_refused(run, path, message):
+        assert_refused(message, tmp_path, lambda: evaluate(run, unseen=path))
+        assert_refused(message, tmp_path, lambda: infer(run, path, out))
 
-    unseen_refused(tmp_path / "lda", vectors, takes_documents)
-    unseen_refused(tmp_path / "means", texts, takes_vectors)
-    refused(takes_vectors, tmp_path, lambda: evaluate(tmp_path / "means", heldout=texts))
-    refused("coherence takes a corpus of documents", tmp_path, lambda: coherence(tmp_path / "lda", vectors))
+    assert_unseen_refused(tmp_path / "lda", vectors, takes_documents)
+    assert_unseen_refused(tmp_path / "means", texts, takes_vectors)
+    assert_refused(takes_vectors, tmp_path, lambda: evaluate(tmp_path / "means", heldout=texts))
+    assert_refused("coherence takes a corpus of documents", tmp_path, lambda: coherence(tmp_path / "lda", vectors))
 
 
 def test_estimators__take_documents(corpus):
@@ -340,13 +340,13 @@ def test_the_commands__refuse_in_one_line(corpus, tmp_path, capsys):
 
 def test_vectors__are_never_held_out_by_tokens(corpus, documents, tmp_path):
     message = "--heldout .*: vectors have no tokens to hold out.*evaluate RUN --unseen"
-    refused(message, tmp_path, lambda: fitted(corpus, tmp_path / "out", heldout=corpus))
-    refused(message, tmp_path, lambda: fit(documents, tmp_path / "out", family="lda", topics=2, heldout=corpus))
-    refused(message, tmp_path, lambda: compare(documents, tmp_path / "out", families=["lda"], heldout=corpus))
+    assert_refused(message, tmp_path, lambda: fitted(corpus, tmp_path / "out", heldout=corpus))
+    assert_refused(message, tmp_path, lambda: fit(documents, tmp_path / "out", family="lda", topics=2, heldout=corpus))
+    assert_refused(message, tmp_path, lambda: compare(documents, tmp_path / "out", families=["lda"], heldout=corpus))
     fitted(corpus, tmp_path / "run", 1)
-    refused(message, tmp_path, lambda: evaluate(tmp_path / "run", heldout=corpus))
+    assert_refused(message, tmp_path, lambda: evaluate(tmp_path / "run", heldout=corpus))
     message = "families are compared by held-out tokens"
-    refused(message, tmp_path, lambda: compare(corpus, tmp_path / "out", families=["means"]))
+    assert_refused(message, tmp_path, lambda: compare(corpus, tmp_path / "out", families=["means"]))
 
 
 def test_warm_starts__are_of_topics_over_words(corpus, documents, tmp_path):
@@ -354,10 +354,10 @@ def test_warm_starts__are_of_topics_over_words(corpus, documents, tmp_path):
     fitted(corpus, tmp_path / "run", 1)
     fit(documents, tmp_path / "lda", **lda)
     message = "family 'means' has no topics over words to begin from"
-    refused(message, tmp_path, lambda: fitted(corpus, out, warm=tmp_path / "run"))
-    refused(message, tmp_path, lambda: fit(documents, out, warm=tmp_path / "run", **lda))
+    assert_refused(message, tmp_path, lambda: fitted(corpus, out, warm=tmp_path / "run"))
+    assert_refused(message, tmp_path, lambda: fit(documents, out, warm=tmp_path / "run", **lda))
     message = "--warm: begins from topics over words, and vectors have none"
-    refused(message, tmp_path, lambda: fitted(corpus, out, warm=tmp_path / "lda"))
+    assert_refused(message, tmp_path, lambda: fitted(corpus, out, warm=tmp_path / "lda"))
 
 
 def test_other_columns__are_another_vocabulary(corpus, tmp_path):

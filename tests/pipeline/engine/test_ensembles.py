@@ -2,44 +2,23 @@
 
 import io
 import json
-import math
 import shutil
 import signal
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
-from collapsium.pipeline import Model, estimate, evaluate, fit, infer, info, resume, topics, verify
-from collapsium.pipeline.analysis.stability import distances, stability
+from collapsium.pipeline import Model, estimate, evaluate, fit, info, resume, topics, verify
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.monitoring.console import RunView
-from collapsium.storage.errors import AbsentError, MismatchError, OptionError
+from collapsium.storage.errors import MismatchError, OptionError
 from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import Run
 from tests.conformance import bits, scores_of
+from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
 
-OPTIONS = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 6}
 SHARDS = 5
-
-
-@pytest.fixture(scope="module")
-def single(small, tmp_path_factory):
-    """The fits that the members of an ensemble of three must equal."""
-    place = tmp_path_factory.mktemp("single")
-    for number in range(3):
-        seed = member_seed(4, number)
-        fit(small[0], place / str(number), heldout=small[1], seed=seed, scheduler="serial", **OPTIONS)
-    return place
-
-
-@pytest.fixture(scope="module")
-def ensemble(small, tmp_path_factory):
-    """An ensemble of three at its end."""
-    place = tmp_path_factory.mktemp("ensemble") / "run"
-    fit(small[0], place, heldout=small[1], seed=4, restarts=3, workers=8, **OPTIONS)
-    return place
 
 
 def without_member(events):
@@ -75,7 +54,7 @@ def test_members__equal_fits_with_their_seeds(small, single, tmp_path, where, cl
     """Wherever they run, and however many of them side by side."""
     kind, workers = where
     scheduler = clusters(workers) if kind == "processes" else kind
-    given = {"heldout": small[1], "seed": 4, "restarts": 3, **OPTIONS}
+    given = {"heldout": small[1], "seed": 4, "restarts": 3, **ENSEMBLE_OPTIONS}
     fit(small[0], tmp_path / "run", scheduler=scheduler, workers=workers if kind == "threads" else None, **given)
     same(tmp_path / "run", single)
     told = Run(tmp_path / "run").events()
@@ -97,7 +76,7 @@ def test_a_stopped_ensemble__goes_on_to_the_same_bits_and_events(small, single, 
         if event["event"] == "iteration" and (event["member"], event["iteration"]) == (member, iteration):
             raise KeyboardInterrupt
 
-    given = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": workers, "sinks": [sink], **OPTIONS}
+    given = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": workers, "sinks": [sink], **ENSEMBLE_OPTIONS}
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], tmp_path / "run", **given)
     end = Run(tmp_path / "run").events()[-1]
@@ -119,7 +98,7 @@ def test_an_error_in_a_member__ends_all_with_what_they_have(small, single, tmp_p
         if event["event"] == "iteration" and (event["member"], event["iteration"]) == (1, 4):
             raise StoppedError("on purpose")
 
-    given = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": 8, "sinks": [sink], **OPTIONS}
+    given = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": 8, "sinks": [sink], **ENSEMBLE_OPTIONS}
     with pytest.raises(StoppedError, match="on purpose"):
         fit(small[0], tmp_path / "run", **given)
     assert Run(tmp_path / "run").events()[-1]["reason"] == "error"
@@ -135,7 +114,7 @@ def test_an_error_before_the_first_iteration__leaves_nothing(small, tmp_path):
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        fit(small[0], tmp_path / "run", restarts=2, sinks=[sink], **OPTIONS)
+        fit(small[0], tmp_path / "run", restarts=2, sinks=[sink], **ENSEMBLE_OPTIONS)
     assert not (tmp_path / "run").exists()
 
 
@@ -156,7 +135,7 @@ def test_a_member_that_was_only_begun__is_begun_again(small, single, ensemble, t
 def test_more_iterations__go_on_in_all_members(small, single, ensemble, tmp_path):
     run = shutil.copytree(ensemble, tmp_path / "run")
     resume(run, iterations=8, workers=8)
-    fit(small[0], tmp_path / "one", heldout=small[1], seed=member_seed(4, 1), **{**OPTIONS, "iterations": 8})
+    fit(small[0], tmp_path / "one", heldout=small[1], seed=member_seed(4, 1), **{**ENSEMBLE_OPTIONS, "iterations": 8})
     assert bits(Model(run / "members/001"), SHARDS) == bits(Model(tmp_path / "one"), SHARDS)
     with pytest.raises(OptionError, match="the run has made 8 already"):
         resume(run, iterations=7)
@@ -171,7 +150,7 @@ def test_a_member__may_be_resumed_by_itself(small, ensemble, tmp_path):
 
 
 def test_the_best_member__is_kept_alone(small, single, tmp_path):
-    given = {"heldout": small[1], "seed": 4, "restarts": 3, "keep": "best", **OPTIONS}
+    given = {"heldout": small[1], "seed": 4, "restarts": 3, "keep": "best", **ENSEMBLE_OPTIONS}
     fit(small[0], tmp_path / "run", **given)
     scores = [scores_of(single / str(number))[-1] for number in range(3)]
     best = int(np.argmax(scores))
@@ -212,13 +191,13 @@ def test_what_makes_no_ensemble__is_refused(small, tmp_path):
         ({"keep": "some"}, "--keep: expected"),
     ):
         with pytest.raises(OptionError, match=text):
-            fit(small[0], tmp_path / "run", **OPTIONS, **more)
+            fit(small[0], tmp_path / "run", **ENSEMBLE_OPTIONS, **more)
     assert not (tmp_path / "run").exists()
 
 
 def test_an_ensemble_of_warm_starts__is_of_samplers_alone(small, ensemble, tmp_path):
     """The members differ in their seeds alone; a warm start of LDA draws no number."""
-    given = {**OPTIONS, "iterations": 2, "restarts": 2, "warm": ensemble}
+    given = {**ENSEMBLE_OPTIONS, "iterations": 2, "restarts": 2, "warm": ensemble}
     with pytest.raises(
         OptionError, match="--restarts 2: fits of 'lda' that begin from one run .* would all be the same"
     ):
@@ -233,7 +212,7 @@ def test_an_ensemble_of_warm_starts__is_of_samplers_alone(small, ensemble, tmp_p
 
 def test_a_warm_start_from_as_many_members__begins_each_from_its_own(small, ensemble, tmp_path):
     """Member k is the fit with its seed that begins from member k, whether the ensemble was stopped or not."""
-    given = {**OPTIONS, "iterations": 3, "seed": 5, "scheduler": "serial"}
+    given = {**ENSEMBLE_OPTIONS, "iterations": 3, "seed": 5, "scheduler": "serial"}
     fit(small[0], tmp_path / "run", **given, restarts=3, warm=ensemble)
     for number in range(3):
         alone = {**given, "seed": member_seed(5, number), "warm": ensemble / f"members/{number:03d}"}
@@ -269,138 +248,6 @@ def test_members_side_by_side__are_as_many_as_keep_workers_busy_and_memory_holds
     assert estimate(small[0], restarts=10, family="lda", topics=3, scheduler="serial").members == 1
 
 
-# What an ensemble predicts ---------------------------------------------------------------------------------------------
-
-
-def mean_prediction(places, heldout, seed=0):
-    """The score of the mean of models' probabilities, all at once."""
-    from collapsium.pipeline.engine.setup.heldout import align
-    from collapsium.storage.corpus.corpus import Corpus
-    from collapsium.workers import tasks
-    from collapsium.workers.arrays.delta import Delta
-
-    models = [Model(place) for place in places]
-    total = tokens = 0.0
-    for reference in align(models[0].record.shards, Corpus(heldout), "x"):
-        held, chances = reference.load(), []
-        for model in models:
-            blocks = [tasks.Block(0, 30, model.rows(0), Delta())]
-            given = model.documents(reference.number), tasks.gather(blocks, held.words, complete=True), model.globals
-            chances.append(model.shard_model.predict(held, *given)["probability"])
-        total += (held.counts * np.log(np.mean(chances, axis=0))).sum()
-        tokens += held.counts.sum()
-    return total / tokens
-
-
-@pytest.mark.parametrize("scheduler", ["serial", "threads"])
-def test_evaluate__scores_the_mean_of_the_predictions(small, single, ensemble, scheduler):
-    found = evaluate(ensemble, heldout=small[1], scheduler=scheduler)
-    assert found.score == pytest.approx(mean_prediction([single / str(n) for n in range(3)], small[1]), rel=1e-12)
-    assert [one.member for one in found.members] == ["000", "001", "002"]
-    assert [one.score for one in found.members] == pytest.approx([scores_of(single / str(n))[-1] for n in range(3)])
-    assert found.score >= min(one.score for one in found.members)
-    assert found.score > np.mean([one.score for one in found.members])  # Jensen
-    unseen = evaluate(ensemble, unseen=small[1], scheduler=scheduler, seed=3)
-    alone = [evaluate(single / str(n), unseen=small[1], scheduler="serial", seed=3).score for n in range(3)]
-    assert [one.score for one in unseen.members] == pytest.approx(alone, rel=1e-12)
-    assert unseen.score > np.mean(alone)
-
-
-@pytest.mark.long
-@pytest.mark.xdist_group("clusters")
-def test_evaluate__has_the_same_bits_everywhere(small, ensemble, clusters):
-    for given in ({"heldout": small[1]}, {"unseen": small[1]}):
-        whole = evaluate(ensemble, scheduler="serial", **given)
-        assert evaluate(ensemble, workers=3, **given) == whole
-        assert evaluate(ensemble, scheduler=clusters(2), **given) == whole
-
-
-def test_a_run_by_itself__is_scored_as_before(small, single):
-    found = evaluate(single / "0", heldout=small[1])
-    assert found.members == ()
-    assert found.score == scores_of(single / "0")[-1]
-
-
-def test_an_ensemble_that_is_not_at_its_end__says_so(small, ensemble, tmp_path):
-    run = shutil.copytree(ensemble, tmp_path / "run")
-    shutil.rmtree(run / "members/001/model")
-    for ask in (lambda: evaluate(run, heldout=small[1]), lambda: topics(run)):
-        with pytest.raises(AbsentError, match="2 of 3 members are at their end.*members/001"):
-            ask()
-    assert evaluate(run / "members/000", heldout=small[1]).score == scores_of(run / "members/000")[-1]
-
-
-def test_infer__gives_one_members_proportions(small, single, ensemble, tmp_path):
-    infer(ensemble, small[0], tmp_path / "first")
-    infer(ensemble, small[0], tmp_path / "last", member=2)
-    for name, number in (("first", 0), ("last", 2)):
-        infer(single / str(number), small[0], tmp_path / f"{name}-single")
-        assert pq.read_table(tmp_path / name).equals(pq.read_table(tmp_path / f"{name}-single"))
-    with pytest.raises(OptionError, match="--member 3: .* has 0, 1, 2"):
-        infer(ensemble, small[0], tmp_path / "none", member=3)
-
-
-# Stability -------------------------------------------------------------------------------------------------------------
-
-
-def test_topics__are_as_stable_as_their_partners_are_near(ensemble, single):
-    models = [Model(single / str(number)) for number in range(3)]
-    phi = []
-    for model in models:
-        smoothed = np.maximum(model.rows(0)["word_topic"].astype(float), 0.0) + 3.0 / 30
-        phi.append(smoothed / (3.0 + model.globals["topic_moments"][0]))
-    apart = [np.sqrt(0.5 * ((np.sqrt(phi[0])[:, :, None] - np.sqrt(one)[:, None, :]) ** 2).sum(axis=0)) for one in phi]
-    for other in (1, 2):
-        np.testing.assert_allclose(distances(models[0], models[other]), apart[other], atol=1e-3)
-    import itertools
-
-    best = [
-        min(itertools.permutations(range(3)), key=lambda p: sum(apart[m][k, p[k]] for k in range(3))) for m in (1, 2)
-    ]
-    listed = topics(ensemble)
-    for topic in listed:
-        expected = 1.0 - np.mean([apart[m][topic.id, best[m - 1][topic.id]] for m in (1, 2)])
-        assert topic.stability == pytest.approx(expected, abs=1e-3)
-    assert [topic.words for topic in listed] == [topic.words for topic in topics(single / "0")]
-    assert all(topic.stability is None for topic in topics(ensemble / "members/001"))
-
-
-def test_topics__of_a_model_and_itself_are_wholly_stable(single):
-    model = Model(single / "0")
-    assert stability(model, [model, model]) == pytest.approx(dict.fromkeys(range(3), 1.0), abs=1e-3)
-    assert stability(model, []) == {}
-
-
-def test_topics_without_tokens__are_left_out(small, tmp_path):
-    """One of ten topics cannot have a partner if the other fit has fewer with tokens."""
-    from collapsium.pipeline.analysis.stability import occupied
-
-    run = tmp_path / "run"
-    fit(small[0], run, family="hdp", topics=40, iterations=60, restarts=2, beta=3.0, hold=0)
-    reference = Model(run / "members/000")
-    ids = occupied(reference)
-    tokens = reference.globals["topic_moments"][0]
-    assert set(ids) == set(np.flatnonzero(tokens >= 0.5))
-    assert 0 < ids.size < 40
-    listed = topics(run)
-    assert {topic.id for topic in listed if topic.stability is not None} == set(ids.tolist())
-    assert all(math.isfinite(topic.stability) for topic in listed if topic.stability is not None)
-
-
-def test_a_damaged_member__is_found(ensemble, tmp_path):
-    run = shutil.copytree(ensemble, tmp_path / "run")
-    Run(run / "members/002").rewrite({**Run(run / "members/002").record(), "seed": 1})
-    (run / "members/000/run.json").write_bytes(b"{")
-    chunk = next(
-        path for path in (run / "members/001/model/rows").rglob("*") if path.is_file() and path.name != "digests.json"
-    )
-    chunk.write_bytes(b"x" + chunk.read_bytes()[1:])
-    broken = verify(run).broken
-    assert any("it is not member 2 of the ensemble" in text for text in broken)
-    assert any("members/001/model/rows" in text for text in broken)
-    assert any("members/000/run.json" in text for text in broken)
-
-
 # As a person sees it ---------------------------------------------------------------------------------------------------
 
 
@@ -412,7 +259,7 @@ class Terminal(io.StringIO):
 def test_progress__names_members(small, tmp_path):
     plain, drawn = io.StringIO(), Terminal()
     views = [RunView(plain), RunView(drawn)]
-    fit(small[0], tmp_path / "run", restarts=3, heldout=small[1], sinks=views, **OPTIONS)
+    fit(small[0], tmp_path / "run", restarts=3, heldout=small[1], sinks=views, **ENSEMBLE_OPTIONS)
     lines = [line.partition(" ")[2] for line in plain.getvalue().splitlines()]  # behind the time
     assert sum(line.startswith("member ") and "6 iterations" in line for line in lines) == 3
     assert any("(3 of 3 members done)" in line for line in lines)

@@ -19,37 +19,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.published import Versions
 from tests.conformance import bits
-
-WORDS = [
-    f"{first}{second}" for first in ("sail", "bread", "tax") for second in ("or", "er", "ing", "ed", "less", "ful")
-]
-JOB = """[batch]
-folder = "job"
-[ingest]
-sources = ["day-*.jsonl"]
-shard_tokens = 600
-[fit]
-family = "lda"
-topics = 3
-beta = 3.0
-iterations = 30
-[cluster]
-scheduler = "serial"
-"""
-
-
-def write_day(folder, day, documents=40, words=None, noise=0.05):
-    """A day's documents: each of one of three themes, nearly."""
-    generator = np.random.default_rng(day)
-    words = words or WORDS
-    lines = []
-    for number in range(documents):
-        theme = number % 3
-        weight = np.full(len(words), noise)
-        weight[theme * 6 : theme * 6 + 6] = 1.0
-        text = " ".join(generator.choice(words, 30, p=weight / weight.sum()))
-        lines.append(json.dumps({"id": f"{day}-{number}", "text": text}) + "\n")
-    (folder / f"day-{day}.jsonl").write_text("".join(lines))
+from tests.pipeline.workflows.conftest import JOB, WORDS, write_day
 
 
 @pytest.fixture(autouse=True)
@@ -60,15 +30,6 @@ def reports(monkeypatch):
         Path(out).write_text(f"<html>{len(topics(run))} topics</html>")
 
     monkeypatch.setattr("collapsium.pipeline.workflows.batch.steps._write_report", report)
-
-
-@pytest.fixture
-def job(tmp_path):
-    """A job with its first day's documents."""
-    write_day(tmp_path, 1)
-    path = tmp_path / "job.toml"
-    path.write_text(JOB)
-    return path
 
 
 def published(job):
@@ -325,79 +286,12 @@ def test_scores_of_all_words__are_those_of_chances_that_add_up_to_one(small):
     assert chances.score > everything.score
 
 
-@pytest.mark.parametrize(
-    ("text", "where"),
-    [
-        (JOB.replace("folder =", "foldr ="), r"\[batch\]: unknown key 'foldr' \(did you mean 'folder'\?\)"),
-        (JOB.replace("[ingest]", "[ingst]"), r"unknown table 'ingst' \(did you mean 'ingest'\?\)"),
-        (
-            JOB.replace("shard_tokens", "shard_token"),
-            r"\[ingest\]: unknown key 'shard_token' \(did you mean 'shard_tokens",
-        ),
-        (JOB.replace("topics", "topcs"), r"\[fit\]: unknown key 'topcs' of family 'lda' \(did you mean 'topics'\?\)"),
-        (JOB.replace("topics = 3\n", ""), "\\[fit\\]: 'topics' is required"),
-        (JOB.replace('"lda"', '"hca"'), "unknown key 'topics' of family 'hca'"),
-        (JOB.replace('"lda"', '"ldaa"'), r"unknown family 'ldaa' \(did you mean"),
-        (JOB.replace('"job"', '"$NO_SUCH_VARIABLE/job"'), "the environment has no variable NO_SUCH_VARIABLE"),
-        (JOB.replace("[batch]", "[batch"), "expected TOML"),
-        (JOB.replace('"job"', "3"), r"\[batch\]: 'folder': expected a valid string, found 3"),
-        (JOB + "tls_ca = 'x'\n", "tls_cert is required"),
-    ],
-)
-def test_a_job_that_is_wrong__is_refused_before_anything_runs(job, capsys, text, where):
-    job.write_text(text)
-    assert main(["batch", str(job)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    import re
-
-    assert re.search(where, error)
-    assert not (job.parent / "job").exists()
-
-
-def test_a_job__names_what_the_environment_has(job, monkeypatch):
-    monkeypatch.setenv("PLACE", "elsewhere")
-    job.write_text(JOB.replace('"job"', '"${PLACE}/job"'))
-    from collapsium.pipeline.workflows.batch.job_file import read_job
-
-    asked = read_job(job)
-    assert asked.batch.folder == str(job.parent / "elsewhere/job")
-    assert asked.limits_when(True)["iterations"] == 12
-    assert asked.limits_when(False) == {"tolerance": 0.01, "iterations": 30}
-
-
-def test_sizes__are_said_as_on_the_command_line(job):
-    job.write_text(JOB.replace("shard_tokens = 600", 'max_decompressed = "1.5GB"'))
-    from collapsium.pipeline.workflows.batch.job_file import read_job
-
-    assert read_job(job).reading == {"max_decompressed": 1_500_000_000}
-
-
 def test_help__names_all_keys_and_codes(capsys):
     with pytest.raises(SystemExit):
         main(["batch", "--help"])
     text = capsys.readouterr().out
     for part in ("worse_by (0.01)", "another process works on the job", "[cluster]", "exit codes"):
         assert part in text
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ('min_documents = "3"', "'min_documents': expected a valid integer, found '3'"),
-        ("stop_words = 3", "'stop_words': expected a list of strings, found 3"),
-        ("labels = 3", "'labels': expected a list of strings, found 3"),
-        ("label = 'a'", "unknown key 'label' (did you mean 'labels'?)"),
-        ("title_field = 'a'", "unknown key 'title_field' (did you mean 'title'?)"),
-        ("tls = 1", "unknown key 'tls'"),
-        ('max_decompressed = "20 apples"', "'max_decompressed'"),
-    ],
-)
-def test_a_key_of_ingest_of_another_kind__is_refused_before_anything_is_made(job, capsys, said, told):
-    job.write_text(JOB.replace("shard_tokens = 600", said))
-    assert main(["batch", str(job)]) == 2
-    assert told in capsys.readouterr().err
-    assert not (job.parent / "job").exists()
 
 
 def test_folders_of_texts__keep_their_names_and_leave_out_hidden_files(job):

@@ -16,7 +16,8 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.runs.members import leaves, member_seed
 from collapsium.storage.runs.run import Run
 from tests.conformance import bits
-from tests.pipeline.workflows.test_batch import JOB, STEPS, write_day
+from tests.pipeline.workflows.conftest import JOB, write_day
+from tests.pipeline.workflows.test_batch import STEPS
 
 QUICK = JOB.replace("iterations = 30", "iterations = 6")
 KINDS = {

@@ -55,8 +55,16 @@ def test_a_call_that_never_returns__is_waited_for_no_longer_than_was_said():
 
 
 def test_a_client_that_does_not_close__holds_nobody():
-    never = threading.Event()
-    close_client(SimpleNamespace(close=lambda timeout: never.wait()), 0.01)
+    never, timeouts = threading.Event(), []
+
+    def close(timeout):
+        timeouts.append(timeout)
+        never.wait()
+
+    before = time.monotonic()
+    close_client(SimpleNamespace(close=close), 0.01)
+    assert time.monotonic() - before < 10
+    assert timeouts == [1.0]
     never.set()
 
 

@@ -9,7 +9,7 @@ from collapsium.storage.errors import DamagedError, OptionError
 from collapsium.storage.runs.members import leaves
 from tests.conformance import SUMMARY, bits
 from tests.pipeline.engine.model_io.test_checkpoints import stop_at
-from tests.pipeline.engine.test_ensembles import mean_prediction
+from tests.pipeline.engine.test_ensemble_predictions import mean_prediction
 
 OPTIONS = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 6}
 SHARDS = 5
