@@ -436,3 +436,17 @@ def pair_probabilities(laid, mean, phi):
     owner = np.repeat(laid.node, np.diff(laid.pairs))
     mean = mean / mean.sum(axis=1, keepdims=True)
     return (mean[owner] * phi[laid.row]).sum(axis=1)
+
+
+def unseated(edges, tokens, tables, nodes):
+    """Whether some node has more tables of a topic than customers, or customers and no table though it has parents."""
+    customers, opened = np.array(tokens), np.zeros_like(tokens)
+    for (child, parent), some in zip(edges, tables, strict=True):
+        customers[parent] += some
+        opened[child] += some
+    parted = {child for child, _ in edges}
+    return any(
+        t > m or (m > 0 and t == 0 and node in parted)
+        for node in nodes
+        for m, t in zip(customers[node], opened[node], strict=True)
+    )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.array_fields import Arrays, Known, Sizes, check_arrays
@@ -125,14 +126,12 @@ class ModelChecks:
         declared = self.model.arrays
         if declared.tokens is None or shard.of_vectors:
             return
-        column, left = declared.tokens(local, shard), np.array(rows["word_topic"])
-        there = column >= 0
-        word, own = np.repeat(shard.position, shard.counts)[there], column[there]
-        fits = int(own.max(initial=-1)) < left.shape[1]
-        if fits:
-            np.subtract.at(left, (word, own), 1)
+        column, counts = declared.tokens(local, shard), np.asarray(rows["word_topic"])
+        there, columns = column >= 0, counts.shape[1]
+        word, own = np.repeat(shard.position.astype(np.int64), shard.counts)[there], column[there]
         total = np.array(self.globals["topic"]) - np.bincount(own, minlength=self.globals["topic"].size)
-        if not fits or left.min(initial=0) < 0 or total.min(initial=0) < 0:
+        fits = int(own.max(initial=-1)) < columns and total.min(initial=0) >= 0
+        if not fits or not _are_counted(word * columns + own, counts.ravel()):
             raise DamagedError(where, "expected tokens that the rows and the globals count")
         if declared.totals is not None:
             name, other = declared.totals
@@ -148,3 +147,10 @@ class ModelChecks:
 
     def _known(self, shard: AnyShard | None = None, **sizes: int) -> Known:
         return Known({**self.sizes, **sizes}, self.globals, shard)
+
+
+def _are_counted(places: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> bool:
+    """Return whether no place occurs more often than counts have it."""
+    ordered = np.sort(places)
+    first = np.flatnonzero(np.diff(ordered, prepend=-1))
+    return bool((np.diff(np.append(first, ordered.size)) <= counts[ordered[first]]).all())

@@ -27,7 +27,6 @@ from collapsium.workers.arrays.array_fields import (
 )
 from collapsium.workers.families.networks.common import node_pairs, variational
 from collapsium.workers.families.networks.graph import DOCUMENT, LABEL, SEGMENT, Graph, Plan, graph_above
-from collapsium.workers.families.networks.node_tables import NodeTables
 from collapsium.workers.families.topic_arrays import (
     LABEL_TABLE,
     ONE,
@@ -38,7 +37,8 @@ from collapsium.workers.families.topic_arrays import (
     documents_have,
     table_of,
 )
-from collapsium.workers.kernels.networks.means import count_node_topics
+from collapsium.workers.kernels.networks.consistency import find_unlisted, find_unseated
+from collapsium.workers.kernels.networks.records import GraphArrays, OwnTopics, TableEntries
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.label_index import LabelTable
@@ -167,6 +167,7 @@ GRAPH: dict[str, Field] = {
     "document_own_lists": counts("i8", "own+1"),
     "document_own_topics": indices("u2", "owned", "topic"),
 }
+TABLES, OWN = ("start", "entries", "topic", "count"), ("lists", "topics", "counts")
 SAMPLED = {
     **GRAPH,
     "document_own_counts": numbers("i4", "owned", 1),
@@ -239,37 +240,30 @@ def _own(arrays: Arrays, known: Known) -> str | None:
 
 def _tables(arrays: Arrays, known: Known) -> str | None:
     """Return what is wrong with the tables of edges: each has customers, as far as the local state counts them."""
-    tables = NodeTables.of(arrays)
-    if tables is None:
-        found = len(arrays["document_table_topic"])
+    tables = TableEntries(*(np.asarray(arrays[f"document_table_{name}"]) for name in TABLES))
+    found = tables.topic.size
+    if (tables.start + tables.entries > found).any() or tables.entries.sum(dtype=np.int64) != found:
         return f"expected {found} entries in 'document_table_entries', at places that 'document_table_start' has"
     graph, topics = Graph.kept(arrays), known.sizes["topic"]
-    own = np.repeat(np.arange(graph.above, graph.node_kind.size), np.diff(arrays["document_own_lists"]))
-    tokens = np.asarray(arrays["document_own_counts"], dtype=np.int64)
-    owner = np.repeat(np.arange(graph.nodes.size - 1), np.diff(graph.nodes))[own - graph.above]
-    documents = graph.nodes.size - 1
-    lengths = np.asarray(arrays["document_tokens"])
-    if lengths.max(initial=0) > MOST_CUSTOMERS or (np.bincount(owner, tokens, documents) != lengths).any():
+    own = OwnTopics(*(np.asarray(arrays[f"document_own_{name}"]) for name in OWN))
+    before, lengths = np.append(0, np.cumsum(own.tokens, dtype=np.int64)), np.asarray(arrays["document_tokens"])
+    tokens = np.diff(before[own.offsets[graph.nodes - graph.above]])
+    if lengths.max(initial=0) > MOST_CUSTOMERS or (tokens != lengths).any():
         return "expected the tokens of each document in 'document_own_counts'"
-    if not tables.have_customers(graph, own * topics + np.asarray(arrays["document_own_topics"]), tokens, topics):
+    customers, unseated = np.zeros((graph.above, topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    edges = GraphArrays(graph.node_kind, graph.node_edges, graph.edge_parent, graph.edge_mixing)
+    find_unseated(edges, graph.nodes, tables, own, topics, customers, unseated)
+    if unseated[0] or tables.entries[: graph.node_edges[graph.above]].any():
         return "expected tables that have customers, and customers that have tables, in 'document_table_count'"
-    if known.shard is None or known.shard.of_vectors or "token_topic" not in arrays:
+    shard = known.shard
+    if shard is None or shard.of_vectors or "token_topic" not in arrays:
         return None
-    if not _same_tokens(arrays, graph, known.shard, topics):
+    unlisted = np.zeros(1, dtype=np.int64)
+    find_unlisted(node_pairs(shard, graph), shard.counts, np.asarray(arrays["token_topic"]), own, topics, unlisted)
+    if unlisted[0] >= 0:
         return "expected the topics of each node's tokens in 'document_own_topics'"
-    counted = tables.shared_customers(graph, topics) <= np.asarray(known.globals["vector_topic"])
+    counted = customers <= np.asarray(known.globals["vector_topic"])
     return None if counted.all() else "expected tables that 'vector_topic' of the globals counts"
-
-
-def _same_tokens(arrays: Arrays, graph: Graph, shard: Shard, topics: int) -> bool:
-    """Say whether the lists of nodes' own topics are those of the tokens."""
-    pairs = node_pairs(shard, graph)
-    lists = np.zeros(pairs.size, dtype=np.int64)
-    topic, count = np.empty(shard.tokens, dtype=np.uint16), np.empty(shard.tokens, dtype=np.int32)
-    count_node_topics(pairs, shard.counts, np.asarray(arrays["token_topic"]), topics, lists, topic, count)
-    made: list[npt.NDArray[Any]] = [lists, topic[: lists[-1]], count[: lists[-1]]]
-    kept = [np.asarray(arrays[f"document_own_{name}"]) for name in ("lists", "topics", "counts")]
-    return all(np.array_equal(new, old) for new, old in zip(made, kept, strict=True))
 
 
 def _responsibilities(arrays: Arrays, known: Known) -> str | None:

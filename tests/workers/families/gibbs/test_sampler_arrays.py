@@ -5,6 +5,7 @@ import pytest
 
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.families.family_arrays import ModelChecks
+from tests.strategies import shard_of
 
 GLOBALS = {
     "pi": np.array([0.5, 0.25, 0.0]),
@@ -39,3 +40,17 @@ def test_topics_with_tokens_and_no_share__are_refused(pi):
 def test_more_tokens_than_the_corpus_has__are_refused():
     with pytest.raises(DamagedError, match="expected at most the 7 tokens of the corpus, found 8"):
         checks(topic=np.array([5, 3, 0]))
+
+
+SHARD = shard_of([[{0: 2, 1: 1}], [{0: 1, 2: 1}]])
+ROWS = {"word_topic": np.array([[3, 0, 0], [0, 1, 0], [0, 1, 0]], dtype=np.int32)}
+
+
+def test_tokens_that_the_rows_count__pass():
+    checks().tallies({"token_topic": np.array([0, 0, 1, 0, 1], dtype=np.uint16)}, ROWS, SHARD, "local")
+
+
+@pytest.mark.parametrize("tokens", [[0, 0, 0, 0, 1], [0, 1, 0, 0, 1], [0, 0, 1, 1, 1], [0, 0, 1, 0, 2]])
+def test_tokens_that_the_rows_do_not_count__are_refused(tokens):
+    with pytest.raises(DamagedError, match="expected tokens that the rows and the globals count"):
+        checks().tallies({"token_topic": np.array(tokens, dtype=np.uint16)}, ROWS, SHARD, "local")

@@ -1,0 +1,89 @@
+"""The kernels that compare counts read from disk, beside their twins, on counts that are sound and that are changed."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.networks.common import node_pairs
+from collapsium.workers.families.networks.sampler import OWN, TABLES
+from collapsium.workers.kernels.networks.consistency import find_unlisted, find_unseated
+from collapsium.workers.kernels.networks.records import GraphArrays, OwnTopics, TableEntries
+from tests.naive import network as naive
+from tests.workers.kernels.networks.test_paths import networks_of
+
+pytestmark = pytest.mark.kernels
+
+
+def sampled(made):
+    """The local state after a sweep."""
+    sampling, stream = made.sampling(), Stream(made.seed)
+    sampling.run(stream, entering=True)
+    sampling.run(stream.at(iteration=1))
+    return {name: np.array(values) for name, values in sampling.local().items()}
+
+
+def counts_of(local):
+    """Tables and own topics, as the kernels take them."""
+    tables, own = ([local[f"document_{name}"] for name in names] for names in (TABLES, OWN))
+    return TableEntries(*tables), OwnTopics(*own)
+
+
+def seated(made, local):
+    """What the kernel finds, and the customers of shared nodes."""
+    graph, (tables, own) = made.graph, counts_of(local)
+    shared, unseated = np.zeros((made.above, made.topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    edges = GraphArrays(graph.node_kind, graph.node_edges, graph.edge_parent, graph.edge_mixing)
+    find_unseated(edges, graph.nodes, tables, own, made.topics, shared, unseated)
+    return bool(unseated[0]), shared
+
+
+def by_hand(made, local):
+    """The same by the twin."""
+    graph, (tables, own) = made.graph, counts_of(local)
+    dense = np.zeros((graph.edge_parent.size, made.topics), dtype=np.int64)
+    for edge, (first, some) in enumerate(zip(tables.start, tables.entries, strict=True)):
+        np.add.at(dense[edge], tables.topic[first : first + some], tables.number[first : first + some])
+    tokens = np.zeros((graph.node_kind.size, made.topics), dtype=np.int64)
+    owner = np.repeat(np.arange(made.above, graph.node_kind.size), np.diff(own.offsets))
+    np.add.at(tokens, (owner, own.topic), own.tokens)
+    child = np.repeat(np.arange(graph.node_kind.size), np.diff(graph.node_edges))
+    edges = list(zip(child.tolist(), graph.edge_parent.tolist(), strict=True))
+    shared = np.zeros((made.above, made.topics), dtype=np.int64)
+    for (_, parent), some in zip(edges, dense, strict=True):
+        if parent < made.above:
+            shared[parent] += some
+    return naive.unseated(edges, tokens, dense, range(made.above, graph.node_kind.size)), shared
+
+
+@given(networks_of(), st.randoms(use_true_random=False))
+def test_find_unseated__equals_its_twin(made, draw):
+    local = sampled(made)
+    assert not seated(made, local)[0]
+    for name in ("document_table_count", "document_own_counts"):
+        changed = {**local, name: np.array(local[name])}
+        if changed[name].size:
+            changed[name][draw.randrange(changed[name].size)] = draw.choice([0, 1, 2, 50])
+        found, expected = seated(made, changed), by_hand(made, changed)
+        assert found[0] == expected[0]
+        np.testing.assert_array_equal(found[1], expected[1])
+
+
+@given(networks_of(), st.randoms(use_true_random=False))
+def test_find_unlisted__finds_the_first_node_that_its_twin_lists_otherwise(made, draw):
+    local = sampled(made)
+    pairs, tokens = node_pairs(made.shard, made.graph), local["token_topic"]
+    nodes = range(made.above, made.graph.node_kind.size)
+    for change in (False, True):
+        if change and tokens.size:
+            tokens[draw.randrange(tokens.size)] = draw.randrange(made.topics)
+        own, unlisted = counts_of(local)[1], np.zeros(1, dtype=np.int64)
+        find_unlisted(pairs, made.shard.counts, tokens, own, made.topics, unlisted)
+        lists = [
+            list(zip(own.topic[a:b], own.tokens[a:b], strict=True))
+            for a, b in zip(own.offsets, own.offsets[1:], strict=False)
+        ]
+        expected = naive.count_node_topics(made.laid.tokens()[1], tokens, nodes)
+        wrong = [node for node, (one, other) in enumerate(zip(lists, expected, strict=True)) if one != other]
+        assert unlisted[0] == (wrong[0] if wrong else -1)
