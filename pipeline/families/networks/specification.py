@@ -163,7 +163,7 @@ def _check_parent(network: Mapping[str, Vectors], before: list[str], name: str, 
     if lag > 0 or (lag == 0 and parent == name) or (parent != name and parent not in before):
         raise ValueError(f"'{name}': '{text}' is no parent; expected a kind that does not depend on it, or {name}[-1]")
     child, above = network[name], network[parent]
-    if SCOPES[above.over] > SCOPES[child.over]:
+    if SCOPES[above.over] > SCOPES[child.over] or above.over == child.over == "label":
         raise ValueError(f"'{name}': a vector over a {child.over} cannot depend on one over a {above.over}")
     if lag and not (child.over == above.over == "segment"):
         raise ValueError(f"'{name}': '{text}': vectors over segments alone stand one after another")

@@ -72,6 +72,8 @@ def _plan(globals: Arrays, known: Known) -> str | None:
     own = child == parent
     if (parent > child).any() or (lag[own] >= 0).any() or (lag > 0).any() or (scope[parent[own]] != SEGMENT).any():
         return "expected parents that stand before their children in 'network_links'"
+    if (scope[parent] > scope[child]).any() or ((scope[parent] == LABEL) & (scope[child] == LABEL)).any():
+        return "expected parents over no less than their children are over in 'network_links'"
     above = sum(one.size for one in plan.above(table))
     found = len(globals["vector_topic"])
     known.sizes["above"] = above

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.iteration import _Sums
 from collapsium.pipeline.engine.partition import GROUP
-from collapsium.pipeline.families.base import load_family
+from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.errors import NumericalError
 from collapsium.workers import tasks
 

@@ -43,6 +43,10 @@ BAD = {
         {"a": {"over": "segment"}, "b": {"over": "document", "parents": ["a"]}},
         "a vector over a document cannot depend on one over a segment",
     ),
+    "labels of labels": (
+        {"a": {"over": "label", "field": "x"}, "b": {"over": "label", "field": "y", "parents": ["a"]}},
+        "a vector over a label cannot depend on one over a label",
+    ),
     "places": (
         {"a": {"over": "document"}, "b": {"over": "segment", "parents": ["a[-1]"]}},
         "vectors over segments alone stand one after another",

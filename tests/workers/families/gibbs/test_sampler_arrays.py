@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from collapsium.pipeline.families.registry import shard_model
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.families.family_arrays import ModelChecks
 from tests.strategies import shard_of
@@ -21,7 +22,7 @@ GLOBALS = {
 
 
 def checks(**changed):
-    return ModelChecks.of("gibbs-hdp", {}, 4, {**GLOBALS, **changed}, "globals", 7)
+    return ModelChecks.of(shard_model("gibbs-hdp", {}), 4, {**GLOBALS, **changed}, "globals", 7)
 
 
 def test_rows_of_a_finished_model_that_lack_topics__are_refused():

@@ -29,10 +29,9 @@ def state():
     return shard, local, {**globals_, "topic": topic, "vector_topic": delta["vector_topic"]}
 
 
-def checks_of(globals_):
-    return ModelChecks.of(
-        shard_model("dirichlet-network", {"topics": TOPICS, "network": DIAMOND}), WORDS, globals_, "globals"
-    )
+def checks_of(globals_, tokens=None):
+    model = shard_model("dirichlet-network", {"topics": TOPICS, "network": DIAMOND})
+    return ModelChecks.of(model, WORDS, globals_, "globals", tokens)
 
 
 def fault_of(state, changed, globals_=None):
@@ -106,10 +105,18 @@ def test_unseen_documents_of_a_drawn_model__are_folded_in(state):
 
 def test_more_tokens_than_the_corpus_has__are_refused(state):
     shard, _, globals_ = state
-    ModelChecks.of("dirichlet-network", {"topics": TOPICS}, WORDS, globals_, "globals", shard.tokens)
+    checks_of(globals_, shard.tokens)
     forged = {**globals_, "topic": globals_["topic"] * 10**9, "vector_topic": globals_["vector_topic"] * 10**7}
     with pytest.raises(DamagedError, match="expected at most the 24 tokens of the corpus"):
-        ModelChecks.of("dirichlet-network", {"topics": TOPICS}, WORDS, forged, "globals", shard.tokens)
+        checks_of(forged, shard.tokens)
+
+
+def test_links_that_go_up__are_refused(state):
+    """Here the corpus's vector would depend on one of each document."""
+    kinds = np.array(state[2]["network_kinds"])
+    kinds[[0, 1], 0] = kinds[[1, 0], 0]
+    with pytest.raises(DamagedError, match="in 'network_links'"):
+        checks_of({**state[2], "network_kinds": kinds})
 
 
 def test_a_discount_of_one__is_refused(state):
