@@ -174,7 +174,7 @@ def _field_types(cls: Any) -> tuple[_FieldType, ...]:
     hints = get_type_hints(cls)
     found = []
     for field in dataclasses.fields(cls):
-        hint, optional = hints[field.name], False
+        hint, optional = hints[field.name], field.default is not dataclasses.MISSING
         if get_origin(hint) in (Union, types.UnionType):
             (hint,) = [one for one in get_args(hint) if one is not type(None)]
             optional = True

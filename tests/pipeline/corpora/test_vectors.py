@@ -45,12 +45,13 @@ def fitted(corpus, out, iterations=12, **options):
 
 def bits(model):
     """All of a model's arrays, as bytes."""
-    parts = [model.globals, model.rows(0), *(model.documents(number) for number in range(SHARDS))]
+    states = [model.globals, model.rows(0), *(model.documents(number) for number in range(SHARDS))]
+    parts = [state.to_arrays() for state in states]
     return [(name, part[name].tobytes()) for part in parts for name in sorted(part)]
 
 
 def mean_of(model):
-    return model.rows(0)["word_mean"]
+    return model.rows(0).word_mean
 
 
 @pytest.mark.parametrize(("scheduler", "workers"), [("threads", 1), ("threads", 3), ("cluster", 2)])
@@ -112,7 +113,7 @@ def test_blocks_of_columns__are_the_same_numbers(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.pipeline.engine.partition.BLOCK_BYTES", 16)
     model = fitted(corpus, tmp_path / "two")
     assert len(model.blocks) == 2
-    np.testing.assert_array_equal(np.concatenate([model.rows(n)["word_mean"] for n in range(2)]), expected)
+    np.testing.assert_array_equal(np.concatenate([model.rows(n).word_mean for n in range(2)]), expected)
     assert evaluate(tmp_path / "two", unseen=corpus) == evaluate(tmp_path / "one", unseen=corpus)
 
 
@@ -156,7 +157,7 @@ def test_members__errors_are_averaged_and_told(corpus, tmp_path, capsys):
 @pytest.mark.parametrize("error", [np.zeros(3), np.zeros((6, 1)), np.full(6, np.nan)])
 def test_errors_of_other_shapes_or_not_finite__are_no_score(corpus, tmp_path, monkeypatch, error):
     fitted(corpus, tmp_path / "run")
-    monkeypatch.setattr(means, "predict", lambda *given: {"error": error})
+    monkeypatch.setattr(means.MeansShardModel, "predict", lambda *given: {"error": error})
     with pytest.raises(NumericalError, match="expected a finite error of each vector of shard"):
         evaluate(tmp_path / "run", unseen=corpus)
 
@@ -174,7 +175,7 @@ def test_infer__writes_a_row_for_each_vector(corpus, tmp_path):
 def test_verify__finds_what_is_broken(corpus, tmp_path, monkeypatch):
     fitted(corpus, tmp_path / "run")
     assert not verify(tmp_path / "run").broken
-    monkeypatch.setattr(means, "predict", lambda *given: {"error": np.full(6, -1.0)})
+    monkeypatch.setattr(means.MeansShardModel, "predict", lambda *given: {"error": np.full(6, -1.0)})
     assert any("expected an error of 0 or more" in fault for fault in verify(tmp_path / "run").broken)
 
 
