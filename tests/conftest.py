@@ -54,6 +54,18 @@ def write_corpus(path, rows, vocabulary, shard_tokens=None, ids=None, labels=Non
     return path
 
 
+def write_halves(place, rows, vocabulary):
+    """Write a training corpus of one half of each document's tokens, in small shards, and one of the other half."""
+    halves = [
+        {word: (count + part) // 2 for word, count in row.items() if (count + part) // 2}
+        for row in rows
+        for part in (0, 1)
+    ]
+    train = write_corpus(place / "train", halves[1::2], vocabulary, shard_tokens=1500)
+    heldout = write_corpus(place / "heldout", halves[::2], vocabulary, shard_tokens=4000)
+    return str(train), str(heldout)
+
+
 def labels_of(each):
     """A document's labels as a corpus has them, of (field, value)."""
     return [{"field": name, "value": value} for name, value in each]

@@ -86,9 +86,7 @@ def coherence(
     scheduler, workers, tls : optional
         As for `fit`.
     **reading
-        Of texts, where they differ from what the model recorded: ``format``, ``id``, ``text``, ``vocabulary`` (of
-        counted words) and ``bad_bytes``, as for `ingest`; and ``tokenizer`` and ``headings`` (a regular expression),
-        which must be named again to be trusted.
+        Of texts, as for `evaluate`.
 
     Returns
     -------

@@ -118,9 +118,7 @@ def infer(
     progress : callable, optional
         Told the number of rows written so far.
     **reading
-        Of texts, where they differ from what the model recorded: ``format``, ``id``, ``text``, ``vocabulary`` (of
-        counted words) and ``bad_bytes``, as for `ingest`; and ``tokenizer`` and ``headings`` (a regular expression),
-        which must be named again to be trusted.
+        Of texts, as for `evaluate`.
 
     Returns
     -------

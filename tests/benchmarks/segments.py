@@ -8,10 +8,8 @@ PAPERS are JSON lines with id and text, TEXT is the book's, CORPUS a folder with
 not made again: other options, another OUT.
 """
 
-import argparse
-from pathlib import Path
-
 from tests.benchmarks import segments_planted, segments_texts
+from tests.benchmarks.commands import run_command
 
 COMMANDS = {  # the function, its paths, and its options with their defaults
     "planted": (
@@ -29,28 +27,9 @@ COMMANDS = {  # the function, its paths, and its options with their defaults
 }
 
 
-def parser():
-    """Return the parser of all commands."""
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    which = made.add_subparsers(dest="which", required=True)
-    for name, (function, paths, options) in COMMANDS.items():
-        command = which.add_parser(name, description=function.__doc__)
-        for path in paths:
-            command.add_argument(path, type=Path)
-        for option, value in options.items():
-            several = isinstance(value, tuple)
-            kind = type(value[0]) if several else type(value)
-            many = {"nargs": "+"} if several else {}
-            command.add_argument(f"--{option}", type=kind, default=value, help="default: %(default)s", **many)
-    return made
-
-
 def main(arguments=None):
     """Run what is asked for."""
-    given = vars(parser().parse_args(arguments))
-    if "out" in given:
-        given["out"].mkdir(parents=True, exist_ok=True)
-    COMMANDS[given.pop("which")][0](**given)
+    run_command(__doc__, COMMANDS, arguments)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def run_comparison(
     cells = cells_of(options, len(corpus.manifest.shards))
     libraries = library_fits(options, target, resources)
     target.require()
-    cells = target.cells(cells)
+    cells = target.fields.variants(cells)
     resources.require()
     digest = target.scored.manifest.digest
     given = {"heldout": options.heldout, "unseen": options.unseen}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 
 from collapsium.pipeline.corpora.ingest import split
 from collapsium.pipeline.engine.leakage.documents import require_new_documents
 from collapsium.pipeline.engine.leakage.lineage import require_held_out, require_unseen
 from collapsium.pipeline.engine.setup.heldout import require_tokens
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.workflows.compare.grid import Cell
 from collapsium.pipeline.workflows.compare.label_fields import LabelFields
 from collapsium.pipeline.workflows.compare.option_values import shown
 from collapsium.pipeline.workflows.compare.options import CompareOptions
@@ -59,10 +57,6 @@ class Target(ABC):
 
     def prepare(self, folder: Folder) -> None:  # noqa: B027
         """Make, in the comparison's folder, the corpora that are not given."""
-
-    def cells(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Return the cells of the grid, with those that the fields of labels add."""
-        return list(cells)
 
     @abstractmethod
     def about(self) -> list[str]:
@@ -141,10 +135,6 @@ class UnseenDocuments(Target):
             require_new_documents(corpus, unseen, name, executor, labelled=True)
         finally:
             executor.close()
-
-    def cells(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Return the cells, with the labels that are taken and the variants without some of them."""
-        return self.fields.variants(cells)
 
     def about(self) -> list[str]:
         """Return paragraphs on the two corpora, their labels and the options."""

@@ -16,7 +16,7 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb.document_lists import room_for
 from collapsium.workers.families.cvb.parameters import counted
 from tests.conformance import Conformance, bits, document_counts, problem_of, scores_of, state_bits
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import planted_rows, write_corpus, write_halves
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 
 WAYS = [
@@ -40,14 +40,7 @@ def planted(tmp_path_factory):
     """A corpus whose topics are found, in shards, and tokens of the same documents."""
     place = tmp_path_factory.mktemp("planted")
     rows = planted_rows(5, documents=200, words=30, topics=3, tokens=60)
-    halves = [
-        {word: (count + part) // 2 for word, count in row.items() if (count + part) // 2}
-        for row in rows
-        for part in (0, 1)
-    ]
-    train = write_corpus(place / "train", halves[1::2], 30, shard_tokens=1500)
-    heldout = write_corpus(place / "heldout", halves[::2], 30, shard_tokens=4000)
-    return str(train), str(heldout)
+    return write_halves(place, rows, 30)
 
 
 @pytest.fixture(scope="module")

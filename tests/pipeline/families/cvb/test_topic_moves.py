@@ -32,7 +32,7 @@ from tests.conformance import (
     scores_of,
     state_bits,
 )
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import planted_rows, write_corpus, write_halves
 from tests.naive import lists as naive_lists
 from tests.strategies import documents_of
 
@@ -64,14 +64,7 @@ def planted(tmp_path_factory):
 def corpora(place, seed, documents=120, topics=3):
     """A training corpus, and one of other tokens of the same documents."""
     rows = planted_rows(seed, documents=documents, words=30, topics=topics, tokens=80)
-    halves = [
-        {word: (count + part) // 2 for word, count in row.items() if (count + part) // 2}
-        for row in rows
-        for part in (0, 1)
-    ]
-    train = write_corpus(place / "train", halves[1::2], 30, shard_tokens=1500)
-    heldout = write_corpus(place / "heldout", halves[::2], 30, shard_tokens=4000)
-    return str(train), str(heldout)
+    return write_halves(place, rows, 30)
 
 
 def lived(corpus, options=OPTIONS, local_sweeps=1, warm=None, limits=None, **given):

@@ -27,12 +27,7 @@ from tests.conftest import labels_of
 from tests.naive import gibbs_labels as naive
 from tests.strategies import bags, documents_of
 
-
-@pytest.fixture(autouse=True)
-def _wrapping():
-    """With the compiler off NumPy would warn of whole numbers that wrap around, as they shall."""
-    with np.errstate(over="ignore"):
-        yield
+pytestmark = pytest.mark.usefixtures("wrapping")
 
 
 @st.composite

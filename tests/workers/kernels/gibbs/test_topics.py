@@ -14,14 +14,7 @@ from tests.naive import gibbs as naive
 from tests.naive.random import uniform
 from tests.strategies import bags, documents_of
 
-pytestmark = pytest.mark.kernels
-
-
-@pytest.fixture(autouse=True)
-def _wrapping():
-    """With the compiler off NumPy would warn of whole numbers that wrap around, as they shall."""
-    with np.errstate(over="ignore"):
-        yield
+pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
 
 
 @st.composite

@@ -35,6 +35,8 @@ from tests.naive.network import Laid, Network, State
 from tests.networks import DIAMOND, LABELS
 from tests.strategies import segmented, shard_of
 
+pytestmark = pytest.mark.usefixtures("wrapping")
+
 WORDS = 3
 NAMES = (("kind", "a"), ("kind", "b"), ("other", "c"))
 TABLE = LabelTable(NAMES, (1, 1, 1), (), 3, 1)
@@ -55,13 +57,6 @@ PLANS = {
     "no parents": DOCUMENT,
 }  # fmt: skip
 WORDS_FROM = {"nobody draws from segments": "document"}
-
-
-@pytest.fixture(autouse=True)
-def _wrapping():
-    """With the compiler off NumPy would warn of whole numbers that wrap around, as they shall."""
-    with np.errstate(over="ignore"):
-        yield
 
 
 class Made:

@@ -21,14 +21,7 @@ from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
 from tests.naive import gibbs_tree as naive
 from tests.strategies import bags, documents_of
 
-pytestmark = pytest.mark.kernels
-
-
-@pytest.fixture(autouse=True)
-def _wrapping():
-    """With the compiler off NumPy would warn of whole numbers that wrap around, as they shall."""
-    with np.errstate(over="ignore"):
-        yield
+pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
 
 
 class Sample:
