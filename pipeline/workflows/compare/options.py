@@ -134,6 +134,8 @@ class CompareOptions(BaseModel):
         for name in OF_HELD_OUT_TOKENS if on_unseen else OF_UNSEEN_DOCUMENTS:
             if said.get(name):
                 raise OptionError(f"`{name}` {'does not go' if on_unseen else 'goes'} with `unseen`")
+        if "heldout" in said and "fraction" in said:
+            raise OptionError("`fraction` is split off, and does not go with `heldout`")
         if not on_unseen:
             defaults: dict[str, Any] = {"fraction": None} if "heldout" in said else {}
         else:

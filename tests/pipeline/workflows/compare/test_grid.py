@@ -167,6 +167,7 @@ def test_other_texts__are_evaluated_never(text):
         ),
         ({"peers": ("gensim",), "settings": {"gensim": {"alpha": "x"}}}, "--set gensim.alpha: expected a number"),
         ({"seed": 0.5}, "seed: expected a whole number"),
+        ({"fraction": 0.1, "heldout": "other"}, "`fraction` is split off, and does not go with `heldout`"),
         ({"fraction": 0.0}, "fraction: expected a value greater than 0, found 0.0"),
     ],
     ids=str,
