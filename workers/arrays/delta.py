@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays import buffer_pool as buffers
+from collapsium.workers.arrays.state import State
 
 Arrays = Mapping[str, npt.NDArray[Any]]
+S = TypeVar("S", bound=State)
 Kind = Literal["change", "fresh"]
 
 PACKED, MANY = 1 << 20, 129  # bytes and columns of a table that may be sent without its zeros
@@ -85,6 +87,11 @@ class Delta:
     def number(self, name: str) -> float:
         """Return an array without dims as a float; zero where there is none."""
         return float(self.parts[name].values) if name in self.parts else 0.0
+
+    def read(self, kind: type[S]) -> S | None:
+        """Return the arrays as a state of some kind; None where one is missing that it cannot be without."""
+        arrays = {name: part.values for name, part in self.parts.items()}
+        return kind.from_arrays(arrays) if kind.is_in(arrays) else None
 
     def with_dim(self, dim: str) -> Delta:
         """Return only the arrays that have the dim."""

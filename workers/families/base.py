@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from collapsium.storage.corpus.vectors import AnyShard
     from collapsium.workers.arrays.array_fields import FamilyArrays
     from collapsium.workers.arrays.delta import Arrays, Delta
     from collapsium.workers.arrays.random_streams import Stream
     from collapsium.workers.kernels.jit import Kernel
+
+AnyShard: TypeAlias = Any
+"""A shard of documents or of vectors; a family takes one of them, and its methods name which."""
 
 OptionsT = TypeVar("OptionsT")
 GlobalsT = TypeVar("GlobalsT", bound=GlobalState)
@@ -133,7 +135,7 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
     def fold(self, block: RowsT, delta: Delta, globals: GlobalsT) -> tuple[RowsT, Delta]:
         """Add a delta, whose word ids count from the block's first; return the rows and what `update` needs of them."""
 
-    def finished_rows(self, block: RowsT, globals: GlobalsT) -> RowsT:  # noqa: ARG002
+    def finished_rows(self, block: RowsT, globals: GlobalsT) -> RowsT:
         """Return the rows that a finished model keeps of a block."""
         return block
 
@@ -191,7 +193,7 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
             int64, how many each document has.
         """
 
-    def word_tokens(self, rows: RowsT) -> npt.NDArray[np.float64] | None:  # noqa: ARG002
+    def word_tokens(self, rows: RowsT) -> npt.NDArray[np.float64] | None:
         """Return the tokens that a model expects of each word, as many as the corpus has; None where it has none."""
         return None
 
