@@ -135,12 +135,12 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
     def fold(self, block: RowsT, delta: Delta, globals: GlobalsT) -> tuple[RowsT, Delta]:
         """Add a delta, whose word ids count from the block's first; return the rows and what `update` needs of them."""
 
-    def finished_rows(self, block: RowsT, globals: GlobalsT) -> RowsT:
+    def finished_rows(self, block: RowsT, globals: GlobalsT) -> RowsT:  # noqa: ARG002
         """Return the rows that a finished model keeps of a block."""
         return block
 
     @abstractmethod
-    def fold_in(self, shard: AnyShard, rows: RowsT, globals: GlobalsT, stream: Stream) -> LocalT:
+    def fold_in(self, shard: AnyShard, rows: RowsT, globals: GlobalsT, stream: Stream) -> LocalState:
         """Fit the local state of unseen documents with the rest of the model held fixed."""
 
     @abstractmethod
@@ -193,7 +193,7 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
             int64, how many each document has.
         """
 
-    def word_tokens(self, rows: RowsT) -> npt.NDArray[np.float64] | None:
+    def word_tokens(self, rows: RowsT) -> npt.NDArray[np.float64] | None:  # noqa: ARG002
         """Return the tokens that a model expects of each word, as many as the corpus has; None where it has none."""
         return None
 

@@ -342,3 +342,47 @@ def _number_of_authors(known: Known) -> str | None:
     if known.sizes["author"] == known.sizes["label"] + 1:
         return None
     return f"expected {known.sizes['label'] + 1} rows of 'label_topic', found {known.sizes['author']}"
+
+
+BY_GAMMA, BY_NORMAL = ("weight_prior", "weight_rate", "weight_shape"), ("label_topic", "weight_variance")
+
+
+def _weights(arrays: Arrays, known: Known) -> str | None:
+    """Return what is wrong with the weights of labels: those of one of the two ways are there."""
+    there = ["weight_shape" in arrays, "label_topic" in arrays]
+    return None if sum(there) == 1 else "expected either 'weight_shape' or 'label_topic'"
+
+
+HDSP_ARRAYS = FamilyArrays(
+    Part(
+        {
+            "prior": counts("f8", "topic"),
+            **singles("f8", "eta gamma vocabulary", POSITIVE),
+            **singles("i8", "document_sweeps", 0, MOST_SWEEPS),
+            **singles("i8", "early", 0),
+            "last": indices("i8", "", "topic"),
+            **singles("f8", "another_round label_least label_most"),
+            **singles("f8", "document_tolerance", 0),
+            **optional(flags("carried")),
+            **flags("curved led signed"),
+            **LABEL_TABLE,
+            **each("label_log label_mean_log", numbers("f8", "label topic")),
+            "label_reach": counts("f8", "label"),
+            **optional(each("label_topic", numbers("f8", "label topic"))),
+            **optional(each("weight_rate weight_shape", numbers("f8", "label topic", POSITIVE))),
+            **optional(each("weight_prior", numbers("f8", "2", POSITIVE))),
+            **optional(singles("f8", "weight_variance", POSITIVE)),
+            "topic_log": numbers("f8", "topic"),
+            "topic_moments": counts("f8", "1 topic"),
+        },
+        (labelled, some_of("prior"), together(*BY_GAMMA), together(*BY_NORMAL), _weights),
+    ),
+    lambda globals: MEAN_FIELD_ROWS,  # noqa: ARG005
+    lambda globals: MEAN_FIELD_BLOCKS,  # noqa: ARG005
+    lambda globals: Part({  # noqa: ARG005
+        **BY_DOCUMENT,
+        "document_label_offsets": offsets("document", "labelled"),
+        "document_label": indices("i4", "labelled", "label"),
+        "document_label_value": numbers("f8", "labelled"),
+    }, (ascending("document_label_offsets", "document_label"),)),
+)  # fmt: skip

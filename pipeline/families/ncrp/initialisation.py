@@ -1,134 +1,227 @@
-"""How a tree of topics begins: clusters of documents, documents that enter by and by, or another tree."""
+"""Initialise a tree of topics: by clusters of documents, by gradual admission of documents, or from another tree."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.ncrp import node_moves
-from collapsium.pipeline.families.ncrp import prior as nested
-from collapsium.pipeline.families.ncrp.node_moves import Moves
+from collapsium.pipeline.families.ncrp.node_moves import Moves, first_tree
+from collapsium.pipeline.families.ncrp.options import NcrpOptions
+from collapsium.pipeline.families.ncrp.prior import end_logs, sticks
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.ncrp.initialisation import ALL
-from collapsium.workers.families.ncrp.tree import FREE, Tree, ahead
+from collapsium.workers.families.ncrp.state import (
+    Clustering,
+    Comparisons,
+    Initialisation,
+    NcrpGlobals,
+    NodeTokens,
+    WarmSums,
+)
+from collapsium.workers.families.ncrp.tree import FREE, FittedTree, Tree
 
-FIRST_DOCUMENTS = 8  # that enter first in a gradual start
-SOME = 1e-9  # unsettled, but no token waits
-
-
-def for_next(moves: Moves, end_log: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[Any]]:
-    """Return the tree of the coming sweep as globals hold it, with the table of moves that leads there."""
-    return {
-        "next_parent": moves.tree.parents,
-        "next_depth": np.array(moves.tree.depth),
-        "next_end_log": np.maximum(end_log, -1e300),
-        **moves.table(),
-    }
-
-
-def wanted(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], *, roots: bool) -> dict[str, npt.NDArray[Any]]:
-    """Return what the coming sweep shall tell: pairs of nodes to compare, and whether the affinity of all."""
-    return {"wanted_first": first, "wanted_second": second, "want_roots": np.array(roots)}
+FIRST_DOCUMENTS = 8  # that a gradual start begins with
+SOME_TOKENS = 1e-9  # uncounted tokens of a fit whose tree is not at its full depth: none is missing
+MAX_LEAVES = 300  # documents that start leaves, by default
+MAX_CLUSTERING_SWEEPS = 30  # of the clustering that starts a fit, and half of the planned iterations at most
 
 
-def widening(summary: Summary) -> float:
-    """Return by what documents grow in number in an iteration of a gradual start: all are in after half of them."""
+def initial_globals(summary: Summary, options: NcrpOptions) -> NcrpGlobals:
+    """Return the state before any document has been seen: a root alone, and how many leaves shall start.
+
+    Parameters
+    ----------
+    summary : Summary
+        The corpus.
+    options : NcrpOptions
+        The options.
+
+    Returns
+    -------
+    NcrpGlobals
+        The state.
+    """
+    columns, gradual = options.max_nodes, options.start == "gradual"
+    nothing = np.zeros(columns)
+    root = Tree(first_tree(columns, 0).parents, options.depth if gradual else 2)
+    end_log = end_logs(root, sticks(root, nothing, nothing, options.gamma), options.gamma)
+    moves, planned = Moves(root), summary.iterations
+    return NcrpGlobals(
+        vocabulary=float(summary.words),
+        alpha=options.alphas(),
+        eta=options.etas(),
+        gamma=options.gamma,
+        factorised=options.form == "factorised",
+        point=options.posterior == "point",
+        fitted=FittedTree(root.parents, root.depth, np.maximum(end_log, -1e300), 0, 0, 0),
+        upcoming=moves.upcoming(end_log),
+        moves=moves.move_table(),
+        node_passes=nothing,
+        node_tokens=nothing,
+        initialisation=_initialisation(summary, options),
+        clustering=Clustering(
+            clustering_sweeps=0,
+            max_clustering_sweeps=(
+                min(MAX_CLUSTERING_SWEEPS, max(1, planned // 2)) if planned else MAX_CLUSTERING_SWEEPS
+            ),
+            planned_iterations=planned,
+            comparisons_without_merge=0,
+        ),
+        comparisons=Comparisons.none(),
+        uncounted=SOME_TOKENS * float(planned > 0),
+        another_round=False,
+    )
+
+
+def _initialisation(summary: Summary, options: NcrpOptions) -> Initialisation:
+    """Return the state of the start before any document has been seen."""
+    columns, gradual = options.max_nodes, options.start == "gradual"
+    leaves = options.leaves or min(MAX_LEAVES, -(-summary.documents // 2))
+    most = columns // 2 if gradual else (columns - 1) * 4 // 5
+    admits = gradual and summary.documents and not summary.warm
+    return Initialisation(
+        seeding=False,
+        max_seeds=max(1, min(leaves, most, columns + 1 - options.depth)),
+        seed_candidates=np.zeros(0, dtype=np.int64),
+        seeds=np.zeros(0, dtype=np.int64),
+        seed_columns=np.zeros((0, options.depth - 1), dtype=np.int64),
+        seeds_root=False,
+        hash_limit=int(ALL // -(-summary.documents // FIRST_DOCUMENTS) if admits else ALL),
+        admission_factor=admission_factor(summary),
+        absent_tokens=float(summary.tokens) if gradual else 0.0,
+    )
+
+
+def admission_factor(summary: Summary) -> float:
+    """Return by what the documents of a gradual start grow in an iteration: all are in after half of them."""
     share = summary.documents / FIRST_DOCUMENTS
     return float(max(2.0, share ** (1.0 / max(summary.iterations // 2, 1)))) if share > 1.0 else 2.0
 
 
-def candidates(globals: Arrays, delta: Delta, config: Any, stream: Stream) -> Arrays:
-    """Take the documents that may begin nodes: each a leaf, or in a gradual start the first of them a path."""
-    found = delta.ids["document"][: int(globals["seeds_wanted"])] if "candidates" in delta else np.zeros(0, np.int64)
-    after = {**globals, "candidates": found, "root_seeded": np.array(1)}
-    if config.start == "gradual":
-        return entering(after, Moves(ahead(globals)), found[found <= int(globals["limit"])], stream)
-    tree = node_moves.first_tree(globals["node_parent"].size, max(found.size, 1))
-    even = np.where(tree.levels == 1, 1.0 / max(found.size, 1), 0.0)
-    end_log = np.where(tree.levels >= 0, special.log(np.maximum(even, 1e-3 / max(found.size, 1))), -np.inf)
-    columns = np.zeros((found.size, config.depth - 1), dtype=np.int64)
-    columns[:, 0] = np.arange(1, found.size + 1)
-    again = {"seeding": np.array(1), "another_round": np.array(1.0)}
-    return {**after, **again, **for_next(Moves(tree), end_log), "seeds": found, "seed_columns": columns}
+def with_candidates(globals: NcrpGlobals, delta: Delta, options: NcrpOptions, stream: Stream) -> NcrpGlobals:
+    """Take the documents that may start nodes: each a leaf, or in a gradual start the first of them a path."""
+    none = np.zeros(0, dtype=np.int64)
+    candidates = delta.ids.get("document", none)[: globals.initialisation.max_seeds]
+    start = replace(globals.initialisation, seed_candidates=candidates, seeds_root=True)
+    if options.start == "gradual":
+        first = candidates[candidates <= start.hash_limit]
+        return admit_seeds(replace(globals, initialisation=start), Moves(globals.upcoming.tree), first, stream)
+    count = max(candidates.size, 1)
+    tree = first_tree(globals.fitted.node_parent.size, count)
+    even = np.where(tree.levels == 1, 1.0 / count, 0.0)
+    end_log = np.where(tree.levels >= 0, special.log(np.maximum(even, 1e-3 / count)), -np.inf)
+    columns = np.zeros((candidates.size, options.depth - 1), dtype=np.int64)
+    columns[:, 0] = np.arange(1, candidates.size + 1)
+    moves = Moves(tree)
+    return replace(
+        globals,
+        initialisation=replace(start, seeding=True, seeds=candidates, seed_columns=columns),
+        upcoming=moves.upcoming(end_log),
+        moves=moves.move_table(),
+        another_round=True,
+    )
 
 
-def entering(
-    globals: dict[str, npt.NDArray[Any]], moves: Moves, seeds: npt.NDArray[np.int64], stream: Stream
-) -> dict[str, npt.NDArray[Any]]:
-    """Give each of some documents a new path, whose nodes begin with its words; a round for that comes next."""
-    # Where a path leaves the tree is drawn from the nested Chinese restaurant process; the leaf is always new.
-    generator, gamma = stream.at(purpose=f"{stream.purpose} entering").generator(), float(globals["gamma"])
-    passes, columns, taken = np.array(moves.summed(np.asarray(globals["node_passes"]))), [], []
+def admit_seeds(globals: NcrpGlobals, moves: Moves, seeds: npt.NDArray[np.int64], stream: Stream) -> NcrpGlobals:
+    """Give each of some documents a new path, whose nodes start with its words in a round of their own.
+
+    Where a path leaves the tree is drawn from the nested Chinese restaurant process; the leaf is always new.
+
+    Parameters
+    ----------
+    globals : NcrpGlobals
+        The state after a sweep.
+    moves : Moves
+        From its tree to the next.
+    seeds : numpy.ndarray of int64, shape (n,)
+        Stable hashes of the documents.
+    stream : Stream
+        Addressed to the iteration.
+
+    Returns
+    -------
+    NcrpGlobals
+        The state for the round in which the documents' words are counted.
+    """
+    generator = stream.at(purpose=f"{stream.purpose} entering").generator()
+    passes, columns, admitted = np.array(moves.summed(np.asarray(globals.node_passes))), [], []
     for seed in seeds:
-        end = 0
-        for _ in range(moves.tree.depth - 2):
-            children = moves.tree.children(end)
-            weights = np.append(passes[children], gamma)
-            place = int(np.searchsorted(np.cumsum(weights), generator.random() * weights.sum(), side="right"))
-            if place >= children.size:
-                break
-            end = int(children[place])
+        end = _drawn_end(moves.tree, passes, globals.gamma, generator)
         before = set(moves.tree.columns.tolist())
         moves = moves.grown([end])
         new = [int(column) for column in moves.tree.columns if int(column) not in before]
         if not new:
             break  # there is no room
-        path = moves.tree.path(new[-1])
-        passes[path] += 1.0
+        passes[moves.tree.path(new[-1])] += 1.0
         columns.append(new + [0] * (moves.tree.depth - 1 - len(new)))
-        taken.append(seed)
-    ends = np.where(moves.tree.levels == moves.tree.depth - 1, np.maximum(passes, 0.0), 0.0)
-    found = nested.sticks(moves.tree, moves.tree.gathered(ends), ends, gamma)
-    return {
-        **globals,
-        **for_next(moves, nested.end_logs(moves.tree, found, gamma)),
-        **{f"next_{name}": np.array(count) for name, count in moves.counts.items()},
-        **wanted(np.zeros(0, np.int64), np.zeros(0, np.int64), roots=False),
-        "seeds": np.array(taken, dtype=np.int64),
-        "seed_columns": np.array(columns, dtype=np.int64).reshape(-1, moves.tree.depth - 1),
-        "seeding": np.array(1),
-        "unsettled": np.array((float(globals["absent"]) + SOME) * float(globals["planned"] > 0)),
-        "another_round": np.array(float(int(globals["clustering"]) == 0)),  # later ones begin the next iteration
-    }
+        admitted.append(seed)
+    tree, start = moves.tree, globals.initialisation
+    ends = np.where(tree.levels == tree.depth - 1, np.maximum(passes, 0.0), 0.0)
+    end_log = end_logs(tree, sticks(tree, tree.gathered(ends), ends, globals.gamma), globals.gamma)
+    return replace(
+        globals,
+        upcoming=moves.upcoming(end_log),
+        moves=moves.move_table(),
+        comparisons=Comparisons.none(),
+        initialisation=replace(
+            start,
+            seeds=np.array(admitted, dtype=np.int64),
+            seed_columns=np.array(columns, dtype=np.int64).reshape(-1, tree.depth - 1),
+            seeding=True,
+        ),
+        uncounted=(start.absent_tokens + SOME_TOKENS) * float(globals.clustering.planned_iterations > 0),
+        # Later seeds begin the next iteration.
+        another_round=globals.clustering.clustering_sweeps == 0,
+    )
 
 
-def seeded(globals: Arrays, delta: Delta) -> Arrays:
-    """Take the words of the documents that begin nodes; a sweep ends the iteration."""
-    tree = ahead(globals)
-    return {
-        **globals,
-        "node_parent": tree.parents,
-        "depth": np.array(tree.depth),
-        "node_tokens": delta["node_tokens"],
-        "end_log": globals["next_end_log"],
-        **Moves(tree).table(),
-        "seeding": np.array(0),
-        "root_seeded": np.array(0),
-        "want_roots": globals["longest"] == 1,
-        "another_round": np.array(1.0),
-    }
+def _drawn_end(tree: Tree, passes: npt.NDArray[np.float64], gamma: float, generator: np.random.Generator) -> int:
+    """Draw the node at which a new path leaves a tree."""
+    end = 0
+    for _ in range(tree.depth - 2):
+        children = tree.children(end)
+        weights = np.append(passes[children], gamma)
+        place = int(np.searchsorted(np.cumsum(weights), generator.random() * weights.sum(), side="right"))
+        if place >= children.size:
+            break
+        end = int(children[place])
+    return end
 
 
-def warmed(globals: Arrays, delta: Delta, config: Any) -> Arrays:
-    """Begin from the tree of another run."""
-    tree = Tree(delta["warm_parent"].astype(np.int64) + FREE, config.depth)
-    ends, gamma = delta["ends"], float(globals["gamma"])
-    passes = tree.gathered(ends)
-    end_log = nested.end_logs(tree, nested.sticks(tree, passes, ends, gamma), gamma)
-    return {
-        **globals,
-        "node_parent": tree.parents,
-        "depth": np.array(tree.depth),
-        "node_tokens": delta["node_tokens"],
-        "node_passes": passes,
-        "end_log": np.maximum(end_log, -1e300),
-        **for_next(Moves(tree), end_log),
-        "limit": np.array(ALL, dtype=np.int64),
-        "unsettled": np.array(0.0),
-        "another_round": np.array(1.0),
-    }
+def with_seeds(globals: NcrpGlobals, sums: NodeTokens) -> NcrpGlobals:
+    """Take the words of the seed documents; a sweep ends the iteration."""
+    upcoming = globals.upcoming
+    moved = globals.fitted.grown, globals.fitted.merged, globals.fitted.pruned
+    return replace(
+        globals,
+        fitted=FittedTree(upcoming.next_parent, upcoming.next_depth, upcoming.next_end_log, *moved),
+        node_tokens=sums.node_tokens,
+        moves=Moves(upcoming.tree).move_table(),
+        initialisation=replace(globals.initialisation, seeding=False, seeds_root=False),
+        comparisons=replace(globals.comparisons, compares_affinity=globals.clustering.max_clustering_sweeps == 1),
+        another_round=True,
+    )
+
+
+def with_warm_tree(globals: NcrpGlobals, sums: WarmSums, options: NcrpOptions) -> NcrpGlobals:
+    """Start from the tree of another run."""
+    tree, gamma = Tree(sums.warm_parent.astype(np.int64) + FREE, options.depth), globals.gamma
+    passes = tree.gathered(sums.ends)
+    end_log = end_logs(tree, sticks(tree, passes, sums.ends, gamma), gamma)
+    moves, moved = Moves(tree), (globals.fitted.grown, globals.fitted.merged, globals.fitted.pruned)
+    return replace(
+        globals,
+        fitted=FittedTree(tree.parents, tree.depth, np.maximum(end_log, -1e300), *moved),
+        node_tokens=sums.node_tokens,
+        node_passes=passes,
+        upcoming=moves.upcoming(end_log),
+        moves=moves.move_table(),
+        initialisation=replace(globals.initialisation, hash_limit=int(ALL)),
+        uncounted=0.0,
+        another_round=True,
+    )

@@ -5,275 +5,227 @@ c_n ~ nCRP(gamma), theta_n ~ Dir(alpha_1..alpha_L), z_nm ~ theta_n, t_nm ~ w_{c_
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families import generative as drawing
+from collapsium.pipeline.families import generative
 from collapsium.pipeline.families import hyperparameters as dirichlet
-from collapsium.pipeline.families.base import Description, Footprint, Summary
-from collapsium.pipeline.families.ncrp import initialisation as planting
-from collapsium.pipeline.families.ncrp import node_moves
-from collapsium.pipeline.families.ncrp import nodes as tallies
-from collapsium.pipeline.families.ncrp import prior as nested
-from collapsium.pipeline.families.ncrp.node_moves import Moves
-from collapsium.pipeline.families.ncrp.options import Config
-from collapsium.pipeline.families.ncrp.tree_update import LONGEST, move_nodes
+from collapsium.pipeline.families.base import Description, Footprint, Simulates, Summary
+from collapsium.pipeline.families.ncrp.initialisation import (
+    initial_globals,
+    with_candidates,
+    with_seeds,
+    with_warm_tree,
+)
+from collapsium.pipeline.families.ncrp.nodes import depth_first, planted
+from collapsium.pipeline.families.ncrp.options import NcrpOptions
+from collapsium.pipeline.families.ncrp.prior import end_logs, learned_gamma, sticks, sticks_bound
+from collapsium.pipeline.families.ncrp.tree_update import move_nodes
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
-from collapsium.workers.families.ncrp.documents import column_priors
-from collapsium.workers.families.ncrp.initialisation import ALL
-from collapsium.workers.families.ncrp.tree import Tree, ahead, swept
+from collapsium.workers.families.ncrp.ncrp import NcrpShardModel
+from collapsium.workers.families.ncrp.state import NcrpGlobals, NcrpRows, NodeTokens, SweepSums, WarmSums
+from collapsium.workers.families.ncrp.tree import FittedTree, Tree
 from collapsium.workers.special_functions import digamma, gammaln
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-CORPUS = "documents"
-CHANGE = "moved"
-SCHEDULES = ("batch",)
-SAMPLER = False
-
-PLANTED = 1e9  # tokens of a tree to simulate from: so many that no prior shows
-MOVES = "grown", "pruned", "merged"
+SIMULATED_TOKENS = 1e9  # tokens of a tree to simulate from: so many that no prior shows
 
 
-def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
-    """Make the globals before any document has been seen: a root alone, and how many leaves shall begin."""
-    columns = config.max_nodes
-    leaves = config.leaves or min(300, -(-summary.documents // 2))
-    gradual = config.start == "gradual"
-    most = columns // 2 if gradual else (columns - 1) * 4 // 5
-    root = Tree(node_moves.first_tree(columns, 0).parents, config.depth if gradual else 2)
-    end_log = nested.end_logs(
-        root, nested.sticks(root, np.zeros(columns), np.zeros(columns), config.gamma), config.gamma
-    )
-    nothing, none = np.zeros(columns), np.zeros(0, dtype=np.int64)
-    return {
-        "vocabulary": np.array(float(summary.words)),
-        "alpha": config.alphas(),
-        "eta": config.etas(),
-        "gamma": np.array(config.gamma),
-        "factorised": np.array(config.form == "factorised"),
-        "point": np.array(config.posterior == "point"),
-        "learn_eta": np.array("eta" in config.learn),
-        "document_sweeps": np.array(config.document_sweeps),
-        "grow": np.array(config.growing()),
-        "seeds_wanted": np.array(max(1, min(leaves, most, columns + 1 - config.depth))),
-        "candidates": none,
-        "seeds": none,
-        "seed_columns": np.zeros((0, config.depth - 1), dtype=np.int64),
-        "root_seeded": np.array(0),
-        "limit": np.array(
-            ALL // -(-summary.documents // planting.FIRST_DOCUMENTS)
-            if gradual and summary.documents and not summary.warm
-            else ALL,
-            dtype=np.int64,
-        ),
-        "seeding": np.array(0),
-        "clustering": np.array(0),  # sweeps since the clusters began
-        "longest": np.array(min(LONGEST, max(1, summary.iterations // 2)) if summary.iterations else LONGEST),
-        "planned": np.array(summary.iterations),
-        "quiet": np.array(0),  # comparisons without a merge
-        "unsettled": np.array(planting.SOME * float(summary.iterations > 0)),
-        "widening": np.array(planting.widening(summary)),
-        "absent": np.array(float(summary.tokens) if gradual else 0.0),  # tokens of documents that have not entered
-        "another_round": np.array(0.0),
-        "depth": np.array(root.depth),
-        "node_parent": root.parents,
-        "node_passes": nothing,
-        "node_tokens": nothing,
-        "end_log": np.maximum(end_log, -1e300),
-        **planting.for_next(Moves(root), end_log),
-        **planting.wanted(none, none, roots=False),
-        **{f"{when}{name}": np.array(0) for name in MOVES for when in ("", "next_")},
-    }
+class Ncrp(Simulates[NcrpOptions, NcrpGlobals, NcrpRows]):
+    """The nested Chinese restaurant process by variational inference."""
+
+    shard_model = NcrpShardModel
+    Options = NcrpOptions
+
+    def initialise(self, summary: Summary, options: NcrpOptions, stream: Stream) -> NcrpGlobals:  # noqa: ARG002
+        """Return the state before any document has been seen."""
+        return initial_globals(summary, options)
+
+    def footprint(self, summary: Summary, options: NcrpOptions) -> Footprint:  # noqa: ARG002
+        """Return the memory of a fit: counts in 8 bytes for each word and column, q(z) in 4 a pair and level."""
+        columns = options.max_nodes
+        return Footprint(
+            kept=8.0 * columns,
+            shown=8.0 * columns,
+            swept=32.0 * columns,
+            delta=8.0 * columns,
+            pair=4.0 * options.depth if options.form == "factorised" else 0.0,
+            document=8.0 * options.depth + 12.0 * 4,
+            portion=0.0,
+        )
+
+    def update(self, globals: NcrpGlobals, delta: Delta, options: NcrpOptions, stream: Stream) -> NcrpGlobals:
+        """Take the new counts, learn hyperparameters, fit the sticks, and move nodes.
+
+        Parameters
+        ----------
+        globals : NcrpGlobals
+            As the sweep was made against.
+        delta : Delta
+            The sum over all shards, and the sums of folding it.
+        options : NcrpOptions
+            The options.
+        stream : Stream
+            Addressed to the iteration.
+
+        Returns
+        -------
+        NcrpGlobals
+            The next state: the tree of this sweep with its paths' prior masses, and that of the next.
+        """
+        warm, tokens, sums = delta.read(WarmSums), delta.read(NodeTokens), delta.read(SweepSums)
+        if warm is not None:
+            return with_warm_tree(globals, warm, options)
+        if globals.initialisation.seeding and tokens is not None:
+            return with_seeds(globals, tokens)
+        if sums is None:
+            return with_candidates(globals, delta, options, stream)
+        upcoming, tree = globals.upcoming, globals.upcoming.tree
+        start, progress = globals.initialisation, globals.clustering
+        after = replace(
+            globals,
+            fitted=upcoming.fitted(upcoming.next_end_log),
+            node_tokens=sums.node_tokens,
+            node_passes=tree.gathered(sums.ends),
+            clustering=replace(progress, clustering_sweeps=progress.clustering_sweeps + 1),
+            initialisation=replace(start, absent_tokens=sums.absent),
+            another_round=False,
+        )
+        if tree.depth == options.depth:
+            after = _learned(after, sums, options, tree)
+        factors = sticks(tree, after.node_passes, sums.ends, after.gamma)
+        end_log = np.maximum(end_logs(tree, factors, after.gamma), -1e300)
+        return move_nodes(replace(after, fitted=upcoming.fitted(end_log)), sums, options, tree, stream)
+
+    def needs_another_round(self, globals: NcrpGlobals) -> bool:
+        """Return whether the iteration goes on with one more sweep: a start takes several rounds."""
+        return globals.another_round
+
+    def uncounted_tokens(self, globals: NcrpGlobals) -> float:
+        """Return how many tokens do not count yet: more than 0 until the tree has its full depth."""
+        return globals.uncounted
+
+    def objective(self, globals: NcrpGlobals, delta: Delta) -> dict[str, float]:
+        """Return the evidence lower bound, in nats, of the q(c), q(z) and q(theta) that the sweep has made.
+
+        q(v) and q(w) are the best for these. With posterior 'point' it is a bound of the log likelihood of the topics
+        and the penalty eta sum_w log(W w_iw) of each.
+
+        Parameters
+        ----------
+        globals : NcrpGlobals
+            As the sweep was made against.
+        delta : Delta
+            Sums of the sweep and of folding its rows.
+
+        Returns
+        -------
+        dict of str to float
+            ``objective``; nothing before all documents have been swept.
+        """
+        sums = delta.read(SweepSums)
+        if sums is None or sums.joined < sums.documents:
+            return {}
+        tree, ends, gamma = globals.upcoming.tree, sums.ends, globals.gamma
+        factors = sticks(tree, tree.gathered(ends), ends, gamma)
+        value = sums.bound + sticks_bound(tree, factors, ends, gamma)
+        words, prior = globals.vocabulary, globals.column_priors(tree)[tree.columns]
+        tokens, node_sum = sums.node_tokens[tree.columns], sums.node_sum[tree.columns]
+        whole = tokens + words * prior
+        if globals.point:
+            value += float((node_sum - whole * special.log(whole) + words * prior * special.log(words)).sum())
+        else:
+            value += float((node_sum - gammaln(whole) + gammaln(words * prior)).sum())
+        return {"objective": value}
+
+    def figures(self, globals: NcrpGlobals) -> dict[str, float]:
+        """Return the nodes and leaves, the nodes moved before the sweep, and hyperparameters that may be learned."""
+        fitted, tree = globals.fitted, globals.fitted.tree
+        figures = {"nodes": float(tree.columns.size), "leaves": float((tree.levels == tree.depth - 1).sum())}
+        figures.update(grown=float(fitted.grown), pruned=float(fitted.pruned), merged=float(fitted.merged))
+        figures["gamma"] = globals.gamma
+        figures.update({f"alpha_{level}": float(value) for level, value in enumerate(globals.alpha)})
+        return figures
+
+    def describe(self, block: NcrpRows, globals: NcrpGlobals, count: int) -> Description:
+        """Describe the nodes depth-first, siblings by falling share of the documents; an id is that of its column."""
+        tree = globals.fitted.tree
+        columns = depth_first(tree.parents, globals.node_passes)
+        tokens, means = globals.node_tokens[columns], globals.word_means(block.word_topic, columns).T
+        top = largest(means, count)
+        share = tokens / max(tokens.sum(), 1e-300)
+        return Description(columns, share, top, np.take_along_axis(means, top, axis=1), parent=tree.parents[columns])
+
+    def draw_model(self, summary: Summary, options: NcrpOptions, stream: Stream) -> tuple[Arrays, NcrpGlobals]:
+        """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
+        parents = planted([int(children) for children in np.resize(options.branching, options.depth - 1)])
+        tree = Tree(parents, options.depth)
+        share = 1.0 / np.bincount(tree.levels)[tree.levels]  # of the documents
+        alphas = options.alphas()
+        tokens = SIMULATED_TOKENS * share * (alphas / alphas.sum())[tree.levels]
+        passes = SIMULATED_TOKENS * share
+        ends = np.where(tree.levels == tree.depth - 1, passes, 0.0)
+        end_log = end_logs(tree, sticks(tree, passes, ends, options.gamma), options.gamma)
+        globals_ = replace(
+            self.initialise(summary, options, stream),
+            eta=np.full(options.depth, 1e-9 / summary.words),
+            fitted=FittedTree(parents, options.depth, np.maximum(end_log, -1e300), 0, 0, 0),
+            node_tokens=tokens,
+            node_passes=passes,
+        )
+        return generative.draw_topics(
+            summary.words, tokens, summary.words * options.etas()[tree.levels], stream
+        ), globals_
+
+    def simulate(
+        self, topics: Arrays, globals: NcrpGlobals, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, npt.NDArray[np.float64]]:
+        """Draw documents, with their proportions at nodes: all leaves are as likely, theta_n ~ Dir(alpha)."""
+        generator, tree = stream.generator(), globals.fitted.tree
+        node = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
+        share = generative.draw_proportions(np.asarray(globals.alpha, dtype=np.float64), documents, generator)
+        theta = np.zeros((documents, tree.parents.size))
+        for level in range(tree.depth - 1, -1, -1):
+            theta[np.arange(documents), node] = share[:, level]
+            node = tree.parents[node]
+        return generative.draw_bags(topics, int(globals.vocabulary), theta, tokens, generator), theta
 
 
-def footprint(summary: Summary, config: Config) -> Footprint:
-    """Say what the state of a fit takes: counts in 8 bytes for each word and column, q(z) in 4 a pair and level."""
-    columns = config.max_nodes
-    return Footprint(
-        kept=8.0 * columns,
-        shown=8.0 * columns,
-        swept=32.0 * columns,
-        delta=8.0 * columns,
-        pair=4.0 * config.depth if config.form == "factorised" else 0.0,
-        document=8.0 * config.depth + 12.0 * 4,
-        portion=0.0,
-    )
+def _learned(globals: NcrpGlobals, sums: SweepSums, options: NcrpOptions, tree: Tree) -> NcrpGlobals:
+    """Return the state with learned alpha, eta and gamma, each given all else."""
+    alpha, eta, gamma = globals.alpha, globals.eta, globals.gamma
+    if "alpha" in options.learn and sums.occupied > 0:
+        alpha = dirichlet.asymmetric(alpha, sums.log_theta, sums.occupied)
+    if "gamma" in options.learn:
+        factors = sticks(tree, globals.node_passes, sums.ends, gamma)
+        gamma = learned_gamma(tree, factors, sums.ends, gamma)
+    if "eta" in options.learn and sums.log_phi is not None:
+        eta = np.array([_learned_eta(level, globals, sums, sums.log_phi, tree) for level in range(tree.depth)])
+    return replace(globals, alpha=alpha, eta=eta, gamma=gamma)
 
 
-def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
-    """Take the new counts, learn what is asked for, make the sticks, and move nodes.
-
-    Parameters
-    ----------
-    globals : Arrays
-        As the sweep was made against.
-    delta : Delta
-        The sum over all shards, and what folding it told.
-    config : Config
-        The options.
-    stream : Stream
-        Addressed to the iteration.
-
-    Returns
-    -------
-    Arrays
-        The next globals: the tree of this sweep with its paths' prior masses, and that of the next.
-    """
-    if "warm_parent" in delta:
-        return planting.warmed(globals, delta, config)
-    if "joined" not in delta and not globals["seeding"]:
-        return planting.candidates(globals, delta, config, stream)
-    if globals["seeding"]:
-        return planting.seeded(globals, delta)
-    tree = ahead(globals)
-    ends = delta["ends"]
-    after = {
-        **globals,
-        "node_parent": tree.parents,
-        "depth": np.array(tree.depth),
-        "node_tokens": delta["node_tokens"],
-        "node_passes": tree.gathered(ends),
-        "clustering": globals["clustering"] + 1,
-        "absent": np.array(delta.number("absent")),
-        "another_round": np.array(0.0),
-        **{name: globals[f"next_{name}"] for name in MOVES},  # what moved before this sweep
-    }
-    after.update(_learned(after, delta, config, tree))
-    gamma = float(after["gamma"])
-    found = nested.sticks(tree, after["node_passes"], ends, gamma)
-    after["end_log"] = np.maximum(nested.end_logs(tree, found, gamma), -1e300)
-    return move_nodes(after, delta, config, tree, stream)
-
-
-def _learned(globals: Arrays, delta: Delta, config: Config, tree: Tree) -> dict[str, npt.NDArray[Any]]:
-    """Learn alpha, eta and gamma, each given all else."""
-    found: dict[str, npt.NDArray[Any]] = {}
-    if tree.depth < config.depth:
-        return found
-    if "alpha" in config.learn and delta.number("occupied") > 0:
-        found["alpha"] = dirichlet.asymmetric(globals["alpha"], delta["log_theta"], delta.number("occupied"))
-    if "gamma" in config.learn:
-        gamma = float(globals["gamma"])
-        sticks = nested.sticks(tree, globals["node_passes"], delta["ends"], gamma)
-        found["gamma"] = np.array(nested.learned_gamma(tree, sticks, delta["ends"], gamma))
-    if "eta" in config.learn:
-        found["eta"] = np.array([_learned_eta(level, globals, delta, tree) for level in range(tree.depth)])
-    return found
-
-
-def _learned_eta(level: int, globals: Arrays, delta: Delta, tree: Tree) -> float:
-    """Return the eta of a level that maximises the bound given q(w), and what is outside the tree there."""
+def _learned_eta(
+    level: int, globals: NcrpGlobals, sums: SweepSums, log_phi: npt.NDArray[np.float64], tree: Tree
+) -> float:
+    """Return the eta of a level that maximises the bound given q(w), and the tokens outside the tree there."""
     from scipy.optimize import minimize_scalar
 
-    nodes, words, eta = np.flatnonzero(tree.levels == level), float(globals["vocabulary"]), float(globals["eta"][level])
-    logs = float((delta["log_phi"][nodes] - words * digamma(delta["node_tokens"][nodes] + words * eta)).sum())
-    outside = float(delta["level_tokens"][level] - delta["node_tokens"][nodes].sum())
+    nodes, words, eta = np.flatnonzero(tree.levels == level), globals.vocabulary, float(globals.eta[level])
+    logs = float((log_phi[nodes] - words * digamma(sums.node_tokens[nodes] + words * eta)).sum())
+    outside = float(sums.level_tokens[level] - sums.node_tokens[nodes].sum())
 
-    def worse(log_eta: float) -> float:
+    def loss(log_eta: float) -> float:
         value = float(special.exp(log_eta))
         inside = nodes.size * (gammaln(words * value) - words * gammaln(value)) + (value - 1.0) * logs
         return -float(inside + outside * (digamma(value) - digamma(words * value)))
 
-    best = minimize_scalar(worse, bounds=(-7.0, 4.0), method="bounded", options={"xatol": 1e-6})
-    return float(special.exp(best.x)) if best.fun < worse(float(special.log(eta))) else eta
-
-
-def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
-    """Give the evidence lower bound, in nats, of the q(c), q(z) and q(theta) that the sweep has made.
-
-    q(v) and q(w) are the best for these. With posterior 'point' it is a bound of the log likelihood of the topics and
-    the penalty eta sum_w log(W w_iw) of each.
-
-    Parameters
-    ----------
-    globals : Arrays
-        As the sweep was made against.
-    delta : Delta
-        What the sweep and the folding of its rows told.
-
-    Returns
-    -------
-    dict of str to float
-        ``objective``; nothing before all documents have been swept.
-    """
-    if "bound" not in delta or delta.number("joined") < delta.number("documents"):
-        return {}
-    tree, ends = ahead(globals), delta["ends"]
-    gamma = float(globals["gamma"])
-    found = nested.sticks(tree, tree.gathered(ends), ends, gamma)
-    value = delta.number("bound") + nested.sticks_bound(tree, found, ends, gamma)
-    words, prior = float(globals["vocabulary"]), column_priors(globals, tree)[tree.columns]
-    tokens, sums = delta["node_tokens"][tree.columns], delta["node_sum"][tree.columns]
-    whole = tokens + words * prior
-    if globals["point"]:
-        value += float((sums - whole * special.log(whole) + words * prior * special.log(words)).sum())
-    else:
-        value += float((sums - gammaln(whole) + gammaln(words * prior)).sum())
-    return {"objective": value}
-
-
-def figures(globals: Arrays) -> dict[str, float]:
-    """Give the nodes and leaves, how many nodes moved before the sweep, and the hyperparameters that may be learned."""
-    tree = swept(globals)
-    found = {"nodes": float(tree.columns.size), "leaves": float((tree.levels == tree.depth - 1).sum())}
-    found.update({name: float(globals[name]) for name in (*MOVES, "gamma")})
-    found.update({f"alpha_{level}": float(value) for level, value in enumerate(globals["alpha"])})
-    return found
-
-
-def describe(block: Arrays, globals: Arrays, count: int) -> Description:
-    """Describe the nodes depth-first, siblings by falling share of the documents; an id is that of its column."""
-    tree = swept(globals)
-    columns = tallies.depth_first(tree.parents, globals["node_passes"])
-    prior = column_priors(globals, tree)[columns]
-    tokens = globals["node_tokens"][columns]
-    mean = (block["word_topic"][:, columns] + prior) / (tokens + float(globals["vocabulary"]) * prior)
-    top = largest(mean.T, count)
-    share = tokens / max(tokens.sum(), 1e-300)
-    return Description(columns, share, top, np.take_along_axis(mean.T, top, axis=1), parent=tree.parents[columns])
-
-
-def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
-    """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
-    parents = tallies.planted([int(one) for one in np.resize(config.branching, config.depth - 1)])
-    tree = Tree(parents, config.depth)
-    share = 1.0 / np.bincount(tree.levels)[tree.levels]  # of the documents
-    tokens = PLANTED * share * (config.alphas() / config.alphas().sum())[tree.levels]
-    passes = PLANTED * share
-    ends = np.where(tree.levels == tree.depth - 1, passes, 0.0)
-    sticks = nested.sticks(tree, passes, ends, config.gamma)
-    globals_ = {
-        **initialise(summary, config, stream),
-        "eta": np.full(config.depth, 1e-9 / summary.words),
-        "depth": np.array(config.depth),
-        "node_parent": parents,
-        "node_tokens": tokens,
-        "node_passes": passes,
-        "end_log": np.maximum(nested.end_logs(tree, sticks, config.gamma), -1e300),
-    }
-    return drawing.draw_topics(summary.words, tokens, summary.words * config.etas()[tree.levels], stream), globals_
-
-
-def simulate(
-    rows: Arrays,
-    globals: Arrays,
-    documents: int,
-    tokens: float,
-    stream: Stream,
-) -> tuple[Documents, npt.NDArray[np.float64]]:
-    """Draw documents: paths to all leaves are as likely, theta_n ~ Dir(alpha); give their proportions at nodes too."""
-    generator, tree = stream.generator(), swept(globals)
-    node = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
-    share = drawing.draw_proportions(np.asarray(globals["alpha"], dtype=np.float64), documents, generator)
-    theta = np.zeros((documents, tree.parents.size))
-    for level in range(tree.depth - 1, -1, -1):
-        theta[np.arange(documents), node] = share[:, level]
-        node = tree.parents[node]
-    return drawing.draw_bags(rows, int(globals["vocabulary"]), theta, tokens, generator), theta
+    best = minimize_scalar(loss, bounds=(-7.0, 4.0), method="bounded", options={"xatol": 1e-6})
+    return float(special.exp(best.x)) if best.fun < loss(float(special.log(eta))) else eta

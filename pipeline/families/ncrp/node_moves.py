@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
-from collapsium.workers.families.ncrp.tree import FREE, NOWHERE, ROOT, Tree
+from collapsium.workers.families.ncrp.tree import FREE, NOWHERE, ROOT, MoveTable, Tree, UpcomingTree
 from collapsium.workers.special_functions import gammaln
 
 Ints = npt.NDArray[np.int64]
@@ -36,18 +36,34 @@ class Moves:
     sources: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: {"grown": 0, "pruned": 0, "merged": 0})
 
-    def table(self) -> dict[str, npt.NDArray[np.float64] | Ints]:
-        """Return the table of moves as globals hold it."""
+    def move_table(self) -> MoveTable:
+        """Return the table of moves."""
         rows = [
             (source, target, weight)
             for target, made in self.sources.items()
             for source, weight in (made or [(NOWHERE, 0.0)])
         ]
-        return {
-            "move_source": np.array([row[0] for row in rows], dtype=np.int64),
-            "move_target": np.array([row[1] for row in rows], dtype=np.int64),
-            "move_weight": np.array([row[2] for row in rows], dtype=np.float64),
-        }
+        return MoveTable(
+            np.array([row[0] for row in rows], dtype=np.int64),
+            np.array([row[1] for row in rows], dtype=np.int64),
+            np.array([row[2] for row in rows], dtype=np.float64),
+        )
+
+    def table(self) -> dict[str, npt.NDArray[np.float64] | Ints]:
+        """Return the table of moves as arrays."""
+        return self.move_table().to_arrays()
+
+    def upcoming(self, end_log: Vector) -> UpcomingTree:
+        """Return the tree as that of the next sweep, with its ends' log prior masses."""
+        counts = self.counts
+        return UpcomingTree(
+            next_parent=self.tree.parents,
+            next_depth=self.tree.depth,
+            next_end_log=np.maximum(end_log, -1e300),
+            next_grown=counts["grown"],
+            next_merged=counts["merged"],
+            next_pruned=counts["pruned"],
+        )
 
     def summed(self, values: Vector) -> Vector:
         """Bring a value a node that is above zero, such as a mass, to the new tree."""

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
-from collapsium.pipeline.families.base import FamilyConfig
+from collapsium.pipeline.families.base import FamilyOptions
 
 ALPHAS, ETAS = (50.0, 20.0, 10.0), (0.2, 0.1)  # defaults: of the first levels; above the leaves, and of them
 Learned = Literal["alpha", "eta", "gamma"]
 
 
-class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of topics, variational"):
-    """Options of the family."""
+class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tree of topics, variational"):
+    """Options of `Ncrp`."""
 
     depth: int = Field(3, ge=2, le=8, description="levels L of the tree; a document has one path of so many nodes")
     max_nodes: int = Field(400, ge=2, le=4096, description="most nodes that the tree may have")
@@ -76,7 +76,7 @@ class Config(FamilyConfig, title="nested Chinese restaurant process: a tree of t
         return values
 
     @model_validator(mode="after")
-    def _one_a_level(self) -> Config:
+    def _one_a_level(self) -> NcrpOptions:
         if self.alpha and len(self.alpha) != self.depth:
             raise ValueError(f"alpha: expected {self.depth} values, one a level, found {len(self.alpha)}")
         if self.eta and len(self.eta) not in (1, self.depth):

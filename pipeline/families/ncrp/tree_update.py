@@ -2,77 +2,111 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.ncrp import initialisation as planting
 from collapsium.pipeline.families.ncrp import node_moves
-from collapsium.pipeline.families.ncrp import prior as nested
+from collapsium.pipeline.families.ncrp.initialisation import SOME_TOKENS, admit_seeds
 from collapsium.pipeline.families.ncrp.node_moves import Moves
-from collapsium.pipeline.families.ncrp.options import Config
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.pipeline.families.ncrp.options import NcrpOptions
+from collapsium.pipeline.families.ncrp.prior import end_logs, sticks
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.ncrp.documents import column_priors
 from collapsium.workers.families.ncrp.initialisation import ALL
+from collapsium.workers.families.ncrp.state import Comparisons, NcrpGlobals, SweepSums
 from collapsium.workers.families.ncrp.tree import Tree
 
-SETTLING, LONGEST = 12, 30  # sweeps of the clustering that begins a fit: fewest, most; half of those planned at most
-FIRST_MERGES = 4  # sweeps before leaves are compared
-EVERY = 5  # iterations between two comparisons of siblings
-NEAREST = 3  # siblings that a node is compared with
+MIN_CLUSTERING_SWEEPS = 12  # of the clustering that starts a fit
+SWEEPS_BEFORE_MERGES = 4  # of the clustering, before leaves are compared
+COMPARISON_PERIOD = 5  # iterations from one comparison of siblings to the next
+NEAREST_SIBLINGS = 3  # that a node is compared with
 
 
-def move_nodes(
-    globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, tree: Tree, stream: Stream
-) -> Arrays:
-    """Merge, prune and grow, and say what the next sweep shall tell."""
-    clustering, sweeps = tree.depth < config.depth, int(globals["clustering"])
-    moves, passes, tokens = Moves(tree), globals["node_passes"], globals["node_tokens"]
-    affinity = node_moves.affinities(delta["roots"], tokens) if "roots" in delta else None
-    quiet, longest = int(globals["quiet"]), int(globals["longest"])
-    if config.merge < 1.0 and not clustering:
-        moves = moves.merged(node_moves.alike_paths(tree, delta["alike"], config.merge))
-    if "gains" in delta:
-        first, second = globals["wanted_first"], globals["wanted_second"]
-        prior = column_priors(globals, tree)
-        gains = node_moves.evidence_gains(
-            delta["gains"], first, second, tokens, passes, prior, float(globals["vocabulary"]), float(globals["gamma"])
-        )
-        there = (moves.tree.levels[first] > 0) & (moves.tree.levels[second] > 0)
-        chosen = node_moves.disjoint(first[there], second[there], gains[there], passes)
-        moves, quiet = moves.merged(chosen), 0 if chosen else quiet + 1
-    moves = moves.pruned(moves.summed(passes), config.prune)
-    if clustering and affinity is not None and (sweeps >= longest or (sweeps >= SETTLING and quiet >= 2)):
-        held = moves.summed(tokens)
-        whole = _merged_affinity(moves, delta["roots"], held)
-        moves = node_moves.regrouped(moves, np.sqrt(1.0 - whole), config.alphas(), config.depth)
+def move_nodes(globals: NcrpGlobals, sums: SweepSums, options: NcrpOptions, tree: Tree, stream: Stream) -> NcrpGlobals:
+    """Merge, prune and grow nodes, and choose what the next sweep computes.
+
+    Parameters
+    ----------
+    globals : NcrpGlobals
+        The state after the sweep's counts.
+    sums : SweepSums
+        Sums of the sweep.
+    options : NcrpOptions
+        The options.
+    tree : Tree
+        The tree of the sweep.
+    stream : Stream
+        Addressed to the iteration.
+
+    Returns
+    -------
+    NcrpGlobals
+        The state with the tree of the next sweep.
+    """
+    progress, start = globals.clustering, globals.initialisation
+    sweeps, longest = progress.clustering_sweeps, progress.max_clustering_sweeps
+    clustering, passes, tokens = tree.depth < options.depth, globals.node_passes, globals.node_tokens
+    affinity = None if sums.roots is None else node_moves.affinities(sums.roots, tokens)
+    moves, without_merge = _merged(globals, sums, options, tree)
+    moves = moves.pruned(moves.summed(passes), options.prune)
+    finished = sweeps >= longest or (sweeps >= MIN_CLUSTERING_SWEEPS and without_merge >= 2)
+    if clustering and sums.roots is not None and finished:
+        merged_affinity = _merged_affinity(moves, sums.roots, moves.summed(tokens))
+        moves = node_moves.regrouped(moves, np.sqrt(1.0 - merged_affinity), options.alphas(), options.depth)
         clustering = False
-    elif not clustering and config.growing():
-        moves = moves.grown(_growing(delta, config, tree, moves, stream))
-    if config.start == "gradual" and int(globals["limit"]) < ALL:
-        limit = int(globals["limit"])
-        wider = int(min(float(globals["widening"]) * limit, float(ALL - 1024)))
-        wider = wider if wider < ALL // 100 * 99 else ALL
-        seeds = globals["candidates"][(globals["candidates"] > limit) & (globals["candidates"] <= wider)]
-        return planting.entering({**globals, "limit": np.array(wider, dtype=np.int64)}, moves, seeds, stream)
-    end_log = _end_logs_of(moves, globals, delta, tree)
-    comparing = sweeps >= min(FIRST_MERGES, longest - 1) if clustering else config.compare and sweeps % EVERY < 2
+    elif not clustering and options.growing():
+        moves = moves.grown(_growing(sums, options, tree, moves, stream))
+    if options.start == "gradual" and start.hash_limit < ALL:
+        limit = _next_limit(start.hash_limit, start.admission_factor)
+        seeds = start.seed_candidates[(start.seed_candidates > start.hash_limit) & (start.seed_candidates <= limit)]
+        admitting = replace(globals, initialisation=replace(start, hash_limit=limit))
+        return admit_seeds(admitting, moves, seeds, stream)
+    if clustering:
+        comparing = sweeps >= min(SWEEPS_BEFORE_MERGES, longest - 1)
+    else:
+        comparing = options.compare and sweeps % COMPARISON_PERIOD < 2
     pairs = (np.zeros(0, np.int64),) * 2
     if comparing and affinity is not None and moves.tree.depth == tree.depth:
-        pairs = node_moves.nearest_siblings(moves.tree, affinity, NEAREST)
-    counts = {f"next_{name}": np.array(count) for name, count in moves.counts.items()}
-    return {
-        **globals,
-        **counts,
-        **planting.for_next(moves, end_log),
-        **planting.wanted(*pairs, roots=comparing),
-        "quiet": np.array(quiet),
-        "unsettled": np.array(
-            planting.SOME * float(globals["planned"] > 0 and (clustering or moves.tree.depth > tree.depth))
-        ),
-    }
+        pairs = node_moves.nearest_siblings(moves.tree, affinity, NEAREST_SIBLINGS)
+    unfinished = clustering or moves.tree.depth > tree.depth
+    return replace(
+        globals,
+        upcoming=moves.upcoming(_next_end_logs(moves, globals, sums, tree)),
+        moves=moves.move_table(),
+        comparisons=Comparisons(*pairs, compares_affinity=comparing),
+        clustering=replace(progress, comparisons_without_merge=without_merge),
+        uncounted=SOME_TOKENS * float(progress.planned_iterations > 0 and unfinished),
+    )
+
+
+def _merged(globals: NcrpGlobals, sums: SweepSums, options: NcrpOptions, tree: Tree) -> tuple[Moves, int]:
+    """Return the merges of siblings, and the number of comparisons since the last one by evidence."""
+    moves, without_merge = Moves(tree), globals.clustering.comparisons_without_merge
+    if options.merge < 1.0 and tree.depth == options.depth:
+        moves = moves.merged(node_moves.alike_paths(tree, sums.end_products, options.merge))
+    if sums.gains is not None:
+        first, second = globals.comparisons.compared_first, globals.comparisons.compared_second
+        gains = node_moves.evidence_gains(
+            sums.gains,
+            first,
+            second,
+            globals.node_tokens,
+            globals.node_passes,
+            globals.column_priors(tree),
+            globals.vocabulary,
+            globals.gamma,
+        )
+        there = (moves.tree.levels[first] > 0) & (moves.tree.levels[second] > 0)
+        chosen = node_moves.disjoint(first[there], second[there], gains[there], globals.node_passes)
+        moves, without_merge = moves.merged(chosen), 0 if chosen else without_merge + 1
+    return moves, without_merge
+
+
+def _next_limit(limit: int, factor: float) -> int:
+    """Return the hash limit of the next iteration of a gradual start."""
+    wider = int(min(factor * limit, float(ALL - 1024)))
+    return wider if wider < ALL // 100 * 99 else int(ALL)
 
 
 def _merged_affinity(
@@ -88,29 +122,28 @@ def _merged_affinity(
     return node_moves.affinities(merged, np.maximum(tokens, np.diag(merged)))
 
 
-def _growing(delta: Delta, config: Config, tree: Tree, moves: Moves, stream: Stream) -> list[int]:
+def _growing(sums: SweepSums, options: NcrpOptions, tree: Tree, moves: Moves, stream: Stream) -> list[int]:
     """Return the inner nodes at which the tree grows: where sampled documents leave it, and one by expected mass."""
-    drawn = (delta["drawn"] / delta["drawers"])[: config.growing()].astype(np.int64)
-    inner = [int(end) for end in drawn if 0 <= tree.levels[end] < tree.depth - 1]
-    leaving = np.where((tree.levels >= 0) & (tree.levels < tree.depth - 1), delta["ends"], 0.0)
+    inner: list[int] = []
+    if sums.drawn is not None:
+        drawn = (sums.drawn.drawn_ends / sums.drawn.drawn_documents)[: options.growing()].astype(np.int64)
+        inner = [int(end) for end in drawn if 0 <= tree.levels[end] < tree.depth - 1]
+    leaving = np.where((tree.levels >= 0) & (tree.levels < tree.depth - 1), sums.ends, 0.0)
     if leaving.sum() > 0.0:
         place = np.searchsorted(np.cumsum(leaving), stream.generator().random() * leaving.sum(), side="right")
         inner.append(int(min(place, leaving.size - 1)))
     return [end for end in inner if moves.tree.levels[end] >= 0 and leaving[end] > 0.0]
 
 
-def _end_logs_of(moves: Moves, globals: Arrays, delta: Delta, tree: Tree) -> npt.NDArray[np.float64]:
-    """Return the prior masses of the coming tree's ends; nodes that have just grown keep the prior's sticks."""
-    gamma = float(globals["gamma"])
+def _next_end_logs(moves: Moves, globals: NcrpGlobals, sums: SweepSums, tree: Tree) -> npt.NDArray[np.float64]:
+    """Return the log prior masses of the next tree's ends; nodes that have just grown keep the prior's sticks."""
     if moves.tree.depth > tree.depth:
-        ends = np.where(
-            moves.tree.levels == moves.tree.depth - 1, moves.summed(np.asarray(globals["node_passes"])), 0.0
-        )
-        ends *= delta["ends"].sum() / max(ends.sum(), 1e-300)
+        leaves = moves.tree.levels == moves.tree.depth - 1
+        ends = np.where(leaves, moves.summed(np.asarray(globals.node_passes)), 0.0)
+        ends *= sums.ends.sum() / max(ends.sum(), 1e-300)
     else:
-        ends = moves.summed(delta["ends"])
-    passes = moves.tree.gathered(ends)
-    found = nested.sticks(moves.tree, passes, ends, gamma)
+        ends = moves.summed(sums.ends)
+    factors = sticks(moves.tree, moves.tree.gathered(ends), ends, globals.gamma)
     new = [column for column, made in moves.sources.items() if not made]
-    found.a[new], found.b[new] = 1.0, gamma
-    return nested.end_logs(moves.tree, found, gamma)
+    factors.a[new], factors.b[new] = 1.0, globals.gamma
+    return end_logs(moves.tree, factors, globals.gamma)

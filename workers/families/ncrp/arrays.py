@@ -26,7 +26,7 @@ from collapsium.workers.arrays.array_fields import (
     singles,
 )
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
-from collapsium.workers.families.topic_arrays import GROWING_BLOCKS, MOST_SWEEPS, POSITIVE, SAMPLED_ROWS, free_of
+from collapsium.workers.families.topic_arrays import GROWING_BLOCKS, POSITIVE, SAMPLED_ROWS, free_of
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -126,9 +126,9 @@ GIBBS_NCRP_ARRAYS = FamilyArrays(
             "alpha": numbers("f8", "level", POSITIVE),
             "eta": numbers("f8", "level", POSITIVE),
             **singles("f8", "gamma vocabulary", POSITIVE),
-            **singles("i8", "another_round planted", 0),
+            **singles("i8", "warm_topics", 0),
             **singles("i8", "lanes shards", 1),
-            **flags("apart"),
+            **flags("another_round"),
             "node_parent": indices("i8", "topic", "topic", FREE),
             **each("node_documents topic", counts("i8 f8", "topic")),
             "free": numbers("b1", "topic"),
@@ -207,15 +207,15 @@ NCRP_ARRAYS = FamilyArrays(
             **NEXT,
             **each("node_passes node_tokens", counts("f8", "topic")),
             **_moves("next"),
-            **flags("factorised learn_eta point want_roots"),
-            **singles("i8", "clustering grow longest planned quiet root_seeded seeding seeds_wanted", 0),
-            **singles("i8", "limit", 0, np.inf),
-            **singles("i8", "document_sweeps", 0, MOST_SWEEPS),
-            **singles("f8", "absent another_round unsettled widening"),
-            "candidates": numbers("i8 u8", "candidate", -np.inf, np.inf),
+            **flags("another_round compares_affinity factorised point seeding seeds_root"),
+            **singles("i8", "clustering_sweeps comparisons_without_merge max_clustering_sweeps", 0),
+            **singles("i8", "max_seeds planned_iterations", 0),
+            **singles("i8", "hash_limit", 0, np.inf),
+            **singles("f8", "absent_tokens admission_factor uncounted"),
+            "seed_candidates": numbers("i8 u8", "candidate", -np.inf, np.inf),
             "seeds": numbers("i8 u8", "seed", -np.inf, np.inf),
             "seed_columns": indices("i8", "seeded below", "next"),
-            **each("wanted_first wanted_second", indices("i8", "wanted", "next")),
+            **each("compared_first compared_second", indices("i8", "compared", "next")),
         },
         TREES,
     ),

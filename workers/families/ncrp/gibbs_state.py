@@ -1,252 +1,262 @@
-"""What samplers of trees keep beside a shard: a path for each document, a level for each token, and whole counts.
+"""States of the sampled nested Chinese restaurant process.
 
-A node is a slot, whose number is its id: a column of the counts. ``node_parent`` says where each one hangs, -1 for the
-root, which is slot 0, and -2 for a slot that is free.
+A node is a slot: a column of the counts, whose number is its permanent id. The root is slot 0, its parent -1; the
+parent of a free slot is -2.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.errors import NumericalError
-from collapsium.workers.arrays.delta import Arrays, Part, change, fresh
-from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.gibbs.common import MOST, Counts, Slots, padded, widened
-from collapsium.workers.kernels.trees.gibbs_documents import MAX_TALLIED, count_histogram, sweep_documents
-from collapsium.workers.kernels.trees.gibbs_records import (
-    FREE,
-    Assignments,
-    FreeSlots,
-    SampledTree,
-    SweepOptions,
-    TreePriors,
-)
-from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
+from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State
+from collapsium.workers.families.gibbs.common import Counts, Slots, widened
+from collapsium.workers.kernels.trees.gibbs_records import FREE, TreePriors
 
 if TYPE_CHECKING:
-    from collapsium.storage.corpus.shard import Shard
+    from collapsium.workers.arrays.delta import Delta
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
 
+class GibbsNcrpOptions(Protocol):
+    """The options that a shard model reads."""
+
+    @property
+    def entry(self) -> str:
+        """How a document joins the tree: ``apart``, on a path of its own, or ``together``."""
+
+
 def levels(parent: npt.ArrayLike) -> Ints:
-    """Return the level of each node: 0 of the root, -1 of a slot that is free; shape (slots,)."""
+    """Return the level of each node: 0 of the root, -1 of a free slot; shape (slots,)."""
     up = np.asarray(parent, dtype=np.int64)
-    found = np.where(up == -1, 0, -1)
+    level_of = np.where(up == -1, 0, -1)
     for level in range(up.size):
-        below = (up >= 0) & (found[up] == level)
+        below = (up >= 0) & (level_of[up] == level)
         if not below.any():
             break
-        found[below] = level + 1
-    return found
+        level_of[below] = level + 1
+    return level_of
 
 
 @dataclass(frozen=True)
-class Priors:
-    """Parameters of a tree.
+class NodeChanges(State):
+    """By how much a round changes the nodes of each slot.
 
     Attributes
     ----------
+    node_documents : numpy.ndarray of int64, shape (slots,)
+        Documents that pass it.
+    node_parent : numpy.ndarray of int64, shape (slots,)
+        Its parent.
+    """
+
+    node_documents: Ints
+    node_parent: Ints
+
+
+@dataclass(frozen=True)
+class Histograms(State):
+    """Histograms of counts, of which the probability of a sample is made.
+
+    Attributes
+    ----------
+    word_histogram : numpy.ndarray of int64, shape (groups, word counts)
+        Words and nodes of each group that have each count n_iw.
+    group_ids : numpy.ndarray of int64, shape (groups,)
+        The groups: a level or, of a node that is new in a round, the number of levels plus its slot.
+    word_count_ids : numpy.ndarray of int64, shape (word counts,)
+        The counts n_iw.
+    level_histogram : numpy.ndarray of int64, shape (level counts, levels + 1)
+        Documents that have each count of tokens at a level and, last, in all.
+    level_count_ids : numpy.ndarray of int64, shape (level counts,)
+        The counts n_dl.
+    """
+
+    word_histogram: Ints
+    group_ids: Ints
+    word_count_ids: Ints
+    level_histogram: Ints
+    level_count_ids: Ints
+
+
+@dataclass(frozen=True)
+class GibbsNcrpSums(State):
+    """Sums of a round over all shards.
+
+    Attributes
+    ----------
+    topic : numpy.ndarray of int64, shape (slots,), or None
+        Changes of n_i; None where no shard has words.
+    nodes : NodeChanges or None
+        Changes of the tree; None where there are no shards.
+    histograms : Histograms or None
+        None at the start, when no shard is swept.
+    outside : float
+        Documents outside the tree.
+    """
+
+    topic: Ints | None = None
+    nodes: NodeChanges | None = None
+    histograms: Histograms | None = None
+    outside: float = 0.0
+
+    @classmethod
+    def of(cls, delta: Delta) -> Self:
+        """Return the sums that a delta holds, with the ids of its dims."""
+        ids = {f"{dim}_ids": values for dim, values in delta.ids.items()}
+        return cls.from_arrays({name: part.values for name, part in delta.parts.items()} | ids)
+
+
+@dataclass(frozen=True)
+class GibbsNcrpGlobals(GlobalState):
+    """The tree, its counts, and the hyperparameters.
+
+    Attributes
+    ----------
+    vocabulary : float
+        W.
+    shards, lanes : int
+        Shards of the corpus, and groups of free slots; shards of one lane take turns in creating nodes.
+    warm_topics : int
+        Topics of another run that the fit starts from; 0 for none.
     alpha, eta : numpy.ndarray of float64, shape (levels,)
         Dirichlet parameters of the levels in a document, and of each word at the nodes of a level.
     gamma : float
         Concentration of the nested Chinese restaurant process.
-    words : int
-        W.
-    apart : bool
-        Whether documents enter on paths of their own.
+    node_parent, node_documents, topic : numpy.ndarray, shape (slots,)
+        Each node's parent, the documents that pass it, and its tokens n_i.
+    free : numpy.ndarray of bool, shape (slots,)
+        Slots that new nodes may take.
+    another_round : bool
+        Whether there are documents outside the tree, which one more sweep adds.
     """
 
+    vocabulary: float
+    shards: int
+    lanes: int
+    warm_topics: int
     alpha: Vector
     eta: Vector
     gamma: float
-    words: int
-    apart: bool
+    node_parent: Ints
+    node_documents: npt.NDArray[Any]
+    topic: npt.NDArray[Any]
+    free: npt.NDArray[np.bool_]
+    another_round: bool
 
     @property
-    def record(self) -> TreePriors:
+    def words(self) -> int:
+        """W."""
+        return int(self.vocabulary)
+
+    @property
+    def levels(self) -> Ints:
+        """The level of each node; -1 of free slots."""
+        return levels(self.node_parent)
+
+    @property
+    def priors(self) -> TreePriors:
         """The hyperparameters as kernels take them."""
         return TreePriors(self.alpha, self.eta, self.eta * self.words, self.gamma)
 
-    def of_nodes(self, level: Ints) -> Vector:
-        """Return eta of each slot; of a free one 1, so that its words are even."""
-        return np.where(level >= 0, self.eta[level], 1.0)
+    def slots_of(self, shard: int, iteration: int) -> Slots | None:
+        """Return where a shard's new nodes go; None where it is another shard's turn."""
+        turns = -(-self.shards // self.lanes)
+        if shard // self.lanes % turns != iteration % turns:
+            return None
+        lane, columns, free = shard % self.lanes, self.free.size, np.flatnonzero(self.free)
+        own = [int(slot) for slot in free[free % self.lanes == lane]]
+        return Slots(self.gamma, own, columns + (lane - columns) % self.lanes, self.lanes)
+
+    def with_slots(self, count: int) -> Self:
+        """Return the state with at least so many slots."""
+        more = max(count - self.node_parent.size, 0)
+        return dataclasses.replace(
+            self,
+            node_parent=_longer(self.node_parent, more, FREE),
+            node_documents=_longer(self.node_documents, more, 0),
+            topic=_longer(self.topic, more, 0),
+            free=_longer(self.free, more, True),
+        )
+
+    def with_nodes(self, changes: NodeChanges) -> Self:
+        """Return the state with the nodes that a round adds, and without those that no document passes any more."""
+        documents = self.node_documents + changes.node_documents
+        parent = np.where(documents > 0, self.node_parent + changes.node_parent, FREE)
+        parent[0] = -1
+        return dataclasses.replace(self, node_documents=documents, node_parent=parent)
+
+    def counted(self, sums: GibbsNcrpSums) -> Self:
+        """Return the state after a round's counts and nodes."""
+        topic = np.asarray(self.topic, dtype=np.int64)
+        if sums.topic is not None:
+            topic = _longer(topic, max(sums.topic.size - topic.size, 0), 0)
+            topic[: sums.topic.size] += sums.topic
+        after = dataclasses.replace(self.with_slots(topic.size), topic=topic)
+        if sums.nodes is not None:
+            after = after.with_nodes(sums.nodes)
+        return dataclasses.replace(after, free=after.node_parent == FREE)
+
+    def word_probability(self, word_topic: npt.NDArray[Any]) -> Vector:
+        """Return phi_iw = (n_iw + eta_l) / (n_i + W eta_l) of the words at hand, shape (words, slots); even if free."""
+        level = self.levels
+        eta = np.where(level >= 0, self.eta[level], 1.0)
+        phi: Vector = (all_columns(word_topic, level.size) + eta) / (self.topic + self.words * eta)
+        return phi
 
 
-@dataclass
-class Growth:
-    """A shard's tree while it is swept, and what it comes to.
+@dataclass(frozen=True)
+class GibbsNcrpRows(Rows):
+    """Counts of words.
 
     Attributes
     ----------
-    parent, level, documents, totals : numpy.ndarray of int64, shape (slots,)
-        The tree, the documents that pass each node, and its tokens.
-    row : numpy.ndarray of int32, shape (shard words, slots)
+    word_topic : numpy.ndarray of int32, shape (words, slots)
         n_iw.
-    path : numpy.ndarray of int32, shape (documents, levels)
-        c; -1 of documents that are not in the tree yet.
+    """
+
+    word_topic: Counts
+
+
+@dataclass(frozen=True)
+class GibbsNcrpDocuments(LocalState):
+    """What a finished model keeps of documents.
+
+    Attributes
+    ----------
+    document_path : numpy.ndarray of int32, shape (documents, levels)
+        c; -1 of documents outside the tree, and where the tree has no such node.
+    document_level : numpy.ndarray, shape (documents, levels)
+        n_dl, or E[n_dl] of documents that were folded in.
+    """
+
+    document_path: npt.NDArray[np.int32]
+    document_level: npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class GibbsNcrpLocal(GibbsNcrpDocuments):
+    """What a shard keeps between sweeps.
+
+    Attributes
+    ----------
     token_level : numpy.ndarray of uint8, shape (tokens,)
         z.
     """
 
-    parent: Ints
-    level: Ints
-    documents: Ints
-    totals: Ints
-    row: Counts
-    path: npt.NDArray[np.int32]
     token_level: npt.NDArray[np.uint8]
 
-    @classmethod
-    def of(cls, local: Arrays, rows: Arrays, globals: Arrays) -> Growth:
-        """Copy what a sweep begins from."""
-        columns = padded(globals["node_parent"].size)
-        found = cls(
-            parent=np.array(globals["node_parent"]),
-            level=levels(globals["node_parent"]),
-            documents=np.array(globals["node_documents"]),
-            totals=np.array(globals["topic"], dtype=np.int64),
-            row=widened(rows["word_topic"], columns),
-            path=np.array(local["document_path"]),
-            token_level=np.array(local["token_level"]),
-        )
-        found._lengthen(columns)
-        return found
 
-    def _lengthen(self, columns: int) -> None:
-        more = columns - self.parent.size
-        self.parent, self.level = (
-            np.concatenate([values, np.full(more, free)]) for values, free in ((self.parent, FREE), (self.level, -1))
-        )
-        self.documents, self.totals = (
-            np.concatenate([values, np.zeros(more, dtype=np.int64)]) for values in (self.documents, self.totals)
-        )
-
-    def widen(self, columns: int) -> None:
-        """Let there be more slots, all free; raise `NumericalError` if there are too many."""
-        if columns > MOST:
-            raise NumericalError(f"more than {MOST} nodes are asked for; take a smaller gamma or a larger eta")
-        self.row = widened(self.row, columns)
-        self._lengthen(columns)
-
-    def run(self, shard: Shard, priors: Priors, stream: Stream, slots: Slots | None, *, known: bool) -> None:
-        """Sweep once, then draw where nodes hang; where new nodes find no slot, make more and go on.
-
-        Parameters
-        ----------
-        shard : Shard
-            The documents.
-        priors : Priors
-            Parameters.
-        stream : Stream
-            Addressed to the shard and iteration.
-        slots : Slots or None
-            Where new nodes go; without, there are none.
-        known : bool
-            Whether other shards know the nodes too, which then stay where they hang.
-        """
-        depth, reserved = priors.alpha.size, slots.free[::-1] if slots else []
-        free, count = np.zeros(self.parent.size, dtype=np.int64), np.array([len(reserved)])
-        free[: len(reserved)] = reserved
-        reusable = np.zeros(self.parent.size, dtype=np.int64)
-        reusable[reserved] = 1
-        pairs, record, assignments = document_pairs(shard), priors.record, Assignments(self.path, self.token_level)
-        options, cursor = SweepOptions(int(priors.apart), stream.iteration), np.zeros(2, dtype=np.int64)
-        while True:
-            tree = self._record(FreeSlots(int(slots is not None), reusable, free, count))
-            sweep_documents(pairs, stream.key(), record, options, tree, assignments, cursor)
-            if slots is None or cursor[0] == shard.documents:
-                break
-            more: list[int] = []
-            while len(more) < depth:
-                more += slots.more()
-            self.widen(padded(more[-1] + 1))
-            reusable = np.concatenate([reusable, np.zeros(self.parent.size - reusable.size, dtype=np.int64)])
-            reusable[more] = 1
-            left = free[: count[0]]
-            free = np.zeros(self.parent.size, dtype=np.int64)
-            free[: len(more)], free[len(more) : len(more) + left.size] = more[::-1], left
-            count[0] += len(more)
-        key = stream.at(purpose=f"{stream.purpose} hang").key()
-        move_subtrees(pairs, key, record, int(known), tree, assignments)
-
-    def _record(self, slots: FreeSlots) -> SampledTree:
-        """Return the tree as kernels take it."""
-        return SampledTree(self.parent, self.level, self.documents, self.totals, self.row, slots)
-
-    def local(self, shard: Shard) -> Arrays:
-        """Return the local state: with ``document_level``, n_dl."""
-        depth = self.path.shape[1]
-        owner = np.repeat(np.arange(shard.documents), shard.lengths)
-        cell = np.bincount(owner * depth + self.token_level, minlength=shard.documents * depth)
-        inside = self.path[:, :1] >= 0
-        document_level = np.where(inside, cell.reshape(shard.documents, depth), 0).astype(np.int32)
-        return {"token_level": self.token_level, "document_path": self.path, "document_level": document_level}
-
-    def changes(self, globals: Arrays) -> dict[str, Part]:
-        """Return how far ``node_documents`` has moved, and ``node_parent`` of nodes that hang elsewhere, or are new.
-
-        Parameters
-        ----------
-        globals : Arrays
-            What the sweep began from.
-
-        Returns
-        -------
-        dict of str to Part
-            Both by ``topic``. What this shard has emptied keeps its parent: another one may have put documents there.
-        """
-        columns = self.parent.size
-        before, parent = np.zeros(columns, dtype=np.int64), np.full(columns, FREE)
-        before[: globals["node_documents"].size] = globals["node_documents"]
-        parent[: globals["node_parent"].size] = globals["node_parent"]
-        hung = np.where(self.level >= 0, self.parent - parent, 0)
-        return {"node_documents": change(self.documents - before, "topic"), "node_parent": change(hung, "topic")}
+def all_columns(word_topic: npt.NDArray[Any], slots: int) -> npt.NDArray[Any]:
+    """Return rows with all slots, which a block gets only when it is folded."""
+    return word_topic if word_topic.shape[1] == slots else widened(word_topic, slots)
 
 
-def level_cells(shard: Shard, local: Arrays) -> tuple[Part, Ints]:
-    """Tally n_dl, and n_d, over the documents: fresh, shape (counts, levels + 1), and which counts these are."""
-    found = np.column_stack([local["document_level"], shard.lengths])
-    counts, place = np.unique(found, return_inverse=True)
-    cells = np.zeros((counts.size, found.shape[1]), dtype=np.int64)
-    np.add.at(cells, (place.reshape(found.shape), np.arange(found.shape[1])), 1)
-    return fresh(cells, "tokens"), counts.astype(np.int64)
-
-
-def word_cells(row: Counts, level: Ints, depth: int) -> tuple[Part, dict[str, Ints]]:
-    """Tally n_iw over words and nodes.
-
-    Parameters
-    ----------
-    row : numpy.ndarray of int32, shape (words, slots)
-        n_iw.
-    level : numpy.ndarray of int64, shape (slots,)
-        Levels, as far as they are known where the counts are folded: those of nodes that were there before.
-    depth : int
-        L.
-
-    Returns
-    -------
-    cells : Part
-        Fresh, shape (groups, counts): how many cells of a group hold a count.
-    ids : dict of str to numpy.ndarray
-        ``group``: a level or, of a new node, L plus its slot; ``count``.
-    """
-    new = np.flatnonzero((level < 0) & row.any(axis=0))
-    group = level.copy()
-    group[new] = depth + np.arange(new.size)
-    tally, large = np.zeros((depth + new.size, MAX_TALLIED), dtype=np.int64), np.zeros(1, dtype=np.int64)
-    larger = np.zeros((int((row >= MAX_TALLIED).sum()), 2), dtype=np.int64)
-    count_histogram(row, group, tally, large, larger)
-    small = np.flatnonzero(tally.any(axis=0))
-    counts = np.union1d(small, larger[:, 1])
-    cells = np.zeros((len(tally), counts.size), dtype=np.int64)
-    cells[:, np.searchsorted(counts, small)] = tally[:, small]
-    np.add.at(cells, (larger[:, 0], np.searchsorted(counts, larger[:, 1])), 1)
-    return fresh(cells, "group", "count"), {"group": np.append(np.arange(depth), depth + new), "count": counts}
+def _longer(values: npt.NDArray[Any], more: int, value: Any) -> npt.NDArray[Any]:
+    return np.append(values, np.full(more, value)).astype(values.dtype)

@@ -5,14 +5,14 @@ Outside the tree, q keeps the prior for every node.
 
 * Form ``conditional``: q(c) q(z | c) q(theta), the bound in which a path's own levels explain its words; the local
   state is the expected tokens by level of each document.
-* Form ``factorised``: q(c) q(z) q(theta) of the paper; the local state has q(z) of each pair besides.
+* Form ``factorised``: q(c) q(z) q(theta) of the paper; the local state has q(z) of each pair too.
 * Posterior ``dirichlet``: q(w_i) = Dir(eta + n_i). Posterior ``point``: w_i is the most probable under a Dir(eta + 1)
   prior, (eta + n_iw) / (W eta + n_i), nodes outside being uniform, where that prior has its mode: counts weigh as
   they do in a prediction, while exp(E[log w]) of the Dirichlet takes half a token off each.
 
-A sweep gives its shard's expected counts as fresh totals, and folding puts their sum in place of the counts before; so
-the number of shards changes nothing but rounding. Which nodes there are, and the moves between sweeps, are in the
-globals; see `collapsium.workers.families.ncrp.tree`.
+A sweep returns its shard's expected counts as fresh totals, and folding puts their sum in place of the counts before;
+so the number of shards changes nothing but rounding. The nodes, and the moves between sweeps, are in the global state;
+see `collapsium.workers.families.ncrp.tree`.
 """
 
 from __future__ import annotations
@@ -28,328 +28,316 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
 from collapsium.workers.arrays.document_hash import addresses, smallest
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import ShardModel
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.ncrp import initialisation as entering
+from collapsium.workers.families.ncrp import initialisation
 from collapsium.workers.families.ncrp.arrays import NCRP_ARRAYS
-from collapsium.workers.families.ncrp.documents import (
-    DocumentPaths,
-    Topics,
-    Vector,
-    best_paths,
-    column_priors,
-    document_ends,
-    level_priors,
-    level_proportions,
-)
-from collapsium.workers.families.ncrp.tree import Tree, ahead, moved, products_of_ends, swept
+from collapsium.workers.families.ncrp.documents import DocumentPaths, WordLogs, best_paths, level_proportions
+from collapsium.workers.families.ncrp.state import NcrpDocuments, NcrpGlobals, NcrpLocal, NcrpOptions, NcrpRows
+from collapsium.workers.families.ncrp.tree import DocumentEnds, Tree, Vector
 from collapsium.workers.kernels.jit import Kernel
-from collapsium.workers.kernels.trees import nodes
 from collapsium.workers.kernels.trees.levels import sweep_levels
+from collapsium.workers.kernels.trees.nodes import merge_gains, path_probability, root_products
 from collapsium.workers.kernels.trees.paths import MIN_PROBABILITY, sweep_paths
-from collapsium.workers.kernels.trees.records import StoredEnds, TreeTopics
+from collapsium.workers.kernels.trees.records import StoppingRule, StoredEnds, TreeTopics
 from collapsium.workers.special_functions import digamma, gammaln, xlogy
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-ARRAYS = NCRP_ARRAYS
+FOLD_IN = StoppingRule(passes=30, tolerance=1e-3)
+"""Of the passes over unseen documents."""
 
 
-FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 30, 1e-3  # over unseen documents; tokens
+class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
+    """Expected counts by node, and paths and levels of documents."""
+
+    globals_type = NcrpGlobals
+    rows_type = NcrpRows
+    local_type = NcrpLocal
+    documents_type = NcrpDocuments
+    arrays = NCRP_ARRAYS
+
+    def kernels(self, globals: NcrpGlobals) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that a fit calls in every iteration."""
+        sweep_documents = sweep_levels if globals.factorised else sweep_paths
+        return [sweep_documents, root_products, merge_gains, path_probability]
+
+    def initial_rows(self, words: int, globals: NcrpGlobals) -> NcrpRows:
+        """Return the rows of `words` words before any document has been seen."""
+        return NcrpRows(np.zeros((words, globals.fitted.node_parent.size)), np.zeros(words))
+
+    def start(
+        self,
+        shard: Shard,
+        rows: NcrpRows,  # noqa: ARG002
+        globals: NcrpGlobals,
+        stream: Stream,
+        warm: Arrays | None = None,
+    ) -> tuple[NcrpLocal, Delta]:
+        """Return even level proportions and the documents that may start nodes; or count another tree's paths.
+
+        Parameters
+        ----------
+        shard : Shard
+            The documents.
+        rows : NcrpRows
+            Not used.
+        globals : NcrpGlobals
+            As `initialise` made them.
+        stream : Stream
+            Addressed to the shard.
+        warm : Arrays, optional
+            Of another tree: ``document_topic``, ``word_topic`` and ``topic_parent``.
+
+        Returns
+        -------
+        local : NcrpLocal
+            The local state.
+        delta : Delta
+            Fresh ``candidates``, by hash.
+        """
+        if warm is not None:
+            return initialisation.warm_start(shard, globals, warm)
+        alpha = globals.level_priors(globals.upcoming.next_depth)[0]
+        local = _even_levels(shard, alpha, factorised=globals.factorised)
+        candidates = smallest(addresses(shard, stream), globals.initialisation.max_seeds, shard.lengths > 0)
+        parts = {"candidates": fresh(np.ones(candidates.size), "document")}
+        return local, Delta(parts, {"document": candidates})
+
+    def sweep(
+        self, shard: Shard, local: NcrpLocal, rows: NcrpRows, globals: NcrpGlobals, stream: Stream
+    ) -> tuple[NcrpLocal, Delta]:
+        """Pass over a shard, or return the words of the documents that start nodes.
+
+        Parameters
+        ----------
+        shard : Shard
+            The documents.
+        local : NcrpLocal
+            The local state.
+        rows : NcrpRows
+            Of the shard's words.
+        globals : NcrpGlobals
+            As the iteration began.
+        stream : Stream
+            Addressed to the shard.
+
+        Returns
+        -------
+        local : NcrpLocal
+            The new one.
+        delta : Delta
+            Fresh ``word_topic`` and ``word_rest``, tokens outside the tree; and what `SweepSums` has of the documents.
+        """
+        began = time.perf_counter()
+        if globals.initialisation.seeding:
+            return local, initialisation.seed_counts(shard, globals, stream)
+        tree, moves, end_log = globals.upcoming.tree, globals.moves, globals.upcoming.next_end_log
+        totals = moves.apply(globals.node_tokens)
+        logs = WordLogs.of(globals, tree, moves.apply(rows.word_topic), totals, point=globals.point)
+        joined = initialisation.joined_documents(shard, globals, stream)
+        everything = bool(joined.all())
+        part, own = (shard, local) if everything else initialisation.select_documents(shard, local, joined)
+        stopping = StoppingRule(self.options.document_sweeps, 0.0)
+        paths = DocumentPaths(part, own.document_level, own.pair_level, logs, end_log, stopping)
+        after = paths.local()
+        if not everything:
+            after = initialisation.merge_documents(shard, local, after, joined)
+        parts = {
+            **_path_sums(part, paths, logs, end_log),
+            "end_products": fresh(after.ends.products(tree.parents.size), "node", "other"),
+            "documents": fresh(float(shard.documents)),
+            "joined": fresh(float(joined.sum())),
+            "absent": fresh(float(shard.tokens - part.tokens)),
+            "tokens": fresh(float(shard.tokens)),
+        }
+        ids: dict[str, npt.NDArray[Any]] = {"word": shard.words}
+        if self.options.growing() > 0:
+            chosen, columns = initialisation.draw_ends(shard, after.ends, self.options.growing(), stream, joined)
+            ids["document"], parts["drawn_ends"] = chosen, fresh(columns, "document")
+            parts["drawn_documents"] = fresh(np.ones(chosen.size), "document")
+        return after, Delta(parts, ids, {"kernel": time.perf_counter() - began})
+
+    def advance(self, rows: NcrpRows, delta: Delta, globals: NcrpGlobals) -> tuple[NcrpRows, NcrpGlobals]:  # noqa: ARG002
+        """Return the rows as they were: the changes of a shard take effect in the next iteration."""
+        return rows, globals
+
+    def fold(self, block: NcrpRows, delta: Delta, globals: NcrpGlobals) -> tuple[NcrpRows, Delta]:
+        """Replace the counts of a block by new ones, and return what the bound and moves need of them.
+
+        Parameters
+        ----------
+        block : NcrpRows
+            The rows so far.
+        delta : Delta
+            Fresh ``word_topic``; its word ids count from the block's first word. Words that it does not have are in no
+            document.
+        globals : NcrpGlobals
+            As the iteration began.
+
+        Returns
+        -------
+        block : NcrpRows
+            The new rows.
+        delta : Delta
+            What `SweepSums` has of the nodes, and ``moved``.
+        """
+        before, counts = block.word_topic, delta.read(NcrpRows)
+        after, rest = np.zeros(before.shape), np.zeros(len(before))
+        if globals.initialisation.seeding:  # in addition to the counts so far
+            after += globals.moves.apply(before)
+        if counts is not None:
+            after[delta.ids["word"]] += counts.word_topic
+            if counts.word_rest is not None:
+                rest[delta.ids["word"]] = counts.word_rest
+        tree = globals.upcoming.tree
+        prior = globals.column_priors(tree)
+        parts: dict[str, Part] = {
+            "node_tokens": fresh(after.sum(axis=0), "node"),
+            "node_sum": fresh(_node_sums(after, tree, prior, point=globals.point), "node"),
+            "moved": fresh(np.abs(after - before).sum() / 2.0),
+        }
+        if "eta" in self.options.learn:
+            logs = np.zeros(prior.size)
+            logs[tree.columns] = digamma(after[:, tree.columns] + prior[tree.columns]).sum(axis=0)
+            parts["log_phi"] = fresh(logs, "node")
+        comparisons = globals.comparisons
+        if comparisons.compares_affinity:
+            roots = np.zeros((prior.size, prior.size))
+            root_products(after, roots)
+            parts["roots"] = fresh(roots, "node", "other")
+        first, second = comparisons.compared_first, comparisons.compared_second
+        if first.size:
+            gain = np.zeros(first.size)
+            merge_gains(after, first, second, np.maximum(prior[first], 0.0), gain)
+            parts["gains"] = fresh(gain, "pair")
+        return NcrpRows(after, rest), Delta(parts)
+
+    def fold_in(self, shard: Shard, rows: NcrpRows, globals: NcrpGlobals, stream: Stream) -> NcrpDocuments:  # noqa: ARG002
+        """Fit paths and level proportions of unseen documents under fixed topics."""
+        fitted = globals.fitted
+        logs = WordLogs.of(globals, fitted.tree, rows.word_topic, globals.node_tokens, point=globals.point)
+        local = _even_levels(shard, logs.alpha, factorised=globals.factorised)
+        paths = DocumentPaths(shard, local.document_level, local.pair_level, logs, fitted.end_log, FOLD_IN)
+        return self.documents(paths.local())
+
+    def documents(self, local: NcrpLocal) -> NcrpDocuments:
+        """Return the part of a local state that a finished model keeps."""
+        return NcrpDocuments(local.document_level, local.ends)
+
+    def predict(self, heldout: Shard, local: NcrpDocuments, rows: NcrpRows, globals: NcrpGlobals) -> Arrays:
+        """Return each held-out pair's probability sum_c q(c) sum_l theta_l w_{c_l}, theta and w being expectations.
+
+        Parameters
+        ----------
+        heldout : Shard
+            Held-out pairs.
+        local : NcrpDocuments
+            As a sweep or `fold_in` left it.
+        rows : NcrpRows
+            Of the held-out words.
+        globals : NcrpGlobals
+            The model's.
+
+        Returns
+        -------
+        Arrays
+            ``probability`` of each pair; ``document_log``, log sum_c q(c) prod_m sum_l theta_l w_{c_l, t_m} of each
+            document, the score of section 4.1.
+        """
+        tree = globals.fitted.tree
+        outside = np.full(tree.depth, 1.0 / globals.vocabulary)
+        offsets, ends, masses = local.ends.with_roots()
+        means = np.ascontiguousarray(globals.word_means(rows.word_topic, tree.columns))
+        topics = TreeTopics(tree.parent, tree.level, means, outside)
+        stored = StoredEnds(offsets, tree.places[ends].astype(np.int32), masses.astype(np.float32))
+        probability, document_log = np.zeros(heldout.pairs), np.zeros(heldout.documents)
+        theta = level_proportions(local, globals)
+        path_probability(document_pairs(heldout), topics, theta, stored, probability, document_log)
+        return {"probability": probability, "document_log": document_log}
+
+    def probabilities(self, rows: NcrpRows, globals: NcrpGlobals) -> Arrays:
+        """Return E[w_i] of the words at hand by column, and each column's ``topic_parent``."""
+        tree = globals.fitted.tree
+        word_topic = np.full((len(rows.word_topic), tree.parents.size), 1.0 / globals.vocabulary)
+        word_topic[:, tree.columns] = globals.word_means(rows.word_topic, tree.columns)
+        return {"word_topic": word_topic, "topic_parent": tree.parents}
+
+    def infer(self, local: NcrpDocuments, globals: NcrpGlobals) -> Arrays:
+        """Return each document's share of each node, sum_c q(c) theta_l, and its most probable full path in the tree.
+
+        Shares outside the tree are in no column. Where no end of a document is a leaf, its path goes on to the largest
+        child.
+
+        Parameters
+        ----------
+        local : NcrpDocuments
+            As a sweep or `fold_in` left it.
+        globals : NcrpGlobals
+            The model's.
+
+        Returns
+        -------
+        Arrays
+            ``document_topic`` and ``document_path``.
+        """
+        tree, theta = globals.fitted.tree, level_proportions(local, globals)
+        paths, (offsets, ends, masses) = tree.paths(), local.ends.with_roots()
+        documents = offsets.size - 1
+        owner = np.repeat(np.arange(documents), np.diff(offsets))
+        totals = np.bincount(owner, masses, documents)
+        shares = np.zeros((documents, tree.parents.size))
+        for level in range(tree.depth):
+            node = paths[ends, level]
+            inside = node >= 0
+            part = masses[inside] / totals[owner[inside]] * theta[owner[inside], level]
+            np.add.at(shares, (owner[inside], node[inside]), part)
+        return {"document_topic": shares, "document_path": best_paths(globals, owner, ends, masses, documents)}
+
+    def word_tokens(self, rows: NcrpRows) -> Vector:
+        """Return the expected tokens of each word, in the tree and outside it."""
+        expected: Vector = np.asarray(rows.word_topic, dtype=np.float64).sum(axis=1)
+        return expected if rows.word_rest is None else expected + rows.word_rest
+
+    def document_lengths(self, local: NcrpDocuments) -> Vector:
+        """Return the expected tokens of each document."""
+        return local.tokens()
 
 
-def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
-    """Name the kernels that a fit calls in every iteration."""
-    sweeping = sweep_levels if globals["factorised"] else sweep_paths
-    return [sweeping, nodes.root_products, nodes.merge_gains, nodes.path_probability]
+def _even_levels(shard: Shard, alpha: Vector, *, factorised: bool) -> NcrpLocal:
+    """Return the local state of documents whose levels have the proportions of the prior."""
+    share = alpha / alpha.sum()
+    pair_level = np.tile(share.astype(np.float32), (shard.pairs, 1)) if factorised else None
+    return NcrpLocal(np.outer(shard.lengths, share), DocumentEnds.empty(shard.documents), pair_level)
 
 
-def blank(words: int, globals: Arrays) -> Arrays:
-    """Make the rows of `words` words before any document has been seen."""
-    return {"word_topic": np.zeros((words, globals["node_parent"].size)), "word_rest": np.zeros(words)}
-
-
-def start(
-    shard: Shard,
-    rows: Arrays,
-    globals: Arrays,
-    stream: Stream,
-    warm: Arrays | None = None,
-) -> tuple[Arrays, Delta]:
-    """Make even level proportions, and name the documents that may begin a leaf; or count another tree's paths.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    rows : Arrays
-        Not used.
-    globals : Arrays
-        As `initialise` made them.
-    stream : Stream
-        Addressed to the shard.
-    warm : Arrays, optional
-        Of another tree: ``document_topic``, ``word_topic`` and ``topic_parent``.
-
-    Returns
-    -------
-    local : Arrays
-        ``document_level``, expected tokens by level, shape (documents, depth), and lists of ends.
-    delta : Delta
-        Fresh ``candidates``, by address.
-    """
-    alpha = level_priors(globals, int(globals["next_depth"]))[0]
-    if warm is not None:
-        return entering.warm_start(shard, globals, warm)
-    by_level = np.outer(shard.lengths, alpha / alpha.sum())
-    local = {"document_level": by_level, **entering.no_lists(shard.documents)}
-    if globals["factorised"]:
-        local["pair_level"] = np.tile((alpha / alpha.sum()).astype(np.float32), (shard.pairs, 1))
-    found = smallest(addresses(shard, stream), int(globals["seeds_wanted"]), shard.lengths > 0)
-    part = Delta({"candidates": fresh(np.ones(found.size), "document")}, {"document": found})
-    return local, part
-
-
-def sweep(
-    shard: Shard,
-    local: Arrays,
-    rows: Arrays,
-    globals: Arrays,
-    stream: Stream,
-) -> tuple[Arrays, Delta]:
-    """Pass over a shard, or give the words of the documents that begin leaves.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    local : Arrays
-        ``document_level`` and, in the factorised form, ``pair_level``, q(z).
-    rows : Arrays
-        ``word_topic`` of the shard's words.
-    globals : Arrays
-        As the iteration began.
-    stream : Stream
-        Addressed to the shard.
-
-    Returns
-    -------
-    local : Arrays
-        The new one.
-    delta : Delta
-        Fresh ``word_topic``; ``word_rest``, tokens outside the tree; ``ends`` (sum_n q(c_n = c) by column), ``alike``
-        (sum_n q(c_n = i) q(c_n = j)), ``bound``, ``log_theta`` and ``occupied``, ``level_tokens``, ``documents``,
-        ``tokens``, ``joined`` and ``absent``; ``drawn``, by address, an end drawn from q(c_n) of the documents at which
-        the tree may grow.
-    """
-    began = time.perf_counter()
-    if bool(globals["seeding"]):
-        return local, entering.seeds(shard, globals, stream)
-    tree = ahead(globals)
-    topics = Topics(
-        globals, tree, {"word_topic": moved(rows["word_topic"], globals)}, moved(globals["node_tokens"], globals)
-    )
-    there = entering.joined(shard, globals, stream)
-    part, own = (shard, local) if there.all() else entering.part(shard, local, there)
-    found = DocumentPaths(part, own, topics, tree, globals, int(globals["document_sweeps"]), 0.0)
-    after = found.local(tree)
-    if part is not shard:
-        after = entering.whole(shard, local, after, there)
-    q_sums = np.zeros(tree.parents.size)
-    q_sums[tree.columns] = found.ends
-    by_word = np.zeros((shard.words.size, tree.parents.size))
-    by_word[:, tree.columns] = found.row_node
-    bound = found.bound - float((found.ends * globals["next_end_log"][tree.columns]).sum())
-    if not globals["factorised"]:  # there the kernel has left out what q(z) makes of E[log w]
-        bound -= float((found.row_node * np.maximum(topics.log, special.log(MIN_PROBABILITY))).sum())
-    parts = {
-        "word_topic": fresh(by_word, "word", "node"),
-        "word_rest": fresh(np.maximum(entering.word_tokens(part) - by_word.sum(axis=1), 0.0), "word"),
-        "ends": fresh(q_sums, "node"),
-        "alike": fresh(products_of_ends(after, tree.parents.size), "node", "other"),
-        "bound": fresh(bound),
-        "level_tokens": fresh(found.document_level.sum(axis=0), "level"),
-        "log_theta": fresh(found.log_theta, "level"),
-        "occupied": fresh(float((part.lengths > 0).sum())),
-        "documents": fresh(float(shard.documents)),
-        "joined": fresh(float(there.sum())),
-        "absent": fresh(float(shard.tokens - part.tokens)),
-        "tokens": fresh(float(shard.tokens)),
-    }
-    ids: dict[str, npt.NDArray[Any]] = {"word": shard.words}
-    if globals["grow"] > 0:
-        chosen, drawn = entering.drawn(shard, after, int(globals["grow"]), stream, there)
-        ids["document"], parts["drawn"] = chosen, fresh(drawn, "document")
-        parts["drawers"] = fresh(np.ones(chosen.size), "document")  # documents that are alike have one address
-    return after, Delta(parts, ids, {"kernel": time.perf_counter() - began})
-
-
-def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
-    """Give the rows as they were, as what a shard changes acts from the next iteration on."""
-    return rows, globals
-
-
-def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
-    """Put new counts in the place of a block's, and tell what the bound and moves need of them.
-
-    Parameters
-    ----------
-    block : Arrays
-        The rows so far.
-    delta : Delta
-        Fresh ``word_topic``; its word ids count from the block's first word. Words that it does not have are in no
-        document.
-    globals : Arrays
-        As the iteration began; ``wanted_first`` and ``wanted_second`` are pairs of columns to compare.
-
-    Returns
-    -------
-    block : Arrays
-        The new rows.
-    delta : Delta
-        Fresh ``node_tokens``; ``node_sum``, of posterior ``dirichlet`` sum_w log G(eta + n) / G(eta), of ``point``
-        sum_w (eta + n) log(eta + n); ``log_phi``, sum_w psi(eta + n); ``moved``; where they are wanted ``roots``
-        (sum_w sqrt(n_iw n_jw)) and ``gains`` of the pairs.
-    """
-    before = block["word_topic"]
-    after = np.zeros(before.shape)
-    if bool(globals["seeding"]):  # besides what is there
-        after += moved(before, globals)
-    if "word_topic" in delta:
-        after[delta.ids["word"]] += delta["word_topic"]
-    rest = np.zeros(len(after))
-    if "word_rest" in delta:
-        rest[delta.ids["word"]] = delta["word_rest"]
-    tree = ahead(globals)
-    prior = column_priors(globals, tree)
-    told: dict[str, Part] = {
-        "node_tokens": fresh(after.sum(axis=0), "node"),
-        "node_sum": fresh(_node_sums(after, tree, prior, globals), "node"),
-        "moved": fresh(np.abs(after - before).sum() / 2.0),
-    }
-    if globals["learn_eta"]:
-        logs = np.zeros(prior.size)
-        logs[tree.columns] = digamma(after[:, tree.columns] + prior[tree.columns]).sum(axis=0)
-        told["log_phi"] = fresh(logs, "node")
-    if globals["want_roots"]:
-        roots = np.zeros((prior.size, prior.size))
-        nodes.root_products(after, roots)
-        told["roots"] = fresh(roots, "node", "other")
-    first, second = globals["wanted_first"], globals["wanted_second"]
-    if first.size:
-        gain = np.zeros(first.size)
-        nodes.merge_gains(after, first, second, np.maximum(prior[first], 0.0), gain)
-        told["gains"] = fresh(gain, "pair")
-    return {"word_topic": after, "word_rest": rest}, Delta(told)
-
-
-def _node_sums(counts: Vector, tree: Tree, prior: Vector, globals: Arrays) -> Vector:
-    found, columns = np.zeros(prior.size), tree.columns
-    held = counts[:, columns] + prior[columns]
-    if globals["point"]:
-        found[columns] = xlogy(held, held).sum(axis=0)
+def _node_sums(counts: Vector, tree: Tree, prior: Vector, *, point: bool) -> Vector:
+    """Return the words' sums of each node that the bound needs."""
+    sums, columns = np.zeros(prior.size), tree.columns
+    parameters = counts[:, columns] + prior[columns]
+    if point:
+        sums[columns] = xlogy(parameters, parameters).sum(axis=0)
     else:
-        found[columns] = (gammaln(held) - gammaln(prior[columns])).sum(axis=0)
-    return found
+        sums[columns] = (gammaln(parameters) - gammaln(prior[columns])).sum(axis=0)
+    return sums
 
 
-def finish(block: Arrays, globals: Arrays) -> Arrays:
-    """Give the rows that a finished model keeps: E[n_iw]."""
-    return block
-
-
-def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
-    """Fit paths and level proportions of unseen documents under fixed topics."""
-    tree = swept(globals)
-    still = {**globals, "next_end_log": globals["end_log"]}
-    topics = Topics(globals, tree, rows, globals["node_tokens"])
-    even = topics.alpha / topics.alpha.sum()
-    local: Arrays = {"document_level": np.outer(shard.lengths, even)}
-    if globals["factorised"]:
-        local = {**local, "pair_level": np.tile(even.astype(np.float32), (shard.pairs, 1))}
-    found = DocumentPaths(shard, local, topics, tree, still, FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
-    return {name: values for name, values in found.local(tree).items() if name.startswith("document")}
-
-
-def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
-    """Give each held-out pair's probability sum_c q(c) sum_l theta_l w_{c_l}, theta and w being expectations.
-
-    Parameters
-    ----------
-    heldout : Shard
-        Held-out pairs.
-    local : Arrays
-        As a sweep or `settle` left it.
-    rows : Arrays
-        Of the held-out words.
-    globals : Arrays
-        The model's.
-
-    Returns
-    -------
-    Arrays
-        ``probability`` of each pair; ``document_log``, log sum_c q(c) prod_m sum_l theta_l w_{c_l, t_m} of each
-        document, the score of section 4.1.
-    """
-    tree = swept(globals)
-    outside = np.full(tree.depth, 1.0 / float(globals["vocabulary"]))
-    lists, ends, masses = document_ends(local)
-    probability, document_log = np.zeros(heldout.pairs), np.zeros(heldout.documents)
-    topics = TreeTopics(tree.parent, tree.level, np.ascontiguousarray(_means(rows, globals, tree)), outside)
-    places = tree.places[np.asarray(ends, dtype=np.int64)].astype(np.int32)
-    stored = StoredEnds(np.ascontiguousarray(lists, dtype=np.int64), places, masses.astype(np.float32))
-    theta = level_proportions(local, globals)
-    nodes.path_probability(document_pairs(heldout), topics, theta, stored, probability, document_log)
-    return {"probability": probability, "document_log": document_log}
-
-
-def _means(rows: Arrays, globals: Arrays, tree: Tree) -> Vector:
-    prior = column_priors(globals, tree)[tree.columns]
-    total = globals["node_tokens"][tree.columns] + float(globals["vocabulary"]) * prior
-    found: Vector = (rows["word_topic"][:, tree.columns] + prior) / total
-    return found
-
-
-def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
-    """Give E[w_i] of the words at hand by column, and each column's ``topic_parent``."""
-    tree = swept(globals)
-    found = np.full((len(rows["word_topic"]), tree.parents.size), 1.0 / float(globals["vocabulary"]))
-    found[:, tree.columns] = _means(rows, globals, tree)
-    return {"word_topic": found, "topic_parent": tree.parents}
-
-
-def infer(local: Arrays, globals: Arrays) -> Arrays:
-    """Give what each document has of each node, sum_c q(c) theta_l, and its most probable full path in the tree.
-
-    What a document has outside the tree is in no column. Where no end of its list is a leaf, the path goes on to the
-    largest child.
-
-    Parameters
-    ----------
-    local : Arrays
-        As a sweep or `settle` left it.
-    globals : Arrays
-        The model's.
-
-    Returns
-    -------
-    Arrays
-        ``document_topic`` and ``document_path``.
-    """
-    tree, theta = swept(globals), level_proportions(local, globals)
-    paths, (lists, ends, masses) = tree.paths(), document_ends(local)
-    documents = lists.size - 1
-    owner = np.repeat(np.arange(documents), np.diff(lists))
-    totals = np.bincount(owner, masses, documents)
-    found = np.zeros((documents, tree.parents.size))
-    for level in range(tree.depth):
-        node = paths[ends, level]
-        inside = node >= 0
-        part = masses[inside] / totals[owner[inside]] * theta[owner[inside], level]
-        np.add.at(found, (owner[inside], node[inside]), part)
-    return {"document_topic": found, "document_path": best_paths(tree, globals, owner, ends, masses, documents)}
-
-
-def lengths(local: Arrays) -> Arrays:
-    """Give the tokens that are expected of each document in all."""
-    return {"document_tokens": local["document_level"].sum(axis=1)}
+def _path_sums(shard: Shard, paths: DocumentPaths, logs: WordLogs, end_log: Vector) -> dict[str, Part]:
+    """Return the sums over the documents of a pass."""
+    tree = logs.tree
+    ends, word_topic = np.zeros(tree.parents.size), np.zeros((shard.words.size, tree.parents.size))
+    ends[tree.columns] = paths.ends
+    word_topic[:, tree.columns] = paths.row_node
+    bound = paths.bound - float((paths.ends * end_log[tree.columns]).sum())
+    if paths.pair_level is None:  # in the factorised form the kernel leaves out the part of q(z) in E[log w]
+        bound -= float((paths.row_node * np.maximum(logs.log_node, special.log(MIN_PROBABILITY))).sum())
+    return {
+        "word_topic": fresh(word_topic, "word", "node"),
+        "word_rest": fresh(np.maximum(initialisation.word_tokens(shard) - word_topic.sum(axis=1), 0.0), "word"),
+        "ends": fresh(ends, "node"),
+        "bound": fresh(bound),
+        "level_tokens": fresh(paths.document_level.sum(axis=0), "level"),
+        "log_theta": fresh(paths.log_theta, "level"),
+        "occupied": fresh(float((shard.lengths > 0).sum())),
+    }

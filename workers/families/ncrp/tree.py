@@ -1,31 +1,32 @@
-"""Trees of nodes as globals hold them, and as kernels take them.
+"""Trees of nodes as model states hold them, and as kernels take them.
 
-A node is a column of the rows, which is its id; `FREE` columns have none. ``node_parent`` is the column of each node's
-parent, `ROOT` for the root in column 0. All full paths have ``depth`` nodes. Every node is also an *end*: the end at a
-leaf is the full path to it, the end at an inner node stands for all full paths that leave the tree below it, which are
-alike and are summed in closed form.
+A node is a column of the rows, which is its id; `FREE` columns have none. The parent of each node is a column,
+`ROOT` for the root in column 0. All full paths have ``depth`` nodes. Every node is also an *end*: the end at a leaf is
+the full path to it, the end at an inner node stands for all full paths that leave the tree below it, which are alike
+and are summed in closed form.
 
-Nodes come and go between sweeps. The globals hold the tree that the last sweep was made with, to which rows and local
-states belong, and as ``next_...`` the tree for the coming one, with a table of moves by which rows are brought to it:
-each column named in ``move_target`` becomes the sum of ``move_weight`` times the column ``move_source``.
+Nodes are added and removed between sweeps. A model state holds the tree of the last sweep (`FittedTree`), to which rows
+and local states belong, the tree of the next sweep (`UpcomingTree`), and the moves by which rows are brought to it
+(`MoveTable`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.arrays.state import State
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
 ROOT, FREE = -1, -2  # in place of a parent
-NOWHERE = -1  # source of a column that begins empty
+NOWHERE = -1  # source of a column that starts empty
 
 
 @dataclass(frozen=True)
@@ -46,25 +47,25 @@ class Tree:
     @cached_property
     def levels(self) -> Ints:
         """Level of each column, 0 for the root; -1 where there is no node."""
-        found = np.full(self.parents.size, -1, dtype=np.int64)
-        found[0] = 0
+        levels = np.full(self.parents.size, -1, dtype=np.int64)
+        levels[0] = 0
         for level in range(1, self.depth):
-            above = np.flatnonzero(self.parents >= 0)
-            found[above[found[self.parents[above]] == level - 1]] = level
-        return found
+            below = np.flatnonzero(self.parents >= 0)
+            levels[below[levels[self.parents[below]] == level - 1]] = level
+        return levels
 
     @cached_property
     def columns(self) -> Ints:
-        """Columns of the nodes, level by level and ascending within: parents stand before their children."""
+        """Columns of the nodes, level by level and ascending within: parents come before their children."""
         nodes = np.flatnonzero(self.levels >= 0)
         return nodes[np.argsort(self.levels[nodes], kind="stable")]
 
     @cached_property
     def places(self) -> Ints:
         """Place of each column's node among `columns`; -1 where there is no node."""
-        found = np.full(self.parents.size, -1, dtype=np.int64)
-        found[self.columns] = np.arange(self.columns.size)
-        return found
+        places = np.full(self.parents.size, -1, dtype=np.int64)
+        places[self.columns] = np.arange(self.columns.size)
+        return places
 
     @cached_property
     def parent(self) -> Ints:
@@ -82,7 +83,7 @@ class Tree:
         return np.flatnonzero(self.parents == column)
 
     def gathered(self, ends: Vector) -> Vector:
-        """Add what is at each end to all nodes above it: from ends to what passes each node, both by columns."""
+        """Add the mass of each end to all nodes above it: return the mass that passes each node; both by columns."""
         passes = np.where(self.levels >= 0, ends, 0.0)
         for level in range(self.depth - 1, 0, -1):
             nodes = np.flatnonzero(self.levels == level)
@@ -91,20 +92,178 @@ class Tree:
 
     def path(self, column: int) -> list[int]:
         """Columns from the root down to a node."""
-        found = [int(column)]
-        while self.parents[found[-1]] >= 0:
-            found.append(int(self.parents[found[-1]]))
-        return found[::-1]
+        path = [int(column)]
+        while self.parents[path[-1]] >= 0:
+            path.append(int(self.parents[path[-1]]))
+        return path[::-1]
 
     def paths(self) -> Ints:
         """Columns of each column's path, shape (columns, depth); -1 beyond its end, and where there is no node."""
-        found = np.full((self.parents.size, self.depth), -1, dtype=np.int64)
+        paths = np.full((self.parents.size, self.depth), -1, dtype=np.int64)
         for column in self.columns:
             level = self.levels[column]
             if level:
-                found[column, :level] = found[self.parents[column], :level]
-            found[column, level] = column
-        return found
+                paths[column, :level] = paths[self.parents[column], :level]
+            paths[column, level] = column
+        return paths
+
+
+@dataclass(frozen=True)
+class FittedTree(State):
+    """The tree of the last sweep.
+
+    Attributes
+    ----------
+    node_parent : numpy.ndarray of int64, shape (columns,)
+        Column of each node's parent.
+    depth : int
+        Nodes of a full path.
+    end_log : numpy.ndarray of float64, shape (columns,)
+        Log prior mass of each end.
+    grown, merged, pruned : int
+        Nodes that were added, merged and removed before the sweep.
+    """
+
+    node_parent: Ints
+    depth: int
+    end_log: Vector
+    grown: int
+    merged: int
+    pruned: int
+
+    @property
+    def tree(self) -> Tree:
+        """The nodes."""
+        return Tree(np.asarray(self.node_parent), self.depth)
+
+
+@dataclass(frozen=True)
+class UpcomingTree(State):
+    """The tree of the next sweep, with the attributes of `FittedTree`."""
+
+    next_parent: Ints
+    next_depth: int
+    next_end_log: Vector
+    next_grown: int
+    next_merged: int
+    next_pruned: int
+
+    @property
+    def tree(self) -> Tree:
+        """The nodes."""
+        return Tree(np.asarray(self.next_parent), self.next_depth)
+
+    def fitted(self, end_log: Vector) -> FittedTree:
+        """Return it as the tree of the last sweep, with other prior masses."""
+        moved = self.next_grown, self.next_merged, self.next_pruned
+        return FittedTree(self.next_parent, self.next_depth, end_log, *moved)
+
+
+@dataclass(frozen=True)
+class MoveTable(State):
+    """The moves from the tree of the last sweep to that of the next.
+
+    Attributes
+    ----------
+    move_source, move_target : numpy.ndarray of int64, shape (moves,)
+        Columns; each target becomes the sum of its sources times their weights. `NOWHERE` is the source of a column
+        that starts empty.
+    move_weight : numpy.ndarray of float64, shape (moves,)
+        The weights.
+    """
+
+    move_source: Ints
+    move_target: Ints
+    move_weight: Vector
+
+    def apply(self, columns: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Bring numbers by column to the tree of the next sweep.
+
+        Parameters
+        ----------
+        columns : numpy.ndarray, shape (..., columns)
+            Of the tree of the last sweep.
+
+        Returns
+        -------
+        numpy.ndarray of float64
+            The same shape; the argument itself where nothing moves.
+        """
+        if not self.move_target.size:
+            return columns
+        after = np.array(columns, dtype=np.float64)
+        after[..., np.unique(self.move_target)] = 0.0
+        for source, target, weight in zip(self.move_source, self.move_target, self.move_weight, strict=True):
+            if source != NOWHERE:
+                after[..., target] += weight * columns[..., source]
+        return after
+
+
+@dataclass(frozen=True)
+class DocumentEnds(State):
+    """The most probable ends of documents.
+
+    Attributes
+    ----------
+    document_lists : numpy.ndarray of int64, shape (documents + 1,)
+        Index of each document's first end; the last is the number of ends.
+    document_ends, document_masses : numpy.ndarray of int32 and float32, shape (ends,)
+        Columns of the ends, and q(c).
+    """
+
+    document_lists: Ints
+    document_ends: npt.NDArray[np.int32]
+    document_masses: npt.NDArray[np.float32]
+
+    @classmethod
+    def empty(cls, documents: int) -> Self:
+        """Return those of documents that have not been swept."""
+        return cls(np.zeros(documents + 1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
+
+    @classmethod
+    def of_largest(cls, ends: npt.NDArray[Any], masses: npt.NDArray[Any], columns: npt.NDArray[Any]) -> Self:
+        """Return the ends that a kernel has chosen.
+
+        Parameters
+        ----------
+        ends, masses : numpy.ndarray, shape (documents, most)
+            Places of the ends and their q(c); -1 where there are no more.
+        columns : numpy.ndarray of int64, shape (nodes,)
+            Column of each place.
+
+        Returns
+        -------
+        DocumentEnds
+            Their columns.
+        """
+        chosen = ends >= 0
+        return cls(
+            np.concatenate([[0], np.cumsum(chosen.sum(axis=1))]).astype(np.int64),
+            columns[ends[chosen]].astype(np.int32),
+            masses[chosen].astype(np.float32),
+        )
+
+    def with_roots(self) -> tuple[Ints, Ints, Vector]:
+        """Return offsets, ends and masses in which documents that have not been swept are at the root's end."""
+        absent = np.flatnonzero(np.diff(self.document_lists) == 0)
+        ends = np.insert(np.asarray(self.document_ends, dtype=np.int64), self.document_lists[absent], 0)
+        masses = np.insert(np.asarray(self.document_masses, dtype=np.float64), self.document_lists[absent], 1.0)
+        lengths = np.maximum(np.diff(self.document_lists), 1)
+        return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), ends, masses
+
+    def products(self, columns: int) -> Vector:
+        """Return the sum of q(c_n = i) q(c_n = j) over the documents, shape (columns, columns)."""
+        sums = np.zeros((columns, columns))
+        lists, ends = self.document_lists, self.document_ends
+        owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
+        masses = self.document_masses.astype(np.float64)
+        for shift in range(int(np.diff(lists).max(initial=0))):  # ends with those so many places behind
+            here = np.flatnonzero(owner[: owner.size - shift] == owner[shift:])
+            both = masses[here] * masses[here + shift]
+            np.add.at(sums, (ends[here], ends[here + shift]), both)
+            if shift:
+                np.add.at(sums, (ends[here + shift], ends[here]), both)
+        return sums
 
 
 def swept(globals: Arrays) -> Tree:
@@ -113,43 +272,34 @@ def swept(globals: Arrays) -> Tree:
 
 
 def ahead(globals: Arrays) -> Tree:
-    """Return the tree of the coming sweep."""
+    """Return the tree of the next sweep."""
     return Tree(np.asarray(globals["next_parent"]), int(globals["next_depth"]))
 
 
 def moved(columns: npt.NDArray[Any], globals: Arrays) -> npt.NDArray[np.float64]:
-    """Bring what has a column a node to the tree of the coming sweep, by the table of moves.
+    """Bring numbers by column to the tree of the next sweep, by the table of moves."""
+    return MoveTable.from_arrays(globals).apply(columns)
 
-    Parameters
-    ----------
-    columns : numpy.ndarray, shape (..., columns)
-        As the last sweep left it.
-    globals : Arrays
-        With the table.
 
-    Returns
-    -------
-    numpy.ndarray of float64
-        The same shape; the argument itself where nothing moves.
-    """
-    targets, sources = globals["move_target"], globals["move_source"]
-    if not targets.size:
-        return columns
-    after = np.array(columns, dtype=np.float64)
-    after[..., np.unique(targets)] = 0.0
-    for source, target, weight in zip(sources, targets, globals["move_weight"], strict=True):
-        if source != NOWHERE:
-            after[..., target] += weight * columns[..., source]
-    return after
+def kept_lists(
+    kept: npt.NDArray[Any], masses: npt.NDArray[Any], columns: npt.NDArray[Any]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the largest ends of documents as arrays."""
+    return DocumentEnds.of_largest(kept, masses, columns).to_arrays()
+
+
+def products_of_ends(local: Arrays, columns: int) -> Vector:
+    """Sum q(c_n = i) q(c_n = j) over the documents of a local state."""
+    return DocumentEnds.from_arrays(local).products(columns)
 
 
 def level_sums(values: Vector, depth: int) -> Vector:
-    """Return one value for each level of a tree that is not as deep: the last takes up those below it."""
+    """Return one value for each level of a tree that is not as deep: the last is the sum of those below it."""
     return np.append(values[: depth - 1], values[depth - 1 :].sum())
 
 
 def deepened(document_level: npt.NDArray[Any], alpha: Vector) -> npt.NDArray[np.float64]:
-    """Spread what documents have at the last level over it and further ones, in proportion to alpha.
+    """Distribute the tokens of the last level over it and further levels, in proportion to alpha.
 
     Parameters
     ----------
@@ -168,43 +318,3 @@ def deepened(document_level: npt.NDArray[Any], alpha: Vector) -> npt.NDArray[np.
         return np.asarray(document_level, dtype=np.float64)
     share = alpha[last:] / alpha[last:].sum()
     return np.hstack([document_level[:, :last], document_level[:, last:] * share])
-
-
-def kept_lists(
-    kept: npt.NDArray[Any], masses: npt.NDArray[Any], columns: npt.NDArray[Any]
-) -> dict[str, npt.NDArray[Any]]:
-    """Return documents' ends as a local state has them: where each one's list begins, columns, and q(c).
-
-    Parameters
-    ----------
-    kept, masses : numpy.ndarray, shape (documents, most)
-        Places of the largest ends and their q(c); -1 where there are no more.
-    columns : numpy.ndarray of int64, shape (nodes,)
-        Column of each place.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        ``document_lists``, ``document_ends`` and ``document_masses``.
-    """
-    there = kept >= 0
-    return {
-        "document_lists": np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int64),
-        "document_ends": columns[kept[there]].astype(np.int32),
-        "document_masses": masses[there].astype(np.float32),
-    }
-
-
-def products_of_ends(local: Arrays, columns: int) -> Vector:
-    """Sum q(c_n = i) q(c_n = j) over the documents of a local state, from their lists."""
-    found = np.zeros((columns, columns))
-    lists, ends, masses = (local[name] for name in ("document_lists", "document_ends", "document_masses"))
-    owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
-    masses = masses.astype(np.float64)
-    for shift in range(int(np.diff(lists).max(initial=0))):  # ends with those that stand so many places behind
-        here = np.flatnonzero(owner[: owner.size - shift] == owner[shift:])
-        both = masses[here] * masses[here + shift]
-        np.add.at(found, (ends[here], ends[here + shift]), both)
-        if shift:
-            np.add.at(found, (ends[here + shift], ends[here]), both)
-    return found

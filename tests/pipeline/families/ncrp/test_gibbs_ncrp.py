@@ -36,7 +36,7 @@ class TestGibbsNCRP(Conformance):
     def require_order(self, listed, model):
         """Depth first: the root, and then whole branches, each of which begins with what the others hang from."""
         assert listed[0].id == 0
-        parent, open_ = model.globals["node_parent"], []
+        parent, open_ = model.globals.node_parent, []
         for topic in listed:
             while open_ and open_[-1] not in above(parent, topic.id):
                 open_.pop()
@@ -77,10 +77,10 @@ def agreement(place, seed, documents, options, depth, branching):
     """Plant a tree, fit one, and tell of each level what share of pairs of documents are together, or apart, in both."""
     given = {"family": "gibbs-ncrp", "depth": depth, "eta": 0.05, "alpha": 3.0, "branching": branching}
     simulate(place / "planted", documents=documents, words=100, tokens=100, seed=seed, **given)
-    true = Model(place / "planted").globals["node_parent"]
+    true = Model(place / "planted").globals.node_parent
     planted = paths_of(pq.read_table(place / "planted/truth/proportions"), true, depth)
     model = fit(place / "planted", place / "run", scheduler="serial", seed=seed, **{"family": "gibbs-ncrp", **options})
-    parts = [model.documents(shard)["document_path"] for shard in range(len(model.record.shards))]
+    parts = [model.documents(shard).document_path for shard in range(len(model.record.shards))]
     path, found = np.concatenate(parts), []
     for level in range(1, depth):
         known = planted[:, level] >= 0  # a proportion so small that it is not kept

@@ -9,13 +9,12 @@ from collapsium.pipeline import Corpus, evaluate, fit
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.ncrp import ncrp as driver
+from collapsium.pipeline.families.ncrp.ncrp import Ncrp
 from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.ncrp import ncrp
-from collapsium.workers.families.ncrp.tree import FREE, NOWHERE, ahead, swept
+from collapsium.workers.families.ncrp.tree import FREE, NOWHERE
 from tests.conformance import Conformance, problem_of, reference_bits, states  # noqa: F401 - fixtures
 from tests.conftest import planted_rows, write_corpus
 from tests.naive import tree as naive
@@ -46,85 +45,86 @@ class TestNCRP(Conformance):
         problem, found = states(small[0], self.family, options, 22)
         tokens = Corpus(small[0]).vocabulary.tokens
         gradual = options.get("start") == "gradual"
-        assert len({int(state.globals["depth"]) for state, _ in found}) == (
+        assert len({state.globals.fitted.depth for state, _ in found}) == (
             1 if gradual else min(2, problem.config.depth - 1)
         )
-        rests = [state.blocks[0].value.rows["word_rest"] for state, _ in found]
+        rests = [state.blocks[0].value.rows.word_rest for state, _ in found]
         for (state, _), rest in zip(found, rests, strict=True):
-            missing = tokens - state.blocks[0].value.rows["word_topic"].sum(axis=1) - rest
-            assert missing.sum() == pytest.approx(float(state.globals["absent"]), abs=1e-3)
+            missing = tokens - state.blocks[0].value.rows.word_topic.sum(axis=1) - rest
+            assert missing.sum() == pytest.approx(state.globals.initialisation.absent_tokens, abs=1e-3)
             assert (missing > -1e-4).all()
         # In a gradual start nodes begin in a round between two states.
         later = next(
-            n for n, (state, _) in enumerate(found) if not (state.globals["absent"] or state.globals["seeding"])
+            n
+            for n, (state, _) in enumerate(found)
+            if not (state.globals.initialisation.absent_tokens or state.globals.initialisation.seeding)
         )
         assert later == 0 or gradual
         assert later < 15
         found = found[later:]
         for number, (state, _) in enumerate(found):
-            rows, globals_ = state.blocks[0].value.rows["word_topic"], state.globals
-            tree, total, ends = swept(globals_), np.zeros(rows.shape), 0.0
+            rows, globals_ = state.blocks[0].value.rows.word_topic, state.globals
+            tree, total, ends = globals_.fitted.tree, np.zeros(rows.shape), 0.0
             for place, shard in enumerate(one.value for one in problem.shards):
                 local = state.swept[place].value.local
-                np.testing.assert_allclose(local["document_level"].sum(axis=1), shard.lengths, rtol=1e-6)
-                listed = np.add.reduceat(local["document_masses"], local["document_lists"][:-1])
+                np.testing.assert_allclose(local.document_level.sum(axis=1), shard.lengths, rtol=1e-6)
+                listed = np.add.reduceat(local.ends.document_masses, local.ends.document_lists[:-1])
                 assert (listed > 0.5).all()  # 16 of some 20 that are alike, before sticks are made
                 assert (listed < 1.0 + 1e-6).all()
-                assert (tree.levels[local["document_ends"]] >= 0).all()
+                assert (tree.levels[local.ends.document_ends] >= 0).all()
                 ends += listed.sum()
                 if number:
                     before = found[number - 1][0]
-                    sums = self.again(shard, before.swept[place].value.local, before)
-                    np.testing.assert_allclose(local["document_level"], sums.document_level, rtol=1e-5, atol=1e-5)
+                    passes = options.get("document_sweeps", 1)
+                    sums = self.again(shard, before.swept[place].value.local, before, passes)
+                    np.testing.assert_allclose(local.document_level, sums.document_level, rtol=1e-5, atol=1e-5)
                     total[np.ix_(shard.words, tree.columns)] += sums.row_node
             assert (rows >= 0.0).all()
             assert (rows.sum(axis=1) <= tokens * (1 + 1e-6)).all()  # some are outside the tree
             assert (rows[:, tree.levels < 0] == 0.0).all()
             if number:
                 np.testing.assert_allclose(rows, total, rtol=1e-5, atol=1e-5)
-            np.testing.assert_allclose(globals_["node_tokens"], rows.sum(axis=0), rtol=1e-12)
-            np.testing.assert_allclose(globals_["node_passes"][0], 60.0, rtol=1e-12)
+            np.testing.assert_allclose(globals_.node_tokens, rows.sum(axis=0), rtol=1e-12)
+            np.testing.assert_allclose(globals_.node_passes[0], 60.0, rtol=1e-12)
             assert ends == pytest.approx(60.0, rel=0.05)
 
-    def again(self, shard, local, before):
+    def again(self, shard, local, before, passes):
         """The sums of the sweep that follows a state, by the twin: moves, topics and levels are written out here."""
-        globals_, config = before.globals, before.globals
-        tree = ahead(globals_)
-        depth, words = tree.depth, float(globals_["vocabulary"])
-        alpha = np.append(config["alpha"][: depth - 1], config["alpha"][depth - 1 :].sum())
-        eta = np.append(config["eta"][: depth - 1], config["eta"][-1])
-        matrix = np.diag((~np.isin(np.arange(tree.parents.size), globals_["move_target"])).astype(float))
-        for source, target, weight in zip(*(globals_[f"move_{one}"] for one in ("source", "target", "weight")), strict=True):  # fmt: skip
+        globals_, moves = before.globals, before.globals.moves
+        tree = globals_.upcoming.tree
+        depth, words = tree.depth, globals_.vocabulary
+        alpha = np.append(globals_.alpha[: depth - 1], globals_.alpha[depth - 1 :].sum())
+        eta = np.append(globals_.eta[: depth - 1], globals_.eta[-1])
+        matrix = np.diag((~np.isin(np.arange(tree.parents.size), moves.move_target)).astype(float))
+        for source, target, weight in zip(moves.move_source, moves.move_target, moves.move_weight, strict=True):
             if source != NOWHERE:
                 matrix[source, target] += weight
-        held = before.blocks[0].value.rows["word_topic"] @ matrix[:, tree.columns]
+        held = before.blocks[0].value.rows.word_topic @ matrix[:, tree.columns]
         prior = eta[tree.level]
-        logarithm = np.log if globals_["point"] else digamma
+        logarithm = np.log if globals_.point else digamma
         log_node = logarithm(held + prior) - logarithm(held.sum(axis=0) + words * prior)
-        outside = np.full(depth, -np.log(words)) if globals_["point"] else digamma(eta) - digamma(words * eta)
+        outside = np.full(depth, -np.log(words)) if globals_.point else digamma(eta) - digamma(words * eta)
         pairs = shard.offsets, shard.position, shard.counts
-        given = tree.parent, tree.level, globals_["next_end_log"][tree.columns]
-        passes, rows = int(globals_["document_sweeps"]), log_node[shard.words]
-        if globals_["factorised"]:
-            begin = widened(local["pair_level"], alpha).astype(np.float32)
+        given = tree.parent, tree.level, globals_.upcoming.next_end_log[tree.columns]
+        rows = log_node[shard.words]
+        if globals_.factorised:
+            begin = widened(local.pair_level, alpha).astype(np.float32)
             return naive.sweep_levels(*pairs, rows, *given, outside, alpha, begin, passes)
-        begin = widened(local["document_level"], alpha)
+        begin = widened(local.document_level, alpha)
         return naive.sweep_paths(*pairs, np.exp(rows), *given, np.exp(outside), alpha, begin, passes, 0.0)
 
     def test_local_sweeps__conserve_counts(self, small, options):
         """Of tokens in the tree and outside it, as documents have them by level."""
         problem, executor, globals_ = problem_of(small[0], self.family, {**options, "document_sweeps": 1})
         for state, _ in run(replace(problem, local_sweeps=3), executor, globals_, Limits(iterations=16)):
-            total = sum(one.value.local["document_level"].sum() for one in state.swept)
+            total = sum(one.value.local.document_level.sum() for one in state.swept)
             assert math.isclose(total, Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
-            assert state.globals["node_tokens"].sum() <= total * (1 + 1e-6)
+            assert state.globals.node_tokens.sum() <= total * (1 + 1e-6)
 
     def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options):
         _, whole = states(small[0], self.family, options, 15)
         _, cut = states(small[0], self.family, options, 15, cuts=(0, 7, 8, 30))
-        sides = [
-            np.concatenate([one.value.rows["word_topic"] for one in found[-1][0].blocks]) for found in (cut, whole)
-        ]
+        sides = [np.concatenate([one.value.rows.word_topic for one in found[-1][0].blocks]) for found in (cut, whole)]
         np.testing.assert_allclose(*sides, rtol=1e-4, atol=1e-4)
 
     def test_objective__is_finite_and_ascends_where_theory_says_so(self, small, options):
@@ -138,9 +138,9 @@ class TestNCRP(Conformance):
         corpus = write_corpus(tmp_path / "one", [{0: 1}], 1)
         given = {**options, **self.sized(1)}
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=16, **given)
-        tree = swept(model.globals)
-        assert set(model.rows(0)["word_topic"][0].nonzero()[0]) <= set(tree.columns)
-        np.testing.assert_allclose(model.documents(0)["document_level"].sum(), 1.0, rtol=1e-6)
+        tree = model.globals.fitted.tree
+        assert set(model.rows(0).word_topic[0].nonzero()[0]) <= set(tree.columns)
+        np.testing.assert_allclose(model.documents(0).document_level.sum(), 1.0, rtol=1e-6)
         unseen = write_corpus(tmp_path / "unseen", [{0: 2}, {0: 3}], 1)
         found = evaluate(tmp_path / "run", unseen=unseen, scheduler="serial")
         assert found.score == pytest.approx(0.0, abs=1e-9)  # the only word there is
@@ -187,12 +187,14 @@ def test_planted_tree__is_recovered(planted, tmp_path):
     """Its shape, whose child is whose, the documents' paths, and topics as nearly as their tokens tell."""
     corpus, leaves, topics = planted
     model = fit(corpus, tmp_path / "run", family="ncrp", scheduler="serial", iterations=50, seed=3)
-    tree = swept(model.globals)
-    many = model.globals["node_passes"] > 0.01 * leaves.size
+    tree = model.globals.fitted.tree
+    many = model.globals.node_passes > 0.01 * leaves.size
     assert [int((many & (tree.levels == level)).sum()) for level in range(3)] == [1, 3, 9]
-    parts = [ncrp.infer(model.documents(shard), model.globals) for shard in range(len(model.record.shards))]
+    parts = [
+        model.shard_model.infer(model.documents(shard), model.globals) for shard in range(len(model.record.shards))
+    ]
     path = np.concatenate([part["document_path"] for part in parts])
-    phi = ncrp.probabilities(model.rows(0), model.globals)["word_topic"]
+    phi = model.shard_model.probabilities(model.rows(0), model.globals)["word_topic"]
     found = {}
     for level, close in enumerate((0.05, 0.1, 0.3)):
         place = leaves // 3 ** (2 - level)
@@ -257,25 +259,25 @@ def test_max_nodes__are_never_exceeded(small):
     for most in (3, 5, 20):
         _, found = states(small[0], "ncrp", {"max_nodes": most, "grow": 5, "gamma": 10.0, "leaves": 50}, 25)
         for state, _ in found:
-            for name in ("node_parent", "next_parent"):
-                assert state.globals[name].size == most
-                assert (state.globals[name] != FREE).any()
+            for parents in (state.globals.fitted.node_parent, state.globals.upcoming.next_parent):
+                assert parents.size == most
+                assert (parents != FREE).any()
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 3, 5, 9])
 def test_few_iterations__make_a_tree_of_full_depth(small, tmp_path, iterations):
     """The clusters take half of the iterations that are planned, so that no run ends with them."""
     model = fit(small[0], tmp_path / "run", family="ncrp", depth=4, iterations=iterations, scheduler="serial")
-    assert int(model.globals["depth"]) == 4
-    assert (swept(model.globals).levels == 3).any()
+    assert model.globals.fitted.depth == 4
+    assert (model.globals.fitted.tree.levels == 3).any()
 
 
 def test_leaves__leave_room_for_the_levels_above_them():
     for depth in range(2, 9):
         for most in (depth, depth + 1, 50):
             config = make_options("ncrp", {"depth": depth, "max_nodes": most, "leaves": 40})
-            made = driver.initialise(Summary(60, 30, 1000), config, Stream(0))
-            assert 1 <= int(made["seeds_wanted"]) <= most - 1 - (depth - 2)
+            made = Ncrp().initialise(Summary(60, 30, 1000), config, Stream(0))
+            assert 1 <= made.initialisation.max_seeds <= most - 1 - (depth - 2)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The sampler of trees against exact posteriors of corpora small enough to enumerate, and Geweke's test."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.ncrp.gibbs_state import levels
+from collapsium.workers.families.ncrp.gibbs_state import GibbsNcrpRows, levels
 from tests.strategies import documents_of
 from tests.workers.families.gibbs.test_gibbs_exact import misfit, tabled, tokens_of
 
@@ -38,10 +39,10 @@ class Chain:
 
     def exchange(self, shard):
         """Take other words, of the same nodes."""
-        local, row = self.swept.local, np.zeros_like(self.block.rows["word_topic"])
+        local, row = self.swept.local, np.zeros_like(self.block.rows.word_topic)
         owner, words = tokens_of(shard)
-        np.add.at(row, (words, local["document_path"][owner, local["token_level"]]), 1)
-        self.block = tasks.Block(0, WORDS, self.model.rows_type.from_arrays({"word_topic": row}), Delta())
+        np.add.at(row, (words, local.document_path[owner, local.token_level]), 1)
+        self.block = tasks.Block(0, WORDS, GibbsNcrpRows(row), Delta())
 
     def _take(self, swept):
         self.swept = tasks.keep(swept)
@@ -52,7 +53,7 @@ class Chain:
     @property
     def state(self):
         """The tree, as a number for each document and level, and the tokens' levels."""
-        return named(self.swept.local["document_path"]), tuple(self.swept.local["token_level"].tolist())
+        return named(self.swept.local.document_path), tuple(self.swept.local.token_level.tolist())
 
 
 def named(paths):
@@ -192,14 +193,14 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution():
     for _ in range(3000):
         chain.step(shard)
         local = chain.swept.local
-        shard, z = drawn_words(owner, local["document_path"], local["token_level"], chain.globals["eta"], noise)
-        chain.swept = tasks.Swept({**local, "token_level": z.astype(np.uint8)}, Delta())
+        shard, z = drawn_words(owner, local.document_path, local.token_level, chain.globals.eta, noise)
+        chain.swept = tasks.Swept(replace(local, token_level=z.astype(np.uint8)), Delta())
         chain.exchange(shard)
-        turns.append(statistics(shard, local["document_path"], z, chain.globals))
+        turns.append(statistics(shard, local.document_path, z, chain.globals.to_arrays()))
     straight, turns = np.array(straight), np.array(turns)[200:]
     batches = turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)
     score = (straight.mean(axis=0) - turns.mean(axis=0)) / error
     assert (np.abs(score) < 3.5).all(), score
     assert (error < 0.1 * np.abs(straight.mean(axis=0))).all(), error / straight.mean(axis=0)
-    assert levels(chain.globals["node_parent"]).max() == depth - 1
+    assert levels(chain.globals.node_parent).max() == depth - 1

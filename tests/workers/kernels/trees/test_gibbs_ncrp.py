@@ -19,7 +19,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.ncrp import gibbs_ncrp
+from collapsium.workers.families.ncrp.gibbs_ncrp import GibbsNcrpShardModel
 from collapsium.workers.families.ncrp.gibbs_state import levels
 from collapsium.workers.kernels.trees.gibbs_records import FREE
 from tests.conformance import problem_of
@@ -27,24 +27,24 @@ from tests.conftest import planted_rows, write_corpus
 from tests.strategies import documents_of
 
 FAMILY = "gibbs-ncrp"
-MODEL = shard_model(FAMILY, {})
+MODEL, DRIVER = shard_model(FAMILY, {}), driver.GibbsNcrp()
 
 
 def require_tree(state):
     """Counts of documents are those of the shards' paths, which lead from the root down by the nodes' parents."""
     held = state.globals
-    parent, documents = held["node_parent"], np.zeros(held["node_parent"].size, dtype=int)
+    parent, documents = held.node_parent, np.zeros(held.node_parent.size, dtype=int)
     for swept in state.swept:
-        path = swept.value.local["document_path"]
+        path = swept.value.local.document_path
         assert (path[:, 0] == 0).all()
         np.testing.assert_array_equal(parent[path[:, 1:]], path[:, :-1])
         np.add.at(documents, path.ravel(), 1)
-    np.testing.assert_array_equal(held["node_documents"], documents)
+    np.testing.assert_array_equal(held.node_documents, documents)
     there = (documents > 0) | (np.arange(parent.size) == 0)
     np.testing.assert_array_equal(parent == FREE, ~there)
-    np.testing.assert_array_equal(held["free"], ~there)
+    np.testing.assert_array_equal(held.free, ~there)
     assert (parent[parent[there][1:]] != FREE).all()
-    assert not held["topic"][~there].any()
+    assert not held.topic[~there].any()
     level = levels(parent)
     assert ((level >= 0) == there).all()
 
@@ -53,28 +53,28 @@ def require_tree(state):
 @pytest.mark.parametrize("options", [{"gamma": 30.0, "eta": 0.02}, {"depth": 4, "entry": "together", "gamma": 5.0}])
 def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lanes, local_sweeps, options):
     """Nodes are born in several shards at once, die in one where another goes on with them, and leave slots behind."""
-    monkeypatch.setattr(driver, "LANES", lanes)
+    monkeypatch.setattr(driver, "MAX_LANES", lanes)
     corpus = write_corpus(tmp_path / "five", planted_rows(7, documents=60), 30, shard_tokens=480)
     problem, executor, globals_ = problem_of(corpus, FAMILY, {**options, "learn": ["alpha"]})
     assert len(problem.shards) == 5
     before, seen = set(), {"born": 0, "emptied": 0, "rescued": 0}
     found = {}
-    sweep = gibbs_ncrp.sweep
+    sweep = GibbsNcrpShardModel.sweep
 
-    def watched(shard, local, rows, globals, stream):
-        local, delta = sweep(shard, local, rows, globals, stream)
+    def watched(model, shard, local, rows, globals, stream):
+        local, delta = sweep(model, shard, local, rows, globals, stream)
         moved = np.zeros(delta["node_documents"].size, dtype=int)
-        moved[: globals["node_documents"].size] = globals["node_documents"]
+        moved[: globals.node_documents.size] = globals.node_documents
         lost = np.flatnonzero((moved > 0) & (moved + delta["node_documents"] == 0))
         found.setdefault(stream.iteration, []).append(
             (shard.number, set(lost), set(np.flatnonzero(delta["node_parent"])))
         )
         return local, delta
 
-    monkeypatch.setattr(gibbs_ncrp, "sweep", watched)
+    monkeypatch.setattr(GibbsNcrpShardModel, "sweep", watched)
     for state, _ in run(replace(problem, local_sweeps=local_sweeps), executor, globals_, Limits(iterations=12)):
         require_tree(state)
-        there = set(np.flatnonzero(state.globals["node_documents"]))
+        there = set(np.flatnonzero(state.globals.node_documents))
         told = found.get(state.iteration, [])
         seen["born"] += len(there - before)
         seen["emptied"] += len(before - there)
@@ -95,24 +95,24 @@ def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
     shard, noise = Shard.of(0, documents_of(planted_rows(3, documents=50))), np.random.default_rng(1)
     theta, phi = noise.dirichlet(np.ones(4), shard.documents), noise.dirichlet(np.ones(shard.words.size), 4).T
     config = make_options(FAMILY, {})
-    globals_ = driver.initialise(Summary(shard.documents, 30, shard.tokens, warm=4), config, Stream(0))
+    globals_ = DRIVER.initialise(Summary(shard.documents, 30, shard.tokens, warm=4), config, Stream(0))
     block = tasks.blank(MODEL, 0, 30, globals_)
-    local, delta = gibbs_ncrp.start(shard, {}, globals_, Stream(1), {"document_topic": theta, "word_topic": phi})
-    np.testing.assert_array_equal(local["document_level"].sum(axis=1), shard.lengths)
+    local, delta = MODEL.start(shard, block.rows, globals_, Stream(1), {"document_topic": theta, "word_topic": phi})
+    np.testing.assert_array_equal(local.document_level.sum(axis=1), shard.lengths)
     block = tasks.fold(MODEL, block, [delta], globals_)
-    after = driver.update(globals_, block.told, config, Stream(2))
-    assert int(after["another_round"]) == 0
-    assert after["topic"].sum() == shard.tokens
-    path = local["document_path"]
-    np.testing.assert_array_equal(after["node_parent"][path[:, 1:]], path[:, :-1])
+    after = DRIVER.update(globals_, block.told, config, Stream(2))
+    assert not after.another_round
+    assert after.topic.sum() == shard.tokens
+    path = local.document_path
+    np.testing.assert_array_equal(after.node_parent[path[:, 1:]], path[:, :-1])
     _, group = np.unique(path[:, 1], return_inverse=True)
     assert len(set(zip(group, theta.argmax(axis=1), strict=True))) == len(set(group)) == 4
     with pytest.raises(ValueError, match="a start from 5 topics"):
         more = {"document_topic": np.ones((shard.documents, 5)), "word_topic": np.ones((shard.words.size, 5))}
-        gibbs_ncrp.start(shard, {}, globals_, Stream(1), more)
+        MODEL.start(shard, block.rows, globals_, Stream(1), more)
 
 
-def test_settle__finds_the_paths_of_unseen_documents(tmp_path):
+def test_fold_in__finds_the_paths_of_unseen_documents(tmp_path):
     """By the planted tree itself, documents that it has brought forth; twice alike."""
     given = {"documents": 200, "words": 60, "tokens": 60, "eta": 0.05, "alpha": 2.0, "branching": [2, 3]}
     simulate(tmp_path / "c", family=FAMILY, seed=2, **given)
@@ -120,39 +120,37 @@ def test_settle__finds_the_paths_of_unseen_documents(tmp_path):
     from collapsium.pipeline.families.model import Model
 
     model = Model(tmp_path / "c")
-    parent, shard = model.globals["node_parent"], corpus.references[0].load()
+    parent, shard = model.globals.node_parent, corpus.references[0].load()
     assert np.bincount(levels(parent)).tolist() == [1, 2, 6]
     rows = model.rows(0).of_words(shard.words, complete=True)
-    local = gibbs_ncrp.settle(shard, rows, model.globals, Stream(0))
-    again = gibbs_ncrp.settle(shard, rows, model.globals, Stream(9))
-    np.testing.assert_array_equal(local["document_path"], again["document_path"])
-    np.testing.assert_allclose(gibbs_ncrp.lengths(local)["document_tokens"], shard.lengths)
+    local = MODEL.fold_in(shard, rows, model.globals, Stream(0))
+    again = MODEL.fold_in(shard, rows, model.globals, Stream(9))
+    np.testing.assert_array_equal(local.document_path, again.document_path)
+    np.testing.assert_allclose(MODEL.document_lengths(local), shard.lengths)
     import pyarrow.parquet as pq
 
     right = 0
-    for path, row in zip(
-        local["document_path"], pq.read_table(tmp_path / "c/truth/proportions").to_pylist(), strict=True
-    ):
+    for path, row in zip(local.document_path, pq.read_table(tmp_path / "c/truth/proportions").to_pylist(), strict=True):
         right += set(row["topics"]) <= set(path.tolist())
         np.testing.assert_array_equal(parent[path[1:]], path[:-1])
     assert right > 190
-    inferred = gibbs_ncrp.infer(local, model.globals)
+    inferred = MODEL.infer(local, model.globals)
     np.testing.assert_allclose(inferred["document_topic"].sum(axis=1), 1.0)
-    np.testing.assert_array_equal(inferred["document_path"], local["document_path"])
+    np.testing.assert_array_equal(inferred["document_path"], local.document_path)
 
 
 def test_no_tokens_at_all__are_swept():
     shard = Shard.of(0, documents_of([{}, {}]))
     config = make_options(FAMILY, {})
-    globals_ = driver.initialise(Summary(2, 30, 0), config, Stream(0))
+    globals_ = DRIVER.initialise(Summary(2, 30, 0), config, Stream(0))
     block = tasks.blank(MODEL, 0, 30, globals_)
     swept = tasks.start(MODEL, shard, None, [block], globals_, Stream(1, "start"))
     for number in range(3):
         block = tasks.fold(MODEL, block, [swept.delta], globals_)
-        globals_ = driver.update(globals_, block.told, config, Stream(1, "u", number))
+        globals_ = DRIVER.update(globals_, block.told, config, Stream(1, "u", number))
         swept = tasks.sweep(MODEL, shard, swept, None, [block], globals_, Stream(1, "sweep", number))
-    assert all(np.isfinite(one).all() for one in globals_.values() if one.dtype.kind == "f")
-    assert np.isfinite(gibbs_ncrp.infer(swept.local, globals_)["document_topic"]).all()
+    assert all(np.isfinite(one).all() for one in globals_.to_arrays().values() if one.dtype.kind == "f")
+    assert np.isfinite(MODEL.infer(swept.local, globals_)["document_topic"]).all()
     assert isinstance(block.told, Delta)
 
 

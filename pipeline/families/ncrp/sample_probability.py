@@ -1,0 +1,108 @@
+"""Probability of a sample of the nested Chinese restaurant process, as a function of its hyperparameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers import special_functions as special
+from collapsium.workers.families.ncrp.gibbs_state import GibbsNcrpGlobals, Histograms
+from collapsium.workers.special_functions import gammaln
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SampleProbability:
+    """Log probability of a sample of paths and levels, in parts that each depend on one hyperparameter.
+
+    Attributes
+    ----------
+    words : int
+        W.
+    tokens : list of numpy.ndarray, one a level
+        n_i of the nodes of the level.
+    word_histogram : numpy.ndarray of int64, shape (levels, word counts)
+        Words and nodes of the level that have each count.
+    word_counts : numpy.ndarray of int64, shape (word counts,)
+        The counts.
+    level_histogram : numpy.ndarray of int64, shape (level counts, levels + 1)
+        Documents that have each count of tokens at a level and, last, in all.
+    level_counts : numpy.ndarray of int64, shape (level counts,)
+        The counts.
+    passing, children : numpy.ndarray of int64, shape (inner nodes,)
+        Documents that pass each, and its children.
+    seats : numpy.ndarray of int64, shape (nodes but the root,)
+        Documents that pass each.
+    """
+
+    words: int
+    tokens: list[Ints]
+    word_histogram: Ints
+    word_counts: Ints
+    level_histogram: Ints
+    level_counts: Ints
+    passing: Ints
+    children: Ints
+    seats: Ints
+
+    @classmethod
+    def of(cls, globals: GibbsNcrpGlobals, histograms: Histograms) -> SampleProbability:
+        """Return the probability of the sample of a round.
+
+        Parameters
+        ----------
+        globals : GibbsNcrpGlobals
+            The tree after the round's counts.
+        histograms : Histograms
+            Of all shards.
+
+        Returns
+        -------
+        SampleProbability
+            Its parts.
+        """
+        parent, documents, depth = globals.node_parent, globals.node_documents, globals.alpha.size
+        level, group = globals.levels, histograms.group_ids
+        group_level = np.where(group < depth, group, level[np.maximum(group - depth, 0)])
+        word_histogram = np.zeros((depth, histograms.word_histogram.shape[1]), dtype=np.int64)
+        np.add.at(word_histogram, group_level, histograms.word_histogram)
+        inner = np.flatnonzero((level >= 0) & (level < depth - 1) & (documents > 0))
+        below = np.flatnonzero(level > 0)
+        return cls(
+            globals.words,
+            [globals.topic[level == one] for one in range(depth)],
+            word_histogram,
+            histograms.word_count_ids,
+            histograms.level_histogram,
+            histograms.level_count_ids,
+            documents[inner],
+            np.bincount(parent[below], minlength=parent.size)[inner],
+            documents[below],
+        )
+
+    def log_words(self, level: int, eta: float) -> float:
+        """Return sum_i log G(W eta) / G(W eta + n_i) + sum_iw log G(eta + n_iw) / G(eta) over the nodes of a level."""
+        total = self.words * eta
+        log_rising = self.word_histogram[level] * (gammaln(eta + self.word_counts) - gammaln(eta))
+        return float(log_rising.sum() + (gammaln(total) - gammaln(total + self.tokens[level])).sum())
+
+    def log_level(self, level: int, alpha: float) -> float:
+        """Return sum_d log G(alpha + n_dl) / G(alpha)."""
+        rising = gammaln(alpha + self.level_counts) - gammaln(alpha)
+        return float((self.level_histogram[:, level] * rising).sum())
+
+    def log_documents(self, total: float) -> float:
+        """Return sum_d log G(A) / G(A + n_d)."""
+        return float((self.level_histogram[:, -1] * (gammaln(total) - gammaln(total + self.level_counts))).sum())
+
+    def log_paths(self, gamma: float) -> float:
+        """Return sum_i K_i log gamma + log G(gamma) / G(gamma + m_i) over the inner nodes."""
+        falling = gammaln(gamma) - gammaln(gamma + self.passing)
+        return float(self.children.sum() * special.log(gamma) + falling.sum())
+
+    def log_seats(self) -> float:
+        """Return sum_j log G(m_j) over all nodes but the root: the part of the paths that does not depend on gamma."""
+        return float(gammaln(self.seats).sum())
