@@ -199,11 +199,11 @@ class Family(ABC, Generic[OptionsT, GlobalsT, RowsT]):
     def update(self, globals: GlobalsT, delta: Delta, options: OptionsT, stream: Stream) -> GlobalsT:
         """Return the next global state, from the sums of a round of sweeps."""
 
-    def objective(self, globals: GlobalsT, delta: Delta) -> dict[str, float]:  # noqa: ARG002
+    def objective(self, globals: GlobalsT, delta: Delta) -> dict[str, float]:
         """Return named figures of the state just swept, before `update`; ``objective`` is the stopping rule's."""
         return {}
 
-    def figures(self, globals: GlobalsT) -> dict[str, float]:  # noqa: ARG002
+    def figures(self, globals: GlobalsT) -> dict[str, float]:
         """Return the hyperparameters worth watching."""
         return {}
 
@@ -215,23 +215,23 @@ class Family(ABC, Generic[OptionsT, GlobalsT, RowsT]):
         """Return how many of the tokens swept have moved between topics."""
         return delta.number("moved")
 
-    def needs_another_round(self, globals: GlobalsT) -> bool:  # noqa: ARG002
+    def needs_another_round(self, globals: GlobalsT) -> bool:
         """Return whether the iteration goes on with one more sweep."""
         return False
 
-    def uncounted_tokens(self, globals: GlobalsT) -> float:  # noqa: ARG002
+    def uncounted_tokens(self, globals: GlobalsT) -> float:
         """Return how many tokens do not count yet: while there are any, a run does not end before its iterations."""
         return 0.0
 
-    def cannot_change(self, globals: GlobalsT) -> bool:  # noqa: ARG002
+    def cannot_change(self, globals: GlobalsT) -> bool:
         """Return whether no token can move: a run ends with the first sweep in which none has moved."""
         return False
 
-    def word_concentration(self, globals: GlobalsT) -> float | None:  # noqa: ARG002
+    def word_concentration(self, globals: GlobalsT) -> float | None:
         """Return B = sum_w b_w, the concentration of topics over words; None where the family has none."""
         return None
 
-    def label_table(self, globals: GlobalsT) -> LabelTable | None:  # noqa: ARG002
+    def label_table(self, globals: GlobalsT) -> LabelTable | None:
         """Return the labels and numbers of the training corpus that the model knows; None where it takes none."""
         return None
 

@@ -20,25 +20,7 @@ PARTS = ("train", "heldout")  # corpora that the comparison has split off
 
 
 def record_of(folder: Folder) -> dict[str, Any]:
-    """Read what a comparison was asked for.
-
-    Parameters
-    ----------
-    folder : Folder
-        The comparison's.
-
-    Returns
-    -------
-    dict
-        The fields of `collapsium.pipeline.workflows.compare.options.CompareOptions`, and the corpora's digests.
-
-    Raises
-    ------
-    AbsentError
-        There is no comparison.
-    DamagedError
-        The file is no such record.
-    """
+    """Read a comparison's record: fields of its `CompareOptions`, and the corpora's digests."""
     try:
         record = read_record(folder, RECORD, KIND, VERSION, oldest=VERSION)
     except DamagedError as error:
@@ -50,41 +32,12 @@ def record_of(folder: Folder) -> dict[str, Any]:
 
 
 def cells_done(folder: Folder) -> list[str]:
-    """Name the cells that are done, in order of their names.
-
-    Parameters
-    ----------
-    folder : Folder
-        The comparison's.
-
-    Returns
-    -------
-    list of str
-        Names, such as ``lda-40``.
-    """
+    """Return the names of the cells that are done, such as ``lda-40``, in their order."""
     return [name.removesuffix(SUFFIX) for name in (folder / CELLS).names() if name.endswith(SUFFIX)]
 
 
 def row_of(folder: Folder, name: str) -> dict[str, Any]:
-    """Read the record of a cell that is done.
-
-    Parameters
-    ----------
-    folder : Folder
-        The comparison's.
-    name : str
-        The cell's.
-
-    Returns
-    -------
-    dict
-        Its row.
-
-    Raises
-    ------
-    DamagedError
-        The file is no such record.
-    """
+    """Read the row of a cell that is done."""
     cells = folder / CELLS
     try:
         record = read_record(cells, name + SUFFIX, CELL_KIND, VERSION, oldest=VERSION)
@@ -97,18 +50,7 @@ def row_of(folder: Folder, name: str) -> dict[str, Any]:
 
 
 def table_faults(folder: Folder) -> list[str]:
-    """Say what is wrong with the tables that a finished comparison has written.
-
-    Parameters
-    ----------
-    folder : Folder
-        The comparison's.
-
-    Returns
-    -------
-    list of str
-        Each beginning with the file.
-    """
+    """Return what is wrong with the tables of a finished comparison, each fault beginning with the file."""
     import pyarrow as pa
 
     from collapsium.storage.io.parquet.bounded_file import BoundedFile
@@ -130,18 +72,7 @@ def table_faults(folder: Folder) -> list[str]:
 
 
 def runs_there(folder: Folder) -> Iterator[Run]:
-    """Find the runs of a comparison: one for a cell or, where they begin from others, one for each of its fits.
-
-    Parameters
-    ----------
-    folder : Folder
-        The comparison's.
-
-    Yields
-    ------
-    Run
-        Each run that has a record.
-    """
+    """Give the runs of a comparison that have a record: one a cell or, of warm fits, one a fit."""
     runs = folder / RUNS
     for cell in runs.names():
         run = Run((runs / cell).url)

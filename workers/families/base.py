@@ -135,7 +135,7 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
     def fold(self, block: RowsT, delta: Delta, globals: GlobalsT) -> tuple[RowsT, Delta]:
         """Add a delta, whose word ids count from the block's first; return the rows and what `update` needs of them."""
 
-    def finished_rows(self, block: RowsT, globals: GlobalsT) -> RowsT:  # noqa: ARG002
+    def finished_rows(self, block: RowsT, globals: GlobalsT) -> RowsT:
         """Return the rows that a finished model keeps of a block."""
         return block
 
@@ -193,7 +193,7 @@ class ShardModel(ABC, Generic[OptionsT, GlobalsT, RowsT, LocalT]):
             int64, how many each document has.
         """
 
-    def word_tokens(self, rows: RowsT) -> npt.NDArray[np.float64] | None:  # noqa: ARG002
+    def word_tokens(self, rows: RowsT) -> npt.NDArray[np.float64] | None:
         """Return the tokens that a model expects of each word, as many as the corpus has; None where it has none."""
         return None
 

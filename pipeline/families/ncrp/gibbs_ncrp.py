@@ -88,7 +88,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
     Options = GibbsNcrpOptions
     is_sampler = True
 
-    def initialise(self, summary: Summary, options: GibbsNcrpOptions, stream: Stream) -> GibbsNcrpGlobals:  # noqa: ARG002
+    def initialise(self, summary: Summary, options: GibbsNcrpOptions, stream: Stream) -> GibbsNcrpGlobals:
         """Return a tree of a root or, for a warm start, also a path for each topic below it."""
         lanes, deeper = min(max(summary.shards, 1), MAX_LANES), options.depth - 1
         nodes = 1 + summary.warm * deeper

@@ -45,11 +45,11 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobals, NcrpRows]):
     shard_model = NcrpShardModel
     Options = NcrpOptions
 
-    def initialise(self, summary: Summary, options: NcrpOptions, stream: Stream) -> NcrpGlobals:  # noqa: ARG002
+    def initialise(self, summary: Summary, options: NcrpOptions, stream: Stream) -> NcrpGlobals:
         """Return the state before any document has been seen."""
         return initial_globals(summary, options)
 
-    def footprint(self, summary: Summary, options: NcrpOptions) -> Footprint:  # noqa: ARG002
+    def footprint(self, summary: Summary, options: NcrpOptions) -> Footprint:
         """Return the memory of a fit: counts in 8 bytes for each word and column, q(z) in 4 a pair and level."""
         columns = options.max_nodes
         return Footprint(

@@ -122,8 +122,8 @@ class Moving:
     def choose(
         self,
         portion: Portion,
-        working: Rows,  # noqa: ARG002 - as `choosing.choose`
-        parameters: Parameters,  # noqa: ARG002
+        working: Rows,
+        parameters: Parameters,
     ) -> Chosen:
         """Give the new lists of a portion; see `choosing.choose`."""
         chosen, sizes = np.empty_like(portion.topic), np.zeros(portion.rest.size, dtype=np.int64)

@@ -60,7 +60,7 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNc
     arrays = GIBBS_NCRP_ARRAYS
     folds_in_at_a_point = True
 
-    def kernels(self, globals: GibbsNcrpGlobals) -> Sequence[Kernel[..., Any]]:  # noqa: ARG002
+    def kernels(self, globals: GibbsNcrpGlobals) -> Sequence[Kernel[..., Any]]:
         """Return the kernels that a fit calls in every iteration."""
         return [sweep_documents, move_subtrees, count_histogram]
 
@@ -71,7 +71,7 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNc
     def start(
         self,
         shard: Shard,
-        rows: GibbsNcrpRows,  # noqa: ARG002
+        rows: GibbsNcrpRows,
         globals: GibbsNcrpGlobals,
         stream: Stream,
         warm: Arrays | None = None,
@@ -143,7 +143,7 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNc
         shard: Shard,
         rows: GibbsNcrpRows,
         globals: GibbsNcrpGlobals,
-        stream: Stream,  # noqa: ARG002
+        stream: Stream,
     ) -> GibbsNcrpDocuments:
         """Fit the paths and levels of unseen documents in the tree as it is, without drawing numbers.
 

@@ -70,7 +70,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
     def start(
         self,
         shard: Shard,
-        rows: NcrpRows,  # noqa: ARG002
+        rows: NcrpRows,
         globals: NcrpGlobals,
         stream: Stream,
         warm: Arrays | None = None,
@@ -159,7 +159,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
             parts["drawn_documents"] = fresh(np.ones(chosen.size), "document")
         return after, Delta(parts, ids, {"kernel": time.perf_counter() - began})
 
-    def advance(self, rows: NcrpRows, delta: Delta, globals: NcrpGlobals) -> tuple[NcrpRows, NcrpGlobals]:  # noqa: ARG002
+    def advance(self, rows: NcrpRows, delta: Delta, globals: NcrpGlobals) -> tuple[NcrpRows, NcrpGlobals]:
         """Return the rows as they were: the changes of a shard take effect in the next iteration."""
         return rows, globals
 
@@ -214,7 +214,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobals, NcrpRows, NcrpLocal]):
             parts["gains"] = fresh(gain, "pair")
         return NcrpRows(after, rest), Delta(parts)
 
-    def fold_in(self, shard: Shard, rows: NcrpRows, globals: NcrpGlobals, stream: Stream) -> NcrpDocuments:  # noqa: ARG002
+    def fold_in(self, shard: Shard, rows: NcrpRows, globals: NcrpGlobals, stream: Stream) -> NcrpDocuments:
         """Fit paths and level proportions of unseen documents under fixed topics."""
         fitted = globals.fitted
         logs = WordLogs.of(globals, fitted.tree, rows.word_topic, globals.node_tokens, point=globals.point)

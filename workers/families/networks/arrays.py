@@ -18,7 +18,6 @@ from collapsium.workers.arrays.array_fields import (
     Part,
     ascending,
     counts,
-    each,
     flags,
     indices,
     numbers,
@@ -121,7 +120,7 @@ NETWORK: dict[str, Field] = {
     "vector_topic": counts("i8 f8", "vector topic"),
     "vector_tables": counts("i8 f8", "vector_edge topic"),
     **optional(flags("variational learn_beta")),
-    **optional(each("vector_mean vector_response", numbers("f8", "vector topic"))),
+    **optional({"vector_mean": counts("f8", "vector topic"), "vector_response": numbers("f8", "vector topic")}),
     **optional({"vector_absent": numbers("f8", "vector topic", high=ROUNDING)}),
 }
 
@@ -299,7 +298,7 @@ def _tokens(local: Arrays, shard: Shard) -> npt.NDArray[np.integer]:
     return np.full(shard.tokens, -1)
 
 
-EXPECTED_ROWS = {"word_topic": numbers("f8", "word topic")}
+EXPECTED_ROWS = {"word_topic": counts("f8", "word topic")}
 
 
 def _rows(globals: Arrays) -> Part:

@@ -23,8 +23,8 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import common as collapsed
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.topic_arrays import HDSP_ARRAYS
 from collapsium.workers.families.vb import common as variational
+from collapsium.workers.families.vb.hdsp_arrays import HDSP_ARRAYS
 from collapsium.workers.kernels.cvb.predict import pair_probability
 from collapsium.workers.kernels.jit import Kernel
 from collapsium.workers.kernels.vb.gamma_proportions import (

@@ -63,7 +63,9 @@ def choose(weight: Array, total: Any, place: Any, topic: Array, share: Array) ->
         if weight[topic[place + one]] > weight[topic[place + largest]]:
             largest = one
     for one in range(size):
-        steps = np.int64(float(weight[topic[place + one]]) / retained * (UNIT - 0.01)) if retained > 0.0 else 0
+        ratio = float(weight[topic[place + one]]) / retained if retained > 0.0 else 0.0
+        # Of weights that are no numbers nothing is left out of [0, UNIT]: tables are indexed by shares.
+        steps = min(np.int64(ratio * (UNIT - 0.01)), left) if 0.0 <= ratio <= 1.0 else np.int64(0)
         share[place + one] = steps
         left -= steps
     share[place + largest] += left

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collapsium.pipeline import Corpus, Model, fit, resume, verify
+from collapsium.pipeline import Corpus, fit
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import CheckpointKeeper, NoKeeper
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_references
-from collapsium.pipeline.estimators import CollapsedHDP
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.families.cvb import topic_moves as rounds
 from collapsium.storage.corpus.shard import Shard
@@ -22,57 +21,19 @@ from collapsium.workers import tasks
 from collapsium.workers.families.cvb import topic_moves as moves
 from collapsium.workers.families.cvb.parameters import counted
 from tests.conformance import (
-    TIMES,
     Conformance,
     Losing,
-    bits,
     document_counts,
     problem_of,
     reference_bits,  # noqa: F401 - fixture
-    scores_of,
     state_bits,
 )
-from tests.conftest import planted_rows, write_corpus, write_halves
+from tests.conftest import planted_rows, write_corpus
 from tests.naive import lists as naive_lists
+from tests.pipeline.families.cvb.conftest import ITERATIONS, OPTIONS, lived
 from tests.strategies import documents_of
 
-ITERATIONS = 90
-# Few are enough for a test: topics part early on so small a corpus.
-OPTIONS = {"topics": 12, "beta": 3.0, "moves": True}
-FIT = {"family": "hdp", "iterations": ITERATIONS, "seed": 7, **OPTIONS}
-
-
-DEFAULTS = {name: getattr(rounds, name) for name in ("BEGIN", "WORTH", "IDLE", "PARTING")}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def early():
-    """Rounds that begin early and end soon, and follow what little so small a corpus has to tell."""
-    rounds.BEGIN, rounds.WORTH, rounds.IDLE, rounds.PARTING = 20, 0.0, 1, 5
-    yield
-    for name, value in DEFAULTS.items():
-        setattr(rounds, name, value)
-
-
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    """A corpus of three topics in four shards, some of its documents empty, and tokens of the same documents."""
-    place = tmp_path_factory.mktemp("planted")
-    return corpora(place, 5)
-
-
-def corpora(place, seed, documents=120, topics=3):
-    """A training corpus, and one of other tokens of the same documents."""
-    rows = planted_rows(seed, documents=documents, words=30, topics=topics, tokens=80)
-    return write_halves(place, rows, 30)
-
-
-def lived(corpus, options=OPTIONS, local_sweeps=1, warm=None, limits=None, **given):
-    """The problem, and the state after each iteration, run serially."""
-    problem, executor, globals_ = problem_of(corpus, "hdp", options, iterations=ITERATIONS, **given)
-    problem = replace(problem, local_sweeps=local_sweeps, warm=warm)
-    limits = limits or Limits(iterations=ITERATIONS)
-    return problem, (state for state, _ in run(problem, executor, globals_, limits))
+pytestmark = pytest.mark.usefixtures("early")
 
 
 def counting(problem, state):
@@ -238,106 +199,6 @@ def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted,
     assert found[0] == found[2]
 
 
-@pytest.fixture(scope="module")
-def whole(planted, tmp_path_factory, early):
-    """A serial run in which moves were accepted."""
-    out = tmp_path_factory.mktemp("whole") / "run"
-    fit(planted[0], out, heldout=planted[1], scheduler="serial", **FIT)
-    told = iterations_of(out)
-    assert told[-1]["merges"] > 0
-    assert told[-1]["deletes"] > 0
-    return out
-
-
-def iterations_of(run_):
-    """The events of iterations, without their times."""
-    events = [event for event in Run(run_).events() if event["event"] == "iteration"]
-    return [{name: value for name, value in event.items() if name not in TIMES} for event in events]
-
-
-def shards_of(corpus):
-    return len(Corpus(corpus).manifest.shards)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("where", [("threads", 1), ("threads", 3), ("processes", 2)], ids=str)
-@pytest.mark.xdist_group("clusters")
-def test_bits__do_not_depend_on_the_executor(planted, whole, where, tmp_path, clusters):
-    kind, workers = where
-    scheduler = clusters(workers) if kind == "processes" else kind
-    workers = workers if kind == "threads" else None
-    model = fit(planted[0], tmp_path / "run", heldout=planted[1], scheduler=scheduler, workers=workers, **FIT)
-    assert bits(model, shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
-    assert iterations_of(tmp_path / "run") == iterations_of(whole)
-
-
-def phases(planted):
-    """The first iteration after which each step is pending: both questions, moves, the end, a split, its judgement."""
-    _, states = lived(planted)
-    found = {}
-    for state in states:
-        now = state.globals
-        step = (int(now["ask"]), bool(now["moving"]), float(now["held_share"]) > 0)
-        found.setdefault(step, state.iteration)
-        if now["split_pairs"].size:
-            found.setdefault("split" if now["moving"] else "judged" if now["ask"] else "parting", state.iteration)
-    steps = (1, False, True), (2, False, True), (0, True, True), (0, True, False)
-    return [found[step] for step in (*steps, "split", "judged")]
-
-
-@pytest.mark.long
-def test_a_run_that_stops_in_any_step_of_a_round__is_resumed_to_the_same_bits_and_events(planted, whole, tmp_path):
-    expected = bits(Model(whole), shards_of(planted[0]))
-    for number in phases(planted[0]):
-        out = stopped(planted, tmp_path / str(number), number)
-        assert Run(out).checkpoints.candidates()[0][0] == number
-        assert verify(out).broken == []  # also while tokens do not count
-        model = resume(out, scheduler="serial")
-        assert bits(model, shards_of(planted[0])) == expected
-        assert iterations_of(out) == iterations_of(whole)
-        assert verify(out).broken == []
-
-
-def stopped(planted, out, number):
-    """A run that was stopped after an iteration, which it keeps."""
-
-    def sink(event):
-        if event["event"] == "iteration" and event["iteration"] == number:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fit(planted[0], out, heldout=planted[1], sinks=[sink], scheduler="serial", **FIT)
-    return out
-
-
-def test_figures__tell_of_topics_and_moves(whole, planted, tmp_path):
-    told = iterations_of(whole)
-    for before, after in zip(told, told[1:], strict=False):
-        pending = after["topics"] + after["merges"] + after["deletes"] - after["splits"] - OPTIONS["topics"]
-        assert pending >= 0  # halves, until they are judged
-        assert after["splits"] >= before["splits"]
-        assert after["merges"] >= before["merges"]
-        assert after["deletes"] >= before["deletes"]
-        assert after["topics_99"] <= max(after["topics"], before["topics"])
-    assert pending == 0
-    fit(planted[0], tmp_path / "run", scheduler="serial", **{**FIT, "moves": False})
-    assert "merges" not in iterations_of(tmp_path / "run")[-1]
-    assert "topics_99" in iterations_of(tmp_path / "run")[-1]
-
-
-def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(planted, tmp_path):
-    """Nor while moves are pending; it ends once all tokens count, and then every token has a topic."""
-    given = {**FIT, "tolerance": 0.5, "scheduler": "serial"}
-    for name, stop_on in (("counts", "counts"), ("score", "score")):
-        model = fit(planted[0], tmp_path / name, heldout=planted[1], stop_on=stop_on, **given)
-        assert phases(planted[0])[3] < model.record.iterations < ITERATIONS
-        assert math.isclose(model.rows(0)["word_topic"].sum(), Corpus(planted[0]).manifest.tokens, rel_tol=1e-5)
-        assert scores_of(tmp_path / name)[-1] < 0.0
-        assert verify(tmp_path / name).broken == []
-    model = fit(planted[0], tmp_path / "off", **{**given, "moves": False})
-    assert model.record.iterations < phases(planted[0])[0]
-
-
 def test_the_loop__asks_the_family_whether_a_run_may_end(planted):
     """`unsettled` above 0 keeps it from its tolerance, and a run that is out of iterations from a model."""
     problem, executor, globals_ = problem_of(planted[0], "hdp", {"topics": 4, "beta": 3.0})
@@ -365,71 +226,8 @@ class Waiting:
 
     def update(self, globals_, delta, config, stream):
         after = self.family.update(globals_, delta, config, stream)
-        return {**after, "unsettled": np.array(float(after["sweeps"] < self.until))}
-
-
-def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_tokens(planted, whole, tmp_path):
-    last = phases(planted[0])[3]
-    out = stopped(planted, tmp_path / "run", last - 2)
-    with pytest.raises(OptionError, match=f"--iterations {last - 1}: the run was planned with more"):
-        resume(out, iterations=last - 1, scheduler="serial")
-    assert not (out / "model").exists()
-    model = resume(out, iterations=ITERATIONS, scheduler="serial")
-    assert bits(model, shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
-
-
-def test_a_resumed_run_of_more_iterations__goes_on_with_all_tokens(planted, whole, tmp_path):
-    """Rounds end when they would have: the run was planned so."""
-    out = stopped(planted, tmp_path / "run", phases(planted[0])[1])
-    model = resume(out, iterations=ITERATIONS + 20, scheduler="serial")
-    assert iterations_of(out)[: len(iterations_of(whole))] == iterations_of(whole)
-    assert model.record.iterations == ITERATIONS + 20
-    assert verify(out).broken == []
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"responsibilities": "dense"}, "--moves true: takes active responsibilities"),
-        ({"order": 2}, "--moves true: takes active responsibilities"),
-        ({"schedule": "stochastic"}, "--moves true: takes active responsibilities, the batch schedule"),
-        ({"learn": ("alpha", "gamma")}, "pi among what is learned"),
-        ({"iterations": 20}, "--moves true: 20 iterations end before topics can be judged"),
-        ({"iterations": 1}, "--moves true: 1 iterations end before"),
-    ],
-    ids=str,
-)
-def test_moves__are_refused_where_there_can_be_none(planted, tmp_path, options, text):
-    with pytest.raises(OptionError) as raised:
-        fit(planted[0], tmp_path / "run", scheduler="serial", **{**FIT, **options})
-    assert text in str(raised.value)
-    assert "\n" not in str(raised.value)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "iterations", "on"),
-    [
-        ({}, 99, False),
-        ({}, 100, True),
-        ({}, 0, False),  # not known
-        ({"moves": False}, 500, False),
-        ({"moves": True}, 50, True),
-        ({"responsibilities": "dense"}, 500, False),
-        ({"order": 2}, 500, False),
-        ({"learn": ("alpha",)}, 500, False),
-        ({"topics": 1}, 500, False),
-    ],
-    ids=str,
-)
-def test_moves__are_on_by_themselves_where_there_is_time_for_them(planted, options, iterations, on):
-    _, _, globals_ = problem_of(planted[0], "hdp", {"topics": 12, **options}, iterations=iterations)
-    assert ("held_share" in globals_) == on
-
-
-def test_moves__are_off_by_themselves_in_the_stochastic_schedule(planted):
-    _, _, globals_ = problem_of(planted[0], "hdp", {"topics": 12}, iterations=500, stochastic=True)
-    assert "held_share" not in globals_
+        unsettled = np.array(float(after["sweeps"] < self.until))
+        return type(after).from_arrays({**after.to_arrays(), "unsettled": unsettled})
 
 
 def test_alpha__is_what_it_would_be_once_all_tokens_count(planted):
@@ -442,26 +240,3 @@ def test_alpha__is_what_it_would_be_once_all_tokens_count(planted):
             assert state.iteration == 0 or state.globals["alpha"] == pytest.approx(
                 rounds.PRIOR * alive if held else 1.0
             )
-
-
-def test_an_estimator__has_the_topics_that_are_left(planted):
-    """And makes steps from them: a topic that has gone stays empty."""
-    rows = planted_rows(5, documents=120, words=30, topics=3, tokens=40)
-    counts = np.array([[row.get(word, 0) for word in range(30)] for row in rows])
-    model = CollapsedHDP(n_components=12, beta=3.0, max_iter=100, random_state=0).fit(counts)
-    shape = model.components_.shape
-    assert 3 <= shape[0] < 12
-    np.testing.assert_allclose(model.components_.sum(), counts.sum() + 3.0 * shape[0], rtol=1e-5)
-    np.testing.assert_allclose(model.transform(counts).sum(axis=1), 1.0, rtol=1e-6)
-    model.partial_fit(counts[:40])
-    assert model.components_.shape == shape
-    np.testing.assert_allclose(model.transform(counts).sum(axis=1), 1.0, rtol=1e-6)
-
-
-def test_samples_and_restarts__are_whole_models(planted, tmp_path):
-    """A sample that is kept while tokens are held out is one of the others, as `verify` knows."""
-    given = {**FIT, "heldout": planted[1], "scheduler": "serial"}
-    fit(planted[0], tmp_path / "samples", samples=3, sample_every=35, **given)
-    fit(planted[0], tmp_path / "restarts", restarts=2, **given)
-    for name in ("samples", "restarts"):
-        assert verify(tmp_path / name).broken == []

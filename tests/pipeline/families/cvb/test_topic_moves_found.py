@@ -6,7 +6,7 @@ import pytest
 from collapsium.pipeline import Corpus, fit, simulate, split
 from collapsium.pipeline.families.cvb import topic_moves as rounds
 from tests.conformance import scores_of
-from tests.pipeline.families.cvb.test_topic_moves import corpora, iterations_of
+from tests.pipeline.families.cvb.conftest import corpora, iterations_of
 
 
 @pytest.mark.long

@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline.workflows.compare import tables
-from collapsium.pipeline.workflows.compare.metrics.registry import definitions, metrics_for, row_schema
+from collapsium.pipeline.workflows.compare.metrics.base import Metric
+from collapsium.pipeline.workflows.compare.metrics.registry import definitions, metrics_for, row_schema, tables_text
 from collapsium.pipeline.workflows.compare.metrics.scores import score_fields
 from collapsium.pipeline.workflows.compare.options import compare_options
 from collapsium.storage.io.folder import Folder
@@ -83,3 +84,29 @@ def test_metrics__are_defined_and_have_no_field_of_another_of_the_same_compariso
         names = [name for metric in metrics for name in metric.fields]
         assert len(set(names)) == len(names)
         assert all(metric.definition in definitions(metrics) for metric in metrics)
+
+
+class Doubled(Metric):
+    """A metric that somebody adds."""
+
+    fields = dict.fromkeys(("doubled",), pa.float64())
+    definition = "* **Doubled**: twice the score.\n"
+
+    def measure(self, fits, target, resources):
+        raise NotImplementedError
+
+    def columns(self, rows):
+        return (tables.number_column("doubled", "doubled", ".1f"),)
+
+    def further_lines(self, rows, baselines):
+        return [f"{len(rows)} rows, {len(baselines)} baselines."]
+
+
+def test_a_further_metric__has_a_field_a_column_a_line_and_a_definition():
+    metrics = (Doubled(),)
+    assert row_schema(metrics).names[-1] == "doubled"
+    lines = tables_text(metrics, [{**ROW, "doubled": -14.5}], [{}]).splitlines()
+    assert lines[0].endswith("| iterations | doubled |")
+    assert lines[2].endswith("| 100 | -14.5 |")
+    assert lines[-1] == "1 rows, 1 baselines."
+    assert definitions(metrics) == Doubled.definition

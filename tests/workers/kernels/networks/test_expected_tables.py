@@ -16,6 +16,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks import variational as networkexpected
 from collapsium.workers.families.networks.common import node_pairs
 from collapsium.workers.families.networks.graph import Graph, graph_above
+from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.networks.responsibilities import MAX_TOPICS
 from tests.naive import network_expected as naive
 from tests.naive.network_expected import Document, Held, Words
@@ -201,6 +202,22 @@ def test_lists__keep_the_most_that_matter_and_sum_to_one():
         assert len(found) <= MAX_TOPICS
         assert sum(found.values()) == 1.0
         np.testing.assert_allclose(dense(found, topics), dense(expected, topics), atol=1e-3)
+
+
+ODD = st.sampled_from([0.0, 1.0, -1.0, -3.0, 1e-30, 3e38, -3e38, np.inf, -np.inf, np.nan])
+
+
+@given(st.lists(ODD, min_size=1, max_size=20))
+def test_lists_of_weights_that_are_no_numbers__stay_within_one(weights):
+    """Tables are indexed by shares, and a model from elsewhere may make weights infinite."""
+    shard = shard_of(1)
+    theta = np.full((shard.documents, len(weights)), 2.0, dtype=np.float32)
+    phi = np.tile(np.array(weights, dtype=np.float32), (WORDS, 1))
+    with np.errstate(all="ignore"):
+        sizes, topic, share = networkexpected.proportional(shard, theta, phi)
+    assert (topic < len(weights)).all()
+    owner = np.repeat(np.arange(sizes.size), sizes)
+    assert (np.bincount(owner, share) == UNIT).all()
 
 
 def exact_tables(chances, base, discount):

@@ -1,0 +1,70 @@
+"""Fits of the HDP whose topics move, on a small corpus."""
+
+from dataclasses import replace
+
+import pytest
+
+from collapsium.pipeline import Corpus, fit
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.families.cvb import topic_moves as rounds
+from collapsium.storage.runs.run import Run
+from tests.conformance import TIMES, problem_of
+from tests.conftest import planted_rows, write_halves
+
+ITERATIONS = 90
+# Few are enough for a test: topics part early on so small a corpus.
+OPTIONS = {"topics": 12, "beta": 3.0, "moves": True}
+FIT = {"family": "hdp", "iterations": ITERATIONS, "seed": 7, **OPTIONS}
+DEFAULTS = {name: getattr(rounds, name) for name in ("BEGIN", "WORTH", "IDLE", "PARTING")}
+
+
+@pytest.fixture(scope="module")
+def early():
+    """Rounds that begin early and end soon, and follow what little so small a corpus has to tell."""
+    rounds.BEGIN, rounds.WORTH, rounds.IDLE, rounds.PARTING = 20, 0.0, 1, 5
+    yield
+    for name, value in DEFAULTS.items():
+        setattr(rounds, name, value)
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """A corpus of three topics in four shards, some of its documents empty, and tokens of the same documents."""
+    place = tmp_path_factory.mktemp("planted")
+    return corpora(place, 5)
+
+
+def corpora(place, seed, documents=120, topics=3):
+    """A training corpus, and one of other tokens of the same documents."""
+    rows = planted_rows(seed, documents=documents, words=30, topics=topics, tokens=80)
+    return write_halves(place, rows, 30)
+
+
+def lived(corpus, options=OPTIONS, local_sweeps=1, warm=None, limits=None, **given):
+    """The problem, and the state after each iteration, run serially."""
+    problem, executor, globals_ = problem_of(corpus, "hdp", options, iterations=ITERATIONS, **given)
+    problem = replace(problem, local_sweeps=local_sweeps, warm=warm)
+    limits = limits or Limits(iterations=ITERATIONS)
+    return problem, (state for state, _ in run(problem, executor, globals_, limits))
+
+
+@pytest.fixture(scope="module")
+def whole(planted, tmp_path_factory, early):
+    """A serial run in which moves were accepted."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    fit(planted[0], out, heldout=planted[1], scheduler="serial", **FIT)
+    told = iterations_of(out)
+    assert told[-1]["merges"] > 0
+    assert told[-1]["deletes"] > 0
+    return out
+
+
+def iterations_of(run_):
+    """The events of iterations, without their times."""
+    events = [event for event in Run(run_).events() if event["event"] == "iteration"]
+    return [{name: value for name, value in event.items() if name not in TIMES} for event in events]
+
+
+def shards_of(corpus):
+    return len(Corpus(corpus).manifest.shards)

@@ -1,0 +1,55 @@
+"""Checks of the arrays of the HDSP: negative values of labels are refused where kernels have no room for their sums."""
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.registry import load_family, make_options, shard_model
+from collapsium.storage.corpus.label_index import LabelTable, NumberField
+from collapsium.storage.errors import DamagedError
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family_arrays import ModelChecks
+from tests.strategies import shard_of
+
+OPTIONS, WORDS, TOPICS = {"topics": 3}, 4, 3
+SHARD = shard_of([[{0: 2, 1: 1}], [{0: 1, 2: 1}]])
+LOCAL = {
+    "document_topic": np.ones((2, TOPICS), dtype=np.float32),
+    "document_label_offsets": np.array([0, 1, 3]),
+    "document_label": np.array([0, 0, 1], dtype=np.int32),
+    "document_label_value": np.array([1.0, 1.0, 0.5]),
+}
+
+
+def globals_of(table):
+    summary = Summary(SHARD.documents, WORDS, SHARD.tokens, labels=table)
+    return load_family("hdsp").initialise(summary, make_options("hdsp", OPTIONS), Stream(1))
+
+
+LABELLED = globals_of(LabelTable((("kind", "a"), ("kind", "b")), (2, 1), (), 2, 2))
+
+
+def checks(globals_):
+    return ModelChecks.of(shard_model("hdsp", OPTIONS), WORDS, globals_, "globals")
+
+
+@pytest.mark.parametrize("value", [-1.0, -1e-300])
+def test_negative_values_where_labels_have_none__are_refused(value):
+    checks(LABELLED).local(LOCAL, SHARD, "local")
+    changed = {**LOCAL, "document_label_value": np.array([1.0, value, 1.0])}
+    with pytest.raises(DamagedError, match="not negative in 'document_label_value'"):
+        checks(LABELLED).local(changed, SHARD, "local")
+
+
+def test_numbers_without_room_for_negative_sums__are_refused():
+    numbers = (NumberField("year", 2, 2000.0, 10.0, 1.0, (1990.0, 2010.0)),)
+    sound = globals_of(LabelTable((("kind", "a"),), (2,), numbers, 2, 2))
+    checks(sound)
+    with pytest.raises(DamagedError, match="expected 'signed'"):
+        checks({**sound, "signed": np.array(False)})
+
+
+@pytest.mark.parametrize(("name", "value"), [("early", np.array(10**9)), ("prior", np.zeros(TOPICS))])
+def test_rounds_without_end_and_priors_of_nothing__are_refused(name, value):
+    with pytest.raises(DamagedError, match=name):
+        checks({**LABELLED, name: value})

@@ -1,0 +1,88 @@
+"""What the arrays of the HDSP must hold: weights of labels, and the labels of documents with their values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collapsium.workers.arrays.array_fields import (
+    Arrays,
+    FamilyArrays,
+    Known,
+    Part,
+    ascending,
+    counts,
+    each,
+    flags,
+    indices,
+    numbers,
+    offsets,
+    optional,
+    singles,
+    together,
+)
+from collapsium.workers.families.topic_arrays import (
+    BY_DOCUMENT,
+    LABEL_TABLE,
+    MEAN_FIELD_BLOCKS,
+    MEAN_FIELD_ROWS,
+    MOST_SWEEPS,
+    POSITIVE,
+    labelled,
+    some_of,
+    table_of,
+)
+
+BY_GAMMA, BY_NORMAL = ("weight_prior", "weight_rate", "weight_shape"), ("label_topic", "weight_variance")
+
+
+def _weights(arrays: Arrays, known: Known) -> str | None:
+    """Return what is wrong with the weights of labels: those of one of the two ways are there."""
+    there = ["weight_shape" in arrays, "label_topic" in arrays]
+    return None if sum(there) == 1 else "expected either 'weight_shape' or 'label_topic'"
+
+
+def _signs(arrays: Arrays, known: Known) -> str | None:
+    """Return what is wrong with the sign of values: kernels have room for sums of negative ones only if it is on."""
+    numbers_ = table_of(arrays).numbers
+    return "expected 'signed' where the table of labels has numbers" if numbers_ and not arrays["signed"] else None
+
+
+def _values(arrays: Arrays, known: Known) -> str | None:
+    """Return what is wrong with the values of labels: none is negative unless the globals say so."""
+    if known.globals["signed"] or np.asarray(arrays["document_label_value"]).min(initial=0.0) >= 0.0:
+        return None
+    return "expected values that are not negative in 'document_label_value', as 'signed' of the globals is off"
+
+
+HDSP_ARRAYS = FamilyArrays(
+    Part(
+        {
+            "prior": counts("f8", "topic"),
+            **singles("f8", "eta gamma vocabulary", POSITIVE),
+            **singles("i8", "document_sweeps early", 0, MOST_SWEEPS),
+            "last": indices("i8", "", "topic"),
+            **singles("f8", "another_round label_least label_most"),
+            **singles("f8", "document_tolerance", 0),
+            **optional(flags("carried")),
+            **flags("curved led signed"),
+            **LABEL_TABLE,
+            **each("label_log label_mean_log", numbers("f8", "label topic")),
+            "label_reach": counts("f8", "label"),
+            **optional(each("label_topic", numbers("f8", "label topic"))),
+            **optional(each("weight_rate weight_shape", numbers("f8", "label topic", POSITIVE))),
+            **optional(each("weight_prior", numbers("f8", "2", POSITIVE))),
+            **optional(singles("f8", "weight_variance", POSITIVE)),
+            "topic_log": numbers("f8", "topic"),
+            "topic_moments": counts("f8", "1 topic"),
+        },
+        (labelled, some_of("prior"), together(*BY_GAMMA), together(*BY_NORMAL), _weights, _signs),
+    ),
+    lambda globals: MEAN_FIELD_ROWS,  # noqa: ARG005
+    lambda globals: MEAN_FIELD_BLOCKS,  # noqa: ARG005
+    lambda globals: Part({  # noqa: ARG005
+        **BY_DOCUMENT,
+        "document_label_offsets": offsets("document", "labelled"),
+        "document_label": indices("i4", "labelled", "label"),
+        "document_label_value": numbers("f8", "labelled"),
+    }, (ascending("document_label_offsets", "document_label"), _values)),
+)  # fmt: skip
