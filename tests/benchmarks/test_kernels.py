@@ -14,13 +14,34 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.document_lists import LEAST, room, starts_of
 from collapsium.workers.families.cvb.stochastic import BATCH, PASSES
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.kernels.cvb.active import begin, sweep_active
-from collapsium.workers.kernels.cvb.active_lists import carry, choose
-from collapsium.workers.kernels.cvb.background import fold_rows, spread
-from collapsium.workers.kernels.cvb.dense import sweep_second, sweep_zeroth
+from collapsium.workers.kernels.cvb.active import initialise, sweep_active
+from collapsium.workers.kernels.cvb.active_selection import Selection, SelectionRows, carry, select
+from collapsium.workers.kernels.cvb.background import RowDelta, fold_rows, spread
+from collapsium.workers.kernels.cvb.dense import (
+    BoundTerms,
+    MomentChanges,
+    RowMoments,
+    Tables,
+    sweep_second,
+    sweep_zeroth,
+)
 from collapsium.workers.kernels.cvb.predict import fold_in, pair_probability
-from collapsium.workers.kernels.cvb.stochastic import sweep_stochastic
-from collapsium.workers.kernels.cvb.warm_start import expect, give_dense, give_listed
+from collapsium.workers.kernels.cvb.records import (
+    ActiveState,
+    ActiveTopics,
+    DenseState,
+    DocumentModel,
+    NewActiveState,
+    NewDenseState,
+    Priors,
+    RowChanges,
+    RunningCounts,
+    SpreadRows,
+    SweepRows,
+    WordMoments,
+)
+from collapsium.workers.kernels.cvb.stochastic import Batches, MovingCounts, sweep_stochastic
+from collapsium.workers.kernels.cvb.warm_start import expected_counts, initialise_active, initialise_dense
 from collapsium.workers.kernels.cvb.words import add_counts, add_log_absent, word_tables
 from collapsium.workers.kernels.vb.mean_field import fold_words, sweep_mean_field
 from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
@@ -71,23 +92,9 @@ def test_sweep_zeroth(benchmark, state, tables):
     base, total, b = mean.astype(np.float32), mean.sum(axis=0) + 10.0, np.full(mean.shape[0], 0.1)
     new, counts, change = outputs(shard, mean.shape)
     wanted, found = a if tables else np.empty(0), np.zeros(TOPICS)
-    given = (
-        shard.offsets,
-        shard.position,
-        shard.counts,
-        base,
-        b,
-        a,
-        total,
-        q,
-        documents,
-        wanted,
-        new,
-        counts,
-        change,
-        found,
-    )
-    benchmark(sweep_zeroth, *given)
+    before, after = DenseState(q, documents), NewDenseState(new, counts)
+    rows = base, Priors(a, b, 10.0), total
+    benchmark(sweep_zeroth, document_pairs(shard), *rows, before, after, change, Tables(wanted, found))
     benchmark.extra_info["pairs"] = shard.pairs
     np.testing.assert_allclose(new.sum(axis=1), 1.0, rtol=1e-4)
 
@@ -98,17 +105,10 @@ def test_sweep_second(benchmark, state):
     base, totals = mean.astype(np.float32), np.stack([mean.sum(axis=0) + 10.0, variance.sum(axis=0)])
     new, counts, change = outputs(shard, mean.shape)
     spread, tables, sums = np.zeros_like(mean), np.zeros(TOPICS), np.zeros(2)
-    common = (
-        shard.offsets,
-        shard.position,
-        shard.counts,
-        base,
-        b,
-        variance.astype(np.float32),
-        np.full(TOPICS, 0.1),
-        totals,
-    )
-    benchmark(sweep_second, *common, q, documents, new, counts, change, spread, tables, sums)
+    rows = RowMoments(base, variance.astype(np.float32)), Priors(np.full(TOPICS, 0.1), b, 10.0), totals
+    before, after = DenseState(q, documents), NewDenseState(new, counts)
+    changes, terms = MomentChanges(change, spread), BoundTerms(tables, sums)
+    benchmark(sweep_second, document_pairs(shard), *rows, before, after, changes, terms)
     np.testing.assert_allclose(new.sum(axis=1), 1.0, rtol=1e-4)
 
 
@@ -128,7 +128,7 @@ def test_word_tables(benchmark, state):
     shard, q, mean, variance, _ = state
     absent, tables = np.empty_like(mean), np.empty(mean.shape[0])
     add_log_absent(shard.position, shard.counts, q, absent)
-    benchmark(word_tables, mean, variance, absent, np.full(mean.shape[0], 0.1), tables, np.zeros(1))
+    benchmark(word_tables, WordMoments(mean, variance, absent), np.full(mean.shape[0], 0.1), tables, np.zeros(1))
     assert (tables > 0).all()
 
 
@@ -144,7 +144,7 @@ def test_prediction(benchmark, state):
 def test_fold_in(benchmark, state):
     shard, _, mean, _, _ = state
     phi, found = (mean + 0.1) / (mean + 0.1).sum(axis=0), np.empty((shard.documents, TOPICS))
-    benchmark(fold_in, shard.offsets, shard.position, shard.counts, phi, np.full(TOPICS, 0.1), 20, found)
+    benchmark(fold_in, document_pairs(shard), phi, np.full(TOPICS, 0.1), 20, found)
     np.testing.assert_allclose(found.sum(axis=1), shard.lengths, rtol=1e-6)
 
 
@@ -170,16 +170,28 @@ class Active:
     even = 0.1
 
     @property
-    def given(self):
-        return self.shard.offsets, self.shard.position, self.shard.counts
+    def pairs(self):
+        return document_pairs(self.shard)
 
     @property
     def words(self):
         return np.full(self.row_rest.size, 0.1)
 
     @property
-    def where(self):
-        return self.lists, self.topic, starts_of(self.shard.offsets, self.lists), self.share
+    def priors(self):
+        return Priors(self.prior, self.words, 10.0)
+
+    @property
+    def active_topics(self):
+        return ActiveTopics(self.lists, self.topic)
+
+    @property
+    def sparse(self):
+        return ActiveState(starts_of(self.shard.offsets, self.lists), self.share, self.count, self.rest)
+
+    @property
+    def spread_rows(self):
+        return SpreadRows(self.active, self.row_rest, self.even, self.weight)
 
     def tell(self, benchmark):
         benchmark.extra_info.update(pairs=self.shard.pairs, topics=self.topics, listed=self.topic.size / len(self.rest))
@@ -203,12 +215,13 @@ def active_state(topics, listed=LISTED):
     share = np.empty(starts[-1], dtype=np.uint16)
     count, rest = np.empty(topic.size, dtype=np.float32), np.empty(shard.documents, dtype=np.float32)
     rows, row_rest = np.zeros((shard.words.size, topics), dtype=np.float32), np.full(shard.words.size, 5.0)
-    begin(shard.offsets, shard.position, shard.counts, lists, topic, noise, starts, share, count, rest, rows, row_rest)
+    state, changes = NewActiveState(starts, share, count, rest), RowChanges(rows, row_rest)
+    initialise(document_pairs(shard), ActiveTopics(lists, topic), noise, state, changes)
     prior, totals = np.full(topics, 0.1), rows.sum(axis=0, dtype=np.float64) + 10.0
     active, made = rows, [np.empty(rows.shape, np.float32)]
     made += [np.empty(row_rest.size, np.float32) for _ in range(2)]
     weight = prior / totals
-    spread(active, row_rest, Active.even, np.full(row_rest.size, 0.1), weight, weight, *made)
+    spread(SpreadRows(active, row_rest, Active.even, weight), np.full(row_rest.size, 0.1), weight, *made)
     return Active(shard, topics, lists, topic, share, count, rest, active, row_rest, *made, prior, totals, weight)
 
 
@@ -226,20 +239,14 @@ def run_sweep_active(benchmark, state, power):
         rest_change[:] = 0
 
     given = (
-        *state.given,
-        state.words,
-        state.background,
-        state.prior,
-        state.weight,
+        state.pairs,
+        state.active_topics,
+        state.sparse,
+        state.priors,
+        SweepRows(state.row_topic, state.background, state.weight),
         power,
-        *state.where,
-        state.count,
-        state.rest,
-        state.row_topic,
-        running,
-        change,
-        *made,
-        rest_change,
+        RunningCounts(running, RowChanges(change, rest_change)),
+        NewActiveState(state.sparse.starts, *made),
     )
     benchmark.pedantic(sweep_active, args=given, setup=again, rounds=ROUNDS, warmup_rounds=1)
     state.tell(benchmark)
@@ -258,27 +265,12 @@ def test_sweep_active_of_all_topics(benchmark):
     run_sweep_active(benchmark, active_state(TOPICS, listed=0), 1.0)
 
 
-def test_choose(benchmark, listed):
+def test_select(benchmark, listed):
     places = np.concatenate([[0], np.cumsum(room(listed.shard.offsets, listed.topics, 0))]).astype(np.int64)
     chosen, sizes = np.empty(places[-1], dtype=np.uint16), np.empty(listed.rest.size, dtype=np.int64)
-    given = (
-        *listed.given,
-        listed.words,
-        listed.background,
-        listed.prior,
-        listed.totals,
-        np.maximum(listed.prior, LEAST),
-        *listed.where,
-        listed.count,
-        listed.active,
-        listed.spreading,
-        listed.even,
-        listed.weight,
-        places,
-        chosen,
-        sizes,
-    )
-    benchmark(choose, *given)
+    rows = SelectionRows(listed.active, listed.spreading, listed.even, listed.weight, listed.background, listed.totals)
+    where, selection = (listed.pairs, listed.active_topics, listed.sparse), Selection(places, chosen, sizes)
+    benchmark(select, *where, listed.priors, rows, np.maximum(listed.prior, LEAST), selection)
     listed.tell(benchmark)
     assert ((sizes > 0) & (sizes <= np.diff(places))).all()
 
@@ -292,8 +284,9 @@ def test_carry(benchmark, listed):
     starts = starts_of(listed.shard.offsets, new)
     _, change, _, rest_change = listed.outputs()
     share, count = np.zeros(starts[-1], dtype=np.uint16), np.empty(keep.sum(), dtype=np.float32)
-    rest, where = np.empty_like(listed.rest), (new, listed.topic[keep], starts)
-    benchmark(carry, *listed.given, *listed.where, *where, change, rest_change, share, count, rest)
+    rest, where = np.empty_like(listed.rest), (listed.pairs, listed.active_topics, listed.sparse)
+    changes, after = RowChanges(change, rest_change), NewActiveState(starts, share, count, rest)
+    benchmark(carry, *where, ActiveTopics(new, listed.topic[keep]), changes, after)
     listed.tell(benchmark)
     owner = np.repeat(np.arange(rest.size), np.diff(new))
     np.testing.assert_allclose(np.bincount(owner, weights=count) + rest, listed.shard.lengths, rtol=1e-5)
@@ -303,7 +296,7 @@ def test_spread(benchmark, listed):
     row_topic, background, spreading = (
         np.empty_like(values) for values in (listed.row_topic, *[listed.background] * 2)
     )
-    rows = listed.active, listed.row_rest, listed.even, listed.words, listed.weight, listed.weight
+    rows = listed.spread_rows, listed.words, listed.weight
     benchmark(spread, *rows, row_topic, background, spreading)
     listed.tell(benchmark)
     np.testing.assert_allclose(row_topic.sum(axis=1), listed.active.sum(axis=1) + listed.row_rest, rtol=1e-4)
@@ -314,10 +307,9 @@ def test_fold_rows(benchmark, listed, momentum):
     change, place = listed.active / np.float32(10.0), np.arange(len(listed.active))
     new, ahead = np.empty_like(listed.active), np.empty((len(place) if momentum else 0, listed.topics), np.float32)
     totals = np.zeros((2, listed.topics))
-    rows = listed.active, listed.row_rest, listed.even, listed.weight
     benchmark.pedantic(
         fold_rows,
-        args=(*rows, change, place, momentum, new, ahead, totals, np.zeros(1)),
+        args=(listed.spread_rows, RowDelta(change, place), momentum, new, ahead, totals, np.zeros(1)),
         setup=lambda: totals.fill(0.0),
         rounds=ROUNDS,
         warmup_rounds=1,
@@ -336,9 +328,9 @@ def test_sweep_stochastic(benchmark, state):
     def again():
         moved[:], totals[:], left[:] = mean, mean.sum(axis=0), 1.0
 
-    rows = np.full(mean.shape[0], 0.1), np.full(TOPICS, 0.1), 10.0
-    steps = BATCH, rates, scales, PASSES
-    given = (shard.offsets, shard.position, shard.counts, *rows, *steps, moved, totals, left, found, tables)
+    priors = Priors(np.full(TOPICS, 0.1), np.full(mean.shape[0], 0.1), 10.0)
+    batches, counts = Batches(BATCH, PASSES, rates, scales), MovingCounts(moved, totals, left)
+    given = document_pairs(shard), priors, batches, counts, found, tables
     benchmark.pedantic(sweep_stochastic, args=given, setup=again, rounds=ROUNDS, warmup_rounds=1)
     benchmark.extra_info["pairs"] = shard.pairs
     np.testing.assert_allclose(found.sum(axis=1), shard.lengths, rtol=1e-4)
@@ -372,22 +364,23 @@ def known(listed):
     return theta, np.ascontiguousarray(phi, dtype=np.float32)
 
 
-def test_expect(benchmark, listed):
+def test_expected_counts(benchmark, listed):
     listed.tell(benchmark)
     shard, (theta, phi) = listed.shard, known(listed)
     found = np.empty(theta.shape)
-    benchmark(expect, shard.offsets, shard.position, shard.counts, theta, phi, found)
+    benchmark(expected_counts, document_pairs(shard), DocumentModel(theta, phi), found)
 
 
-def test_give_listed(benchmark, listed):
+def test_initialise_active(benchmark, listed):
     listed.tell(benchmark)
     shard, (_, rows, blank, rest) = listed.shard, listed.outputs()
-    where = listed.lists, listed.topic, starts_of(shard.offsets, listed.lists)
-    benchmark(give_listed, shard.offsets, shard.position, shard.counts, *known(listed), *where, *blank, rows, rest)
+    state, changes = NewActiveState(starts_of(shard.offsets, listed.lists), *blank), RowChanges(rows, rest)
+    model = DocumentModel(*known(listed))
+    benchmark(initialise_active, document_pairs(shard), model, listed.active_topics, state, changes)
 
 
-def test_give_dense(benchmark, listed):
+def test_initialise_dense(benchmark, listed):
     listed.tell(benchmark)
     shard = listed.shard
     found = np.empty((shard.pairs, listed.topics), dtype=np.float32)
-    benchmark(give_dense, shard.offsets, shard.position, *known(listed), found)
+    benchmark(initialise_dense, document_pairs(shard), DocumentModel(*known(listed)), found)

@@ -42,7 +42,7 @@ def word_counts(shape, offsets, position, counts, lists, topic, starts, share):
     return listed, rest
 
 
-def begin(offsets, lists, noise):
+def initialise(offsets, lists, noise):
     """Responsibilities in proportion to noise, the same for all pairs of a document."""
     blocks = []
     for (first, last), (low, high) in zip(pairwise(offsets), pairwise(lists), strict=True):

@@ -1,4 +1,4 @@
-"""Random numbers inside kernels: number i of a stream is a hash of its key and i, so that any can be had alone.
+"""Random numbers inside kernels: number i of a stream is a hash of its key and i, so that each can be made alone.
 
 The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014), twice, with half of the key before each.
 """
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import OUT_F8, U8, helper, i8, kernel
+from collapsium.workers.kernels.argument_types import OutFloat64Vector, UInt64Vector
+from collapsium.workers.kernels.jit import helper, kernel
 
 Array = npt.NDArray[Any]
 
@@ -35,14 +36,14 @@ def uniform(key: Array, number: int) -> Any:
     return np.float64(bits >> _UNUSED) * _UNIT
 
 
-@kernel(U8, i8, OUT_F8)
-def uniforms(key: Array, first: int, numbers: Array) -> None:
+@kernel
+def uniforms(key: UInt64Vector, first: int, numbers: OutFloat64Vector) -> None:
     """Fill `numbers` with a stream's numbers from `first` on; twin: `naive.random.uniform`.
 
     Parameters
     ----------
     key : uint64, shape (2,)
-        The stream's.
+        Of the stream.
     first : int
         Number of the first.
     numbers : float64, shape (n,)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 
-from collapsium.workers.kernels.jit import F8, OUT_F8, helper, i8, kernel
+from collapsium.workers.kernels.argument_types import Float64Vector, OutFloat64Vector
+from collapsium.workers.kernels.jit import helper, kernel
 
 _ENOUGH = 16.0
 
@@ -49,8 +50,8 @@ def tetragamma(x: float) -> float:
     return -r * (1.0 + 1.0 / x + r * series) - below
 
 
-@kernel(F8, OUT_F8, OUT_F8, OUT_F8)
-def polygammas(x, first, second, third):  # type: ignore[no-untyped-def]
+@kernel
+def polygammas(x: Float64Vector, first: OutFloat64Vector, second: OutFloat64Vector, third: OutFloat64Vector) -> None:
     """Fill `first`, `second` and `third` with digamma, trigamma and tetragamma of `x`.
 
     Equivalent to ``scipy.special.polygamma(n, x)`` for n = 0, 1, 2.
@@ -68,8 +69,8 @@ def polygammas(x, first, second, third):  # type: ignore[no-untyped-def]
         third[i] = tetragamma(x[i])
 
 
-@kernel(i8, OUT_F8)
-def elementary(which, values):  # type: ignore[no-untyped-def]
+@kernel
+def elementary(which: int, values: OutFloat64Vector) -> None:
     """Replace numbers by a function of them.
 
     Parameters

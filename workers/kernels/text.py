@@ -1,20 +1,31 @@
-"""Cutting UTF-8 text into runs of bytes that words are made of, each known by the number of its first like."""
+"""Segmentation of UTF-8 text into runs of bytes of words, each numbered by its first occurrence."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import I4, I8, OUT_I4, OUT_I8, U1, kernel
+from collapsium.workers.kernels.argument_types import (
+    Int32Vector,
+    Int64Vector,
+    OutInt32Vector,
+    OutInt64Vector,
+    UInt8Vector,
+)
+from collapsium.workers.kernels.jit import kernel
 
-Array = npt.NDArray[Any]
 
-
-@kernel(U1, I8, U1, I8, OUT_I4, OUT_I8, OUT_I8, OUT_I8)
+@kernel
 def number_runs(
-    data: Array, offsets: Array, inside: Array, room: Array, numbers: Array, ends: Array, first: Array, length: Array
+    data: UInt8Vector,
+    offsets: Int64Vector,
+    inside: UInt8Vector,
+    room: Int64Vector,
+    numbers: OutInt32Vector,
+    ends: OutInt64Vector,
+    first: OutInt64Vector,
+    length: OutInt64Vector,
 ) -> int:
     """Give numbers to the runs of a text's documents by their bytes, in the order in which they first occur.
 
@@ -61,24 +72,24 @@ def number_runs(
             size = place - begin
             slot = (key ^ (key >> 15)) & (slots - 1)
             while True:
-                found = table[slot]
-                if found < 0:
+                run_number = table[slot]
+                if run_number < 0:
                     break
-                if hashes[found] == key and length[found] == size:
+                if hashes[run_number] == key and length[run_number] == size:
                     same = True
                     for step in range(size):
-                        if data[first[found] + step] != data[begin + step]:
+                        if data[first[run_number] + step] != data[begin + step]:
                             same = False
                             break
                     if same:
                         break
                 slot = (slot + 1) & (slots - 1)
-            if found < 0:
-                found = np.int32(distinct)
-                table[slot] = found
+            if run_number < 0:
+                run_number = np.int32(distinct)
+                table[slot] = run_number
                 hashes[distinct], first[distinct], length[distinct] = key, begin, size
                 distinct += 1
-            numbers[runs] = found
+            numbers[runs] = run_number
             runs += 1
             if 2 * distinct > slots:
                 slots *= 2
@@ -94,8 +105,15 @@ def number_runs(
     return distinct
 
 
-@kernel(I4, I8, I8, I4, OUT_I4, OUT_I8)
-def expand_runs(numbers: Array, ends: Array, starts: Array, words: Array, tokens: Array, lengths: Array) -> None:
+@kernel
+def expand_runs(
+    numbers: Int32Vector,
+    ends: Int64Vector,
+    starts: Int64Vector,
+    words: Int32Vector,
+    tokens: OutInt32Vector,
+    lengths: OutInt64Vector,
+) -> None:
     """Put the words of each run in its place; twin: `naive.runs.expand_runs`.
 
     Parameters

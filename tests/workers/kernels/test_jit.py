@@ -11,13 +11,12 @@ from llvmlite import binding
 
 from collapsium.workers.kernels import jit as module
 from collapsium.workers.kernels import moments, special
-from collapsium.workers.kernels.cvb import active, background, list_sums, stochastic, words
-from collapsium.workers.kernels.cvb import active_lists as lists
+from collapsium.workers.kernels.cvb import active, active_selection, active_sums, background, stochastic, words
 from collapsium.workers.kernels.cvb import dense as assign
 from collapsium.workers.kernels.networks import stirling
 from collapsium.workers.kernels.target import V3, target
 
-MODULES = (active, assign, background, list_sums, lists, moments, special, stirling, stochastic, words)
+MODULES = (active, assign, background, active_selection, active_sums, moments, special, stirling, stochastic, words)
 
 
 def helpers():
@@ -37,7 +36,7 @@ def test_helpers__are_always_inlined():
 
 @pytest.mark.parametrize(
     "kernel",
-    [background.fold_rows, lists.choose, list_sums.listed_tables, stirling.ratios_at, words.topic_totals],
+    [background.fold_rows, active_selection.select, active_sums.active_tables, stirling.ratios_at, words.topic_totals],
     ids=lambda one: one.__name__,
 )
 def test_kernels__leave_nothing_to_be_called_that_stands_elsewhere_too(kernel, monkeypatch):

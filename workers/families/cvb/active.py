@@ -38,27 +38,33 @@ from collapsium.workers.families.cvb.document_lists import (
 )
 from collapsium.workers.families.cvb.parameters import Parameters, Rows, listing_of
 from collapsium.workers.families.cvb.topic_moves import Judge, Moving
-from collapsium.workers.kernels.cvb import active, background
-from collapsium.workers.kernels.cvb import active_lists as lists
-from collapsium.workers.kernels.cvb import list_sums as sums
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels.cvb import active, active_selection, background
+from collapsium.workers.kernels.cvb import active_sums as sums
 from collapsium.workers.kernels.cvb import warm_start as warming
-from collapsium.workers.kernels.cvb.active import NONE
+from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR
+from collapsium.workers.kernels.cvb.records import (
+    ActiveState,
+    ActiveTopics,
+    NewActiveState,
+    RowChanges,
+    TopicCounts,
+)
 from collapsium.workers.special_functions import digamma, polygamma
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 Vector = npt.NDArray[np.float64]
-Made = tuple[Steps, Floats, Floats]
 
 # What fits of both schedules call.
 KERNELS = (
-    active.begin,
+    active.initialise,
     background.spread,
     background.fold_rows,
-    lists.choose,
-    lists.carry,
-    sums.listed_probability,
+    active_selection.select,
+    active_selection.carry,
+    sums.active_probability,
 )
 
 FIRST = 8  # topics that it begins with where there are more
@@ -96,33 +102,35 @@ def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, e
     generator = stream.generator()
     topic, sizes = _first_lists(shard, topics, most, every, generator)
     lists_ = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    starts = starts_of(shard.offsets, lists_)
-    count, rest = np.zeros(topic.size, dtype=np.float32), np.zeros(shard.documents, dtype=np.float32)
-    share = buffers.empty(int(starts[-1]), np.uint16)
-    rows, row_rest = buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size)
+    where, state = ActiveTopics(lists_, topic), blank_state(shard, lists_)
+    rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
     noise = generator.random(topic.size, dtype=np.float32) + np.float32(0.1)
-    given = shard.offsets, shard.position, shard.counts
-    active.begin(*given, lists_, topic, noise, starts, share, count, rest, rows, row_rest)
-    return begun(shard, (lists_, topic, starts), (share, count, rest), (rows, row_rest), moments=moments)
+    active.initialise(document_pairs(shard), where, noise, state, rows)
+    return begun(shard, where, ActiveState(*state), rows, moments=moments)
+
+
+def blank_state(shard: Shard, offsets: Ints) -> NewActiveState:
+    """Return arrays for the state of a shard's documents, from the offsets of their active topics."""
+    starts = starts_of(shard.offsets, offsets)
+    counts, rest = np.zeros(int(offsets[-1]), dtype=np.float32), np.zeros(shard.documents, dtype=np.float32)
+    return NewActiveState(starts, buffers.empty(int(starts[-1]), np.uint16), counts, rest)
 
 
 def take(shard: Shard, kept: Arrays, topics: int, *, moments: bool) -> tuple[Arrays, Delta]:
     """Go on from the lists and responsibilities that another run kept, and count them; see `collapsed.take`."""
     names = ("document_lists", "document_topics", "pair_shares", "document_counts", "document_rest")
     lists_, topic, share, count, rest = (kept[name] for name in names)
-    starts = starts_of(shard.offsets, lists_)
-    rows, row_rest = buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size)
-    warming.count_listed(shard.offsets, shard.position, shard.counts, lists_, topic, starts, share, rows, row_rest)
-    age = max(int(kept["age"]), FLAT_SWEEPS)
-    given = (lists_, topic, starts), (share, count, rest), (rows, row_rest)
-    return begun(shard, *given, moments=moments, age=age)
+    where, state = ActiveTopics(lists_, topic), ActiveState(starts_of(shard.offsets, lists_), share, count, rest)
+    rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
+    warming.count_active(document_pairs(shard), where, state, rows)
+    return begun(shard, where, state, rows, moments=moments, age=max(int(kept["age"]), FLAT_SWEEPS))
 
 
 def begun(
     shard: Shard,
-    where: tuple[Ints, Steps, Ints],
-    made: Made,
-    rows: tuple[Floats, Vector],
+    where: ActiveTopics,
+    state: ActiveState,
+    rows: RowChanges,
     *,
     moments: bool,
     age: int = 0,
@@ -133,12 +141,12 @@ def begun(
     ----------
     shard : Shard
         The documents.
-    where : tuple of numpy.ndarray
-        Where each document's list begins, the topics, and where its responsibilities begin.
-    made : tuple of numpy.ndarray
-        Responsibilities, E[n_dk] of the lists, and the documents' background tokens.
-    rows : tuple of numpy.ndarray
-        Counts by words and listed topics, and the words' background tokens.
+    where : ActiveTopics
+        Active topics of the documents.
+    state : ActiveState
+        Their responsibilities and counts.
+    rows : RowChanges
+        Counts by words and active topics, and the words' background tokens.
     moments : bool
         Whether to give V[n_kw] and Z[n_kw] too.
     age : int, optional
@@ -151,19 +159,17 @@ def begun(
     delta : Delta
         Changes from nothing.
     """
-    (lists_, topic, starts), (share, count, rest), (row_active, row_rest) = where, made, rows
-    parts = {"word_active": change(row_active, "word", "topic"), "word_rest": change(row_rest, "word")}
+    parts = {"word_active": change(rows.active, "word", "topic"), "word_rest": change(rows.background, "word")}
     if moments:
-        arrays = np.zeros((2, *row_active.shape))
-        given = shard.offsets, shard.position, shard.counts
-        sums.listed_moments(*given, lists_, topic, starts, share, 1.0, arrays[0], arrays[1])
+        arrays = np.zeros((2, *rows.active.shape))
+        sums.active_moments(document_pairs(shard), where, state, 1.0, arrays[0], arrays[1])
         parts.update(_moments(arrays))
     local: Arrays = {
-        "document_lists": lists_,
-        "document_topics": topic,
-        "document_counts": count,
-        "document_rest": rest,
-        "pair_shares": share,
+        "document_lists": where.offsets,
+        "document_topics": where.topics,
+        "document_counts": state.counts,
+        "document_rest": state.background,
+        "pair_shares": state.responsibilities,
         "age": np.array(age),
     }
     return local, Delta(parts, {"word": shard.words})
@@ -221,7 +227,7 @@ def sweep(
     choose_, carry_ = (choose, carry) if moving is None else (moving.choose, moving.carry)
     working = Rows(rows, parameters)
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
-    moved = np.zeros((2, *working.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
+    moved = np.zeros((2, *working.row_changes.active.shape)) if parameters.moments else np.zeros((2, 0, 0))
     if judge is not None and judge.ask:
         for portion in portions(shard, local):
             judge.see(portion, working, parameters)
@@ -234,14 +240,12 @@ def sweep(
         if relisting:
             portion = carry_(before, working, chosen[number] if ahead else choose_(before, working, parameters))
         new = _sweep(portion, working, parameters, _power(age, parameters), after.blank(portion))
-        where = new.lists, new.topic, new.starts, new.share
         if parameters.tables:
-            sums.listed_tables(new.offsets, new.counts, *where, new.count, new.rest, prior, tables, grown)
+            sums.active_tables(new.pairs, new.active, new.state, prior, tables, grown)
         if parameters.moments:
-            given, counts = (new.offsets, new.position), before.counts if moving is None else moving.before(before)
-            old = before.lists, before.topic, before.starts, before.share
-            sums.listed_moments(*given, counts, *old, -1.0, moved[0], moved[1])
-            sums.listed_moments(*given, new.counts, *where, 1.0, moved[0], moved[1])
+            old = before.pairs if moving is None else moving.before(before)
+            sums.active_moments(old, before.active, before.state, -1.0, moved[0], moved[1])
+            sums.active_moments(new.pairs, new.active, new.state, 1.0, moved[0], moved[1])
         after.add(new)
     parts = {**working.changes(), **(judge.parts() if judge is not None else {})}
     if parameters.moments:
@@ -266,33 +270,19 @@ def _power(age: int, parameters: Parameters) -> float:
     return FLAT if age <= FLAT_SWEEPS else listing_of(parameters).flatten
 
 
-def _sweep(portion: Portion, working: Rows, parameters: Parameters, power: float, made: Made) -> Portion:
+def _sweep(portion: Portion, working: Rows, parameters: Parameters, power: float, after: NewActiveState) -> Portion:
     """Update the responsibilities of a portion."""
-    share, count, rest = made
     active.sweep_active(
-        portion.offsets,
-        portion.position,
-        portion.counts,
-        parameters.words,
-        working.background,
-        parameters.topics,
-        working.ratio,
+        portion.pairs,
+        portion.active,
+        portion.state,
+        parameters.priors,
+        working.sweep,
         power,
-        portion.lists,
-        portion.topic,
-        portion.starts,
-        portion.share,
-        portion.count,
-        portion.rest,
-        working.topic,
         working.running,
-        working.change,
-        share,
-        count,
-        rest,
-        working.rest_change,
+        after,
     )
-    return replace(portion, share=share, count=count, rest=rest)
+    return replace(portion, state=ActiveState(*after))
 
 
 def _background_tables(grown: Vector, prior: Vector, documents: int) -> Vector:
@@ -318,7 +308,7 @@ def document_topic(local: Arrays, prior: Vector) -> Vector:
     starts, topics = local["document_lists"], local["document_topics"]
     owner = np.repeat(np.arange(starts.size - 1), np.diff(starts))
     left = prior.sum() - np.bincount(owner, weights=prior[topics], minlength=starts.size - 1)
-    some = (left > NONE * prior.sum()) & (np.diff(starts) < prior.size)
+    some = (left > MIN_INACTIVE_PRIOR * prior.sum()) & (np.diff(starts) < prior.size)
     growth = np.where(some, local["document_rest"] / np.where(some, left, 1.0), 0.0)
     counts: Vector = growth[:, np.newaxis] * prior
     counts[owner, topics] = local["document_counts"]
@@ -329,9 +319,10 @@ def probability(
     heldout: Shard, local: Arrays, row_topic: Floats, totals: Vector, parameters: Parameters
 ) -> npt.NDArray[np.float64]:
     """Return the probability of each held-out pair's word in its document, shape (held-out pairs,)."""
-    found = np.empty(heldout.pairs)
+    probability = np.empty(heldout.pairs)
+    where = ActiveTopics(local["document_lists"], local["document_topics"])
     rest = np.array([max(parameters.concentration - parameters.topics.sum(), 0.0), parameters.total])
-    where = local["document_lists"], local["document_topics"], local["document_counts"], local["document_rest"]
-    given = parameters.words, parameters.topics, totals[0] + parameters.total, rest
-    sums.listed_probability(heldout.offsets, heldout.position, row_topic, *given, *where, found)
-    return found
+    topics = TopicCounts(row_topic, totals[0] + parameters.total)
+    counts = local["document_counts"], local["document_rest"]
+    sums.active_probability(document_pairs(heldout), where, *counts, parameters.priors, topics, rest, probability)
+    return probability

@@ -14,6 +14,7 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
 from collapsium.workers.families.cvb.parameters import Parameters, counted, listing_of
 from collapsium.workers.kernels.cvb import background
+from collapsium.workers.kernels.cvb.records import SpreadRows
 
 
 def blank(count: int, topics: int, moments: bool, momentum: bool) -> Arrays:
@@ -57,9 +58,8 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters) -> tuple[dict[str,
     if "block_active" in block:
         ahead = buffers.empty(before.shape, np.float32)
     totals = np.zeros((2, before.shape[1]))
-    spread = after["word_rest"], listing.even, listing.following
-    moved = np.zeros(1)
-    background.fold_rows(before, *spread, changed, place, listing.momentum, new, ahead, totals, moved)
+    rows, moved = SpreadRows(before, after["word_rest"], listing.even, listing.following), np.zeros(1)
+    background.fold_rows(rows, background.RowDelta(changed, place), listing.momentum, new, ahead, totals, moved)
     after.update({"block_active": new, "word_active": ahead} if ahead.size else {"word_active": new})
     parts = {"topic_total": fresh(totals[0], "topic"), "moved": fresh(moved[0])}
     return after, {**parts, "topic_ahead": fresh(totals[1] if ahead.size else totals[0], "topic")}

@@ -19,8 +19,10 @@ from collapsium.workers.families.cvb import active_fold, dense
 from collapsium.workers.families.cvb import parameters as rows_
 from collapsium.workers.families.cvb import topic_moves as moves
 from collapsium.workers.families.cvb.parameters import Parameters
-from collapsium.workers.kernels.cvb import active, list_sums, predict, stochastic, words
-from collapsium.workers.kernels.cvb import dense as assign
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels.cvb import active, active_sums, predict, stochastic, words
+from collapsium.workers.kernels.cvb import dense as dense_kernels
+from collapsium.workers.kernels.cvb.records import WordMoments
 from collapsium.workers.kernels.jit import Kernel
 
 if TYPE_CHECKING:
@@ -44,10 +46,14 @@ def kernels(globals: Arrays) -> list[Kernel[..., Any]]:
     if globals["active"]:
         named += moves.KERNELS if "held_share" in globals else ()
         named += [*listed.KERNELS, active.sweep_active]
-        named += [list_sums.listed_tables] if tables else []
-        return [*named, *([list_sums.listed_moments] if globals["moments"] else [])]
+        named += [active_sums.active_tables] if tables else []
+        return [*named, *([active_sums.active_moments] if globals["moments"] else [])]
     order = int(globals["order"])
-    named += [assign.sweep_second if order == 2 else assign.sweep_zeroth, words.add_counts, predict.pair_probability]
+    named += [
+        dense_kernels.sweep_second if order == 2 else dense_kernels.sweep_zeroth,
+        words.add_counts,
+        predict.pair_probability,
+    ]
     return [*named, *([words.add_log_absent] if globals["moments"] else [])]
 
 
@@ -245,7 +251,7 @@ def fold(block: Arrays, delta: Delta, parameters: Parameters, globals: Arrays | 
         spread = mean - rows_.counted(after) if parameters.listing is not None else np.zeros(())
         variance, log_absent = after["word_topic_variance"] + spread, after["word_topic_log_absent"] - spread
         tables, bound = np.empty(parameters.words.size), np.zeros(1)
-        words.word_tables(mean, variance, log_absent, parameters.words, tables, bound)
+        words.word_tables(WordMoments(mean, variance, log_absent), parameters.words, tables, bound)
         after["word_tables"] = tables
         parts.update(tables_of_words=fresh(tables.sum()), bound_words=fresh(bound[0]))
         if parameters.listing is not None:
@@ -300,7 +306,7 @@ def settle(shard: Shard, rows: Arrays, totals: npt.NDArray[np.float64], paramete
     """
     result = np.zeros((shard.documents, parameters.topics.size))
     phi = word_probability(rows, totals, parameters)
-    predict.fold_in(shard.offsets, shard.position, shard.counts, phi, parameters.topics, FOLD_IN_SWEEPS, result)
+    predict.fold_in(document_pairs(shard), phi, parameters.topics, FOLD_IN_SWEEPS, result)
     return {"document_topic": result.astype(np.float32)}
 
 

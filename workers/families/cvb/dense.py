@@ -10,8 +10,10 @@ import numpy.typing as npt
 from collapsium.workers.arrays.delta import Arrays, Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.parameters import Parameters
-from collapsium.workers.kernels.cvb import dense as assign
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels.cvb import dense as kernels
 from collapsium.workers.kernels.cvb import words
+from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -93,40 +95,28 @@ def sweep(
     new = {"pair_topic": np.empty_like(old), "document_topic": np.empty_like(local["document_topic"])}
     row_change, tables, sums = np.zeros((shard.words.size, topics)), np.zeros(topics), np.zeros(2)
     base = rows["word_topic"].astype(np.float32)
-    common = (shard.offsets, shard.position, shard.counts, base, parameters.words)
-    outputs = (new["pair_topic"], new["document_topic"], row_change)
+    before, after = DenseState(old, local["document_topic"]), NewDenseState(new["pair_topic"], new["document_topic"])
     parts: dict[str, Part] = {}
     if parameters.order == 0:
-        wanted = parameters.topics if parameters.tables else np.empty(0)
-        assign.sweep_zeroth(
-            *common,
-            parameters.topics,
-            totals[0] + parameters.total,
-            old,
-            local["document_topic"],
-            wanted,
-            *outputs,
-            tables,
-        )
+        expected = kernels.Tables(parameters.topics if parameters.tables else np.empty(0), tables)
+        running = totals[0] + parameters.total
+        pairs, priors = document_pairs(shard), parameters.priors
+        kernels.sweep_zeroth(pairs, base, priors, running, before, after, row_change, expected)
         if parameters.moments:
             parts = _word_changes(shard, old, new["pair_topic"], moments=True)
     else:
-        variance_change = np.zeros_like(row_change)
-        variance = rows["word_topic_variance"].astype(np.float32)
-        running = totals + np.array([[parameters.total], [0.0]])
-        assign.sweep_second(
-            *common,
-            variance,
-            parameters.topics,
-            running,
-            old,
-            local["document_topic"],
-            *outputs,
-            variance_change,
-            tables,
-            sums,
+        changes = kernels.MomentChanges(row_change, np.zeros_like(row_change))
+        kernels.sweep_second(
+            document_pairs(shard),
+            kernels.RowMoments(base, rows["word_topic_variance"].astype(np.float32)),
+            parameters.priors,
+            totals + np.array([[parameters.total], [0.0]]),
+            before,
+            after,
+            changes,
+            kernels.BoundTerms(tables, sums),
         )
-        parts["word_topic_variance"] = change(variance_change, "word", "topic")
+        parts["word_topic_variance"] = change(changes.variance, "word", "topic")
         parts["word_topic_log_absent"] = _log_absent_change(shard, old, new["pair_topic"])
     parts["word_topic"] = change(row_change, "word", "topic")
     return new, parts, tables, sums

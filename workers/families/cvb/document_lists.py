@@ -13,7 +13,9 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.spill import Shelf, part
 from collapsium.workers.families.cvb.parameters import Parameters, Rows, listing_of
-from collapsium.workers.kernels.cvb import active_lists as lists
+from collapsium.workers.kernels.cvb import active_selection
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
+from collapsium.workers.kernels.records import DocumentPairs
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -65,29 +67,17 @@ def choose(portion: Portion, working: Rows, parameters: Parameters) -> Chosen:
         How many each document has.
     """
     most = listing_of(parameters).most
-    places = np.concatenate([[0], np.cumsum(room(portion.offsets, parameters.topics.size, most))]).astype(np.int64)
-    chosen, sizes = buffers.empty(int(places[-1]), np.uint16), np.empty(portion.rest.size, dtype=np.int64)
-    lists.choose(
-        portion.offsets,
-        portion.position,
-        portion.counts,
-        parameters.words,
-        working.background,
-        parameters.topics,
-        working.totals,
+    sizes_of_room = room(portion.pairs.offsets, parameters.topics.size, most)
+    places = np.concatenate([[0], np.cumsum(sizes_of_room)]).astype(np.int64)
+    chosen, sizes = buffers.empty(int(places[-1]), np.uint16), np.empty(portion.documents, dtype=np.int64)
+    active_selection.select(
+        portion.pairs,
+        portion.active,
+        portion.state,
+        parameters.priors,
+        working.selection,
         np.maximum(parameters.topics, LEAST),
-        portion.lists,
-        portion.topic,
-        portion.starts,
-        portion.share,
-        portion.count,
-        working.active,
-        working.spreading,
-        working.even,
-        working.weight,
-        places,
-        chosen,
-        sizes,
+        active_selection.Selection(places, chosen, sizes),
     )
     within = np.arange(chosen.size) - np.repeat(places[:-1], np.diff(places)) < np.repeat(sizes, np.diff(places))
     return chosen[within], sizes
@@ -111,29 +101,13 @@ def carry(portion: Portion, working: Rows, chosen: Chosen) -> Portion:
         With the new lists, before the sweep.
     """
     topic, listed = chosen[0], np.concatenate([[0], np.cumsum(chosen[1])]).astype(np.int64)
-    if np.array_equal(listed, portion.lists) and np.array_equal(topic, portion.topic):
+    if np.array_equal(listed, portion.active.offsets) and np.array_equal(topic, portion.active.topics):
         return portion
-    starts = starts_of(portion.offsets, listed)
-    share = buffers.zeros(int(starts[-1]), np.uint16)
-    count, rest = np.empty(topic.size, dtype=np.float32), np.empty_like(portion.rest)
-    lists.carry(
-        portion.offsets,
-        portion.position,
-        portion.counts,
-        portion.lists,
-        portion.topic,
-        portion.starts,
-        portion.share,
-        listed,
-        topic,
-        starts,
-        working.change,
-        working.rest_change,
-        share,
-        count,
-        rest,
-    )
-    return replace(portion, lists=listed, topic=topic, count=count, rest=rest, share=share)
+    active, starts = ActiveTopics(listed, topic), starts_of(portion.pairs.offsets, listed)
+    counts, rest = np.empty(topic.size, dtype=np.float32), np.empty_like(portion.state.background)
+    state = NewActiveState(starts, buffers.zeros(int(starts[-1]), np.uint16), counts, rest)
+    active_selection.carry(portion.pairs, portion.active, portion.state, active, working.row_changes, state)
+    return replace(portion, active=active, state=ActiveState(*state))
 
 
 @dataclass(frozen=True)
@@ -142,39 +116,26 @@ class Portion:
 
     Attributes
     ----------
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Where each document's pairs begin; 0 for the first.
-    position, counts : numpy.ndarray of int32, shape (pairs,)
-        Row and count of each pair.
-    lists : numpy.ndarray of int64, shape (documents + 1,)
-        Where each document's list begins; 0 for the first.
-    topic : numpy.ndarray of uint16, shape (listed,)
-        Active topics, ascending in a document.
-    count : numpy.ndarray of float32, shape (listed,)
-        Their E[n_dk].
-    rest : numpy.ndarray of float32, shape (documents,)
-        Background tokens.
-    share : numpy.ndarray of uint16, shape (responsibilities,)
-        q in steps of 2^-15: pair by pair, in the order of the document's list.
+    pairs : DocumentPairs
+        The documents.
+    active : ActiveTopics
+        Their active topics.
+    state : ActiveState
+        Their responsibilities and counts.
     document, pair : int
         Numbers, in the shard, of the first document and pair.
     """
 
-    offsets: Ints
-    position: npt.NDArray[np.int32]
-    counts: npt.NDArray[np.int32]
-    lists: Ints
-    topic: Steps
-    count: Floats
-    rest: Floats
-    share: Steps
+    pairs: DocumentPairs
+    active: ActiveTopics
+    state: ActiveState
     document: int = 0
     pair: int = 0
 
     @property
-    def starts(self) -> Ints:
-        """Where each document's responsibilities begin, shape (documents + 1,)."""
-        return starts_of(self.offsets, self.lists)
+    def documents(self) -> int:
+        """Number of documents."""
+        return self.pairs.offsets.size - 1
 
 
 def starts_of(offsets: Ints, lists: Ints) -> Ints:
@@ -213,18 +174,15 @@ def portions(shard: Shard, local: Arrays) -> Iterator[Portion]:
     for first, last in cut(shard.offsets, lists):
         low, high = int(shard.offsets[first]), int(shard.offsets[last])
         listed = int(lists[first]), int(lists[last])
-        yield Portion(
-            shard.offsets[first : last + 1] - low,
-            shard.position[low:high],
-            shard.counts[low:high],
-            lists[first : last + 1] - listed[0],
-            part(local, "document_topics", *listed),
+        pairs = DocumentPairs(shard.offsets[first : last + 1] - low, shard.position[low:high], shard.counts[low:high])
+        state = ActiveState(
+            starts[first : last + 1] - starts[first],
+            part(local, "pair_shares", int(starts[first]), int(starts[last])),
             part(local, "document_counts", *listed),
             part(local, "document_rest", first, last),
-            part(local, "pair_shares", int(starts[first]), int(starts[last])),
-            first,
-            low,
         )
+        active = ActiveTopics(lists[first : last + 1] - listed[0], part(local, "document_topics", *listed))
+        yield Portion(pairs, active, state, first, low)
 
 
 class Gathering:
@@ -263,23 +221,23 @@ class Gathering:
             self._whole[name] = buffers.empty(length, before[name].dtype)
         self._whole["document_topics"] = topic
 
-    def blank(self, portion: Portion) -> tuple[Steps, Floats, Floats]:
+    def blank(self, portion: Portion) -> NewActiveState:
         """Return arrays for a portion's new responsibilities, counts and background tokens."""
         made = []
-        parts: list[npt.NDArray[Any]] = [portion.share, portion.count, portion.rest]
-        for name, before in zip(CHANGING, parts, strict=True):
+        for name, before in zip(CHANGING, portion.state[1:], strict=True):
             first, self._done[name] = self._done[name], self._done[name] + before.size
             whole = self._whole[name][first : first + before.size] if self._whole else None
             made.append(buffers.empty(before.size, before.dtype) if whole is None else whole)
-        return made[0], made[1], made[2]
+        return NewActiveState(portion.state.starts, *made)
 
     def add(self, portion: Portion) -> None:
-        """Take the next portion, whose arrays are those of `blank`."""
+        """Add the next portion, whose arrays are those of `blank`."""
         if self._writer is None:
             return
-        self._sizes.append(np.diff(portion.lists))
-        arrays: dict[str, npt.NDArray[Any]] = {"document_topics": portion.topic, "document_counts": portion.count}
-        self._writer.add({**arrays, "document_rest": portion.rest, "pair_shares": portion.share})
+        self._sizes.append(np.diff(portion.active.offsets))
+        _, responsibilities, counts, rest = portion.state
+        arrays: dict[str, npt.NDArray[Any]] = {"document_topics": portion.active.topics, "document_counts": counts}
+        self._writer.add({**arrays, "document_rest": rest, "pair_shares": responsibilities})
 
     def finish(self, age: int) -> Arrays:
         """Return the state."""

@@ -10,6 +10,15 @@ import numpy.typing as npt
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays, Part, change
 from collapsium.workers.kernels.cvb import background
+from collapsium.workers.kernels.cvb.active_selection import SelectionRows
+from collapsium.workers.kernels.cvb.records import (
+    Priors,
+    RowChanges,
+    RunningCounts,
+    SpreadRows,
+    SweepRows,
+    TopicCounts,
+)
 
 Vector = npt.NDArray[np.float64]
 
@@ -95,6 +104,11 @@ class Parameters:
     moments: bool = False
     listing: Listing | None = None
 
+    @property
+    def priors(self) -> Priors:
+        """The same as kernels take them."""
+        return Priors(self.topics, self.words, self.total)
+
 
 def counted(rows: Arrays) -> npt.NDArray[np.float32]:
     """Return the counts by listed topics of a block's rows, which may run ahead of them for the sweeps."""
@@ -117,29 +131,40 @@ class Rows:
         As they were gathered.
     parameters : Parameters
         For the updates.
+
+    Attributes
+    ----------
+    sweep, topics, selection : SweepRows, TopicCounts, SelectionRows
+        The rows as kernels take them.
+    row_changes, running : RowChanges, RunningCounts
+        Changes of the rows by the sweep, and totals that move with it.
     """
 
     def __init__(self, rows: Arrays, parameters: Parameters) -> None:
         listing = listing_of(parameters)
-        shape = rows["word_active"].shape
-        self.active, self.totals = rows["word_active"], listing.totals + parameters.total
-        self.even, self.weight, self.running = listing.even, listing.weight, self.totals.copy()
-        self.topic, self.change = buffers.empty(shape, np.float32), buffers.zeros(shape, np.float32)
-        self.background, self.spreading = (np.empty(shape[0], dtype=np.float32) for _ in range(2))
-        self.rest_change = np.zeros(shape[0])
-        self.ratio = parameters.topics / self.totals
-        given = self.active, rows["word_rest"], self.even, parameters.words, self.weight, self.ratio
-        background.spread(*given, self.topic, self.background, self.spreading)
+        active, shape = rows["word_active"], rows["word_active"].shape
+        totals = listing.totals + parameters.total
+        ratio = parameters.topics / totals
+        expected = buffers.empty(shape, np.float32)
+        background_weight, spreading = (np.empty(shape[0], dtype=np.float32) for _ in range(2))
+        spread_rows = SpreadRows(active, rows["word_rest"], listing.even, listing.weight)
+        background.spread(spread_rows, parameters.words, ratio, expected, background_weight, spreading)
+        self.sweep = SweepRows(expected, background_weight, ratio)
+        self.topics = TopicCounts(expected, totals)
+        self.selection = SelectionRows(active, spreading, listing.even, listing.weight, background_weight, totals)
+        self.row_changes = RowChanges(buffers.zeros(shape, np.float32), np.zeros(shape[0]))
+        self.running = RunningCounts(totals.copy(), self.row_changes)
 
     def changes(self) -> dict[str, Part]:
         """Return how far the rows have moved."""
-        return {"word_active": change(self.change, "word", "topic"), "word_rest": change(self.rest_change, "word")}
+        active, rest = self.row_changes
+        return {"word_active": change(active, "word", "topic"), "word_rest": change(rest, "word")}
 
 
 def expected(rows: Arrays, weight: Vector, even: float) -> npt.NDArray[np.float32]:
     """Return E[n_kw] of rows whose background is spread over the topics, shape (words at hand, topics)."""
     active = counted(rows)
     row_topic, unused = buffers.empty(active.shape, np.float32), [np.empty(len(active), dtype=np.float32) for _ in "ab"]
-    given = active, rows["word_rest"], even, np.zeros(len(active)), weight, np.zeros(active.shape[1])
-    background.spread(*given, row_topic, *unused)
+    spread_rows = SpreadRows(active, rows["word_rest"], even, weight)
+    background.spread(spread_rows, np.zeros(len(active)), np.zeros(active.shape[1]), row_topic, *unused)
     return row_topic

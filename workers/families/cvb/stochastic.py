@@ -24,6 +24,7 @@ from collapsium.workers.families.cvb import active as listed
 from collapsium.workers.families.cvb import active_fold
 from collapsium.workers.families.cvb.common import counts
 from collapsium.workers.families.cvb.parameters import Listing, Parameters
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import stochastic, words
 
 if TYPE_CHECKING:
@@ -77,19 +78,10 @@ def step(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream, parameters
     left, tables = np.ones(1), np.zeros(topics if parameters.tables else 0)
     local = np.zeros((shard.documents, topics), dtype=np.float32)
     stochastic.sweep_stochastic(
-        shard.offsets,
-        shard.position,
-        shard.counts,
-        parameters.words,
-        parameters.topics,
-        parameters.total,
-        BATCH,
-        rates,
-        scales,
-        PASSES,
-        moved,
-        totals,
-        left,
+        document_pairs(shard),
+        parameters.priors,
+        stochastic.Batches(BATCH, PASSES, rates, scales),
+        stochastic.MovingCounts(moved, totals, left),
         local,
         tables,
     )

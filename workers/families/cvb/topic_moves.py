@@ -18,8 +18,11 @@ from collapsium.workers.arrays.delta import Arrays, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.document_lists import Chosen, Ints, Portion, starts_of
 from collapsium.workers.families.cvb.parameters import Parameters, Rows
-from collapsium.workers.kernels.cvb import move_scores as judging
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels.cvb import deletion_scores, merge_scores
 from collapsium.workers.kernels.cvb import topic_moves as kernels
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
+from collapsium.workers.kernels.records import DocumentPairs
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -28,11 +31,11 @@ Counts = npt.NDArray[np.int32]
 
 KERNELS = (
     kernels.hold_out,
-    judging.judge_merges,
-    judging.spill,
-    judging.judge_deletes,
-    kernels.move_lists,
-    kernels.move_shares,
+    merge_scores.score_merges,
+    deletion_scores.reassign,
+    deletion_scores.score_deletions,
+    kernels.move_topics,
+    kernels.move_responsibilities,
     kernels.gram,
 )
 LEAST_CELL = 0.1  # tokens; less of a word in a topic says nothing of whether topics are alike
@@ -54,7 +57,7 @@ def blank_globals(topics: int, seed: int, share: float) -> dict[str, npt.NDArray
     -------
     dict of str to numpy.ndarray
         ``held_share`` and ``held_before``: the share now, and as of the local states; ``topic_alive``; ``moves_into``
-        and ``moves_split`` (see `kernels.moves.move_lists`); ``ask`` (1: products and spilling, 2: gains);
+        and ``moves_split`` (see `kernels.topic_moves.Moves`); ``ask`` (1: products and spilling, 2: gains);
         ``merge_candidates`` (2, candidates), ``delete_candidates`` and ``delete_spill`` (candidates, topics).
     """
     return {
@@ -82,8 +85,8 @@ def held_out(shard: Shard, globals: Arrays, share: float) -> Counts:
     """Return how many copies of each pair take no part in the counts, shape (pairs,)."""
     held = np.zeros(shard.pairs, dtype=np.int32)
     if share > 0.0:
-        given = shard.offsets, shard.words, shard.position, shard.counts
-        kernels.hold_out(*given, key_of(globals, shard.number, "hold out"), share, held)
+        key = np.uint64(key_of(globals, shard.number, "hold out"))
+        kernels.hold_out(document_pairs(shard), shard.words, key, share, held)
     return held
 
 
@@ -100,7 +103,7 @@ class Moving:
     Attributes
     ----------
     into, split : numpy.ndarray of int64, shape (topics,)
-        See `kernels.moves.move_lists`.
+        See `kernels.topic_moves.Moves`.
     key : int
         Address of the shard's documents.
     more : numpy.ndarray of int32, shape (pairs,)
@@ -112,12 +115,15 @@ class Moving:
     key: int
     more: Counts
 
-    def before(self, portion: Portion) -> Counts:
-        """Return the counts that a portion's state was made with."""
-        return portion.counts - self._more(portion)
+    def before(self, portion: Portion) -> DocumentPairs:
+        """Return a portion's pairs with the counts of its state, before held-out tokens were released."""
+        return portion.pairs._replace(counts=portion.pairs.counts - self._more(portion))
 
     def _more(self, portion: Portion) -> Counts:
-        return self.more[portion.pair : portion.pair + portion.counts.size]
+        return self.more[portion.pair : portion.pair + portion.pairs.counts.size]
+
+    def _moves(self, portion: Portion) -> kernels.Moves:
+        return kernels.Moves(self.into, self.split, np.uint64(self.key), portion.document)
 
     def choose(
         self,
@@ -125,44 +131,33 @@ class Moving:
         working: Rows,
         parameters: Parameters,
     ) -> Chosen:
-        """Give the new lists of a portion; see `choosing.choose`."""
-        chosen, sizes = np.empty_like(portion.topic), np.zeros(portion.rest.size, dtype=np.int64)
-        given = portion.offsets, portion.lists, portion.topic, self.into, self.split
-        kernels.move_lists(*given, self.key, portion.document, chosen, sizes)
-        spans = np.diff(portion.lists)
-        within = np.arange(chosen.size) - np.repeat(portion.lists[:-1], spans) < np.repeat(sizes, spans)
+        """Give the new lists of a portion; see `document_lists.choose`."""
+        offsets = portion.active.offsets
+        chosen, sizes = np.empty_like(portion.active.topics), np.zeros(portion.documents, dtype=np.int64)
+        kernels.move_topics(portion.active, self._moves(portion), chosen, sizes)
+        spans = np.diff(offsets)
+        within = np.arange(chosen.size) - np.repeat(offsets[:-1], spans) < np.repeat(sizes, spans)
         return chosen[within], sizes
 
     def carry(self, portion: Portion, working: Rows, chosen: Chosen) -> Portion:
-        """Carry a portion's responsibilities over to its new lists; see `choosing.carry`."""
+        """Carry a portion's responsibilities over to its new lists; see `document_lists.carry`."""
         listed = np.concatenate([[0], np.cumsum(chosen[1])]).astype(np.int64)
-        starts = starts_of(portion.offsets, listed)
+        starts = starts_of(portion.pairs.offsets, listed)
         share = buffers.zeros(int(starts[-1]), np.uint16)
-        count, rest = np.zeros(chosen[0].size), np.zeros(portion.rest.size)
-        kernels.move_shares(
-            portion.offsets,
-            portion.position,
-            portion.counts,
+        state = kernels.MovedState(starts, share, np.zeros(chosen[0].size), np.zeros(portion.documents))
+        active = ActiveTopics(listed, chosen[0])
+        kernels.move_responsibilities(
+            portion.pairs,
             self._more(portion),
-            portion.lists,
-            portion.topic,
-            portion.starts,
-            portion.share,
-            listed,
-            chosen[0],
-            starts,
-            self.into,
-            self.split,
-            self.key,
-            portion.document,
-            working.change,
-            working.rest_change,
-            share,
-            count,
-            rest,
+            portion.active,
+            portion.state,
+            self._moves(portion),
+            active,
+            working.row_changes,
+            state,
         )
-        found, left = count.astype(np.float32), rest.astype(np.float32)
-        return replace(portion, lists=listed, topic=chosen[0], share=share, count=found, rest=left)
+        counts, background = state.counts.astype(np.float32), state.background.astype(np.float32)
+        return replace(portion, active=active, state=ActiveState(starts, share, counts, background))
 
 
 def moving(shard: Shard, globals: Arrays) -> Moving | None:
@@ -215,19 +210,17 @@ class Judge:
 
     def see(self, portion: Portion, working: Rows, parameters: Parameters) -> None:
         """Add a portion."""
-        held = self._held[portion.pair : portion.pair + portion.counts.size]
-        rows = parameters.topics, parameters.words, working.totals, working.topic
-        where = portion.lists, portion.topic, portion.starts, portion.share, portion.count, portion.rest
-        offsets, position, counts = portion.offsets, portion.position, portion.counts
+        held = self._held[portion.pair : portion.pair + portion.pairs.counts.size]
+        documents, priors = (portion.active, portion.state), parameters.priors
+        weight = working.sweep.background_weight
         if self.ask == 1:
-            judging.spill(offsets, position, counts, *where, *rows, working.background, self._number, self._spill)
+            candidates = self._number, self._spill
+            deletion_scores.reassign(portion.pairs, *documents, priors, working.topics, weight, *candidates)
             return
-        lists = portion.lists, portion.topic, portion.count, portion.rest
-        candidates = parameters.total, self._kept, self._merged
-        gain, square = self._sums[0]
-        judging.judge_merges(offsets, position, held, *lists, *rows, *candidates, gain, square, self._score)
-        spilt = working.background, self._number, self._spilt
-        judging.judge_deletes(offsets, position, counts, held, *where, *rows, *spilt, *self._sums[1])
+        merges = merge_scores.Merges(self._kept, self._merged, *self._sums[0])
+        merge_scores.score_merges(portion.pairs, held, *documents, priors, working.topics, merges, self._score)
+        deletions = deletion_scores.Deletions(self._number, self._spilt, *self._sums[1])
+        deletion_scores.score_deletions(portion.pairs, held, *documents, priors, working.topics, weight, deletions)
 
     def parts(self) -> dict[str, Part]:
         """Return what was added up: ``delete_spill``, or gains with their squares, and ``held_score``."""

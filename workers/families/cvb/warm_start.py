@@ -15,9 +15,11 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.families.cvb import active as listed
 from collapsium.workers.families.cvb import dense
-from collapsium.workers.families.cvb.document_lists import LEAST, Ints, Steps, room, starts_of
+from collapsium.workers.families.cvb.document_lists import LEAST, Ints, Steps, room
 from collapsium.workers.families.cvb.parameters import Parameters
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import warm_start as warming
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentModel, RowChanges
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -49,29 +51,28 @@ def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[Arrays, D
     if parameters.listing is not None:
         return _listed(shard, parameters, theta, phi)
     pair_topic = np.empty((shard.pairs, parameters.topics.size), dtype=np.float32)
-    warming.give_dense(shard.offsets, shard.position, theta, phi, pair_topic)
+    warming.initialise_dense(document_pairs(shard), DocumentModel(theta, phi), pair_topic)
     return dense.begun(shard, pair_topic, moments=parameters.moments)
 
 
 def _listed(
     shard: Shard, parameters: Parameters, theta: npt.NDArray[np.float32], phi: npt.NDArray[np.float32]
 ) -> tuple[Arrays, Delta]:
-    given, topics = (shard.offsets, shard.position, shard.counts), parameters.topics.size
+    pairs, model, topics = document_pairs(shard), DocumentModel(theta, phi), parameters.topics.size
     expected = np.empty((shard.documents, theta.shape[1]))
-    warming.expect(*given, theta, phi, expected)
+    warming.expected_counts(pairs, model, expected)
     most = parameters.listing.most if parameters.listing is not None else 0
     topic, sizes = first_lists(expected, parameters.topics, room(shard.offsets, topics, most), shard.lengths > 0)
     lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    starts = starts_of(shard.offsets, lists)
-    share = buffers.empty(int(starts[-1]), np.uint16)
-    made = share, np.zeros(topic.size, dtype=np.float32), np.zeros(shard.documents, dtype=np.float32)
-    rows = buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size)
-    warming.give_listed(*given, theta, phi, lists, topic, starts, *made, *rows)
-    return listed.begun(shard, (lists, topic, starts), made, rows, moments=parameters.moments, age=listed.FLAT_SWEEPS)
+    active, state = ActiveTopics(lists, topic), listed.blank_state(shard, lists)
+    rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
+    warming.initialise_active(pairs, model, active, state, rows)
+    age = listed.FLAT_SWEEPS
+    return listed.begun(shard, active, ActiveState(*state), rows, moments=parameters.moments, age=age)
 
 
 def first_lists(expected: Vector, prior: Vector, places: Ints, occupied: npt.NDArray[np.bool_]) -> tuple[Steps, Ints]:
-    """Choose documents' topics by what is expected of them, as `kernels.lists.choose` does.
+    """Choose documents' topics by what is expected of them, as `kernels.active_selection.select` does.
 
     Parameters
     ----------

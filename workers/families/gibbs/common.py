@@ -19,7 +19,7 @@ from collapsium.workers.arrays.delta import Arrays, Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.kernels.cvb import list_sums, words
+from collapsium.workers.kernels.cvb import active_sums, words
 from collapsium.workers.kernels.gibbs import topics as gibbs
 from collapsium.workers.kernels.gibbs.records import OutDocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
 from collapsium.workers.kernels.gibbs.topics import CHUNK
@@ -31,7 +31,7 @@ Counts = npt.NDArray[np.int32]
 Topics = npt.NDArray[np.uint16]
 Vector = npt.NDArray[np.float64]
 
-KERNELS = (gibbs.sweep_tokens, gibbs.list_documents, gibbs.word_rising, words.log_eta, list_sums.listed_probability)
+KERNELS = (gibbs.sweep_tokens, gibbs.list_documents, gibbs.word_rising, words.log_eta, active_sums.active_probability)
 MOST = 1 << 16  # topics that a token can name
 
 

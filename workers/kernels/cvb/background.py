@@ -1,61 +1,80 @@
-"""Rows of words whose counts are partly background: what lists do not hold is spread over the topics.
+"""Rows of words whose counts are partly background: its tokens are spread over the topics.
 
 A word's background tokens are spread in proportion to weight_k (even + active_kw), weight_k being a_k / (B + E[n_k]);
-`active` says what the background is.
+`active` defines the background.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import F4_2, F8, I8, OUT_F4, OUT_F4_2, OUT_F8, OUT_F8_2, f8, helper, kernel
+from collapsium.workers.kernels.argument_types import (
+    Float32Matrix,
+    Float64Vector,
+    Int64Vector,
+    OutFloat32Matrix,
+    OutFloat32Vector,
+    OutFloat64Matrix,
+    OutFloat64Vector,
+)
+from collapsium.workers.kernels.cvb.records import SpreadRows
+from collapsium.workers.kernels.jit import helper, kernel
 
 Array = npt.NDArray[Any]
 
 
-@kernel(F4_2, F8, f8, F8, F8, F8, OUT_F4_2, OUT_F4, OUT_F4)
+class RowDelta(NamedTuple):
+    """Changes of some rows of a block.
+
+    Attributes
+    ----------
+    values : float32, shape (rows, topics)
+        The changes.
+    place : int64, shape (words,)
+        Row of `values` for each word of the block; -1 for none.
+    """
+
+    values: Float32Matrix
+    place: Int64Vector
+
+
+@kernel
 def spread(
-    active: Array,
-    rest: Array,
-    even: float,
-    word_prior: Array,
-    weight: Array,
-    ratio: Array,
-    row_topic: Array,
-    background: Array,
-    spreading: Array,
+    rows: SpreadRows,
+    word_prior: Float64Vector,
+    ratio: Float64Vector,
+    expected: OutFloat32Matrix,
+    background_weight: OutFloat32Vector,
+    spreading: OutFloat32Vector,
 ) -> None:
     """Fill E[n_kw] of rows whose background is spread over the topics, and S_w; twin: `naive.background.spread`.
 
     Parameters
     ----------
-    active : float32, shape (rows, topics)
-        Counts that documents give to their listed topics.
-    rest : float64, shape (rows,)
-        Background tokens of each word, spread in proportion to weight_k (even + active_kw).
-    even : float
-        What keeps the spread even where a word has no tokens.
+    rows : SpreadRows
+        Counts of active topics, and background tokens.
     word_prior : float64, shape (rows,)
         b_w.
-    weight, ratio : float64, shape (topics,)
-        a_k / (B + E[n_k]), as when E[n_k] was last summed, and now.
-    row_topic : float32, shape (rows, topics)
+    ratio : float64, shape (topics,)
+        a_k / (B + E[n_k]).
+    expected : float32, shape (rows, topics)
         Filled with E[n_kw].
-    background : float32, shape (rows,)
+    background_weight : float32, shape (rows,)
         Filled with S_w = sum_k ratio_k (b_w + E[n_kw]).
     spreading : float32, shape (rows,)
         Filled with the factors by which E[n_kw] = active_kw + factor_w weight_k (even + active_kw).
     """
+    active, rest, even, weight = rows.active, rows.background, rows.even, rows.weight
     for row in range(rest.size):
         each, known = _each(active[row], rest[row], even, weight), 0.0
         for k in range(weight.size):
             count = active[row, k] + each * weight[k] * (even + active[row, k])
-            row_topic[row, k] = np.float32(count)
+            expected[row, k] = np.float32(count)
             known += ratio[k] * (word_prior[row] + count)
-        background[row], spreading[row] = np.float32(known), np.float32(each)
+        background_weight[row], spreading[row] = np.float32(known), np.float32(each)
 
 
 @helper
@@ -67,32 +86,24 @@ def _each(active: Array, rest: float, even: float, weight: Array) -> float:
     return rest / max(total, 1e-300)
 
 
-@kernel(F4_2, F8, f8, F8, F4_2, I8, f8, OUT_F4_2, OUT_F4_2, OUT_F8_2, OUT_F8)
+@kernel
 def fold_rows(
-    active: Array,
-    rest: Array,
-    even: float,
-    weight: Array,
-    change: Array,
-    place: Array,
+    rows: SpreadRows,
+    delta: RowDelta,
     momentum: float,
-    new_active: Array,
-    ahead: Array,
-    totals: Array,
-    moved: Array,
+    new_active: OutFloat32Matrix,
+    ahead: OutFloat32Matrix,
+    totals: OutFloat64Matrix,
+    moved: OutFloat64Vector,
 ) -> None:
     """Add the change of some rows to a block's, and sum the block up by topic; twin: `naive.background.fold_rows`.
 
     Parameters
     ----------
-    active : float32, shape (words, topics)
-        The block.
-    rest, even, weight
-        As for `spread`, of the new rows.
-    change : float32, shape (rows, topics)
-        What to add.
-    place : int64, shape (words,)
-        Row of `change` for each word; -1 for none.
+    rows : SpreadRows
+        The block, with the background tokens of the new rows.
+    delta : RowDelta
+        Added.
     momentum : float
         Share of the change by which `ahead` goes beyond the new rows; 0 or more.
     new_active : float32, shape (words, topics)
@@ -104,6 +115,8 @@ def fold_rows(
     moved : float64, shape (1,)
         Increased by the sum of the absolute changes.
     """
+    active, rest, even, weight = rows.active, rows.background, rows.even, rows.weight
+    change, place = delta.values, delta.place
     for word in range(rest.size):
         row = place[word]
         for k in range(weight.size):

@@ -12,68 +12,166 @@ so, and no loop writes more than two arrays: with three the compiler gives up ve
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import F4_2, F8, F8_2, I4, I8, OUT_F4_2, OUT_F8, OUT_F8_2, helper, kernel
+from collapsium.workers.kernels.argument_types import (
+    Float32Matrix,
+    Float64Matrix,
+    Float64Vector,
+    OutFloat64Matrix,
+    OutFloat64Vector,
+)
+from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState, Priors
+from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.moments import document_moments, expected_log_rising, expected_tables, positive
+from collapsium.workers.kernels.records import DocumentPairs
 
 Array = npt.NDArray[Any]
 
-LEAST = np.float32(1e-12)  # of a prior: products and squares of two are still numbers in float32
-STEEPEST = np.float32(60.0)  # exponent of the second order, beyond which a topic is certain or out of the question
+MIN_PRIOR = np.float32(1e-12)  # products and squares of two are still numbers in float32
+MAX_EXPONENT = np.float32(60.0)  # of the second order: beyond it a topic is certain or out of the question
 
 
-@kernel(I8, I4, I4, F4_2, F8, F8, F8, F4_2, F4_2, F8, OUT_F4_2, OUT_F4_2, OUT_F8_2, OUT_F8)
+class Tables(NamedTuple):
+    """Expected tables of the documents.
+
+    Attributes
+    ----------
+    prior : float64, shape (topics,) or (0,)
+        g of E[s_dk]; empty where none are needed.
+    sums : float64, shape (topics,)
+        Increased by the sums over documents of E[s_dk].
+    """
+
+    prior: Float64Vector
+    sums: OutFloat64Vector
+
+
+class RowMoments(NamedTuple):
+    """Moments of the rows of the shard's words as the iteration began.
+
+    Attributes
+    ----------
+    mean, variance : float32, shape (rows, topics)
+        E[n_kw] and V[n_kw].
+    """
+
+    mean: Float32Matrix
+    variance: Float32Matrix
+
+
+class MomentChanges(NamedTuple):
+    """Changes of the moments of the rows.
+
+    Attributes
+    ----------
+    mean, variance : float64, shape (rows, topics)
+        Zero on entry; filled with the changes of E[n_kw] and V[n_kw].
+    """
+
+    mean: OutFloat64Matrix
+    variance: OutFloat64Matrix
+
+
+class BoundTerms(NamedTuple):
+    """Terms of the documents in the bound.
+
+    Attributes
+    ----------
+    tables : float64, shape (topics,)
+        Zero on entry; filled with the sums over documents of E[s_dk], with g = a_k.
+    sums : float64, shape (2,)
+        Zero on entry; filled with the bound's sum_dk F[log G(a_k + n_dk) / G(a_k)] and - sum c q log q.
+    """
+
+    tables: OutFloat64Vector
+    sums: OutFloat64Vector
+
+
+class DocumentWork(NamedTuple):
+    """Running moments of the document at hand, and of the topics.
+
+    Attributes
+    ----------
+    mean : float32, shape (topics,)
+        E[n_dk].
+    variance : float64, shape (topics,)
+        V[n_dk].
+    prior : float32, shape (topics,)
+        a_k.
+    total, total_variance : float64, shape (topics,)
+        B + E[n_k] and V[n_k].
+    """
+
+    mean: Array
+    variance: Array
+    prior: Array
+    total: Array
+    total_variance: Array
+
+
+class WordRow(NamedTuple):
+    """Moments of a word as the iteration began, and their changes since; arrays of shape (topics,).
+
+    Attributes
+    ----------
+    mean, mean_change : float32, float64
+        E[n_kw].
+    variance, variance_change : float32, float64
+        V[n_kw].
+    """
+
+    mean: Array
+    mean_change: Array
+    variance: Array
+    variance_change: Array
+
+
+@kernel
 def sweep_zeroth(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    base: Array,
-    word_prior: Array,
-    prior: Array,
-    totals: Array,
-    pair_topic: Array,
-    document_topic: Array,
-    table_prior: Array,
-    new_pair_topic: Array,
-    new_document_topic: Array,
-    row_change: Array,
-    tables: Array,
+    pairs: DocumentPairs,
+    rows: Float32Matrix,
+    priors: Priors,
+    totals: Float64Vector,
+    before: DenseState,
+    after: NewDenseState,
+    row_change: OutFloat64Matrix,
+    tables: Tables,
 ) -> None:
     """Update the responsibilities of all pairs of a shard by the zeroth order; twin: `naive.assign.sweep_zeroth`.
 
     Parameters
     ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    position, counts : int32, shape (pairs,)
-        Row of `base` and count of each pair.
-    base : float32, shape (shard words, topics)
+    pairs : DocumentPairs
+        The documents.
+    rows : float32, shape (rows, topics)
         E[n_kw] as the iteration began.
-    word_prior : float64, shape (shard words,)
-        b_w.
-    prior, totals : float64, shape (topics,)
-        a_k; B + E[n_k] as the iteration began.
-    pair_topic, document_topic : float32, shape (pairs or documents, topics)
+    priors : Priors
+        a_k and b_w.
+    totals : float64, shape (topics,)
+        B + E[n_k] as the iteration began.
+    before : DenseState
         q and E[n_dk] after the previous sweep.
-    table_prior : float64, shape (topics,) or (0,)
-        g of E[s_dk]; empty if no tables are asked for.
-    new_pair_topic, new_document_topic : float32
+    after : NewDenseState
         Filled with q and E[n_dk] after this sweep.
-    row_change : float64, shape (shard words, topics)
+    row_change : float64, shape (rows, topics)
         Zero on entry; filled with the change of E[n_kw].
-    tables : float64, shape (topics,)
-        Zero on entry; filled with the sums over documents of E[s_dk].
+    tables : Tables
+        Increased by the sums over documents of E[s_dk].
     """
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
+    pair_topic, document_topic = before.pair_topic, before.document_topic
+    new_pair_topic, new_document_topic = after.pair_topic, after.document_topic
+    prior, word_prior, table_prior, table_sums = priors.topics, priors.words, tables.prior, tables.sums
     topics = prior.size
     weight = np.empty(topics, dtype=np.float32)
     inverse, here, recounted = np.empty_like(weight), np.empty_like(weight), np.empty_like(weight)
-    own_prior = np.maximum(prior.astype(np.float32), LEAST)
+    own_prior = np.maximum(prior.astype(np.float32), MIN_PRIOR)
     running = totals.copy()
-    variance, absent, none = np.empty(topics), np.empty(topics), np.zeros(2)
+    variance, absent, unused = np.empty(topics), np.empty(topics), np.zeros(2)
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
         for k in range(topics):
@@ -81,8 +179,8 @@ def sweep_zeroth(
             here[k] = document_topic[document, k]
         for pair in range(first, last):
             row = position[pair]
-            b = max(np.float32(word_prior[row]), LEAST)
-            scale = _weigh_zeroth(here, own_prior, base[row], b, row_change[row], inverse, pair_topic[pair], weight)
+            b = max(np.float32(word_prior[row]), MIN_PRIOR)
+            scale = _weigh_zeroth(here, own_prior, rows[row], b, row_change[row], inverse, pair_topic[pair], weight)
             _move(scale, counts[pair], pair_topic[pair], weight, new_pair_topic[pair], here, row_change[row])
         _recount(first, last, counts, new_pair_topic, recounted)
         for k in range(topics):
@@ -90,7 +188,7 @@ def sweep_zeroth(
             new_document_topic[document, k] = recounted[k]
         if table_prior.size and last > first:
             document_moments(first, last, counts, new_pair_topic, variance, absent)
-            _add_tables(recounted, variance, absent, table_prior, False, tables, none)
+            _add_tables(recounted, variance, absent, table_prior, False, table_sums, unused)
 
 
 @helper
@@ -151,52 +249,49 @@ def _add_tables(
                 sums[0] += expected_log_rising(prior[k], present, mean_positive, variance_positive)
 
 
-@kernel(I8, I4, I4, F4_2, F8, F4_2, F8, F8_2, F4_2, F4_2, OUT_F4_2, OUT_F4_2, OUT_F8_2, OUT_F8_2, OUT_F8, OUT_F8)
+@kernel
 def sweep_second(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    base: Array,
-    word_prior: Array,
-    base_variance: Array,
-    prior: Array,
-    totals: Array,
-    pair_topic: Array,
-    document_topic: Array,
-    new_pair_topic: Array,
-    new_document_topic: Array,
-    row_change: Array,
-    variance_change: Array,
-    tables: Array,
-    sums: Array,
+    pairs: DocumentPairs,
+    rows: RowMoments,
+    priors: Priors,
+    totals: Float64Matrix,
+    before: DenseState,
+    after: NewDenseState,
+    changes: MomentChanges,
+    terms: BoundTerms,
 ) -> None:
     """Update the responsibilities of all pairs of a shard by the second order; twin: `naive.assign.sweep_second`.
 
     Parameters
     ----------
-    offsets, position, counts, base, word_prior
-        As for `sweep_zeroth`.
-    base_variance : float32, shape (shard words, topics)
-        V[n_kw] as the iteration began.
-    prior
-        As for `sweep_zeroth`.
+    pairs : DocumentPairs
+        The documents.
+    rows : RowMoments
+        E[n_kw] and V[n_kw] as the iteration began.
+    priors : Priors
+        a_k and b_w.
     totals : float64, shape (2, topics)
         B + E[n_k] and V[n_k] as the iteration began.
-    pair_topic, document_topic, new_pair_topic, new_document_topic, row_change
+    before, after : DenseState, NewDenseState
         As for `sweep_zeroth`.
-    variance_change : float64, shape (shard words, topics)
-        Zero on entry; filled with the change of V[n_kw].
-    tables : float64, shape (topics,)
-        Zero on entry; filled with the sums over documents of E[s_dk], with g = a_k.
-    sums : float64, shape (2,)
-        Zero on entry; filled with the bound's sum_dk F[log G(a_k + n_dk) / G(a_k)] and - sum c q log q.
+    changes : MomentChanges
+        Filled with the changes of E[n_kw] and V[n_kw].
+    terms : BoundTerms
+        Filled with the tables, and the documents' terms of the bound.
     """
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
+    pair_topic, document_topic = before.pair_topic, before.document_topic
+    new_pair_topic, new_document_topic = after.pair_topic, after.document_topic
+    prior, word_prior, row_change, variance_change = priors.topics, priors.words, changes.mean, changes.variance
+    tables, sums = terms.tables, terms.sums
     topics = prior.size
     weight = np.empty(topics, dtype=np.float32)
     here, recounted = np.empty_like(weight), np.empty_like(weight)
-    own_prior = np.maximum(prior.astype(np.float32), LEAST)
+    own_prior = np.maximum(prior.astype(np.float32), MIN_PRIOR)
     running, running_variance = totals[0].copy(), totals[1].copy()
     variance, absent, spread = np.empty(topics), np.empty(topics), np.empty(topics)
+    base, base_variance = rows.mean, rows.variance
+    work = DocumentWork(here, spread, own_prior, running, running_variance)
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
         for k in range(topics):
@@ -205,20 +300,9 @@ def sweep_second(
         spread[:] = variance
         for pair in range(first, last):
             row, old = position[pair], pair_topic[pair]
-            scale = _weigh_second(
-                here,
-                own_prior,
-                spread,
-                base[row],
-                max(np.float32(word_prior[row]), LEAST),
-                row_change[row],
-                base_variance[row],
-                variance_change[row],
-                running,
-                running_variance,
-                old,
-                weight,
-            )
+            b = max(np.float32(word_prior[row]), MIN_PRIOR)
+            words = WordRow(base[row], row_change[row], base_variance[row], variance_change[row])
+            scale = _weigh_second(work, words, b, old, weight)
             _move(scale, counts[pair], old, weight, new_pair_topic[pair], here, row_change[row])
             _spread(counts[pair], old, new_pair_topic[pair], spread, variance_change[row])
         _recount(first, last, counts, new_pair_topic, recounted)
@@ -232,36 +316,23 @@ def sweep_second(
             sums[1] += _entropy(first, last, counts, new_pair_topic)
 
 
-@helper
-def _weigh_second(
-    here: Array,
-    prior: Array,
-    spread: Array,
-    base: Array,
-    b: Any,
-    changed: Array,
-    base_variance: Array,
-    variance_changed: Array,
-    running: Array,
-    running_variance: Array,
-    old: Array,
-    weight: Array,
-) -> Any:
+@borrower
+def _weigh_second(work: DocumentWork, row: WordRow, b: Any, old: Array, weight: Array) -> Any:
     """Fill a pair's second-order update before it is normalised, and return what normalises it."""
     zero = np.float32(0.0)
     total = zero
     for k in range(weight.size):
         q = old[k]
         own = q * (np.float32(1.0) - q)
-        documents = max(here[k] - q, zero) + prior[k]
-        words = max(base[k] + np.float32(changed[k]) - q, zero) + b
-        topic = max(np.float32(running[k]) - q, LEAST)
+        documents = max(work.mean[k] - q, zero) + work.prior[k]
+        words = max(row.mean[k] + np.float32(row.mean_change[k]) - q, zero) + b
+        topic = max(np.float32(work.total[k]) - q, MIN_PRIOR)
         exponent = np.float32(0.5) * (
-            max(np.float32(running_variance[k]) - own, zero) / (topic * topic)
-            - max(np.float32(spread[k]) - own, zero) / (documents * documents)
-            - max(base_variance[k] + np.float32(variance_changed[k]) - own, zero) / (words * words)
+            max(np.float32(work.total_variance[k]) - own, zero) / (topic * topic)
+            - max(np.float32(work.variance[k]) - own, zero) / (documents * documents)
+            - max(row.variance[k] + np.float32(row.variance_change[k]) - own, zero) / (words * words)
         )
-        steep = np.float32(math.exp(min(max(exponent, -STEEPEST), STEEPEST)))
+        steep = np.float32(math.exp(min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT)))
         # Topics of which no token is expected get no less than this, so that something is left to normalise.
         value = max(documents * words / topic * steep, np.float32(1e-30))
         weight[k] = value

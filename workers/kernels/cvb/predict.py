@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import F8, F8_2, I4, I8, OUT_F8, OUT_F8_2, i8, kernel
+from collapsium.workers.kernels.argument_types import (
+    Float64Matrix,
+    Float64Vector,
+    Int32Vector,
+    Int64Vector,
+    OutFloat64Matrix,
+    OutFloat64Vector,
+)
+from collapsium.workers.kernels.jit import kernel
+from collapsium.workers.kernels.records import DocumentPairs
 
-Array = npt.NDArray[Any]
 
-
-@kernel(I8, I4, F8_2, F8_2, F8, F8, OUT_F8)
+@kernel
 def pair_probability(
-    offsets: Array,
-    position: Array,
-    proportions: Array,
-    word_probability: Array,
-    rest: Array,
-    rest_word: Array,
-    probability: Array,
+    offsets: Int64Vector,
+    position: Int32Vector,
+    proportions: Float64Matrix,
+    word_probability: Float64Matrix,
+    rest: Float64Vector,
+    rest_word: Float64Vector,
+    probability: OutFloat64Vector,
 ) -> None:
     """Fill sum_k theta_dk phi_kw + theta_rest tau_w of each pair; twin: `naive.predict.pair_probability`.
 
@@ -52,15 +56,13 @@ def pair_probability(
             probability[pair] = total + rest[document] * rest_word[row]
 
 
-@kernel(I8, I4, I4, F8_2, F8, i8, OUT_F8_2)
+@kernel
 def fold_in(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    word_probability: Array,
-    prior: Array,
+    pairs: DocumentPairs,
+    word_probability: Float64Matrix,
+    prior: Float64Vector,
     sweeps: int,
-    document_topic: Array,
+    document_topic: OutFloat64Matrix,
 ) -> None:
     """Fit the counts of unseen documents with the topics held fixed; twin: `naive.predict.fold_in`.
 
@@ -69,19 +71,18 @@ def fold_in(
 
     Parameters
     ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    position, counts : int32, shape (pairs,)
-        Row of `word_probability` and count of each pair.
+    pairs : DocumentPairs
+        The documents.
     word_probability : float64, shape (rows, topics)
         phi of the words that occur.
     prior : float64, shape (topics,)
         a_k.
     sweeps : int
-        The most sweeps that a document gets.
+        Maximum number of sweeps over a document.
     document_topic : float64, shape (documents, topics)
         Filled with E[n_dk].
     """
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     topics = prior.size
     weight, before = np.empty(topics), np.empty(topics)
     for document in range(offsets.size - 1):
@@ -95,7 +96,7 @@ def fold_in(
                 old, phi = share[pair - first], word_probability[position[pair]]
                 total = 0.0
                 for k in range(topics):
-                    # In the first sweep nothing is counted yet: proportions start at the prior, not at what came first.
+                    # In the first sweep nothing is counted yet: proportions start at the prior, not at the first pairs.
                     own = 0.0 if sweep == 0 else max(here[k] - old[k], 0.0)
                     weight[k] = (prior[k] + own) * phi[k] + 1e-300
                     total += weight[k]

@@ -2,94 +2,154 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import F8, I4, I8, OUT_F4_2, OUT_F8, f8, helper, i8, kernel
+from collapsium.workers.kernels.argument_types import Float64Vector, OutFloat32Matrix, OutFloat64Vector
+from collapsium.workers.kernels.cvb.records import Priors
+from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.moments import LARGEST, expected_tables, positive, power
+from collapsium.workers.kernels.records import DocumentPairs
 
 Array = npt.NDArray[Any]
 
-TINY = np.float32(1e-30)
+MIN_TOTAL = np.float32(1e-30)
 
 
-@kernel(I8, I4, I4, F8, F8, f8, i8, F8, F8, i8, OUT_F4_2, OUT_F8, OUT_F8, OUT_F4_2, OUT_F8)
+class Batches(NamedTuple):
+    """Batches of documents.
+
+    Attributes
+    ----------
+    documents : int
+        Documents a batch.
+    passes : int
+        Passes over each document.
+    rates : float64, shape (batches,)
+        Step of each batch.
+    scales : float64, shape (batches,)
+        Tokens of the corpus for each token of the batch.
+    """
+
+    documents: int
+    passes: int
+    rates: Float64Vector
+    scales: Float64Vector
+
+
+class MovingCounts(NamedTuple):
+    """Counts of the topics, which batches move.
+
+    Attributes
+    ----------
+    rows : float32, shape (rows, topics)
+        E[n_kw] divided by `decay`.
+    totals : float64, shape (topics,)
+        E[n_k].
+    decay : float64, shape (1,)
+        Factor of a count to which no batch adds.
+    """
+
+    rows: OutFloat32Matrix
+    totals: OutFloat64Vector
+    decay: OutFloat64Vector
+
+
+class _Document(NamedTuple):
+    """The document at hand; arrays of float32.
+
+    Attributes
+    ----------
+    counts : numpy.ndarray of int32, shape (pairs,)
+        Tokens of the pairs.
+    phi : numpy.ndarray, shape (pairs, topics)
+        phi_kw of the pairs.
+    prior : numpy.ndarray, shape (topics,)
+        a_k.
+    expected : numpy.ndarray, shape (topics,)
+        n_dk.
+    share : numpy.ndarray, shape (topics,)
+        To write on.
+    """
+
+    counts: Array
+    phi: Array
+    prior: Array
+    expected: Array
+    share: Array
+
+
+class _Moments(NamedTuple):
+    """Moments of n_dk to fill, float64 of shape (topics,).
+
+    Attributes
+    ----------
+    absent, variance, mean : numpy.ndarray
+        P(n_dk = 0), V[n_dk] and E[n_dk].
+    """
+
+    absent: Array
+    variance: Array
+    mean: Array
+
+
+@kernel
 def sweep_stochastic(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    word_prior: Array,
-    prior: Array,
-    total_prior: float,
-    batch: int,
-    rates: Array,
-    scales: Array,
-    passes: int,
-    row_topic: Array,
-    totals: Array,
-    decay: Array,
-    document_topic: Array,
-    tables: Array,
+    pairs: DocumentPairs,
+    priors: Priors,
+    batches: Batches,
+    counts: MovingCounts,
+    document_topic: OutFloat32Matrix,
+    tables: OutFloat64Vector,
 ) -> None:
-    """Move the counts of topics towards what each batch of documents expects; twin: `naive.stochastic.sweep`.
+    """Move the counts of topics towards the expectation of each batch of documents; twin: `naive.stochastic.sweep`.
 
-    Foulds, Boyles, DuBois, Smyth and Welling (2013), equations 7 to 9: with the topics held, each document's counts
-    are n_dk = sum over pairs of c q, q ~ (a_k + n_dk) phi_kw, after some passes over it; then
+    Foulds, Boyles, DuBois, Smyth and Welling (2013), equations 7 to 9: with the topics held fixed, each document's
+    counts are n_dk = sum over pairs of c q, q ~ (a_k + n_dk) phi_kw, after some passes over it; then
     N_kw <- (1 - rate) N_kw + rate scale sum over the batch's pairs of c q, and N_k likewise.
 
     Parameters
     ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair.
-    word_prior : float64, shape (rows,)
-        b_w.
-    prior : float64, shape (topics,)
-        a_k.
-    total_prior : float
-        B.
-    batch : int
-        Documents a batch.
-    rates, scales : float64, shape (batches,)
-        Step of each batch, and tokens of the corpus for each of its tokens.
-    passes : int
-        Passes over each document.
-    row_topic : float32, shape (rows, topics)
-        E[n_kw] divided by `decay`; moved.
-    totals : float64, shape (topics,)
-        E[n_k]; moved.
-    decay : float64, shape (1,)
-        What is left of a count that no batch adds to; moved.
+    pairs : DocumentPairs
+        The documents.
+    priors : Priors
+        a_k, b_w and B.
+    batches : Batches
+        How the documents are divided.
+    counts : MovingCounts
+        Moved.
     document_topic : float32, shape (documents, topics)
         Filled with n_dk.
-    tables : float64, shape (topics,)
-        Increased by the sums over documents of E[s_dk]; of size 0 if they are not wanted.
+    tables : float64, shape (topics,) or (0,)
+        Increased by the sums over documents of E[s_dk], unless it is empty.
     """
-    topics = prior.size
+    offsets, position, tokens = pairs.offsets, pairs.position, pairs.counts
+    prior, word_prior, rates, scales = priors.topics, priors.words, batches.rates, batches.scales
+    row_topic, totals, decay = counts.rows, counts.totals, counts.decay
+    topics, size = prior.size, batches.documents
     own, inverse = prior.astype(np.float32), np.empty(topics, dtype=np.float32)
     share = np.empty(topics, dtype=np.float32)
-    absent, variance, mean = np.empty(topics), np.empty(topics), np.empty(topics)
+    moments = _Moments(np.empty(topics), np.empty(topics), np.empty(topics))
     for number in range(rates.size):
         rate = rates[number]
         decay[0] *= 1.0 - rate
         for k in range(topics):
             totals[k] *= 1.0 - rate
-        for document in range(number * batch, min((number + 1) * batch, offsets.size - 1)):
+        for document in range(number * size, min((number + 1) * size, offsets.size - 1)):
             first, last = offsets[document], offsets[document + 1]
-            here = document_topic[document]
             for k in range(topics):
-                inverse[k] = np.float32(1.0 / (total_prior + totals[k]))
-            given = position[first:last], counts[first:last]
+                inverse[k] = np.float32(1.0 / (priors.words_total + totals[k]))
+            words = position[first:last]
             phi = np.empty((last - first, topics), dtype=np.float32)
-            _probabilities(given[0], word_prior, row_topic, np.float32(decay[0]), inverse, phi)
-            _expect(given[1], phi, own, passes, share, here)
+            here = _Document(tokens[first:last], phi, own, document_topic[document], share)
+            _probabilities(words, word_prior, row_topic, np.float32(decay[0]), inverse, phi)
+            _expect(here, batches.passes)
             step = rate * scales[number]
-            _add(*given, phi, own, here, step, step / decay[0], share, row_topic, totals)
+            _add(here, words, step, step / decay[0], row_topic, totals)
             if tables.size:
-                _document_tables(given[1], phi, own, here, share, absent, variance, mean, prior, tables)
+                _document_tables(here, moments, prior, tables)
 
 
 @helper
@@ -104,9 +164,10 @@ def _probabilities(
             phi[pair, k] = (b + decay * max(row_topic[row, k], np.float32(0.0))) * inverse[k]
 
 
-@helper
-def _expect(counts: Array, phi: Array, own: Array, passes: int, share: Array, here: Array) -> None:
-    """Fill a document's counts: each pass takes them from the proportions of the pass before."""
+@borrower
+def _expect(document: _Document, passes: int) -> None:
+    """Fill a document's counts: each pass starts from the proportions of the pass before."""
+    counts, phi, own, here, share = document
     topics, tokens = own.size, np.float32(0.0)
     for pair in range(counts.size):
         tokens += np.float32(counts[pair])
@@ -118,7 +179,7 @@ def _expect(counts: Array, phi: Array, own: Array, passes: int, share: Array, he
     for _ in range(passes):
         share[:] = np.float32(0.0)
         for pair in range(counts.size):
-            total = TINY
+            total = MIN_TOTAL
             for k in range(topics):
                 total += (own[k] + here[k]) * phi[pair, k]
             each = np.float32(counts[pair]) / total
@@ -128,24 +189,14 @@ def _expect(counts: Array, phi: Array, own: Array, passes: int, share: Array, he
             here[k] = (own[k] + here[k]) * share[k]
 
 
-@helper
-def _add(
-    position: Array,
-    counts: Array,
-    phi: Array,
-    own: Array,
-    here: Array,
-    step: float,
-    stored: float,
-    share: Array,
-    row_topic: Array,
-    totals: Array,
-) -> None:
-    """Add what a document expects to the rows of its words, and to the totals."""
+@borrower
+def _add(document: _Document, position: Array, step: float, stored: float, row_topic: Array, totals: Array) -> None:
+    """Add a document's expectation to the rows of its words, and to the totals."""
+    counts, phi, own, here, share = document
     topics = own.size
     share[:] = np.float32(0.0)
     for pair in range(counts.size):
-        row, total = position[pair], TINY
+        row, total = position[pair], MIN_TOTAL
         for k in range(topics):
             total += (own[k] + here[k]) * phi[pair, k]
         each = np.float32(counts[pair]) / total
@@ -158,25 +209,16 @@ def _add(
         totals[k] += step * (own[k] + here[k]) * share[k]
 
 
-@helper
-def _document_tables(
-    counts: Array,
-    phi: Array,
-    own: Array,
-    here: Array,
-    share: Array,
-    absent: Array,
-    variance: Array,
-    mean: Array,
-    prior: Array,
-    tables: Array,
-) -> None:
-    """Add a document's E[s_dk], all moments being those of the same q: the mean too, which n_dk is one pass behind."""
+@borrower
+def _document_tables(document: _Document, moments: _Moments, prior: Array, tables: Array) -> None:
+    """Add a document's E[s_dk], all moments being those of the same q: the mean too, as n_dk is one pass behind."""
+    counts, phi, own, here, share = document
+    absent, variance, mean = moments
     absent[:] = 1.0
     variance[:] = 0.0
     mean[:] = 0.0
     for pair in range(counts.size):
-        total = TINY
+        total = MIN_TOTAL
         for k in range(own.size):
             share[k] = (own[k] + here[k]) * phi[pair, k]
             total += share[k]

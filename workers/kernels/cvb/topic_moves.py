@@ -1,205 +1,235 @@
-"""Moves between sweeps: tokens held out to judge them, products by which topics are compared, and carrying lists over.
+"""Moves of topics between sweeps: held-out tokens, products of columns, and new active topics.
 
-`judging` says what is judged.
+`merge_scores` and `deletion_scores` compute the scores by which moves are accepted.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.kernels.cvb.active import UNIT
-from collapsium.workers.kernels.jit import (
-    F4_2,
-    I4,
-    I8,
-    OUT_F4_2,
-    OUT_F8,
-    OUT_F8_2,
-    OUT_I4,
-    OUT_I8,
-    OUT_U2,
-    U2,
-    f8,
-    helper,
-    i8,
-    kernel,
-    u8,
+from collapsium.workers.kernels.argument_types import (
+    Float32Matrix,
+    Int32Vector,
+    Int64Vector,
+    OutFloat64Matrix,
+    OutFloat64Vector,
+    OutInt32Vector,
+    OutInt64Vector,
+    OutUInt16Vector,
 )
+from collapsium.workers.kernels.cvb.active import UNIT
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, RowChanges
+from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.random import mixed
+from collapsium.workers.kernels.records import DocumentPairs
 
 Array = npt.NDArray[Any]
 
 STRIDE = np.uint64(0x9E3779B97F4A7C15)
 
 
-@kernel(I8, I4, I4, I4, u8, f8, OUT_I4)
-def hold_out(offsets: Array, words: Array, position: Array, counts: Array, key: int, share: float, held: Array) -> None:
-    """Draw how many copies of each pair are held out, by a hash of their address; twin: `naive.moves.hold_out`.
+class Moves(NamedTuple):
+    """Accepted moves of topics, and the addresses of the documents that they are carried out in.
+
+    Attributes
+    ----------
+    into : int64, shape (topics,)
+        The topic that each becomes; -1 for none.
+    split : int64, shape (topics,)
+        The topic that it becomes in about half of the documents, by a hash of their addresses; -1 for the same.
+    key : uint64
+        Address of the shard's documents.
+    first_document : int
+        Number in the shard of the first of these documents.
+    """
+
+    into: Int64Vector
+    split: Int64Vector
+    key: np.uint64
+    first_document: int
+
+
+class MovedState(NamedTuple):
+    """Sparse responsibilities after moves; all but `starts` are zero on entry and filled.
+
+    Attributes
+    ----------
+    starts : int64, shape (documents + 1,)
+        Index of each document's first responsibility.
+    responsibilities : uint16, shape (responsibilities,)
+        q in steps of 2^-15.
+    counts : float64, shape (active,)
+        E[n_dk] of the new active topics.
+    background : float64, shape (documents,)
+        Background tokens of the documents.
+    """
+
+    starts: Int64Vector
+    responsibilities: OutUInt16Vector
+    counts: OutFloat64Vector
+    background: OutFloat64Vector
+
+
+@kernel
+def hold_out(pairs: DocumentPairs, words: Int32Vector, key: np.uint64, share: float, held_out: OutInt32Vector) -> None:
+    """Draw the number of held-out copies of each pair, by a hash of their address; twin: `naive.topic_moves.hold_out`.
 
     Parameters
     ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
+    pairs : DocumentPairs
+        The documents.
     words : int32, shape (rows,)
         Ids of the rows' words.
-    position, counts
-        As for `active.sweep_active`.
-    key : int
+    key : uint64
         Address of the shard's documents.
     share : float
         Probability that a copy is held out.
-    held : int32, shape (pairs,)
+    held_out : int32, shape (pairs,)
         Filled.
     """
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     limit = np.uint64(share * 2.0**53)
     for document in range(offsets.size - 1):
         address = mixed(np.uint64(key) + np.uint64(document + 1) * STRIDE)
         for pair in range(offsets[document], offsets[document + 1]):
             word = mixed(address + np.uint64(words[position[pair]] + 1) * STRIDE)
-            held[pair] = 0
+            held_out[pair] = 0
             for copy in range(counts[pair]):
-                held[pair] += (mixed(word + np.uint64(copy + 1) * STRIDE) >> np.uint64(11)) < limit
+                held_out[pair] += (mixed(word + np.uint64(copy + 1) * STRIDE) >> np.uint64(11)) < limit
 
 
-@kernel(I8, I8, U2, I8, I8, u8, i8, OUT_U2, OUT_I8)
-def move_lists(
-    offsets: Array,
-    lists: Array,
-    topic: Array,
-    into: Array,
-    split: Array,
-    key: int,
-    first: int,
-    chosen: Array,
-    sizes: Array,
-) -> None:
-    """Give each document the list that moves make of its own; twin: `naive.moves.moved`.
+@kernel
+def move_topics(active: ActiveTopics, moves: Moves, new_topics: OutUInt16Vector, sizes: OutInt64Vector) -> None:
+    """Fill each document's active topics after moves; twin: `naive.topic_moves.moved`.
 
     Parameters
     ----------
-    offsets, lists, topic
-        As for `active.sweep_active`.
-    into : int64, shape (topics,)
-        What each topic becomes; -1 for nothing.
-    split : int64, shape (topics,)
-        What it becomes in about half of the documents, by a hash of their address; -1 for the same.
-    key, first : int
-        Address of the shard's documents, and the number in it of the first of these.
-    chosen : uint16, shape (listed,)
-        Filled with the new lists, ascending, each where the old one began.
+    active : ActiveTopics
+        Active topics of the documents.
+    moves : Moves
+        To carry out.
+    new_topics : uint16, shape (active,)
+        Filled with the new topics, ascending, each document's from where the old ones began.
     sizes : int64, shape (documents,)
-        Filled with how many topics each document lists.
+        Filled with the number of topics of each document.
     """
+    active_offsets, active_topics, into, split = active.offsets, active.topics, moves.into, moves.split
     taken = np.zeros(into.size, dtype=np.int64)
-    for document in range(offsets.size - 1):
-        begin, end = lists[document], lists[document + 1]
-        other = _is_other(key, first + document)
+    for document in range(active_offsets.size - 1):
+        begin, end = active_offsets[document], active_offsets[document + 1]
+        in_half = _in_half(moves.key, moves.first_document + document)
         for j in range(begin, end):
-            target = _target(topic[j], into, split, other)
+            target = _target(active_topics[j], into, split, in_half)
             if target >= 0:
                 taken[target] = 1
         size = 0
         for k in range(into.size):
             if taken[k]:
-                chosen[begin + size] = k
+                new_topics[begin + size] = k
                 size += 1
                 taken[k] = 0
         sizes[document] = size
 
 
 @helper
-def _is_other(key: Any, document: int) -> Any:
+def _in_half(key: Any, document: int) -> Any:
+    """Return whether a document is in the half in which topics that split become another."""
     return mixed(np.uint64(key) + np.uint64(document + 1) * STRIDE) >> np.uint64(63) == np.uint64(1)
 
 
 @helper
-def _target(topic: Any, into: Array, split: Array, other: Any) -> Any:
+def _target(topic: Any, into: Array, split: Array, in_half: Any) -> Any:
+    """Return the topic that a topic becomes in a document; -1 for none."""
     k = np.int64(topic)
-    return split[k] if other and split[k] >= 0 else into[k]
+    return split[k] if in_half and split[k] >= 0 else into[k]
 
 
-@kernel(I8, I4, I4, I4, I8, U2, I8, U2, I8, U2, I8, I8, I8, u8, i8, OUT_F4_2, OUT_F8, OUT_U2, OUT_F8, OUT_F8)
-def move_shares(
-    offsets: Array,
-    position: Array,
-    counts: Array,
-    more: Array,
-    lists: Array,
-    topic: Array,
-    starts: Array,
-    share: Array,
-    new_lists: Array,
-    new_topic: Array,
-    new_starts: Array,
-    into: Array,
-    split: Array,
-    key: int,
-    first: int,
-    row_change: Array,
-    rest_change: Array,
-    new_share: Array,
-    new_active_count: Array,
-    new_document_rest: Array,
+@kernel
+def move_responsibilities(
+    pairs: DocumentPairs,
+    released: Int32Vector,
+    active: ActiveTopics,
+    before: ActiveState,
+    moves: Moves,
+    new_active: ActiveTopics,
+    changes: RowChanges,
+    after: MovedState,
 ) -> None:
-    """Carry responsibilities over to the lists of `move_lists`, and count tokens that were held out.
+    """Carry responsibilities over to the topics of `move_topics`, and count tokens that were held out.
 
-    What a deleted topic held falls to the background. Twin: `naive.moves.moved`.
+    Responsibilities of a deleted topic go to the background. Twin: `naive.topic_moves.moved`.
 
     Parameters
     ----------
-    offsets, position, counts
-        As for `active.sweep_active`; `counts` as they count from now on.
-    more : int32, shape (pairs,)
-        How many of them did not count before.
-    lists, topic, starts, share
-        As for `active.sweep_active`.
-    new_lists, new_topic, new_starts
-        The new lists and where their responsibilities begin.
-    into, split, key, first
-        As for `move_lists`.
-    row_change, rest_change
-        Changed by what moves: float32, shape (rows, topics), and float64, shape (rows,).
-    new_share : uint16
-        Zero on entry; filled.
-    new_active_count, new_document_rest : float64, shape (listed,) and (documents,)
-        Zero on entry; filled with E[n_dk] of the new lists and the documents' background tokens.
+    pairs : DocumentPairs
+        The documents, with the tokens that count from now on.
+    released : int32, shape (pairs,)
+        Tokens of them that were held out until now.
+    active : ActiveTopics
+        Active topics before the moves.
+    before : ActiveState
+        After the previous sweep.
+    moves : Moves
+        To carry out.
+    new_active : ActiveTopics
+        Active topics after the moves.
+    changes : RowChanges
+        Increased by the changes of the counts.
+    after : MovedState
+        Filled.
     """
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
+    active_offsets, active_topics, starts, responsibilities = (
+        active.offsets,
+        active.topics,
+        before.starts,
+        before.responsibilities,
+    )
+    new_offsets, new_topics, new_starts, new_responsibilities = (
+        new_active.offsets,
+        new_active.topics,
+        after.starts,
+        after.responsibilities,
+    )
+    new_counts, new_background, into, split = after.counts, after.background, moves.into, moves.split
+    row_change, background_change = changes.active, changes.background
     place = np.empty(into.size, dtype=np.int64)
     for document in range(offsets.size - 1):
-        begin, size, at = lists[document], lists[document + 1] - lists[document], starts[document]
-        there, there_size = new_lists[document], new_lists[document + 1] - new_lists[document]
-        to, other = new_starts[document], _is_other(key, first + document)
-        for j in range(there_size):
-            place[new_topic[there + j]] = j
+        begin, at = active_offsets[document], starts[document]
+        size = active_offsets[document + 1] - begin
+        new_begin, new_size = new_offsets[document], new_offsets[document + 1] - new_offsets[document]
+        to, in_half = new_starts[document], _in_half(moves.key, moves.first_document + document)
+        for j in range(new_size):
+            place[new_topics[new_begin + j]] = j
         for pair in range(offsets[document], offsets[document + 1]):
-            row, each, had = position[pair], counts[pair] / UNIT, (counts[pair] - more[pair]) / UNIT
+            row, each, had = position[pair], counts[pair] / UNIT, (counts[pair] - released[pair]) / UNIT
             left, kept = np.int64(UNIT), np.int64(UNIT)
             for j in range(size):
-                steps, k = np.int64(share[at + j]), np.int64(topic[begin + j])
-                target = _target(k, into, split, other)
+                steps, k = np.int64(responsibilities[at + j]), np.int64(active_topics[begin + j])
+                target = _target(k, into, split, in_half)
                 left -= steps
                 if target >= 0:
                     kept -= steps
-                    new_share[to + place[target]] += np.uint16(steps)
-                    new_active_count[there + place[target]] += each * steps
+                    new_responsibilities[to + place[target]] += np.uint16(steps)
+                    new_counts[new_begin + place[target]] += each * steps
                 if target == k:
                     row_change[row, k] += np.float32((each - had) * steps)
                 elif steps:
                     row_change[row, k] -= np.float32(had * steps)
                     if target >= 0:
                         row_change[row, target] += np.float32(each * steps)
-            rest_change[row] += each * kept - had * left
-            new_document_rest[document] += each * kept
+            background_change[row] += each * kept - had * left
+            new_background[document] += each * kept
             at += size
-            to += there_size
+            to += new_size
 
 
-@kernel(F4_2, f8, OUT_F8_2)
-def gram(row_topic: Array, least: float, products: Array) -> None:
-    """Add the products of columns, of cells that are not next to nothing; twin: `naive.moves.gram`.
+@kernel
+def gram(row_topic: Float32Matrix, least: float, products: OutFloat64Matrix) -> None:
+    """Add the products of columns, of cells above a limit; twin: `naive.topic_moves.gram`.
 
     Parameters
     ----------

@@ -1,14 +1,20 @@
-"""Sums over the words: chances that a word has no token in a topic, tables of the words, and the bound's word terms."""
+"""Sums over the words: probabilities of absence, expected tables, and the bound's word terms."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.kernels.jit import F4_2, F8, F8_2, I4, OUT_F8, OUT_F8_2, kernel
+from collapsium.workers.kernels.argument_types import (
+    Float32Matrix,
+    Float64Vector,
+    Int32Vector,
+    OutFloat64Matrix,
+    OutFloat64Vector,
+)
+from collapsium.workers.kernels.cvb.records import WordMoments
+from collapsium.workers.kernels.jit import kernel
 from collapsium.workers.kernels.moments import (
     LARGEST,
     expected_log_beta,
@@ -18,17 +24,17 @@ from collapsium.workers.kernels.moments import (
     power,
 )
 
-Array = npt.NDArray[Any]
-
-FLOOR = 1e-300  # smallest chance of absence that a shard states: below, a count is positive for certain
+MIN_ABSENT = 1e-300  # smallest probability of absence of a shard: below, a count is positive for certain
 
 
-@kernel(I4, I4, F4_2, OUT_F8_2)
-def add_log_absent(position: Array, counts: Array, pair_topic: Array, row_topic: Array) -> None:
+@kernel
+def add_log_absent(
+    position: Int32Vector, counts: Int32Vector, pair_topic: Float32Matrix, row_topic: OutFloat64Matrix
+) -> None:
     """Fill Z[n_kw] = sum c log(1 - q) over a shard's pairs of each word; twin: `naive.words.log_absent`.
 
-    The chance itself is gathered as a product, one logarithm a cell at the end, and floored, so that the difference of
-    two sweeps is always finite.
+    The probability itself is a product, with one logarithm a cell at the end, and has a lower limit, so that the
+    difference of two sweeps is always finite.
 
     Parameters
     ----------
@@ -43,15 +49,21 @@ def add_log_absent(position: Array, counts: Array, pair_topic: Array, row_topic:
     for pair in range(position.size):
         row, count = position[pair], counts[pair]
         for k in range(row_topic.shape[1]):
-            chance = 1.0 - min(float(pair_topic[pair, k]), LARGEST)
-            row_topic[row, k] = max(row_topic[row, k] * power(chance, count), FLOOR)
+            absent = 1.0 - min(float(pair_topic[pair, k]), LARGEST)
+            row_topic[row, k] = max(row_topic[row, k] * power(absent, count), MIN_ABSENT)
     for row in range(row_topic.shape[0]):
         for k in range(row_topic.shape[1]):
             row_topic[row, k] = math.log(row_topic[row, k])
 
 
-@kernel(I4, I4, F4_2, OUT_F8_2, OUT_F8_2)
-def add_counts(position: Array, counts: Array, pair_topic: Array, row_topic: Array, row_variance: Array) -> None:
+@kernel
+def add_counts(
+    position: Int32Vector,
+    counts: Int32Vector,
+    pair_topic: Float32Matrix,
+    row_topic: OutFloat64Matrix,
+    row_variance: OutFloat64Matrix,
+) -> None:
     """Add E[n_kw] and V[n_kw] of a shard's pairs; twin: `naive.words.counts`.
 
     Parameters
@@ -75,15 +87,13 @@ def add_counts(position: Array, counts: Array, pair_topic: Array, row_topic: Arr
                 row_variance[row, k] += tokens * q * (1.0 - q)
 
 
-@kernel(F8_2, F8_2, F8_2, F8, OUT_F8, OUT_F8)
-def word_tables(
-    word_topic: Array, variance: Array, log_absent: Array, prior: Array, tables: Array, bound: Array
-) -> None:
+@kernel
+def word_tables(words: WordMoments, prior: Float64Vector, tables: OutFloat64Vector, bound: OutFloat64Vector) -> None:
     """Fill sum_k E[t_kw] of each word and sum_kw F[log G(h_w + n_kw) / G(h_w)]; twin: `naive.words.word_tables`.
 
     Parameters
     ----------
-    word_topic, variance, log_absent : float64, shape (words, topics)
+    words : WordMoments
         E, V and Z of n_kw.
     prior : float64, shape (words,)
         h_w.
@@ -92,6 +102,7 @@ def word_tables(
     bound : float64, shape (1,)
         Increased by the bound's term.
     """
+    word_topic, variance, log_absent = words.mean, words.variance, words.log_absent
     for word in range(word_topic.shape[0]):
         tables[word] = 0.0
         for k in range(word_topic.shape[1]):
@@ -102,9 +113,14 @@ def word_tables(
                 bound[0] += expected_log_rising(prior[word], present, mean, spread)
 
 
-@kernel(F8, F8, F8, F8, OUT_F8, OUT_F8)
+@kernel
 def topic_totals(
-    total: Array, variance: Array, log_absent: Array, prior: Array, log_xi: Array, log_rising: Array
+    total: Float64Vector,
+    variance: Float64Vector,
+    log_absent: Float64Vector,
+    prior: Float64Vector,
+    log_xi: OutFloat64Vector,
+    log_rising: OutFloat64Vector,
 ) -> None:
     """Fill E[log xi_k] and F[log G(B + n_k) / G(B)] of each topic; twin: `naive.words.topic_totals`.
 
@@ -124,8 +140,8 @@ def topic_totals(
         log_rising[k] = expected_log_rising(prior[0], present, mean, spread) if present > 0.0 else 0.0
 
 
-@kernel(F8, F8, OUT_F8)
-def log_eta(lengths: Array, prior: Array, sums: Array) -> None:
+@kernel
+def log_eta(lengths: Float64Vector, prior: Float64Vector, sums: OutFloat64Vector) -> None:
     """Add sum_d E[log eta_d] and sum_d log G(A)/G(A + n_d) over documents; twin: `naive.words.log_eta`.
 
     Parameters

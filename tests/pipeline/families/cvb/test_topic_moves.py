@@ -29,7 +29,7 @@ from tests.conformance import (
     state_bits,
 )
 from tests.conftest import planted_rows, write_corpus
-from tests.naive import lists as naive_lists
+from tests.naive import active_topics as naive_active
 from tests.pipeline.families.cvb.conftest import ITERATIONS, OPTIONS, lived
 from tests.strategies import documents_of
 
@@ -132,7 +132,7 @@ def test_counts_and_variances_where_words_are_learned__equal_a_recount(planted):
             where = local["document_lists"], local["document_topics"]
             starts = np.concatenate([[0], np.cumsum(np.diff(shard.offsets) * np.diff(where[0]))])
             given = shard.offsets, shard.position, shard.counts, *where, starts, local["pair_shares"]
-            total[:, shard.words] += naive_lists.moments((shard.words.size, shape[1]), *given)
+            total[:, shard.words] += naive_active.moments((shard.words.size, shape[1]), *given)
         np.testing.assert_allclose(rows["word_topic_variance"], total[0], rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(rows["word_topic_log_absent"], total[1], rtol=1e-6, atol=1e-6)
     assert state.globals["merges"] + state.globals["deletes"] > 0

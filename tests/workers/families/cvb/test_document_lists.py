@@ -136,16 +136,16 @@ def test_carry__moves_what_dropped_topics_held_to_the_background(state, extra, d
     ]
     topic = np.array([k for own in new for k in own], dtype=np.uint16)
     after = carry(portion, working, (topic, np.array([len(own) for own in new], dtype=np.int64)))
-    np.testing.assert_array_equal(after.topic, topic)
+    np.testing.assert_array_equal(after.active.topics, topic)
     before_counts, before_rest = naive.word_counts(state.shape, *state.given, *state.where)
-    where = after.lists, after.topic, after.starts, after.share
+    where = *after.active, after.state.starts, after.state.responsibilities
     counts, rest = naive.word_counts(state.shape, *state.given, *where)
-    np.testing.assert_array_equal(working.change, counts - before_counts)
-    np.testing.assert_array_equal(working.rest_change, rest - before_rest)
-    assert (working.change <= 0.0).all()
+    np.testing.assert_array_equal(working.row_changes.active, counts - before_counts)
+    np.testing.assert_array_equal(working.row_changes.background, rest - before_rest)
+    assert (working.row_changes.active <= 0.0).all()
     tokens = naive.document_counts(state.shard.offsets, state.shard.counts, *where)
-    np.testing.assert_array_equal(after.count, tokens[0])
-    np.testing.assert_array_equal(after.rest, tokens[1])
+    np.testing.assert_array_equal(after.state.counts, tokens[0])
+    np.testing.assert_array_equal(after.state.background, tokens[1])
     # What stays listed keeps its responsibilities.
     old = {(d, int(k)): q[:, j] for d, (_, own, q) in enumerate(documents(state, portion)) for j, k in enumerate(own)}
     for d, (_, own, q) in enumerate(documents(state, after)):
@@ -154,7 +154,8 @@ def test_carry__moves_what_dropped_topics_held_to_the_background(state, extra, d
 
 
 def documents(state, portion):
-    return naive.documents(state.shard.offsets, portion.lists, portion.topic, portion.starts, portion.share)
+    where = *portion.active, portion.state.starts, portion.state.responsibilities
+    return naive.documents(state.shard.offsets, *where)
 
 
 @given(listed_shards())
@@ -162,5 +163,5 @@ def test_carry__to_the_same_lists_does_nothing(state):
     rows = state.rows(0.0)
     portion, working = whole(state), working_of(state, rows, parameters_of(state, rows))
     assert carry(portion, working, (state.topic, np.diff(state.lists))) is portion
-    assert not working.change.any()
-    assert not working.rest_change.any()
+    assert not working.row_changes.active.any()
+    assert not working.row_changes.background.any()

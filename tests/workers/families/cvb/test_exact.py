@@ -19,6 +19,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.kernels.cvb import words
+from collapsium.workers.kernels.cvb.records import WordMoments
 from collapsium.workers.kernels.moments import document_moments, expected_log_rising, expected_tables, positive
 from tests.naive import moments as naive
 from tests.naive.words import log_eta
@@ -115,7 +116,7 @@ def word_cells(rows, b):
     for w, k in itertools.product(*map(range, shape)):
         one = [rows[f"word_topic{name}"][w : w + 1, k : k + 1].copy() for name in ("", "_variance", "_log_absent")]
         tables, bound = np.zeros(1), np.zeros(1)
-        words.word_tables(*one, b[w : w + 1], tables, bound)
+        words.word_tables(WordMoments(*one), b[w : w + 1], tables, bound)
         found["t"][w, k], found["word_rising"][w, k] = tables[0], bound[0]
     return found
 

@@ -39,14 +39,14 @@ def read_only(rows):
 def test_rows__hold_what_a_sweep_reads(drawn):
     rows, parameters = drawn
     listing, working = parameters.listing, Rows(read_only(rows), parameters)
-    np.testing.assert_array_equal(working.totals, listing.totals + parameters.total)
-    np.testing.assert_array_equal(working.ratio, parameters.topics / working.totals)
-    given_ = rows["word_active"], rows["word_rest"], listing.even, parameters.words, listing.weight, working.ratio
+    np.testing.assert_array_equal(working.topics.totals, listing.totals + parameters.total)
+    np.testing.assert_array_equal(working.sweep.ratio, parameters.topics / working.topics.totals)
+    given_ = rows["word_active"], rows["word_rest"], listing.even, parameters.words, listing.weight, working.sweep.ratio
     row_topic, background, spreading = naive.spread(*given_)
-    np.testing.assert_allclose(working.topic, row_topic, rtol=1e-6)
-    np.testing.assert_allclose(working.background, background, rtol=1e-6)
-    np.testing.assert_allclose(working.spreading, spreading, rtol=1e-6)
-    assert working.active is rows["word_active"]
+    np.testing.assert_allclose(working.topics.rows, row_topic, rtol=1e-6)
+    np.testing.assert_allclose(working.sweep.background_weight, background, rtol=1e-6)
+    np.testing.assert_allclose(working.selection.spreading, spreading, rtol=1e-6)
+    assert working.selection.active is rows["word_active"]
 
 
 @given(blocks())
@@ -61,10 +61,11 @@ def test_rows__begin_unmoved_and_move_nothing_that_was_given(drawn):
     for name, part in parts.items():
         assert part.values.shape == rows[name].shape
         assert not part.values.any()
-    working.change += np.float32(0.5)
-    working.rest_change -= 0.25
-    working.running += 1.0  # as sweeps do, which leave the totals they began with
-    np.testing.assert_array_equal(working.totals, parameters.listing.totals + parameters.total)
+    changes, running = working.row_changes, working.running.totals
+    changes.active[:] += np.float32(0.5)
+    changes.background[:] -= 0.25
+    running += 1.0  # as sweeps do, which leave the totals they began with
+    np.testing.assert_array_equal(working.topics.totals, parameters.listing.totals + parameters.total)
     assert (working.changes()["word_active"].values == 0.5).all()
     assert (working.changes()["word_rest"].values == -0.25).all()
 
@@ -76,7 +77,7 @@ def test_expected__is_the_counts_with_their_background(drawn):
     assert (found.dtype, found.shape) == (np.float32, rows["word_active"].shape)
     np.testing.assert_allclose(found.sum(axis=1), rows["word_active"].sum(axis=1) + rows["word_rest"], rtol=1e-5)
     assert (found >= rows["word_active"]).all()
-    np.testing.assert_array_equal(found, Rows(rows, parameters).topic)  # what sweeps see is no other
+    np.testing.assert_array_equal(found, Rows(rows, parameters).topics.rows)  # what sweeps see is no other
 
 
 @given(blocks(), st.booleans())

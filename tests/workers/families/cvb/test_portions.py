@@ -1,4 +1,4 @@
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from collapsium.workers.arrays.spill import Shelf, shelve
 from collapsium.workers.families.cvb import document_lists as module
 from collapsium.workers.families.cvb.document_lists import Gathering, cut, portions, starts_of
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
 from tests.workers.kernels.cvb.test_active import listed_shards
 
 SIZES = [1, 3, 40, 1 << 24]  # of portions: from one document to all
@@ -29,30 +30,40 @@ def check_equal(found, expected):
         assert found[name].shape == values.shape
 
 
+def arrays_of(portion):
+    """A portion's arrays by their names."""
+    offsets, position, counts = portion.pairs
+    lists, topic = portion.active
+    _, share, count, rest = portion.state
+    arrays = {"offsets": offsets, "position": position, "counts": counts, "lists": lists, "topic": topic}
+    return {**arrays, "share": share, "count": count, "rest": rest}
+
+
 def shortened(portion):
     """A portion without the last topic of each list."""
-    keep = np.ones(portion.topic.size, dtype=bool)
-    keep[portion.lists[1:][np.diff(portion.lists) > 0] - 1] = False
-    lists = np.concatenate([[0], np.cumsum(keep)])[portion.lists].astype(np.int64)
+    offsets, topics = portion.active
+    starts, responsibilities, counts, background = portion.state
+    keep = np.ones(topics.size, dtype=bool)
+    keep[offsets[1:][np.diff(offsets) > 0] - 1] = False
+    lists = np.concatenate([[0], np.cumsum(keep)])[offsets].astype(np.int64)
     pieces = []
-    for (first, last), (low, high), at in zip(
-        pairwise(portion.offsets), pairwise(portion.lists), portion.starts, strict=False
-    ):
-        share = portion.share[at : at + (last - first) * (high - low)].reshape(last - first, high - low)
+    for (first, last), (low, high), at in zip(pairwise(portion.pairs.offsets), pairwise(offsets), starts, strict=False):
+        share = responsibilities[at : at + (last - first) * (high - low)].reshape(last - first, high - low)
         pieces.append(share[:, :-1].ravel())
     share = np.concatenate([np.zeros(0, dtype=np.uint16), *pieces])
-    return replace(portion, lists=lists, topic=portion.topic[keep], count=portion.count[keep], share=share)
+    state = ActiveState(starts_of(portion.pairs.offsets, lists), share, counts[keep], background)
+    return replace(portion, active=ActiveTopics(lists, topics[keep]), state=state)
 
 
 def gathered(shard, before, change, age=4):
     """Put changed portions together."""
     changed = [change(portion) for portion in portions(shard, before)]
-    after = Gathering(shard, before, [(one.topic, np.diff(one.lists)) for one in changed], same=False)
+    after = Gathering(shard, before, [(one.active.topics, np.diff(one.active.offsets)) for one in changed], same=False)
     for portion in changed:
         made = after.blank(portion)
-        for values, given_ in zip(made, (portion.share, portion.count, portion.rest), strict=True):
+        for values, given_ in zip(made[1:], portion.state[1:], strict=True):
             values[:] = given_
-        after.add(replace(portion, share=made[0], count=made[1], rest=made[2]))
+        after.add(replace(portion, state=ActiveState(*made)))
     return after.finish(age)
 
 
@@ -86,15 +97,17 @@ def test_portions__are_the_documents_in_their_order(tmp_path, state, size, on_di
         "rest": local["document_rest"],
         "share": state.share,
     }.items():
-        joined = np.concatenate([getattr(one, name) for one in found])
+        joined = np.concatenate([arrays_of(one)[name] for one in found])
         np.testing.assert_array_equal(joined, values)
         assert joined.dtype == values.dtype
     for one in found:
-        assert one.offsets[0] == one.lists[0] == one.starts[0] == 0
-        assert one.offsets.size == one.lists.size == one.rest.size + 1
-        assert (one.offsets[-1], one.lists[-1], one.starts[-1]) == (one.counts.size, one.topic.size, one.share.size)
+        offsets, lists, starts = one.pairs.offsets, one.active.offsets, one.state.starts
+        assert offsets[0] == lists[0] == starts[0] == 0
+        assert offsets.size == lists.size == one.state.background.size + 1
+        sizes = one.pairs.counts.size, one.active.topics.size, one.state.responsibilities.size
+        assert (offsets[-1], lists[-1], starts[-1]) == sizes
     for name, values in (("offsets", state.shard.offsets), ("lists", state.lists)):
-        sizes = np.concatenate([np.diff(getattr(one, name)) for one in found])
+        sizes = np.concatenate([np.diff(arrays_of(one)[name]) for one in found])
         np.testing.assert_array_equal(sizes, np.diff(values))
 
 
@@ -109,17 +122,15 @@ def test_gathering__puts_together_what_it_is_given(tmp_path, state, size, on_dis
     done = dict.fromkeys(module.CHANGING, 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PORTION", size)
-        lists = [(portion.topic, np.diff(portion.lists)) for portion in portions(state.shard, before)]
+        lists = [(portion.active.topics, np.diff(portion.active.offsets)) for portion in portions(state.shard, before)]
         after = Gathering(state.shard, before, [] if same else lists, same=same)
         for portion in portions(state.shard, before):
             made = after.blank(portion)
-            for name, values, old in zip(
-                module.CHANGING, made, (portion.share, portion.count, portion.rest), strict=True
-            ):
+            for name, values, old in zip(module.CHANGING, made[1:], portion.state[1:], strict=True):
                 assert (values.dtype, values.shape) == (old.dtype, old.shape)
                 values[:] = expected[name][done[name] : done[name] + values.size]
                 done[name] += values.size
-            after.add(replace(portion, share=made[0], count=made[1], rest=made[2]))
+            after.add(replace(portion, state=ActiveState(*made)))
         found = after.finish(4)
     assert isinstance(found, Shelf) == on_disk
     check_equal(found, expected)
@@ -149,7 +160,6 @@ def test_portions__of_the_whole_are_views(state):
     local = local_of(state)
     (portion,) = portions(state.shard, local)
     assert (portion.document, portion.pair) == (0, 0)
-    for field in fields(portion):
-        assert isinstance(getattr(portion, field.name), np.ndarray) or field.name in ("document", "pair")
-    for values, name in ((portion.share, "pair_shares"), (portion.topic, "document_topics")):
+    assert all(isinstance(values, np.ndarray) for values in arrays_of(portion).values())
+    for values, name in ((portion.state.responsibilities, "pair_shares"), (portion.active.topics, "document_topics")):
         assert np.shares_memory(values, local[name]) or values.size == 0

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.kernels.cvb import stochastic
+from collapsium.workers.kernels.cvb.records import Priors
+from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import stochastic as naive
 from tests.strategies import bags, documents_of
 
@@ -57,10 +59,15 @@ def run(state, tables=True):
     totals, left = state.rows["totals"].copy(), np.array([state.left])
     found = np.full((state.shard.documents, state.topics), np.nan, dtype=np.float32)
     sums = np.zeros(state.topics if tables else 0)
+    offsets, position, counts, b, a = state.given
     stochastic.sweep_stochastic(
-        *state.given, state.rows["total"], state.batch, state.rates, state.scales, state.passes,
-        stored, totals, left, found, sums,
-    )  # fmt: skip
+        DocumentPairs(offsets, position, counts),
+        Priors(a, b, state.rows["total"]),
+        stochastic.Batches(state.batch, state.passes, state.rates, state.scales),
+        stochastic.MovingCounts(stored, totals, left),
+        found,
+        sums,
+    )
     return stored.astype(np.float64) * left[0], totals, left[0] / state.left, found, sums
 
 
@@ -109,11 +116,13 @@ def test_sweep__in_runs_of_batches_is_the_sweep_of_all(state, data):
     for batches in (slice(0, cut), slice(cut, state.rates.size)):
         first, last = (min(one * state.batch, state.shard.documents) for one in (batches.start, batches.stop))
         pairs = slice(state.shard.offsets[first], state.shard.offsets[last])
-        stochastic.sweep_stochastic(
-            state.shard.offsets[first : last + 1] - pairs.start, state.shard.position[pairs],
-            state.shard.counts[pairs], state.rows["b"], state.rows["a"], state.rows["total"], state.batch,
-            state.rates[batches], state.scales[batches], state.passes, stored, totals, left, found[first:last], sums,
-        )  # fmt: skip
+        documents = DocumentPairs(
+            state.shard.offsets[first : last + 1] - pairs.start, state.shard.position[pairs], state.shard.counts[pairs]
+        )
+        priors = Priors(state.rows["a"], state.rows["b"], state.rows["total"])
+        schedule = stochastic.Batches(state.batch, state.passes, state.rates[batches], state.scales[batches])
+        counts = stochastic.MovingCounts(stored, totals, left)
+        stochastic.sweep_stochastic(documents, priors, schedule, counts, found[first:last], sums)
     parts = stored.astype(np.float64) * left[0], totals, left[0] / state.left, found, sums
     for part, expected in zip(parts, whole, strict=True):
         np.testing.assert_array_equal(part, expected)

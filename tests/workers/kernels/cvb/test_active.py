@@ -8,6 +8,16 @@ from hypothesis import strategies as st
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.document_lists import starts_of
 from collapsium.workers.kernels.cvb import active
+from collapsium.workers.kernels.cvb.records import (
+    ActiveState,
+    ActiveTopics,
+    NewActiveState,
+    Priors,
+    RowChanges,
+    RunningCounts,
+    SweepRows,
+)
+from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active as naive
 from tests.naive import background as naive_background
 from tests.strategies import documents_of
@@ -43,6 +53,18 @@ class Listed:
     @property
     def where(self):
         return self.lists, self.topic, self.starts, self.share
+
+    @property
+    def pairs(self):
+        return DocumentPairs(*self.given)
+
+    @property
+    def active(self):
+        return ActiveTopics(self.lists, self.topic)
+
+    @property
+    def sparse(self):
+        return ActiveState(self.starts, self.share, *self.counts)
 
     @property
     def shape(self):
@@ -95,6 +117,16 @@ def listed_shards(draw, max_count=4):
     return Listed(Shard.of(0, documents_of(rows)), topics, lists, *joined, noise)
 
 
+def priors_of(rows, total=0.0):
+    """Priors of topics and words."""
+    return Priors(rows["a"], rows["b"], total)
+
+
+def sweep_rows(rows):
+    """Rows as the sweep began."""
+    return SweepRows(rows["row_topic"], rows["background"], rows["ratio"])
+
+
 def run(state, rows, power=1.0):
     """Sweep: the new state, the changes of E[n_kw] and of the background by words, B + E[n_k], and what was counted."""
     share = np.full_like(state.share, 77)
@@ -102,8 +134,8 @@ def run(state, rows, power=1.0):
     row_change, rest_change = np.array(rows.get("moved", np.zeros(state.shape)), np.float32), np.zeros(state.shape[0])
     running = rows["totals"].copy()
     active.sweep_active(
-        *state.given, rows["b"], rows["background"], rows["a"], rows["ratio"], power, *state.where, *state.counts,
-        rows["row_topic"], running, row_change, share, *counts, rest_change,
+        state.pairs, state.active, state.sparse, priors_of(rows), sweep_rows(rows), power,
+        RunningCounts(running, RowChanges(row_change, rest_change)), NewActiveState(state.starts, share, *counts),
     )  # fmt: skip
     return replace(state, share=share), row_change, rest_change, running, counts
 
@@ -137,12 +169,13 @@ def alone(a, steps, listed=None, count=1):
 
 
 @given(listed_shards())
-def test_begin__equals_its_twin_and_counts_every_token(state):
+def test_initialise__equals_its_twin_and_counts_every_token(state):
     noise = state.noise.uniform(0.1, 1.1, state.topic.size).astype(np.float32)
     share, counts = np.full_like(state.share, 77), tuple(np.full_like(one, np.nan) for one in state.counts)
     listed, rest = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
-    active.begin(*state.given, state.lists, state.topic, noise, state.starts, share, *counts, listed, rest)
-    assert difference(share, naive.begin(state.shard.offsets, state.lists, noise)) <= 1
+    made = NewActiveState(state.starts, share, *counts)
+    active.initialise(state.pairs, state.active, noise, made, RowChanges(listed, rest))
+    assert difference(share, naive.initialise(state.shard.offsets, state.lists, noise)) <= 1
     begun = replace(state, share=share)
     for found, exact in zip(counts, begun.counts, strict=True):
         np.testing.assert_array_equal(found, exact)
@@ -189,12 +222,15 @@ def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, da
         pairs = slice(state.shard.offsets[first], state.shard.offsets[last])
         listed = slice(state.lists[first], state.lists[last])
         held, here = slice(state.starts[first], state.starts[last]), slice(first, last + 1)
+        documents = DocumentPairs(
+            state.shard.offsets[here] - pairs.start, state.shard.position[pairs], state.shard.counts[pairs]
+        )
+        topics = ActiveTopics(state.lists[here] - listed.start, state.topic[listed])
+        starts, counts_ = state.starts[here] - held.start, (state.counts[0][listed], state.counts[1][first:last])
         active.sweep_active(
-            state.shard.offsets[here] - pairs.start, state.shard.position[pairs], state.shard.counts[pairs],
-            rows["b"], rows["background"], rows["a"], rows["ratio"], power,
-            state.lists[here] - listed.start, state.topic[listed], state.starts[here] - held.start, state.share[held],
-            state.counts[0][listed], state.counts[1][first:last], rows["row_topic"],
-            now, moved, share[held], found[0][listed], found[1][first:last], rest_moved,
+            documents, topics, ActiveState(starts, state.share[held], *counts_), priors_of(rows), sweep_rows(rows),
+            power, RunningCounts(now, RowChanges(moved, rest_moved)),
+            NewActiveState(starts, share[held], found[0][listed], found[1][first:last]),
         )  # fmt: skip
     for one, other in zip(
         (share, moved, rest_moved, now, *found), (whole.share, row_change, rest_change, running, *counts), strict=True

@@ -4,6 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.kernels.cvb import background
+from collapsium.workers.kernels.cvb.background import RowDelta
+from collapsium.workers.kernels.cvb.records import SpreadRows
 from tests.naive import background as naive
 
 pytestmark = pytest.mark.kernels
@@ -33,7 +35,7 @@ def spread(active, rest, even, weight, b=None, ratio=None):
     rows = rest.size
     b, ratio = np.ones(rows) if b is None else b, np.ones(weight.size) if ratio is None else ratio
     made = np.full_like(active, np.nan), np.full(rows, np.nan, np.float32), np.full(rows, np.nan, np.float32)
-    background.spread(active, rest, even, b, weight, ratio, *made)
+    background.spread(SpreadRows(active, rest, even, weight), b, ratio, *made)
     return made
 
 
@@ -98,7 +100,8 @@ def fold_rows(active, rest, even, weight, change, place, momentum, wanted=True):
     new, totals = np.full_like(active, np.nan), np.zeros((2, weight.size))
     ahead = np.full_like(active if wanted else active[:0], np.nan)
     moved = np.ones(1)
-    background.fold_rows(active, rest, even, weight, change, place, momentum, new, ahead, totals, moved)
+    rows = SpreadRows(active, rest, even, weight)
+    background.fold_rows(rows, RowDelta(change, place), momentum, new, ahead, totals, moved)
     np.testing.assert_allclose(moved, 1.0 + np.abs(change[place[place >= 0]]).sum(dtype=np.float64), rtol=1e-9)
     return new, ahead, totals
 

@@ -3,7 +3,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.kernels.cvb.dense import sweep_second, sweep_zeroth
+from collapsium.workers.kernels.cvb.dense import (
+    BoundTerms,
+    MomentChanges,
+    RowMoments,
+    Tables,
+    sweep_second,
+    sweep_zeroth,
+)
+from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState, Priors
+from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import assign as naive
 from tests.naive import moments as exact
 from tests.strategies import shards
@@ -43,13 +52,15 @@ def run(order, shard, q, given_state):
     base = given_state["word"].astype(np.float32)
     new, counts, change = outputs(shard, topics)
     tables, sums, spread = np.zeros(topics), np.zeros(2), np.zeros_like(change)
-    common = (shard.offsets, shard.position, shard.counts, base, given_state["b"])
+    pairs = DocumentPairs(shard.offsets, shard.position, shard.counts)
     a, totals = given_state["a"], given_state["totals"]
+    priors, before, after = Priors(a, given_state["b"], 0.0), DenseState(q, document_topic), NewDenseState(new, counts)
     if order == 0:
-        sweep_zeroth(*common, a, totals[0], q, document_topic, a, new, counts, change, tables)
+        sweep_zeroth(pairs, base, priors, totals[0], before, after, change, Tables(a, tables))
     else:
-        variance = given_state["variance"].astype(np.float32)
-        sweep_second(*common, variance, a, totals, q, document_topic, new, counts, change, spread, tables, sums)
+        rows = RowMoments(base, given_state["variance"].astype(np.float32))
+        changes, terms = MomentChanges(change, spread), BoundTerms(tables, sums)
+        sweep_second(pairs, rows, priors, totals, before, after, changes, terms)
     return new, counts, change, spread, tables, sums
 
 

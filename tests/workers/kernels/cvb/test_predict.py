@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.kernels.cvb.predict import fold_in, pair_probability
+from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import predict as naive
 from tests.strategies import shards
 
@@ -33,7 +34,7 @@ def test_fold_in__equals_its_twin_and_counts_every_token(drawn, seed, sweeps):
     )
     prior = generator.uniform(0.01, 1.0, q.shape[1])
     found = np.empty((shard.documents, q.shape[1]))
-    fold_in(shard.offsets, shard.position, shard.counts, phi, prior, sweeps, found)
+    fold_in(DocumentPairs(shard.offsets, shard.position, shard.counts), phi, prior, sweeps, found)
     twin = naive.fold_in(shard.offsets, shard.position, shard.counts, phi, prior, sweeps)
     np.testing.assert_allclose(found, twin, rtol=1e-6, atol=2e-4)
     np.testing.assert_allclose(found.sum(axis=1), shard.lengths, rtol=1e-9, atol=1e-9)

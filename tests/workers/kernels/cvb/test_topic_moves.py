@@ -1,4 +1,4 @@
-"""Tokens held out, what moves gain on them, and states carried over: kernels beside their twins, and what must hold."""
+"""Tokens held out, gains of moves on them, and states carried over: kernels beside their twins, and what must hold."""
 
 import numpy as np
 import pytest
@@ -7,12 +7,17 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.document_lists import starts_of
-from collapsium.workers.kernels.cvb import move_scores as judging
+from collapsium.workers.kernels.cvb import deletion_scores, merge_scores
 from collapsium.workers.kernels.cvb import topic_moves as moves
+from collapsium.workers.kernels.cvb.deletion_scores import Deletions
+from collapsium.workers.kernels.cvb.merge_scores import Merges
+from collapsium.workers.kernels.cvb.records import ActiveTopics, RowChanges, TopicCounts
+from collapsium.workers.kernels.cvb.topic_moves import MovedState, Moves
+from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active as naive_active
-from tests.naive import moves as naive
+from tests.naive import topic_moves as naive
 from tests.strategies import bags, documents_of
-from tests.workers.kernels.cvb.test_active import UNIT, Listed, listed_shards
+from tests.workers.kernels.cvb.test_active import UNIT, Listed, listed_shards, priors_of
 
 # Hashes are sums and products of whole numbers of 64 bits, which NumPy's scalars, not arrays, tell to overflow.
 pytestmark = [pytest.mark.kernels, pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")]
@@ -23,7 +28,8 @@ KEYS = st.integers(0, 2**63 - 1)
 def held_out(shard, key, share):
     """Held-out copies of a shard's pairs."""
     held = np.full(shard.pairs, 77, dtype=np.int32)
-    moves.hold_out(shard.offsets, shard.words, shard.position, shard.counts, key, share, held)
+    pairs = DocumentPairs(shard.offsets, shard.position, shard.counts)
+    moves.hold_out(pairs, shard.words, np.uint64(key), share, held)
     return held
 
 
@@ -81,11 +87,9 @@ def merges(state, rows, held, kept, gone):
 def judged(state, rows, held, kept, gone):
     """What merging gains, and squares; and what the tokens score as things are, and their number."""
     gain, square, score = np.ones(len(kept)), np.ones(len(kept)), np.ones(2)
-    offsets, position, _ = state.given
-    lists = state.lists, state.topic, *state.counts
-    candidates = rows["b"].sum(), np.array(kept, dtype=np.int64), np.array(gone, dtype=np.int64)
-    parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"]
-    judging.judge_merges(offsets, position, held, *lists, *parts, *candidates, gain, square, score)
+    candidates = Merges(np.array(kept, dtype=np.int64), np.array(gone, dtype=np.int64), gain, square)
+    priors, topics = priors_of(rows, rows["b"].sum()), TopicCounts(rows["row_topic"], rows["totals"])
+    merge_scores.score_merges(state.pairs, held, state.active, state.sparse, priors, topics, candidates, score)
     return np.stack([gain, square]) - 1, score - 1
 
 
@@ -94,19 +98,19 @@ def all_pairs(topics):
 
 
 @given(listed_shards(), st.sampled_from([0.0, 1.0, 50.0]), KEYS, st.sampled_from([0.1, 0.5, 1.0]))
-def test_judge_merges__equals_its_twin(state, extra, key, share):
+def test_score_merges__equals_its_twin(state, extra, key, share):
     rows, held = state.rows(extra), held_out(state.shard, key, share)
     kept, gone = all_pairs(state.topics)
     found, score = judged(state, rows, held, kept, gone)
     where = *state.given[:2], held, state.lists, state.topic, *state.counts
     parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"]
-    twin = naive.judge_merges(*where, *parts, rows["b"].sum(), kept, gone)
+    twin = naive.score_merges(*where, *parts, rows["b"].sum(), kept, gone)
     np.testing.assert_allclose(found, twin, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(score, naive.score(*where, *parts), rtol=1e-7, atol=1e-10)
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), KEYS)
-def test_judge_merges__is_the_same_both_ways_and_nothing_where_nothing_is_held_out(state, extra, key):
+def test_score_merges__is_the_same_both_ways_and_nothing_where_nothing_is_held_out(state, extra, key):
     rows, held = state.rows(extra), held_out(state.shard, key, 0.5)
     kept, gone = all_pairs(state.topics)
     np.testing.assert_allclose(
@@ -128,7 +132,7 @@ def three_topics(rows, steps):
 HALVES = [UNIT // 2, UNIT // 2, 0]
 
 
-def test_judge_merges__of_two_halves_of_a_topic_gains_nothing_but_the_smoothing():
+def test_score_merges__of_two_halves_of_a_topic_gains_nothing_but_the_smoothing():
     """Without b_w and B nothing changes; topics of unlike words lose."""
     state = three_topics([{0: 6, 1: 1}, {}, {1: 1, 2: 6}], [HALVES, HALVES, [0, 0, UNIT]])
     rows = state.rows(0.0)
@@ -146,16 +150,18 @@ def test_judge_merges__of_two_halves_of_a_topic_gains_nothing_but_the_smoothing(
 def spilt(state, rows, number):
     """Where the tokens of topics would go, by the kernel."""
     found = np.ones((int(number.max(initial=-1)) + 1, state.topics))
-    parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"], rows["background"]
-    judging.spill(*state.given, *state.where, *state.counts, *parts, number, found)
+    priors, topics = priors_of(rows), TopicCounts(rows["row_topic"], rows["totals"])
+    where = state.pairs, state.active, state.sparse
+    deletion_scores.reassign(*where, priors, topics, rows["background"], number, found)
     return found - 1
 
 
 def deletes(state, rows, held, number, spilt_):
     """What deleting gains, and squares, by the kernel."""
     gain, square = np.ones(len(spilt_)), np.ones(len(spilt_))
-    parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"], rows["background"]
-    judging.judge_deletes(*state.given, held, *state.where, *state.counts, *parts, number, spilt_, gain, square)
+    priors, topics = priors_of(rows), TopicCounts(rows["row_topic"], rows["totals"])
+    where, candidates = (state.active, state.sparse), Deletions(number, spilt_, gain, square)
+    deletion_scores.score_deletions(state.pairs, held, *where, priors, topics, rows["background"], candidates)
     return np.stack([gain, square]) - 1
 
 
@@ -172,10 +178,10 @@ LOST = {"rtol": 2e-4, "atol": 2e-4}
 
 
 @given(listed_shards(max_count=9), st.sampled_from([0.0, 1.0, 50.0]), st.data())
-def test_spill__equals_its_twin(state, extra, data):
+def test_reassign__equals_its_twin(state, extra, data):
     rows, (gone, number) = state.rows(extra), drawn_candidates(state, data)
     parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"], gone
-    twin = naive.spill(*state.given, *state.where, *state.counts, *parts)
+    twin = naive.reassign(*state.given, *state.where, *state.counts, *parts)
     found = spilt(state, rows, number)
     np.testing.assert_allclose(found, twin, **LOST)
     tokens = np.bincount(state.topic, weights=state.counts[0], minlength=state.topics)
@@ -184,7 +190,7 @@ def test_spill__equals_its_twin(state, extra, data):
     assert not found[np.arange(len(gone)), gone].any()
 
 
-def test_spill__gives_all_tokens_to_the_others_where_all_are_listed():
+def test_reassign__gives_all_tokens_to_the_others_where_all_are_listed():
     steps = [UNIT // 4, UNIT // 4, UNIT // 2]
     state = three_topics([{0: 4, 1: 2}, {}, {1: 3, 2: 1}], [steps] * 3)
     found = spilt(state, state.rows(3.0), np.array([-1, 1, 0]))
@@ -193,22 +199,22 @@ def test_spill__gives_all_tokens_to_the_others_where_all_are_listed():
 
 
 @given(listed_shards(max_count=9), st.sampled_from([0.0, 1.0, 50.0]), KEYS, st.sampled_from([0.1, 0.5, 1.0]), st.data())
-def test_judge_deletes__equals_its_twin(state, extra, key, share, data):
+def test_score_deletions__equals_its_twin(state, extra, key, share, data):
     if state.topics == 1:
         return  # the only topic is never deleted
     rows, (gone, number) = state.rows(extra), drawn_candidates(state, data)
     held = held_out(state.shard, key, share)
     given_ = rows["a"], rows["b"], rows["totals"], rows["row_topic"], gone
     # As other shards have it too: topics that no document lists beside a candidate here get tokens of it elsewhere.
-    handed = naive.spill(*state.given, *state.where, *state.counts, *given_)
+    handed = naive.reassign(*state.given, *state.where, *state.counts, *given_)
     handed += extra * state.noise.random(handed.shape) * (np.arange(state.topics) != np.array(gone)[:, np.newaxis])
     found = deletes(state, rows, held, number, handed)
-    twin = naive.judge_deletes(*state.given, held, *state.where, *state.counts, *given_, handed)
+    twin = naive.score_deletions(*state.given, held, *state.where, *state.counts, *given_, handed)
     np.testing.assert_allclose(found, twin, **LOST)
 
 
 @given(listed_shards(max_count=9), st.sampled_from([1.0, 50.0]), KEYS)
-def test_judges__add_up_over_runs_of_documents(state, extra, key):
+def test_scores__add_up_over_runs_of_documents(state, extra, key):
     rows, held = state.rows(extra), held_out(state.shard, key, 0.5)
     if state.topics == 1:
         return
@@ -228,7 +234,7 @@ def test_judges__add_up_over_runs_of_documents(state, extra, key):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
-def test_judge_deletes__of_a_topic_without_tokens_gains_what_its_prior_took():
+def test_score_deletions__of_a_topic_without_tokens_gains_what_its_prior_took():
     """No document has tokens of it: theta' is theta without its prior, normalised, and phi is as it was."""
     state = three_topics([{0: 4, 1: 2}, {}, {1: 3, 2: 1}], [[UNIT // 2, 0, UNIT // 2]] * 3)
     shard = state.shard
@@ -266,9 +272,10 @@ def moves_of(draw, topics):
 
 
 def carried(state, more, into, split, key, first=0):
-    """New lists, and what `move_shares` makes: of documents the number `first` and on of a shard."""
+    """New lists, and what `move_responsibilities` makes: of documents the number `first` and on of a shard."""
     chosen, sizes = np.full_like(state.topic, 999), np.full(state.shard.documents, -1, dtype=np.int64)
-    moves.move_lists(state.shard.offsets, state.lists, state.topic, into, split, key, first, chosen, sizes)
+    accepted = Moves(into, split, np.uint64(key), first)
+    moves.move_topics(state.active, accepted, chosen, sizes)
     spans = np.diff(state.lists)
     within = np.arange(chosen.size) - np.repeat(state.lists[:-1], spans) < np.repeat(sizes, spans)
     assert (chosen[~within] == 999).all()
@@ -277,9 +284,9 @@ def carried(state, more, into, split, key, first=0):
     share = np.zeros(int(starts[-1]), dtype=np.uint16)
     change, rest_change = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
     count, rest = np.zeros(topic.size), np.zeros(state.shard.documents)
-    moves.move_shares(
-        *state.given[:2], state.shard.counts, more, *state.where, lists, topic, starts, into, split, key, first,
-        change, rest_change, share, count, rest,
+    moves.move_responsibilities(
+        state.pairs, more, state.active, state.sparse, accepted, ActiveTopics(lists, topic),
+        RowChanges(change, rest_change), MovedState(starts, share, count, rest),
     )  # fmt: skip
     return Listed(state.shard, state.topics, lists, topic, share, state.noise), change, rest_change, count, rest
 

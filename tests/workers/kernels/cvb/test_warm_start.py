@@ -8,8 +8,16 @@ from hypothesis import strategies as st
 from collapsium.workers.families.cvb.document_lists import starts_of
 from collapsium.workers.families.cvb.warm_start import first_lists
 from collapsium.workers.kernels.cvb import warm_start as warming
+from collapsium.workers.kernels.cvb.records import (
+    ActiveState,
+    ActiveTopics,
+    DocumentModel,
+    NewActiveState,
+    RowChanges,
+)
+from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active as naive_active
-from tests.naive import warming as naive
+from tests.naive import warm_start as naive
 from tests.naive.active import UNIT
 from tests.strategies import shards
 
@@ -28,20 +36,24 @@ def known(draw):
     return shard, theta.reshape(shard.documents, topics), np.ascontiguousarray(phi), generator
 
 
+def pairs_of(shard):
+    return DocumentPairs(shard.offsets, shard.position, shard.counts)
+
+
 @given(known())
-def test_expect__equals_its_twin(given_):
+def test_expected_counts__equals_its_twin(given_):
     shard, theta, phi, _ = given_
     found = np.full(theta.shape, 9.0)
-    warming.expect(shard.offsets, shard.position, shard.counts, theta, phi, found)
+    warming.expected_counts(pairs_of(shard), DocumentModel(theta, phi), found)
     expected = naive.expected(shard.offsets, shard.position, shard.counts, theta, phi)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-12)
 
 
 @given(known(), st.integers(0, 2))
-def test_give_dense__equals_its_twin(given_, more):
+def test_initialise_dense__equals_its_twin(given_, more):
     shard, theta, phi, _ = given_
     found = np.full((shard.pairs, theta.shape[1] + more), 9.0, dtype=np.float32)
-    warming.give_dense(shard.offsets, shard.position, theta, phi, found)
+    warming.initialise_dense(pairs_of(shard), DocumentModel(theta, phi), found)
     q = naive.responsibilities(shard.offsets, shard.position, theta, phi)
     expected = np.where(np.isnan(q), 1.0 / theta.shape[1], q)
     np.testing.assert_allclose(found[:, : theta.shape[1]], expected, rtol=1e-5, atol=1e-12)
@@ -50,7 +62,7 @@ def test_give_dense__equals_its_twin(given_, more):
 
 
 @given(known(), st.integers(0, 2))
-def test_give_listed__equals_its_twin_and_a_recount(given_, more):
+def test_initialise_active__equals_its_twin_and_a_recount(given_, more):
     shard, theta, phi, generator = given_
     topics = theta.shape[1] + more
     chosen = [np.flatnonzero(generator.random(topics) < 0.6) if n else np.zeros(0, int) for n in shard.lengths]
@@ -61,7 +73,9 @@ def test_give_listed__equals_its_twin_and_a_recount(given_, more):
     count, rest = np.full(topic.size, 9, dtype=np.float32), np.full(shard.documents, 9, dtype=np.float32)
     rows, row_rest = np.zeros((shard.words.size, topics), dtype=np.float32), np.zeros(shard.words.size)
     given_arrays = shard.offsets, shard.position, shard.counts
-    warming.give_listed(*given_arrays, theta, phi, lists, topic, starts, share, count, rest, rows, row_rest)
+    active, changes = ActiveTopics(lists, topic), RowChanges(rows, row_rest)
+    state = NewActiveState(starts, share, count, rest)
+    warming.initialise_active(pairs_of(shard), DocumentModel(theta, phi), active, state, changes)
     expected = naive.steps(shard.offsets, shard.position, theta, phi, lists, topic)
     assert np.abs(share - expected).max(initial=0.0) <= 1
     where = lists, topic, starts, share
@@ -72,7 +86,8 @@ def test_give_listed__equals_its_twin_and_a_recount(given_, more):
     np.testing.assert_array_equal(rows, words[0])  # so few tokens that steps add exactly
     np.testing.assert_array_equal(row_rest, words[1])
     counted = np.zeros_like(rows), np.zeros_like(row_rest)
-    warming.count_listed(*given_arrays, *where, *counted)  # as where they are taken up by another fit
+    # As where another fit goes on from them.
+    warming.count_active(pairs_of(shard), active, ActiveState(*state), RowChanges(*counted))
     for found, recounted in zip(counted, words, strict=True):
         np.testing.assert_array_equal(found, recounted)
     for (low, high), (first, last) in zip(pairwise(starts), pairwise(shard.offsets), strict=True):

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.kernels.cvb import words
+from collapsium.workers.kernels.cvb.records import WordMoments
 from tests.naive import assign as naive_assign
 from tests.naive import moments as exact
 from tests.naive import words as naive
@@ -55,7 +56,7 @@ def test_word_tables__equal_their_twin(drawn, prior):
     variance = naive_assign.word_variance(rows, shard.position, shard.counts, q)
     absent = naive.log_absent(rows, shard.position, shard.counts, q)
     tables, bound = np.empty(rows), np.zeros(1)
-    words.word_tables(mean, variance, absent, np.full(rows, prior), tables, bound)
+    words.word_tables(WordMoments(mean, variance, absent), np.full(rows, prior), tables, bound)
     np.testing.assert_allclose(tables, exact.tables(prior, mean, variance, absent).sum(axis=1), rtol=1e-4, atol=1e-7)
     np.testing.assert_allclose(bound[0], exact.log_rising(prior, mean, variance, absent).sum(), rtol=1e-4, atol=1e-6)
 

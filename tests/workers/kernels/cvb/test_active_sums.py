@@ -4,20 +4,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
-from collapsium.workers.kernels.cvb import list_sums as sums
-from tests.naive import lists as naive
+from collapsium.workers.kernels.cvb import active_sums as sums
+from collapsium.workers.kernels.cvb.records import ActiveTopics, TopicCounts
+from collapsium.workers.kernels.records import DocumentPairs
+from tests.naive import active_topics as naive
 from tests.strategies import documents_of
-from tests.workers.kernels.cvb.test_active import Listed, listed_shards
+from tests.workers.kernels.cvb.test_active import Listed, listed_shards, priors_of
 
 pytestmark = pytest.mark.kernels
 
 
 @given(listed_shards(max_count=9))
-def test_listed_tables__equal_their_twin(state):
+def test_active_tables__equal_their_twin(state):
     prior = state.noise.uniform(0.1, 2.0, state.topics)
     tables, grown = np.ones(state.topics), np.ones(state.topics + 1)
     given_ = state.shard.offsets, state.shard.counts, *state.where
-    sums.listed_tables(*given_, *state.counts, prior, tables, grown)
+    sums.active_tables(state.pairs, state.active, state.sparse, prior, tables, grown)
     twin, twin_grown = naive.tables(*given_, prior)
     np.testing.assert_allclose(tables - 1, twin, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(grown[:-1] - 1 + grown[-1] - 1, twin_grown, rtol=1e-6, atol=1e-6)
@@ -29,29 +31,33 @@ def test_listed_tables__equal_their_twin(state):
 
 
 @given(listed_shards(max_count=9), st.sampled_from([1.0, -1.0]))
-def test_listed_moments__equal_their_twin(state, sign):
+def test_active_moments__equal_their_twin(state, sign):
     variance, log_absent = np.ones(state.shape), np.ones(state.shape)
-    sums.listed_moments(*state.given, *state.where, sign, variance, log_absent)
+    sums.active_moments(state.pairs, state.active, state.sparse, sign, variance, log_absent)
     twin = naive.moments(state.shape, *state.given, *state.where)
     np.testing.assert_allclose(variance, 1 + sign * twin[0], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(log_absent, 1 + sign * twin[1], rtol=1e-9, atol=1e-9)
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), st.sampled_from([0.0, 0.7]))
-def test_listed_probability__equals_its_twin(state, extra, beyond):
+def test_active_probability__equals_its_twin(state, extra, beyond):
     rows, documents = state.rows(extra), state.shard.documents
     words = state.shape[0]
     offsets = np.arange(documents + 1, dtype=np.int64) * words  # all words held out, also of documents without a token
     position = np.tile(np.arange(words, dtype=np.int32), documents)
     given_ = offsets, position, rows["row_topic"], rows["b"], rows["a"], rows["totals"], np.array([beyond, 20.0])
     found = np.full(position.size, np.nan)
-    sums.listed_probability(*given_, state.lists, state.topic, *state.counts, found)
+    pairs, topics = (
+        DocumentPairs(offsets, position, np.ones_like(position)),
+        TopicCounts(rows["row_topic"], rows["totals"]),
+    )
+    sums.active_probability(pairs, state.active, *state.counts, priors_of(rows), topics, given_[-1], found)
     twin = naive.probability(*given_, state.lists, state.topic, *state.counts)
     np.testing.assert_allclose(found, twin, rtol=1e-6)
     assert (found > 0).all()
 
 
-def test_listed_probability__sums_to_one_over_the_vocabulary():
+def test_active_probability__sums_to_one_over_the_vocabulary():
     """Also in a document that lists all topics, where what its responsibilities leave over belongs to none."""
     shard = Shard.of(0, documents_of([{0: 3, 1: 1}, {2: 2}, {}, {1: 5}]))
     topic, lists_ = np.array([0, 2, 1, 0, 1, 2], dtype=np.uint16), np.array([0, 2, 3, 3, 6], dtype=np.int64)
@@ -61,7 +67,7 @@ def test_listed_probability__sums_to_one_over_the_vocabulary():
     row_topic = rows["row_topic"]
     totals = rows["b"].sum() + row_topic.sum(axis=0, dtype=np.float64)
     offsets, position = np.arange(5, dtype=np.int64) * 3, np.tile(np.arange(3, dtype=np.int32), 4)
-    found, rest = np.empty(12), np.array([0.3, rows["b"].sum()])
-    given_ = row_topic, rows["b"], rows["a"], totals, rest
-    sums.listed_probability(offsets, position, *given_, lists_, topic, *state.counts, found)
+    found, pairs = np.empty(12), DocumentPairs(offsets, position, np.ones_like(position))
+    rest, where = np.array([0.3, rows["b"].sum()]), ActiveTopics(lists_, topic)
+    sums.active_probability(pairs, where, *state.counts, priors_of(rows), TopicCounts(row_topic, totals), rest, found)
     np.testing.assert_allclose(found.reshape(4, 3).sum(axis=1), 1.0, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Lists of active topics, a document at a time."""
+"""Active topics of documents: selection and sums over them, a document at a time."""
 
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ from tests.naive.predict import pair_probability
 def expected(offsets, position, counts, b, background, a, totals, lists, topic, starts, share, row_topic):
     """E[n_dk] of all topics, shape (documents, topics), where each pair's background is its own.
 
-    A topic that is not listed has a_k sum over pairs of c (1 - sum q) phi_kw / (S_w - sum over active a_l phi_lw),
+    An inactive topic has a_k sum over pairs of c (1 - sum q) phi_kw / (S_w - sum over active a_l phi_lw),
     without the pairs whose denominator is next to nothing.
     """
     result = np.zeros((len(offsets) - 1, a.size))
@@ -26,7 +26,7 @@ def expected(offsets, position, counts, b, background, a, totals, lists, topic, 
     return result
 
 
-def choose(count, threshold, room):
+def select(count, threshold, room):
     """Topics whose expected counts pass their thresholds; where there is no room for all, the largest of them.
 
     Of equal ones the first find room. If none passes, the largest of all topics; if more than half of all pass and there
@@ -41,7 +41,7 @@ def choose(count, threshold, room):
 
 
 def carry(shape, offsets, position, counts, lists, topic, starts, share, new_lists, new_topic):
-    """Responsibilities of new lists, and what dropped topics held by words and topics, shape (rows, topics)."""
+    """Responsibilities of new active topics, and tokens of dropped topics by words and topics, shape (rows, topics)."""
     blocks, dropped = [], np.zeros(shape)
     for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
         dense = np.zeros((q.shape[0], shape[1]))
@@ -54,14 +54,14 @@ def carry(shape, offsets, position, counts, lists, topic, starts, share, new_lis
 
 
 def tables(offsets, counts, lists, topic, starts, share, prior):
-    """Sums over documents of E[s_dk] of active topics, and of E[n_d,rest] / a_rest where a topic is not listed."""
-    total, grown = np.zeros(prior.size), np.zeros(prior.size)
+    """Sums over documents of E[s_dk] of active topics, and of E[n_d,rest] / a_rest where a topic is inactive."""
+    total, growth = np.zeros(prior.size), np.zeros(prior.size)
     for pairs, own, q in documents(offsets, lists, topic, starts, share):
         total[own] += exact.tables(prior[own], *exact.moments(q, counts[pairs]))
-        unlisted = np.delete(np.arange(prior.size), own)
-        if unlisted.size:
-            grown[unlisted] += (counts[pairs] @ (1 - q.sum(axis=1))) / prior[unlisted].sum()
-    return total, grown
+        inactive = np.delete(np.arange(prior.size), own)
+        if inactive.size:
+            growth[inactive] += (counts[pairs] @ (1 - q.sum(axis=1))) / prior[inactive].sum()
+    return total, growth
 
 
 def moments(shape, offsets, position, counts, lists, topic, starts, share):
@@ -76,11 +76,11 @@ def moments(shape, offsets, position, counts, lists, topic, starts, share):
 
 
 def document_topic(a, lists, topic, active_count, rest):
-    """E[n_dk] of all topics: those that are not listed share the background in proportion to a_k."""
+    """E[n_dk] of all topics: inactive ones share the background in proportion to a_k."""
     result = np.zeros((len(rest), a.size))
     for d, (low, high) in enumerate(pairwise(lists)):
-        unlisted = np.delete(np.arange(a.size), topic[low:high])
-        result[d, unlisted] = rest[d] * a[unlisted] / a[unlisted].sum()
+        inactive = np.delete(np.arange(a.size), topic[low:high])
+        result[d, inactive] = rest[d] * a[inactive] / a[inactive].sum()
         result[d, topic[low:high]] = active_count[low:high]
     return result
 
@@ -88,7 +88,7 @@ def document_topic(a, lists, topic, active_count, rest):
 def probability(offsets, position, row_topic, b, a, totals, rest_prior, lists, topic, active_count, rest):
     """sum_k theta_dk phi_kw + theta_rest tau_w of each pair; `rest_prior` is A - sum_k a_k, and B."""
     count = document_topic(a, lists, topic, active_count, rest)
-    lengths = count.sum(axis=1)  # what truncation left over where all topics are listed belongs to none
+    lengths = count.sum(axis=1)  # what truncation left over where all topics are active belongs to none
     length = a.sum() + rest_prior[0] + lengths
     theta, phi = (a + count) / length[:, np.newaxis], (b[:, np.newaxis] + row_topic) / totals
     return pair_probability(offsets, position, theta, phi, rest_prior[0] / length, b / rest_prior[1])

@@ -1,4 +1,4 @@
-"""Moves of topics, a document at a time: what they gain on tokens that are held out, and what they make of a state."""
+"""Moves of topics, a document at a time: gains on held-out tokens, and states after moves."""
 
 from itertools import pairwise
 
@@ -55,7 +55,7 @@ def gained(before, after, held):
     return np.array([(held * delta).sum(), (held * delta**2).sum()])
 
 
-def judge_merges(
+def score_merges(
     offsets, position, held, lists, topic, active_count, rest, a, b, totals, row_topic, concentration, kept, gone
 ):
     """What merging pairs of topics gains, and the sum of squares, shape (2, candidates)."""
@@ -93,7 +93,7 @@ def handed_on(k, rows, counts, q, own, theta, phi):
     return result
 
 
-def spill(offsets, position, counts, lists, topic, starts, share, active_count, rest, a, b, totals, row_topic, gone):
+def reassign(offsets, position, counts, lists, topic, starts, share, active_count, rest, a, b, totals, row_topic, gone):
     """Tokens that go from each of the topics `gone` to others that documents list, shape (candidates, topics)."""
     result, probability = np.zeros((len(gone), a.size)), phi(b, totals, row_topic)
     for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
@@ -117,7 +117,7 @@ def without(k, b, totals, row_topic, spilt):
     return result
 
 
-def judge_deletes(
+def score_deletions(
     offsets, position, counts, held, lists, topic, starts, share, active_count, rest, a, b, totals, row_topic, gone,
     spilt,
 ):  # fmt: skip

@@ -7,25 +7,32 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.document_lists import starts_of
-from collapsium.workers.kernels.cvb import active_lists as lists
+from collapsium.workers.kernels.cvb import active_selection
+from collapsium.workers.kernels.cvb.active_selection import Selection, SelectionRows
+from collapsium.workers.kernels.cvb.records import ActiveTopics, NewActiveState, RowChanges
 from tests.naive import active as naive_active
-from tests.naive import lists as naive
+from tests.naive import active_topics as naive
 from tests.strategies import documents_of
-from tests.workers.kernels.cvb.test_active import UNIT, Listed, listed_shards
+from tests.workers.kernels.cvb.test_active import UNIT, Listed, listed_shards, priors_of
 
 pytestmark = pytest.mark.kernels
 
 
-def choose(state, rows, threshold, room):
-    """Choose lists: the topics of each document."""
+def select(state, rows, threshold, room):
+    """Select: the topics of each document."""
     places = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
     chosen = np.full(int(places[-1]) + 1, 999, dtype=np.uint16)
     sizes = np.full(room.size, -1, dtype=np.int64)
-    lists.choose(
-        *state.given, rows["b"], rows["background"], rows["a"], rows["totals"], threshold, *state.where,
-        state.counts[0], rows["active"], rows["spreading"].astype(np.float32), rows["even"], rows["weight"],
-        places, chosen, sizes,
-    )  # fmt: skip
+    parts = rows["spreading"].astype(np.float32), rows["even"], rows["weight"], rows["background"], rows["totals"]
+    active_selection.select(
+        state.pairs,
+        state.active,
+        state.sparse,
+        priors_of(rows),
+        SelectionRows(rows["active"], *parts),
+        threshold,
+        Selection(places, chosen, sizes),
+    )
     within = np.arange(chosen.size - 1) - np.repeat(places[:-1], room) < np.repeat(sizes, room)
     assert (chosen[:-1][~within] == 999).all()
     assert chosen[-1] == 999
@@ -38,19 +45,19 @@ def expected(state, rows):
 
 
 @given(listed_shards(), st.sampled_from([0.0, 1.0, 50.0]), st.sampled_from([0.01, 0.5, 3.0, 100.0]), st.data())
-def test_choose__equals_its_twin(state, extra, least, data):
+def test_select__equals_its_twin(state, extra, least, data):
     rows = state.rows(extra)
     threshold = least * state.noise.uniform(0.5, 1.0, state.topics)
     room = np.array([data.draw(st.integers(1, state.topics)) for _ in range(state.shard.documents)])
     counts = expected(state, rows)
-    for d, found in enumerate(choose(state, rows, threshold, room)):
+    for d, found in enumerate(select(state, rows, threshold, room)):
         if state.shard.lengths[d] == 0:
             assert found.size == 0
             continue
         assert 1 <= found.size <= room[d]
         assert (np.diff(found) > 0).all()
         assert found[-1] < state.topics
-        twin = naive.choose(counts[d], threshold, room[d])
+        twin = naive.select(counts[d], threshold, room[d])
         if not np.isclose(counts[d], threshold, rtol=1e-4).any():  # else it hangs on a hair how many pass
             assert found.size == twin.size
             differs = np.setxor1d(found, twin)
@@ -81,18 +88,18 @@ def test_expected_counts__are_all_tokens_of_a_document(state, extra):
 
 
 @pytest.mark.parametrize("topics", [2, 3, 6])
-def test_choose__lists_everything_where_more_than_half_would_be(topics):
+def test_select__lists_everything_where_more_than_half_would_be(topics):
     for passing in range(1, topics + 1):
         steps = np.zeros(topics, dtype=np.uint16)
         steps[topics - passing :] = 100
         state = all_listed([{0: 9}], steps)
         rows, threshold = state.rows(0.0), np.full(topics, 9 * 50 / UNIT)
         every, own = np.arange(topics), np.arange(topics - passing, topics)
-        found = choose(state, rows, threshold, np.array([topics]))[0]
+        found = select(state, rows, threshold, np.array([topics]))[0]
         np.testing.assert_array_equal(found, every if 2 * passing > topics else own)
         # Not so where there is no room for all.
         if passing < topics:
-            np.testing.assert_array_equal(choose(state, rows, threshold, np.array([topics - 1]))[0], own)
+            np.testing.assert_array_equal(select(state, rows, threshold, np.array([topics - 1]))[0], own)
 
 
 def all_listed(rows, steps):
@@ -104,29 +111,29 @@ def all_listed(rows, steps):
     return Listed(shard, topics, offsets, topic, share, np.random.default_rng(0))
 
 
-def test_choose__takes_the_largest_where_room_is_short_and_one_where_none_passes():
+def test_select__takes_the_largest_where_room_is_short_and_one_where_none_passes():
     steps = [100, 9000, 300, 9001, 200, 8000]
     state = all_listed([{0: 1, 1: 2}], steps)
     rows = state.rows(0.0)
     for room in range(1, 6):
-        found = choose(state, rows, np.full(6, 1e-4), np.array([room]))[0]
+        found = select(state, rows, np.full(6, 1e-4), np.array([room]))[0]
         np.testing.assert_array_equal(found, np.sort(np.argsort(steps)[::-1][:room]))
-        np.testing.assert_array_equal(choose(state, rows, np.full(6, 10.0), np.array([room]))[0], [3])
+        np.testing.assert_array_equal(select(state, rows, np.full(6, 10.0), np.array([room]))[0], [3])
 
 
 @given(
     st.lists(st.sampled_from([0, 700, 701, 4000, 5000]), min_size=1, max_size=6), st.sampled_from([0.0, 0.1]), st.data()
 )
-def test_choose__fills_the_room_with_the_first_where_counts_are_equal(steps, least, data):
+def test_select__fills_the_room_with_the_first_where_counts_are_equal(steps, least, data):
     state, room = all_listed([{0: 1}], steps), data.draw(st.integers(1, len(steps)))
-    found = choose(state, state.rows(0.0), np.full(len(steps), least), np.array([room]))[0]
-    np.testing.assert_array_equal(found, naive.choose(np.array(steps) / UNIT, least, room))
+    found = select(state, state.rows(0.0), np.full(len(steps), least), np.array([room]))[0]
+    np.testing.assert_array_equal(found, naive.select(np.array(steps) / UNIT, least, room))
 
 
 @pytest.mark.parametrize("room", [1, 2, 3, 4])
-def test_choose__of_equal_topics_takes_as_many_as_find_room(room):
+def test_select__of_equal_topics_takes_as_many_as_find_room(room):
     state = all_listed([{0: 1}], [1000] * 5)
-    found = choose(state, state.rows(0.0), np.full(5, 1e-4), np.array([room]))[0]
+    found = select(state, state.rows(0.0), np.full(5, 1e-4), np.array([room]))[0]
     np.testing.assert_array_equal(found, np.arange(room))
 
 
@@ -143,9 +150,9 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
     share, row_change = np.zeros(int(new_starts[-1]), dtype=np.uint16), np.zeros(state.shape, dtype=np.float32)
     count, rest = np.full(new_topic.size, np.nan, np.float32), np.full(documents, np.nan, np.float32)
     rest_change = np.zeros(state.shape[0])
-    lists.carry(
-        *state.given, *state.where, new_lists, new_topic, new_starts, row_change, rest_change, share, count, rest
-    )
+    topics, changes = ActiveTopics(new_lists, new_topic), RowChanges(row_change, rest_change)
+    after = NewActiveState(new_starts, share, count, rest)
+    active_selection.carry(state.pairs, state.active, state.sparse, topics, changes, after)
     twin, dropped = naive.carry(state.shape, *state.given, *state.where, new_lists, new_topic)
     np.testing.assert_array_equal(share, twin)
     np.testing.assert_array_equal(row_change, -dropped)
@@ -165,8 +172,8 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
 def test_carry__to_the_same_lists_changes_nothing(state):
     share, count, rest = np.zeros_like(state.share), *(np.full_like(one, np.nan) for one in state.counts)
     row_change, rest_change = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
-    where = state.lists, state.topic, state.starts
-    lists.carry(*state.given, *state.where, *where, row_change, rest_change, share, count, rest)
+    changes, after = RowChanges(row_change, rest_change), NewActiveState(state.starts, share, count, rest)
+    active_selection.carry(state.pairs, state.active, state.sparse, state.active, changes, after)
     for found, exact in zip((share, count, rest), (state.share, *state.counts), strict=True):
         np.testing.assert_array_equal(found, exact)
     np.testing.assert_array_equal(row_change, 0.0)

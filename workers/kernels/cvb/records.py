@@ -1,0 +1,243 @@
+"""Named tuples of arrays that the kernels of collapsed updates take.
+
+With active topics, a document has sparse responsibilities: each pair has some of each active topic of its document, and
+what is left belongs to the document's background, which all other topics share (`active`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from collapsium.workers.kernels.argument_types import (
+    Float32Matrix,
+    Float32Vector,
+    Float64Matrix,
+    Float64Vector,
+    Int64Vector,
+    OutFloat32Matrix,
+    OutFloat32Vector,
+    OutFloat64Vector,
+    OutUInt16Vector,
+    UInt16Vector,
+)
+
+
+class Priors(NamedTuple):
+    """Dirichlet parameters of the documents' topics and of the topics' words.
+
+    Attributes
+    ----------
+    topics : float64, shape (topics,)
+        a_k.
+    words : float64, shape (rows,)
+        b_w of the words that have a row.
+    words_total : float
+        B, the sum of b_w over the vocabulary.
+    """
+
+    topics: Float64Vector
+    words: Float64Vector
+    words_total: float
+
+
+class TopicCounts(NamedTuple):
+    """Expected counts of topics.
+
+    Attributes
+    ----------
+    rows : float32, shape (rows, topics)
+        E[n_kw].
+    totals : float64, shape (topics,)
+        B + E[n_k].
+    """
+
+    rows: Float32Matrix
+    totals: Float64Vector
+
+
+class ActiveTopics(NamedTuple):
+    """Active topics of documents.
+
+    Attributes
+    ----------
+    offsets : int64, shape (documents + 1,)
+        Index of each document's first active topic.
+    topics : uint16, shape (active,)
+        The topics, ascending in a document.
+    """
+
+    offsets: Int64Vector
+    topics: UInt16Vector
+
+
+class ActiveState(NamedTuple):
+    """Sparse responsibilities of documents, and the counts that follow from them.
+
+    Attributes
+    ----------
+    starts : int64, shape (documents + 1,)
+        Index of each document's first responsibility.
+    responsibilities : uint16, shape (responsibilities,)
+        q in steps of 2^-15: pair by pair, in the order of the document's active topics.
+    counts : float32, shape (active,)
+        E[n_dk] of the active topics.
+    background : float32, shape (documents,)
+        Background tokens of each document.
+    """
+
+    starts: Int64Vector
+    responsibilities: UInt16Vector
+    counts: Float32Vector
+    background: Float32Vector
+
+
+class NewActiveState(NamedTuple):
+    """An `ActiveState` to fill.
+
+    Attributes
+    ----------
+    starts : int64, shape (documents + 1,)
+        Index of each document's first responsibility; read.
+    responsibilities : uint16, shape (responsibilities,)
+        Filled with q.
+    counts : float32, shape (active,)
+        Filled with E[n_dk] of the active topics.
+    background : float32, shape (documents,)
+        Filled with the background tokens.
+    """
+
+    starts: Int64Vector
+    responsibilities: OutUInt16Vector
+    counts: OutFloat32Vector
+    background: OutFloat32Vector
+
+
+class RowChanges(NamedTuple):
+    """Changes of the counts by word.
+
+    Attributes
+    ----------
+    active : float32, shape (rows, topics)
+        Change of the counts of active topics.
+    background : float64, shape (rows,)
+        Change of each word's background tokens.
+    """
+
+    active: OutFloat32Matrix
+    background: OutFloat64Vector
+
+
+class SweepRows(NamedTuple):
+    """Rows of the shard's words as its sweep began.
+
+    Attributes
+    ----------
+    expected : float32, shape (rows, topics)
+        E[n_kw].
+    background_weight : float32, shape (rows,)
+        S_w.
+    ratio : float64, shape (topics,)
+        a_k / (B + E[n_k]) of S_w.
+    """
+
+    expected: Float32Matrix
+    background_weight: Float32Vector
+    ratio: Float64Vector
+
+
+class RunningCounts(NamedTuple):
+    """Counts that move from document to document.
+
+    Attributes
+    ----------
+    totals : float64, shape (topics,)
+        B + E[n_k] before these documents; on return, after them.
+    changes : RowChanges
+        Changes of E[n_kw] and of background tokens since the shard's sweep began; increased. They are apart from
+        E[n_kw] itself, as whole steps up to 2^9 tokens are exact in float32, which a count need not be.
+    """
+
+    totals: OutFloat64Vector
+    changes: RowChanges
+
+
+class SpreadRows(NamedTuple):
+    """Rows of words whose background tokens are spread over the topics.
+
+    A word's are spread in proportion to weight_k (even + active_kw).
+
+    Attributes
+    ----------
+    active : float32, shape (rows, topics)
+        Counts of active topics.
+    background : float64, shape (rows,)
+        Background tokens of each word.
+    even : float
+        Keeps the spread even where a word has no tokens.
+    weight : float64, shape (topics,)
+        a_k / (B + E[n_k]), as when E[n_k] was last summed.
+    """
+
+    active: Float32Matrix
+    background: Float64Vector
+    even: float
+    weight: Float64Vector
+
+
+class DocumentModel(NamedTuple):
+    """A fitted model of documents, from which responsibilities start.
+
+    Attributes
+    ----------
+    theta : float32, shape (documents, topics)
+        Proportions.
+    phi : float32, shape (rows, topics)
+        Probabilities of words.
+    """
+
+    theta: Float32Matrix
+    phi: Float32Matrix
+
+
+class DenseState(NamedTuple):
+    """Responsibilities of all topics, and the counts that follow from them.
+
+    Attributes
+    ----------
+    pair_topic : float32, shape (pairs, topics)
+        q.
+    document_topic : float32, shape (documents, topics)
+        E[n_dk].
+    """
+
+    pair_topic: Float32Matrix
+    document_topic: Float32Matrix
+
+
+class NewDenseState(NamedTuple):
+    """A `DenseState` to fill.
+
+    Attributes
+    ----------
+    pair_topic : float32, shape (pairs, topics)
+        Filled with q.
+    document_topic : float32, shape (documents, topics)
+        Filled with E[n_dk].
+    """
+
+    pair_topic: OutFloat32Matrix
+    document_topic: OutFloat32Matrix
+
+
+class WordMoments(NamedTuple):
+    """Moments of the numbers of tokens by word and topic.
+
+    Attributes
+    ----------
+    mean, variance, log_absent : float64, shape (words, topics)
+        E, V and Z of n_kw.
+    """
+
+    mean: Float64Matrix
+    variance: Float64Matrix
+    log_absent: Float64Matrix
