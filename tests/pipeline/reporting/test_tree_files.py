@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from collapsium.pipeline import infer, topics
 from collapsium.pipeline.analysis.infer import SCHEMA
@@ -20,9 +18,8 @@ from collapsium.pipeline.analysis.topics import Topic, describe
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.families import registry
 from collapsium.pipeline.families.base import Description, Family, FamilyOptions
-from collapsium.pipeline.families.description import shape_of
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.reporting.tree_files import graphml, write
+from collapsium.pipeline.reporting.tree_files import write
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import MissingError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
@@ -36,98 +33,6 @@ NODES = {7: -1, 2: 7, 5: 2, 0: 2, 9: 7, 4: 9, 8: 7, 3: 8, 6: 8}  # each id's par
 SHARE = {7: 0.3, 2: 0.0, 5: 0.25, 0: 0.15, 9: 0.1, 4: 0.0, 8: 0.0, 3: 0.0, 6: 0.0}
 SHOWN = [7, 2, 5, 0, 9]  # 2 has no tokens, nodes below it have; at 8 and below there are none
 WORDS, CUTS = 12, (0, 5, 12)
-GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
-
-
-@st.composite
-def trees(draw, least=1, most=60):
-    """Parents by number; no node comes before its parent."""
-    count = draw(st.integers(least, most))
-    return [-1, *(draw(st.integers(0, number - 1)) for number in range(1, count))]
-
-
-def tree_of(parents, words=("w",)):
-    """Nodes whose ids are 3 n + 1, depth-first."""
-    ids = np.arange(len(parents)) * 3 + 1
-    parent = np.array([-1 if one < 0 else ids[one] for one in parents])
-    share = np.full(ids.size, 1.0 / ids.size)
-    shape = shape_of(ids, parent, share)
-    return [
-        Topic(
-            int(ids[row]),
-            float(share[row]),
-            [(word, 0.5) for word in words],
-            parent=None if parent[row] < 0 else int(parent[row]),
-            level=int(shape.level[row]),
-            below=float(shape.below[row]),
-        )
-        for row in shape.rows
-    ]
-
-
-@given(trees())
-def test_shape__is_depth_first_and_adds_up(parents):
-    ids = np.arange(len(parents))
-    share = np.random.default_rng(len(parents)).dirichlet(np.ones(len(parents)))
-    shape = shape_of(ids, np.array(parents), share)
-    assert sorted(shape.rows) == list(ids)
-    descendants = {node: {node} for node in range(len(parents))}
-    for node in reversed(range(1, len(parents))):
-        descendants[parents[node]] |= descendants[node]
-    order = shape.rows.tolist()
-    for node, below in descendants.items():
-        at = order.index(node)
-        assert set(order[at : at + len(below)]) == below  # a run of the order
-        assert shape.below[node] == pytest.approx(share[list(below)].sum())
-        children = [one for one in order if parents[one] == node]
-        assert children == sorted(children)  # as they were given
-        assert shape.level[node] == (0 if parents[node] < 0 else shape.level[parents[node]] + 1)
-
-
-@pytest.mark.parametrize("parents", [[1, 0], [-1, 5], [0], [-1, 2, 1]])
-def test_shape__refuses_what_is_no_tree(parents):
-    with pytest.raises(ValueError, match="expected a tree"):
-        shape_of(np.arange(len(parents)), np.array(parents), np.ones(len(parents)))
-
-
-def test_shape__refuses_an_id_that_is_there_twice():
-    with pytest.raises(ValueError, match="expected a tree"):
-        shape_of(np.array([0, 1, 1]), np.array([-1, 0, 0]), np.ones(3))
-
-
-@given(trees(), st.lists(st.text(max_size=8), max_size=5))
-def test_graphml__holds_every_node_and_edge(parents, words):
-    tree = tree_of(parents, words)
-    root = ET.fromstring(graphml(tree))
-    keys = {key.get("id"): key.get("attr.type") for key in root.iter(f"{GRAPHML}key")}
-    assert set(keys) == {"label", "words", "share", "below", "level"}
-    found = {}
-    for node in root.iter(f"{GRAPHML}node"):
-        found[int(node.get("id"))] = {data.get("key"): data.text or "" for data in node.iter(f"{GRAPHML}data")}
-    assert list(found) == [node.id for node in tree]
-    for node in tree:
-        held = found[node.id]
-        assert (float(held["share"]), float(held["below"]), int(held["level"])) == (node.share, node.below, node.level)
-        text = ", ".join(words)
-        assert held["words"] == "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-    edges = {(int(edge.get("source")), int(edge.get("target"))) for edge in root.iter(f"{GRAPHML}edge")}
-    assert edges == {(node.parent, node.id) for node in tree if node.parent is not None}
-    assert root.find(f"{GRAPHML}graph").get("edgedefault") == "directed"
-
-
-def test_graphml__opens_in_networkx(tmp_path):
-    networkx = pytest.importorskip("networkx")
-    tree = tree_of([-1, 0, 0, 1], ["cat & dog", "<b>"])
-    write(tree, [], str(tmp_path / "t.graphml"))
-    found = networkx.read_graphml(tmp_path / "t.graphml", node_type=int)
-    assert networkx.is_arborescence(found)
-    assert found.nodes[1] == {
-        "label": "cat & dog <b>",
-        "words": "cat & dog, <b>",
-        "share": 0.25,
-        "below": 1.0,
-        "level": 0,
-    }
 
 
 def loadings(words):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.reporting.plots.tree import _figure, _measure, draw
 from collapsium.pipeline.reporting.tree_layout import FONT, INNER, LEAF, cards_of, layout, parents_of, wrapped
-from tests.pipeline.reporting.test_tree_files import tree_of, trees
+from tests.pipeline.reporting.test_tree_shape import tree_of, trees
 
 SVG = "{http://www.w3.org/2000/svg}"
 sizes = st.tuples(st.floats(1, 300), st.floats(1, 90))
