@@ -24,14 +24,14 @@ FAMILIES = {
     "gibbs-ncrp": "collapsium.pipeline.families.ncrp.gibbs_ncrp:GibbsNcrp",
     "hca": "collapsium.pipeline.families.hca.hca",
     "hdp": "collapsium.pipeline.families.cvb.hdp",
-    "hdsp": "collapsium.pipeline.families.vb.hdsp",
+    "hdsp": "collapsium.pipeline.families.vb.hdsp:Hdsp",
     "labeled-lda": "collapsium.pipeline.families.gibbs.labeled_lda",
     "lda": "collapsium.pipeline.families.cvb.lda",
     "ncrp": "collapsium.pipeline.families.ncrp.ncrp:Ncrp",
     "partially-labeled-lda": "collapsium.pipeline.families.gibbs.partially_labeled_lda",
     "segmented-lda": "collapsium.pipeline.families.networks.segmented_lda",
     "sequential-lda": "collapsium.pipeline.families.networks.sequential_lda",
-    "vb-lda": "collapsium.pipeline.families.vb.vb_lda",
+    "vb-lda": "collapsium.pipeline.families.vb.vb_lda:VbLda",
 }
 """Class of each family, imported when the family is first used: a command uses one of them."""
 

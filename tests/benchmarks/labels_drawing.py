@@ -99,22 +99,10 @@ def found(run):
     state, half = model.globals, model.shard_model
     rows = [half.probabilities(model.rows(one), state)["word_topic"] for one in range(len(model.blocks))]
     words = np.concatenate(rows).T
-    names = unpacked(state)
+    names = state.labels.names
     order = np.argsort([int(value[1:]) for _, value in names]) if names else np.zeros(0, int)
-    tokens = state["topic_moments"][0]
-    return Found(
-        state["prior"] / state["prior"].sum(),
-        words / words.sum(axis=1, keepdims=True),
-        -state["label_log"][order],
-        tokens,
-    )
-
-
-def unpacked(state):
-    """Name the labels of a model's globals."""
-    from collapsium.storage.corpus.label_index import LabelTable
-
-    return LabelTable.unpacked(state["label_table"]).names
+    words = words / words.sum(axis=1, keepdims=True)
+    return Found(state.prior / state.prior.sum(), words, -state.rates.label_log[order], state.topic_total)
 
 
 def divergences(truth, fit):

@@ -122,10 +122,10 @@ def eta(train, out, etas, topics, iterations, seed):
         for each in etas:
             own = {"family": "hdsp", "topics": topics, "eta": each, "iterations": iterations, "seed": seed}
             state = Model(fitted(corpus, out / f"{name.lower()}-{each:g}", **own)).globals
-            tokens = np.sort(state["topic_moments"][0])[::-1]
+            tokens = np.sort(state.topic_total)[::-1]
             held = int(np.searchsorted(np.cumsum(tokens), 0.99 * tokens.sum()) + 1)
             row = {"model": name, "eta": each, "held": held, "used": int((tokens > 1.0).sum())}
-            rows.append({**row, "alpha": float(state["prior"].sum()), "tokens": tokens.tolist()})
+            rows.append({**row, "alpha": float(state.prior.sum()), "tokens": tokens.tolist()})
             print(f"{name:5s}  {each:4.2f}  {held:29d}  {row['used']:24d}  {rows[-1]['alpha']:5.1f}", flush=True)
     draw_eta(rows, out)
     note = "held: topics that hold 99% of the tokens; used: topics with more than one token. HDP: hdsp without labels."

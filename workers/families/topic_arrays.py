@@ -177,15 +177,13 @@ VB_LDA_ARRAYS = FamilyArrays(
     Part({
         "alpha": numbers("f8", "topic", POSITIVE),
         **PRIORS,
-        **flags("learn_alpha"),
-        **singles("i8", "document_sweeps even_sweeps", 0, MOST_SWEEPS),
-        **singles("f8", "document_tolerance", 0),
+        **flags("further_sweep"),
         "topic_log": numbers("f8", "topic"),
-        "topic_moments": counts("f8", "1 topic"),
+        "topic_total": counts("f8", "topic"),
     }),
     lambda globals: MEAN_FIELD_ROWS,  # noqa: ARG005
     lambda globals: MEAN_FIELD_BLOCKS,  # noqa: ARG005
-    lambda globals: Part({**BY_DOCUMENT, **singles("i8", "even", 0, MOST_SWEEPS)}),  # noqa: ARG005
+    lambda globals: Part({**BY_DOCUMENT, **singles("i8", "even_sweeps_left", 0, MOST_SWEEPS)}),  # noqa: ARG005
 )  # fmt: skip
 
 

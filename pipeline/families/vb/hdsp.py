@@ -1,8 +1,8 @@
 """The hierarchical Dirichlet scaling process (Kim and Oh 2017), by mean-field variational Bayes.
 
 p_k = V_k prod_{l<k} (1 - V_l), V_k ~ Beta(1, gamma); pi_mk ~ Gamma(alpha p_k, rate R_mk); z ~ pi_m / sum_k pi_mk; phi_k
-~ Dir(eta, ..., eta). R_mk is a function of what is known of document m
-(`collapsium.pipeline.families.vb.label_scaling`); where nothing is, R = 1 and this is the hierarchical Dirichlet
+~ Dir(eta, ..., eta). R_mk is a function of the labels of document m
+(`collapsium.pipeline.families.vb.label_scaling`); without labels, R = 1 and this is the hierarchical Dirichlet
 process. gamma and alpha are the paper's alpha and beta.
 
 V has a point for its q. In g_k = alpha p_k the bound is sum_m [ log G(g_k + n_mk) - log G(g_k) + g_k (E[log R_mk] -
@@ -21,35 +21,62 @@ from pydantic import Field, model_validator
 
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import Description, FamilyConfig, Footprint, Summary
-from collapsium.pipeline.families.vb.label_scaling import FEW, Scaling, Sums, scaling_of
-from collapsium.pipeline.families.vb.topic_prior import LEAST, log_rate_rest, next_prior, prior_by_size
+from collapsium.pipeline.families.base import FamilyOptions, Footprint, Simulates, Summary, WeighsLabels
+from collapsium.pipeline.families.vb.label_scaling import (
+    MAX_HESSIAN_SIZE,
+    AnyScaling,
+    InverseGamma,
+    LogLinear,
+    WeightSums,
+    scaling_of,
+)
+from collapsium.pipeline.families.vb.mean_field import (
+    MAX_SWEEPS,
+    MeanFieldFamily,
+    per_word,
+    topics_footprint,
+    totals_bound,
+)
+from collapsium.pipeline.families.vb.topic_prior import MIN_SHARE, log_rate_rest, next_prior, with_prior_by_size
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.vb.hdsp import SUMS, parameters
-from collapsium.workers.special_functions import digamma, gammaln
+from collapsium.workers.families.vb.hdsp import STATISTICS_PER_LABEL, HdspShardModel
+from collapsium.workers.families.vb.states import (
+    FoldSums,
+    HdspGlobals,
+    HdspSums,
+    InverseGammaWeights,
+    LabelRange,
+    LabelRates,
+    LogLinearWeights,
+    MeanFieldRows,
+    Vector,
+)
+from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-CORPUS = "documents"
-CHANGE = "moved"
-SCHEDULES = ("batch",)
-SAMPLER = False
-
-Vector = npt.NDArray[np.float64]
 Learned = Literal["gamma", "alpha", "weights", "variance"]
 
-LEAD = 8.0  # log of how much a label favours the topics that it leads to, while topics part
-BACKGROUND = 10  # one of so many topics is led to by none
-MANY = 1000.0  # tokens that labels count for where a document's topics begin
-MEANWHILE = 24  # arrays of labels x topics that globals and their update hold, counted twice as rows are
-DRAWN, EACH = 8, 2.0  # labels of a simulated corpus, and of a document in the mean
+INITIAL_LOG_FACTOR = 8.0
+"""Log of the factor by which a label favours its own topics in the sweeps of LDA."""
+
+TOPICS_PER_SHARED_TOPIC = 10
+"""One of so many topics belongs to no label at the start."""
+
+INITIAL_ALPHA_WITH_LABELS = 1000.0
+"""Tokens that labels count for at the start."""
+
+LABEL_ARRAYS = 24
+"""Arrays of labels x topics that the global state and its update hold, counted twice as rows are."""
+
+SIMULATED_LABELS, LABELS_PER_SIMULATED_DOCUMENT = 8, 2.0
 
 
-class Config(FamilyConfig, title="hierarchical Dirichlet scaling process, mean-field variational Bayes"):
+class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, mean-field variational Bayes"):
     """Options of the family."""
 
     topics: int = Field(200, ge=1, le=65_535, description="truncation K: the most topics there may be")
@@ -84,9 +111,12 @@ class Config(FamilyConfig, title="hierarchical Dirichlet scaling process, mean-f
         description="how topics part: by sweeps of LDA in which each label leads to topics of its own (labels), or "
         "without labels, as in the paper (lda), which mostly ends in poorer bounds and predictions",
     )
-    lda_sweeps: int = Field(3, ge=1, description="how many such sweeps the first iteration begins with")
+    lda_sweeps: int = Field(3, ge=1, le=MAX_SWEEPS, description="how many such sweeps the first iteration begins with")
     document_sweeps: int = Field(
-        5, ge=1, description="most passes over a document in an iteration, each of which updates q(pi) and q(z)"
+        5,
+        ge=1,
+        le=MAX_SWEEPS,
+        description="most passes over a document in an iteration, each of which updates q(pi) and q(z)",
     )
     document_tolerance: float = Field(
         0.001,
@@ -95,259 +125,268 @@ class Config(FamilyConfig, title="hierarchical Dirichlet scaling process, mean-f
         "0 for always all passes",
     )
 
-    def begin_alpha(self, labels: int) -> float:
-        """Return the concentration of a document's topics to begin with, given how many labels there are."""
-        return self.alpha if self.alpha is not None else MANY if labels else 1.0
+    def initial_alpha(self, labels: int) -> float:
+        """Return the initial concentration of a document's topics, with so many labels."""
+        if self.alpha is not None:
+            return self.alpha
+        return INITIAL_ALPHA_WITH_LABELS if labels else 1.0
+
+    @property
+    def label_scaling(self) -> AnyScaling:
+        """The scaling function."""
+        if self.scaling == "labels":
+            return InverseGamma(self.weight_shape, self.weight_rate, "weights" in self.learn)
+        return LogLinear(self.weight_variance, "variance" in self.learn)
+
+    def sums_curvature(self, labels: int) -> bool:
+        """Return whether the Hessian of the weights is summed: of linear weights, if labels are few."""
+        return self.scaling == "linear" and labels**2 * self.topics <= MAX_HESSIAN_SIZE
 
     @model_validator(mode="after")
-    def _numbers_are_linear(self) -> Config:
+    def _numbers_are_linear(self) -> HdspOptions:
         if self.covariates and self.scaling != "linear":
             raise ValueError("covariates are numbers, which take scaling = linear")
         return self
 
 
-def _scaling(config: Config) -> Scaling:
-    """Return the scaling function that is asked for."""
-    learn = ("weights" if config.scaling == "labels" else "variance") in config.learn
-    return scaling_of(config.scaling, config.weight_shape, config.weight_rate, config.weight_variance, learn=learn)
+class Hdsp(
+    MeanFieldFamily[HdspOptions, HdspGlobals],
+    Simulates[HdspOptions, HdspGlobals, MeanFieldRows],
+    WeighsLabels[HdspOptions, HdspGlobals, MeanFieldRows],
+):
+    """The hierarchical Dirichlet scaling process."""
+
+    shard_model, Options = HdspShardModel, HdspOptions
+
+    def initialise(self, summary: Summary, options: HdspOptions, stream: Stream) -> HdspGlobals:
+        """Return the global state before any document has been seen."""
+        table = summary.labels or LabelTable()
+        largest = np.array([1.0] * len(table.names) + [one.largest for one in table.numbers])
+        log_rate = _initial_log_rate(table, options)
+        return HdspGlobals(
+            vocabulary=float(summary.words),
+            eta=options.eta,
+            gamma=options.gamma,
+            prior=np.full(options.topics, options.initial_alpha(len(table)) / options.topics),
+            topic_total=np.zeros(options.topics),
+            topic_log=np.full(options.topics, digamma(options.eta * summary.words)),
+            lda_sweeps_left=0 if summary.warm else options.lda_sweeps,
+            last=options.topics - 1,
+            label_table=table.packed(),
+            label_range=LabelRange(
+                label_most=float(table.most + largest[len(table.names) :].sum()),
+                label_least=0.0 if table.numbers else 1.0,
+                label_reach=largest,
+            ),
+            signed=bool(table.numbers),
+            with_curvature=len(table) > 0 and options.sums_curvature(len(table)),
+            led=bool(log_rate.any()),
+            rates=options.label_scaling.initial_rates(log_rate),
+        )
+
+    def carry(
+        self, globals: HdspGlobals, known: HdspGlobals, options: HdspOptions, before: HdspOptions
+    ) -> tuple[HdspGlobals, int] | None:
+        """Go on from what another run has learned, where it has the same labels and the same scaling."""
+        same = options.topics == before.topics and options.scaling == before.scaling
+        if not same or not np.array_equal(globals.label_table, known.label_table):
+            return None
+        gamma = known.gamma if "gamma" in options.learn else globals.gamma
+        learned = replace(globals, prior=known.prior, last=known.last, rates=known.rates, gamma=gamma, carried=True)
+        return learned, options.topics
+
+    def footprint(self, summary: Summary, options: HdspOptions) -> Footprint:
+        """Return the memory that the state of a fit takes."""
+        table, topics = summary.labels or LabelTable(), options.topics
+        labels, words = len(table), max(summary.words, 1)
+        kinds = STATISTICS_PER_LABEL * (2 if table.numbers else 1)
+        hessian = 2 * labels if options.sums_curvature(labels) else 0
+        each = 8.0 * labels * topics * (kinds + 5 + hessian)  # sums, and the rates
+        known = 12.0 * sum(table.documents) / max(summary.documents, 1) + 12.0 * len(table.numbers) + 8.0
+        return per_word(
+            topics_footprint(topics, summary),
+            kept=LABEL_ARRAYS * 8.0 * labels * topics / words,
+            swept=each / words,
+            document=known,
+        )
+
+    def update(
+        self,
+        globals: HdspGlobals,
+        delta: Delta,
+        options: HdspOptions,
+        stream: Stream,
+    ) -> HdspGlobals:
+        """Update alpha p_k, the labels' weights, and the parameters of their priors.
+
+        Parameters
+        ----------
+        globals : HdspGlobals
+            As the sweep was made against.
+        delta : Delta
+            `FoldSums` and, except after the start, `HdspSums`.
+        options : HdspOptions
+            The options.
+        stream : Stream
+            Not used.
+
+        Returns
+        -------
+        HdspGlobals
+            The next ones. After sweeps of LDA the iteration goes on with another round.
+        """
+        folded, swept = delta.read(FoldSums), delta.read(HdspSums)
+        if folded is None:
+            raise ValueError("expected a delta that was folded into rows")
+        total, left = folded.topic_total, globals.lda_sweeps_left
+        after = replace(globals, topic_total=total, topic_log=digamma(options.eta * globals.vocabulary + total))
+        if swept is None:
+            return after if left or globals.carried else with_prior_by_size(after, total)
+        if left:
+            after = replace(after, lda_sweeps_left=left - 1, another_round=True)
+            return with_prior_by_size(after, total) if left == 1 else after
+        return _learned(replace(after, another_round=False), globals, swept, delta, options)
+
+    def needs_another_round(self, globals: HdspGlobals) -> bool:
+        """Return whether the iteration goes on with one more sweep."""
+        return globals.another_round
+
+    def objective(self, globals: HdspGlobals, delta: Delta) -> dict[str, float]:
+        """Return the evidence lower bound (46), in nats, of q(z), q(pi) and q(phi) as the sweep has made them.
+
+        Parameters
+        ----------
+        globals : HdspGlobals
+            As the sweep was made against.
+        delta : Delta
+            As for `update`.
+
+        Returns
+        -------
+        dict of str to float
+            ``objective``; nothing of the start and of the sweeps of LDA, which have no bound.
+        """
+        folded, swept = delta.read(FoldSums), delta.read(HdspSums)
+        if folded is None or swept is None or globals.lda_sweeps_left:
+            return {}
+        prior, gamma = globals.prior, globals.gamma
+        documents = swept.bound_documents
+        rest = log_rate_rest(globals, swept, _labels_of(delta))
+        documents += float((prior * (rest - swept.minus_log_rate)).sum())
+        last = float(prior[globals.last] / prior.sum())
+        sticks = (prior.size - 1) * special.log(gamma) + (gamma - 1.0) * special.log(last)
+        weights = scaling_of(globals.rates).bound(globals.rates)
+        totals = totals_bound(globals.eta * globals.vocabulary, folded)
+        return {"objective": documents + folded.bound_words + totals + float(sticks) + weights}
+
+    def figures(self, globals: HdspGlobals) -> dict[str, float]:
+        """Return gamma, alpha, the parameters of the weights' prior, and how many topics have 99% of the tokens."""
+        topics = float(description.holding(globals.topic_total))
+        weights = scaling_of(globals.rates).figures(globals.rates)
+        return {"gamma": globals.gamma, "alpha": float(globals.prior.sum()), **weights, "topics_99": topics}
+
+    def label_table(self, globals: HdspGlobals) -> LabelTable:
+        """Return the labels and numbers of the training corpus."""
+        return globals.labels
+
+    def label_weights(self, globals: HdspGlobals) -> Vector:
+        """Return how much each label raises each topic: -log E[R], shape (labels, topics)."""
+        weights: Vector = -globals.rates.label_log
+        return weights
+
+    def draw_model(self, summary: Summary, options: HdspOptions, stream: Stream) -> tuple[Arrays, HdspGlobals]:
+        """Draw topics, sticks and weights of some labels to simulate from."""
+        names = tuple(("label", f"l{number}") for number in range(SIMULATED_LABELS))
+        table = LabelTable(names, (1,) * SIMULATED_LABELS, (), SIMULATED_LABELS, 0)
+        pi = drawing.draw_sticks(options.topics, options.gamma, stream)
+        labelled = Summary(summary.documents, summary.words, summary.tokens, labels=table)
+        tokens = 1e9 * pi
+        globals = replace(
+            self.initialise(labelled, options, stream),
+            rates=_draw_rates(options, stream.at(purpose="simulate weights").generator()),
+            topic_total=tokens,
+            topic_log=digamma(np.maximum(tokens, MIN_SHARE)),
+            prior=np.maximum((options.alpha or 1.0) * pi, MIN_SHARE),
+            eta=1e-9,
+            lda_sweeps_left=0,
+        )
+        return drawing.draw_topics(summary.words, tokens, options.eta * summary.words, stream), globals
+
+    def simulate(
+        self, topics: Arrays, globals: HdspGlobals, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, npt.NDArray[np.float64]]:
+        """Draw documents with some labels each, pi_mk ~ Gamma(alpha p_k, R_mk), and return their proportions too."""
+        import pyarrow as pa
+
+        from collapsium.storage.corpus.shard import EXTRAS
+
+        table, generator = globals.labels, stream.at(purpose="simulate labels").generator()
+        probability = min(LABELS_PER_SIMULATED_DOCUMENT / max(len(table), 1), 1.0)
+        has = generator.random((documents, len(table))) < probability
+        labels = [[{"field": name, "value": value} for name, value in np.array(table.names)[row]] for row in has]
+        extras = {"labels": pa.array(labels, EXTRAS["labels"])}
+        log_pi = drawing.log_gammas(globals.prior, documents, generator) - has @ globals.rates.label_log
+        pi = special.exp(log_pi - log_pi.max(axis=1, keepdims=True))
+        theta = pi / pi.sum(axis=1, keepdims=True)
+        drawn = drawing.draw_bags(topics, int(globals.vocabulary), theta, tokens, generator)
+        return replace(drawn, extras=extras), theta
 
 
-def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
-    """Make the globals before any document has been seen."""
-    table = summary.labels or LabelTable()
-    largest = np.array([1.0] * len(table.names) + [one.largest for one in table.numbers])
-    few = len(table) ** 2 * config.topics <= FEW
-    lead = _lead(table, config)
-    begun: dict[str, npt.NDArray[np.generic]] = {
-        "vocabulary": np.array(float(summary.words)),
-        "eta": np.array(config.eta),
-        "gamma": np.array(config.gamma),
-        "prior": np.full(config.topics, config.begin_alpha(len(table)) / config.topics),
-        "topic_moments": np.zeros((1, config.topics)),
-        "topic_log": np.full(config.topics, digamma(config.eta * summary.words)),
-        "document_sweeps": np.array(config.document_sweeps),
-        "document_tolerance": np.array(config.document_tolerance),
-        "early": np.array(0 if summary.warm else config.lda_sweeps),
-        "another_round": np.array(0.0),
-        "last": np.array(config.topics - 1),
-        "label_table": table.packed(),
-        "label_most": np.array(table.most + largest[len(table.names) :].sum()),
-        "label_least": np.array(0.0 if table.numbers else 1.0),
-        "label_reach": largest,
-        "signed": np.array(bool(table.numbers)),
-        "curved": np.array(config.scaling == "linear" and len(table) > 0 and few),
-        "led": np.array(bool(lead.any())),
-        **_scaling(config).begin(lead),
-    }
-    return {**begun, **_rates(begun, config)}
-
-
-def _lead(table: LabelTable, config: Config) -> Vector:
-    """Return log E[R] that labels begin with, shape (labels, topics): lower by `LEAD` for the topics that they lead to.
+def _initial_log_rate(table: LabelTable, options: HdspOptions) -> Vector:
+    """Return the initial log E[R] of labels, shape (labels, topics): lower by `INITIAL_LOG_FACTOR` for their topics.
 
     A tenth of the topics are left to all. Each label has a topic, if there are so many, the most frequent labels first,
-    and what is left is shared out by the roots of the labels' documents. A number counts as two labels, for what is
-    above its mean and what is below, of half its documents each.
+    and the remaining ones are shared out by the roots of the labels' documents. A number counts as two labels, for
+    values above its mean and below, of half its documents each.
     """
-    lead = np.zeros((len(table), config.topics))
-    if config.start == "lda" or not len(table):
-        return lead
-    leads = [(place, -LEAD, float(count)) for place, count in enumerate(table.documents)]
+    log_rate = np.zeros((len(table), options.topics))
+    if options.start == "lda" or not len(table):
+        return log_rate
+    labels = [(place, -INITIAL_LOG_FACTOR, float(count)) for place, count in enumerate(table.documents)]
     for place, one in enumerate(table.numbers, start=len(table.names)):
-        leads += [(place, sign * LEAD / max(one.largest, 1.0), one.documents / 2) for sign in (-1, 1)]
-    counts = np.array([count for _, _, count in leads], dtype=np.float64)
-    room = config.topics - config.topics // BACKGROUND
+        factor = INITIAL_LOG_FACTOR / max(one.largest, 1.0)
+        labels += [(place, sign * factor, one.documents / 2) for sign in (-1, 1)]
+    counts = np.array([count for _, _, count in labels], dtype=np.float64)
+    available = options.topics - options.topics // TOPICS_PER_SHARED_TOPIC
     each = np.zeros(counts.size, dtype=np.int64)
-    each[np.argsort(-counts, kind="stable")[:room]] = 1
+    each[np.argsort(-counts, kind="stable")[:available]] = 1
     roots = np.sqrt(counts)
-    each += np.floor(max(room - int(each.sum()), 0) * roots / max(float(roots.sum()), 1.0)).astype(np.int64)
+    each += np.floor(max(available - int(each.sum()), 0) * roots / max(float(roots.sum()), 1.0)).astype(np.int64)
     ends = np.cumsum(each)
-    for (place, gain, _), last, many in zip(leads, ends.tolist(), each.tolist(), strict=True):
-        lead[place, last - many : last] = gain
-    return lead
+    for (place, factor, _), last, topics in zip(labels, ends.tolist(), each.tolist(), strict=True):
+        log_rate[place, last - topics : last] = factor
+    return log_rate
 
 
-def _rates(globals: Arrays, config: Config) -> dict[str, Vector]:
-    """Return what sweeps see of the weights, and E[log R] beside it."""
-    log_mean, mean_log = _scaling(config).rates(globals)
-    return {"label_log": log_mean, "label_mean_log": mean_log}
+def _labels_of(delta: Delta) -> npt.NDArray[np.int64]:
+    """Return the numbers of the labels that a delta has sums of."""
+    return delta.ids.get("label", np.zeros(0, dtype=np.int64))
 
 
-def carry(globals: Arrays, known: Arrays, config: Config, before: Config) -> tuple[Arrays, int] | None:
-    """Go on from what another run has learned, where it has the same labels and the same scaling."""
-    same = config.topics == before.topics and config.scaling == before.scaling
-    if not same or not np.array_equal(globals["label_table"], known["label_table"]):
-        return None
-    names = ["prior", "last", "label_log", "label_mean_log", *_scaling(config).begin(np.zeros((0, 1)))]
-    names += ["gamma"] if "gamma" in config.learn else []
-    return {**globals, **{name: known[name] for name in names}, "carried": np.array(True)}, config.topics
+def _learned(
+    after: HdspGlobals, before: HdspGlobals, sums: HdspSums, delta: Delta, options: HdspOptions
+) -> HdspGlobals:
+    """Return the next global state with the best prior, weights and gamma."""
+    present = _labels_of(delta)
+    prior = next_prior(before, sums, present, learn_alpha="alpha" in options.learn)
+    rates = after.rates
+    if sums.labels is not None:
+        weight_sums = WeightSums.of(prior, sums.labels.of_all(len(rates.label_log), present))
+        rates = options.label_scaling.next_rates(rates, weight_sums, after.label_range)
+    gamma = after.gamma
+    if "gamma" in options.learn and options.topics > 1:
+        last = float(prior[before.last] / prior.sum())
+        gamma = float(max((options.topics - 1) / -special.log(last), 1.0))
+    return replace(after, prior=prior, rates=rates, gamma=gamma)
 
 
-def footprint(summary: Summary, config: Config) -> Footprint:
-    """Say what the state of a fit takes: counts of documents in 4 bytes, counts and weights of words in 8."""
-    table = summary.labels or LabelTable()
-    labels, topics = len(table), config.topics
-    few = config.scaling == "linear" and labels**2 * topics <= FEW
-    kinds = SUMS * (2 if table.numbers else 1)
-    each = 8.0 * labels * topics * (kinds + 5 + (2 * labels if few else 0))  # sums, and what the globals hold
-    known = 12.0 * sum(table.documents) / max(summary.documents, 1) + 12.0 * len(table.numbers) + 8.0
-    return Footprint(
-        kept=16.0 * topics + MEANWHILE * 8.0 * labels * topics / max(summary.words, 1),
-        shown=8.0 * topics,
-        swept=16.0 * topics + each / max(summary.words, 1),
-        delta=8.0 * topics + each / max(summary.words, 1),
-        pair=0.0,
-        document=4.0 * topics + known,
-        portion=8.0 * topics * summary.documents,
-    )
-
-
-def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
-    """Update what is known of all documents: alpha p_k, the labels' weights, and the priors' parameters.
-
-    Parameters
-    ----------
-    globals : Arrays
-        As the sweep was made against.
-    delta : Delta
-        The sum over all shards, and what folding it told.
-    config : Config
-        The options.
-    stream : Stream
-        Not used.
-
-    Returns
-    -------
-    Arrays
-        The next globals. While LDA is at the beginning, ``another_round`` is asked for.
-    """
-    total = delta["topic_total"]
-    topic_log = digamma(config.eta * float(globals["vocabulary"]) + total)
-    after = {**globals, "topic_moments": total[np.newaxis], "topic_log": topic_log}
-    early = int(globals["early"])
-    if "tokens" not in delta:  # the start's delta, of which nothing has been swept yet
-        if not early and not globals.get("carried", False):
-            after.update(prior_by_size(globals, total))
-        return after
-    if early:
-        left = {"early": np.array(early - 1), "another_round": np.array(1.0)}
-        return {**after, **left, **(prior_by_size(globals, total) if early == 1 else {})}
-    after["another_round"] = np.array(0.0)
-    after["prior"] = next_prior(globals, delta, learn_alpha="alpha" in config.learn)
-    if "label_sums" in delta:
-        sums = Sums.of(after["prior"], *_whole(globals, delta), _curvature(delta))
-        after.update(_scaling(config).step(globals, sums))
-        after.update(_rates(after, config))
-    if "gamma" in config.learn and config.topics > 1:
-        last = float(after["prior"][int(globals["last"])] / after["prior"].sum())
-        after["gamma"] = np.array(max((config.topics - 1) / -special.log(last), 1.0))
-    return after
-
-
-def _whole(globals: Arrays, delta: Delta) -> tuple[Vector, Vector]:
-    """Return sum_m r_mj and the labels' sums for all labels, zero of those that no document of the sweep has."""
-    sums = delta["label_sums"]
-    every, ids = np.zeros((globals["label_log"].shape[0], *sums.shape[1:])), delta.ids["label"]
-    total = np.zeros(len(every))
-    every[ids], total[ids] = sums, delta["label_total"]
-    return total, every
-
-
-def _curvature(delta: Delta) -> Vector | None:
-    """Return the labels' Hessian, but for the prior, where it was asked for."""
-    return np.asarray(delta["label_curvature"]) if "label_curvature" in delta else None
-
-
-def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
-    """Give the evidence lower bound (46), in nats, of q(z), q(pi) and q(phi) as the sweep has made them.
-
-    Parameters
-    ----------
-    globals : Arrays
-        As the sweep was made against.
-    delta : Delta
-        What the sweep and the folding of its rows told.
-
-    Returns
-    -------
-    dict of str to float
-        ``objective``; nothing of the start and of the sweeps of LDA, of which no bound is made.
-    """
-    if "tokens" not in delta or globals["early"]:
-        return {}
-    prior, total = globals["prior"], float(globals["eta"]) * float(globals["vocabulary"])
-    totals = gammaln(total + delta["topic_total"]) - gammaln(total)
-    documents = delta.number("bound_documents")
-    documents += float((prior * (log_rate_rest(globals, delta) - delta["minus_log_rate"])).sum())
-    gamma, last = float(globals["gamma"]), float(prior[int(globals["last"])] / prior.sum())
-    sticks = (prior.size - 1) * special.log(gamma) + (gamma - 1.0) * special.log(last)
-    weights = _scaling_of_globals(globals).bound(globals)
-    return {"objective": documents + delta.number("bound_words") - float(totals.sum()) + float(sticks) + weights}
-
-
-def _scaling_of_globals(globals: Arrays) -> Scaling:
-    """Return the scaling function whose weights the globals hold."""
-    return scaling_of("labels" if "weight_shape" in globals else "linear", 1.0, 1.0, 1.0, learn=False)
-
-
-def figures(globals: Arrays) -> dict[str, float]:
-    """Give gamma, alpha, the parameters of the weights' prior, and how many topics hold 99% of the tokens."""
-    held = description.holding(globals["topic_moments"][0])
-    found = {"gamma": float(globals["gamma"]), "alpha": float(globals["prior"].sum())}
-    return {**found, **_scaling_of_globals(globals).figures(globals), "topics_99": float(held)}
-
-
-def describe(block: Arrays, globals: Arrays, count: int) -> Description:
-    """Describe the topics, the largest first."""
-    prior = parameters(block, globals)
-    return description.describe(block["word_topic"], prior.words, prior.total, globals["topic_moments"][0], count)
-
-
-def label_weights(globals: Arrays) -> Vector:
-    """Tell how much each label raises each topic: -log E[R], shape (labels, topics)."""
-    weights: Vector = -globals["label_log"]
-    return weights
-
-
-def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
-    """Draw topics, sticks and weights of some labels to simulate from."""
-    table = LabelTable(tuple(("label", f"l{number}") for number in range(DRAWN)), (1,) * DRAWN, (), DRAWN, 0)
-    pi = drawing.draw_sticks(config.topics, config.gamma, stream)
-    globals_ = dict(initialise(Summary(summary.documents, summary.words, summary.tokens, labels=table), config, stream))
-    generator = stream.at(purpose="simulate weights").generator()
-    size = DRAWN, config.topics
-    if config.scaling == "labels":
-        drawn = config.weight_rate / generator.standard_gamma(config.weight_shape, size)
-        sure = 1e6  # so that q(w) is this point
-        globals_.update(weight_shape=np.full(size, sure), weight_rate=sure * drawn)
-    else:
-        globals_["label_topic"] = generator.normal(0.0, np.sqrt(config.weight_variance), size)
-    globals_.update(_rates(globals_, config))
-    tokens = 1e9 * pi
-    shown = {"topic_moments": tokens[np.newaxis], "topic_log": digamma(np.maximum(tokens, LEAST))}
-    globals_.update(prior=np.maximum((config.alpha or 1.0) * pi, LEAST), eta=np.array(1e-9), early=np.array(0), **shown)
-    return drawing.draw_topics(summary.words, tokens, config.eta * summary.words, stream), globals_
-
-
-def simulate(
-    rows: Arrays,
-    globals: Arrays,
-    documents: int,
-    tokens: float,
-    stream: Stream,
-) -> tuple[Documents, Vector]:
-    """Draw documents with some labels each, pi_mk ~ Gamma(alpha p_k, R_mk), and give their proportions too."""
-    import pyarrow as pa
-
-    from collapsium.storage.corpus.shard import EXTRAS
-
-    table = LabelTable.unpacked(globals["label_table"])
-    generator = stream.at(purpose="simulate labels").generator()
-    has = generator.random((documents, len(table))) < min(EACH / max(len(table), 1), 1.0)
-    listed = [[{"field": name, "value": value} for name, value in np.array(table.names)[row]] for row in has]
-    extras = {"labels": pa.array(listed, EXTRAS["labels"])}
-    log_pi = drawing.log_gammas(globals["prior"], documents, generator) - has @ globals["label_log"]
-    pi = special.exp(log_pi - log_pi.max(axis=1, keepdims=True))
-    theta = pi / pi.sum(axis=1, keepdims=True)
-    drawn = drawing.draw_bags(rows, int(globals["vocabulary"]), theta, tokens, generator)
-    return replace(drawn, extras=extras), theta
+def _draw_rates(options: HdspOptions, generator: np.random.Generator) -> LabelRates:
+    """Draw the weights of labels to simulate from."""
+    size = SIMULATED_LABELS, options.topics
+    if options.scaling == "labels":
+        drawn = options.weight_rate / generator.standard_gamma(options.weight_shape, size)
+        certain = 1e6  # so that q(w) is this point
+        prior = np.array([options.weight_shape, options.weight_rate])
+        return InverseGamma().rates(InverseGammaWeights(prior, np.full(size, certain), certain * drawn))
+    drawn = generator.normal(0.0, np.sqrt(options.weight_variance), size)
+    return LogLinear().rates(LogLinearWeights(options.weight_variance, drawn))

@@ -1,11 +1,11 @@
-"""What the proportions of documents are scaled by, given their labels: the scaling functions of Kim and Oh (2017).
+"""Scaling functions of documents' proportions, given their labels (Kim and Oh 2017).
 
-A scaling function is a class: what its weights begin with, E[log R] and log E[R] of each label and topic, its part of
-the bound, and one step of its weights. Rates are log-linear: log E[R_mk] = sum_j r_mj x_jk, and sweeps know x alone.
+A scaling function is a class: its initial weights, E[log R] and log E[R] of each label and topic, its part of the
+bound, and one step of its weights. Rates are log-linear: log E[R_mk] = sum_j r_mj x_jk, and sweeps see x alone.
 
 Labels of one document interact: R_mk is a product over them. All weights move at once, from the sums of one sweep, on
 a minoriser of the bound that touches it where they are, so that it never falls. With n_m = sum_j |r_mj| and weights
-|r_mj| / n_m, Jensen's inequality parts the labels: exp(sum_j r_mj y_j) <= 1 + sum_j |r_mj| h(n_m, +-y_j), h(n, y) =
+|r_mj| / n_m, Jensen's inequality separates the labels: exp(sum_j r_mj y_j) <= 1 + sum_j |r_mj| h(n_m, +-y_j), h(n, y) =
 (exp(n y) - 1) / n. In n, h is convex where y > 0, and lies below its chord between the least and the largest n; where
 y < 0 it is concave, and its mean lies below h at the mean n. So the sums over documents of |r| R E[pi] and of n_m |r| R
 E[pi], S and U below, are all that is needed; both bounds have the slope and the curvature of the sum at y = 0.
@@ -13,28 +13,40 @@ E[pi], S and U below, are all that is needed; both bounds have the slope and the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.families.vb.states import (
+    InverseGammaWeights,
+    LabelRange,
+    LabelRates,
+    LabelSums,
+    LogLinearWeights,
+)
 from collapsium.workers.special_functions import digamma, gammaln, polygamma
 
 Vector = npt.NDArray[np.float64]
+WeightsT = TypeVar("WeightsT")
 
-STEPS = 60  # of Newton's method over the labels and topics, which seldom needs ten
-CLOSE = 1e-12
-FEW = 1 << 20  # cells of labels x labels x topics up to which the whole Hessian is summed
-SHAPES = 1e-3, 1e6  # between which the shape of the prior is learned
-SPREADS = 1e-4, 1e4  # between which the variance of the prior is learned
+# Newton's method over the labels and topics seldom needs ten steps.
+MAX_NEWTON_STEPS, NEWTON_TOLERANCE = 60, 1e-12
+
+# Ranges in which parameters of the weights' prior are learned.
+SHAPE_RANGE = 1e-3, 1e6
+VARIANCE_RANGE = 1e-4, 1e4
+
+MAX_HESSIAN_SIZE = 1 << 20
+"""Numbers of labels x labels x topics up to which the whole Hessian of linear weights is summed."""
 
 
 @dataclass(frozen=True)
-class Sums:
-    """Sums over the documents, as a sweep told them, with q(pi) for the prior that is given.
+class WeightSums:
+    """Sums over the documents from which weights are updated, with q(pi) for a certain prior.
 
     Attributes
     ----------
@@ -47,7 +59,7 @@ class Sums:
     below, below_long : numpy.ndarray of float64, shape (labels, topics)
         The same over r_mj < 0.
     curvature : numpy.ndarray of float64, shape (labels, labels, topics), or None
-        sum_m r_mj r_mi R_mk E[pi_mk], where it was asked for.
+        sum_m r_mj r_mi R_mk E[pi_mk], where it is summed.
     """
 
     prior: Vector
@@ -59,91 +71,122 @@ class Sums:
     curvature: Vector | None = None
 
     @staticmethod
-    def of(prior: Vector, total: Vector, sums: Vector, curvature: Vector | None) -> Sums:
-        """Take them from a delta; E[pi] = (g + n) / b is a part that does not depend on g, and one that does."""
+    def of(prior: Vector, labels: LabelSums) -> WeightSums:
+        """Return the sums of all labels; E[pi] = (g + n) / b is a part that does not depend on g, and one that does."""
+        sums = labels.label_sums
         halves = [sums[:, place] + prior * sums[:, place + 1] for place in range(0, sums.shape[1], 2)]
         nothing = np.zeros_like(halves[0])
         whole = None
-        if curvature is not None:
+        if labels.label_curvature is not None:
+            curvature = labels.label_curvature
             half = curvature.shape[1] // 2
             whole = curvature[:, :half] + prior * curvature[:, half:]
         below = halves[2:] if len(halves) > 2 else [nothing, nothing]
-        return Sums(prior, total, halves[0], halves[1], below[0], below[1], whole)
+        return WeightSums(prior, labels.label_total, halves[0], halves[1], below[0], below[1], whole)
 
 
-class Scaling(Protocol):
-    """A scaling function; its weights are arrays of the globals, of shape (labels, topics)."""
+class Scaling(ABC, Generic[WeightsT]):
+    """A scaling function; its weights have the shape (labels, topics)."""
 
-    def begin(self, log_rate: Vector) -> Arrays:
-        """Make weights to begin with, whose log E[R] is near `log_rate`, shape (labels, topics)."""
+    @abstractmethod
+    def weights(self, rates: LabelRates) -> WeightsT:
+        """Return the weights of which rates are made."""
 
-    def rates(self, globals: Arrays) -> tuple[Vector, Vector]:
-        """Return log E[R] and E[log R] of each label and topic, for a label of value 1."""
+    @abstractmethod
+    def rates(self, weights: WeightsT) -> LabelRates:
+        """Return the rates, for a label of value 1."""
 
-    def bound(self, globals: Arrays) -> float:
+    @abstractmethod
+    def initial_weights(self, log_rate: Vector) -> WeightsT:
+        """Return initial weights, whose log E[R] is near `log_rate`, shape (labels, topics)."""
+
+    @abstractmethod
+    def weights_bound(self, weights: WeightsT) -> float:
         """Return E[log p(w)] - E[log q(w)], in nats."""
 
-    def step(self, globals: Arrays, sums: Sums) -> Arrays:
-        """Return the next weights and what is learned of their prior; the bound does not fall."""
+    @abstractmethod
+    def next_weights(self, weights: WeightsT, sums: WeightSums, label_range: LabelRange) -> WeightsT:
+        """Return the next weights and parameters of their prior; the bound does not fall."""
 
-    def figures(self, globals: Arrays) -> dict[str, float]:
-        """Give the parameters of the prior."""
+    @abstractmethod
+    def weights_figures(self, weights: WeightsT) -> dict[str, float]:
+        """Return the parameters of the prior."""
+
+    def initial_rates(self, log_rate: Vector) -> LabelRates:
+        """Return the rates of initial weights."""
+        return self.rates(self.initial_weights(log_rate))
+
+    def next_rates(self, rates: LabelRates, sums: WeightSums, label_range: LabelRange) -> LabelRates:
+        """Return the rates of the next weights."""
+        return self.rates(self.next_weights(self.weights(rates), sums, label_range))
+
+    def bound(self, rates: LabelRates) -> float:
+        """Return the weights' part of the bound, in nats."""
+        return self.weights_bound(self.weights(rates))
+
+    def figures(self, rates: LabelRates) -> dict[str, float]:
+        """Return the parameters of the weights' prior."""
+        return self.weights_figures(self.weights(rates))
 
 
 @dataclass(frozen=True)
-class InverseGamma:
+class InverseGamma(Scaling[InverseGammaWeights]):
     """Labels: R_mk = prod_j w_kj^(-r_mj), w_kj ~ InvGamma(a_w, b_w), with q(w) of the same form: (15) to (17), (29).
 
     Attributes
     ----------
     shape, rate : float
-        a_w and b_w to begin with.
+        Initial a_w and b_w.
     learn : bool
         Whether they are learned.
     """
 
-    shape: float
-    rate: float
-    learn: bool
+    shape: float = 1.0
+    rate: float = 1.0
+    learn: bool = False
 
-    def begin(self, log_rate: Vector) -> Arrays:
-        """Make q(w) the prior, scaled."""
-        return {
-            "weight_prior": np.array([self.shape, self.rate]),
-            "weight_shape": np.full(log_rate.shape, self.shape),
-            "weight_rate": self.rate / special.exp(log_rate),
-        }
+    def weights(self, rates: LabelRates) -> InverseGammaWeights:
+        """Return q(w)."""
+        if rates.inverse_gamma is None:
+            raise ValueError("expected weights with an inverse-gamma distribution, found log-linear ones")
+        return rates.inverse_gamma
 
-    def rates(self, globals: Arrays) -> tuple[Vector, Vector]:
+    def rates(self, weights: InverseGammaWeights) -> LabelRates:
         """Return log E[1/w] = log a/b and E[log 1/w] = psi(a) - log b."""
-        shape, rate = globals["weight_shape"], globals["weight_rate"]
-        return special.log(shape / rate), digamma(shape) - special.log(rate)
+        shape, rate = weights.weight_shape, weights.weight_rate
+        return LabelRates(special.log(shape / rate), digamma(shape) - special.log(rate), inverse_gamma=weights)
 
-    def bound(self, globals: Arrays) -> float:
+    def initial_weights(self, log_rate: Vector) -> InverseGammaWeights:
+        """Return the prior, scaled."""
+        prior, shape = np.array([self.shape, self.rate]), np.full(log_rate.shape, self.shape)
+        return InverseGammaWeights(prior, shape, self.rate / special.exp(log_rate))
+
+    def weights_bound(self, weights: InverseGammaWeights) -> float:
         """Return -KL(q | p), summed over the labels and topics."""
-        (a, b), shape, rate = globals["weight_prior"], globals["weight_shape"], globals["weight_rate"]
+        (a, b), shape, rate = weights.weight_prior, weights.weight_shape, weights.weight_rate
         log_inverse = digamma(shape) - special.log(rate)
         prior = a * special.log(b) - gammaln(a) + (a + 1) * log_inverse - b * shape / rate
         entropy = shape + special.log(rate) + gammaln(shape) - (1 + shape) * digamma(shape)
         return float((prior + entropy).sum())
 
-    def step(self, globals: Arrays, sums: Sums) -> Arrays:
+    def next_weights(
+        self, weights: InverseGammaWeights, sums: WeightSums, label_range: LabelRange
+    ) -> InverseGammaWeights:
         """Take a_kj = a_w + g_k sum_m r_mj, and of E[1/w] = e exp(y) the best y on the minoriser."""
         # max_y a y - b_w e (exp(y) - 1) - F(y), F = (S - t)(exp(y) - 1) + t (exp(L y) - 1) / L, t = (U - S) / (L - 1),
         # for y > 0, L the largest number of labels of a document; for y < 0, F = S (exp(n y) - 1) / n, n = U / S.
-        a, b = globals["weight_prior"]
+        a, b = weights.weight_prior
         shape = a + sums.total[:, np.newaxis] * sums.prior
-        inverse = globals["weight_shape"] / globals["weight_rate"]
+        inverse = weights.weight_shape / weights.weight_rate
         grows = shape > b * inverse + sums.above
-        short, long, power = _majorant(sums.above, sums.above_long, 1.0, float(globals["label_most"]), grows)
+        short, long, power = _majorant(sums.above, sums.above_long, 1.0, label_range.label_most, grows)
         inverse = inverse * special.exp(_balanced(shape, b * inverse + short, long, power))
-        after = {"weight_shape": shape, "weight_rate": shape / inverse}
-        prior = _gamma_prior(globals["weight_prior"], {**globals, **after}) if self.learn else globals["weight_prior"]
-        return {**after, "weight_prior": prior}
+        after = InverseGammaWeights(weights.weight_prior, shape, shape / inverse)
+        return replace(after, weight_prior=_gamma_prior(after)) if self.learn else after
 
-    def figures(self, globals: Arrays) -> dict[str, float]:
-        """Give a_w and b_w."""
-        a, b = globals["weight_prior"]
+    def weights_figures(self, weights: InverseGammaWeights) -> dict[str, float]:
+        """Return a_w and b_w."""
+        a, b = weights.weight_prior
         return {"weight_shape": float(a), "weight_rate": float(b)}
 
 
@@ -162,81 +205,86 @@ def _balanced(gain: Vector, single: Vector, many: Vector, power: Vector) -> Vect
     y: Vector = special.log(gain / single)
     with np.errstate(divide="ignore"):
         y = np.minimum(y, np.where(many > 0.0, special.log(gain / np.maximum(many, 1e-300)) / power, np.inf))
-    for _ in range(STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         one, other = single * special.exp(y), many * special.exp(power * y)
         change = (gain - one - other) / (one + power * other)
         y = y + change
-        if np.abs(change).max(initial=0.0) < CLOSE:
+        if np.abs(change).max(initial=0.0) < NEWTON_TOLERANCE:
             break
     return y
 
 
-def _gamma_prior(prior: Vector, globals: Arrays) -> Vector:
+def _gamma_prior(weights: InverseGammaWeights) -> Vector:
     """Learn a_w and b_w: the gamma distribution of 1/w whose E[1/w] and E[log 1/w] are the means of q's."""
-    shape, rate = globals["weight_shape"], globals["weight_rate"]
+    shape, rate = weights.weight_shape, weights.weight_rate
     if not shape.size:
-        return prior
+        return weights.weight_prior
     mean, log_mean = float((shape / rate).mean()), float((digamma(shape) - special.log(rate)).mean())
     gap = special.log(mean) - log_mean  # log a - psi(a) shall be this
-    a = float(prior[0])
-    for _ in range(STEPS):
+    a = float(weights.weight_prior[0])
+    for _ in range(MAX_NEWTON_STEPS):
         error, slope = special.log(a) - digamma(a) - gap, 1.0 / a - float(polygamma(1, a))
         after = float(np.clip(1.0 / (1.0 / a + error / (a * a * slope)), a / 10, a * 10))
-        if abs(after - a) < CLOSE * a:
+        if abs(after - a) < NEWTON_TOLERANCE * a:
             break
         a = after
-    a = float(np.clip(a, *SHAPES))
+    a = float(np.clip(a, *SHAPE_RANGE))
     return np.array([a, a / mean])
 
 
 @dataclass(frozen=True)
-class LogLinear:
+class LogLinear(Scaling[LogLinearWeights]):
     """Labels and numbers: R_mk = exp(sum_j w_kj r_mj), w_kj ~ N(0, sigma), at the most probable w: (19) to (21).
 
     Attributes
     ----------
     variance : float
-        sigma to begin with.
+        Initial sigma.
     learn : bool
         Whether it is learned.
     """
 
-    variance: float
-    learn: bool
+    variance: float = 1.0
+    learn: bool = False
 
-    def begin(self, log_rate: Vector) -> Arrays:
-        """Take them."""
-        return {"weight_variance": np.array(self.variance), "label_topic": np.array(log_rate)}
+    def weights(self, rates: LabelRates) -> LogLinearWeights:
+        """Return w."""
+        if rates.log_linear is None:
+            raise ValueError("expected log-linear weights, found those with an inverse-gamma distribution")
+        return rates.log_linear
 
-    def rates(self, globals: Arrays) -> tuple[Vector, Vector]:
+    def rates(self, weights: LogLinearWeights) -> LabelRates:
         """Return w, twice: it is a point."""
-        return globals["label_topic"], globals["label_topic"]
+        return LabelRates(weights.label_topic, weights.label_topic, log_linear=weights)
 
-    def bound(self, globals: Arrays) -> float:
+    def initial_weights(self, log_rate: Vector) -> LogLinearWeights:
+        """Return the logarithms of the rates."""
+        return LogLinearWeights(self.variance, np.array(log_rate))
+
+    def weights_bound(self, weights: LogLinearWeights) -> float:
         """Return log p(w)."""
-        weight, variance = globals["label_topic"], float(globals["weight_variance"])
+        weight, variance = weights.label_topic, weights.weight_variance
         return float(-0.5 * (weight**2).sum() / variance - 0.5 * weight.size * special.log(2 * np.pi * variance))
 
-    def step(self, globals: Arrays, sums: Sums) -> Arrays:
-        """Move w by a Newton step whose length ascends for sure, or each weight for itself where labels are many."""
-        weight, variance = globals["label_topic"], float(globals["weight_variance"])
+    def next_weights(self, weights: LogLinearWeights, sums: WeightSums, label_range: LabelRange) -> LogLinearWeights:
+        """Move w by a Newton step whose length ascends for sure, or each weight separately where labels are many."""
+        weight, variance = weights.label_topic, weights.weight_variance
         gradient = gradient_of(weight, variance, sums)
-        reach, least = float(globals["label_most"]), float(globals["label_least"])
         if sums.curvature is not None:
-            weight = weight + _newton(gradient, sums.curvature, variance, globals["label_reach"], reach)
+            reach, most = label_range.label_reach, label_range.label_most
+            weight = weight + _newton(gradient, sums.curvature, variance, reach, most)
         else:
-            weight = weight + _parted(weight, variance, sums, reach, least)
-        after: Arrays = {"label_topic": weight}
+            weight = weight + _separate_steps(weight, variance, sums, label_range)
         if self.learn and weight.size:
-            variance = float(np.clip((weight**2).mean(), *SPREADS))
-        return {**after, "weight_variance": np.array(variance)}
+            variance = float(np.clip((weight**2).mean(), *VARIANCE_RANGE))
+        return LogLinearWeights(variance, weight)
 
-    def figures(self, globals: Arrays) -> dict[str, float]:
-        """Give sigma."""
-        return {"weight_variance": float(globals["weight_variance"])}
+    def weights_figures(self, weights: LogLinearWeights) -> dict[str, float]:
+        """Return sigma."""
+        return {"weight_variance": weights.weight_variance}
 
 
-def gradient_of(weight: Vector, variance: float, sums: Sums) -> Vector:
+def gradient_of(weight: Vector, variance: float, sums: WeightSums) -> Vector:
     """Return the bound's gradient, sum_m r_mj (g_k - exp(w_k r_m) E[pi_mk]) - w_kj / sigma, shape (labels, topics)."""
     return sums.total[:, np.newaxis] * sums.prior - (sums.above - sums.below) - weight / variance
 
@@ -281,7 +329,7 @@ def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector,
     each = np.abs(direction) * reach[:, np.newaxis]
     farthest = np.minimum(each.sum(axis=0), most * np.abs(direction).max(axis=0, initial=0.0))
     x = special.log1p(farthest)
-    for _ in range(STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         small = x < 1e-4
         safe = np.where(small, 1.0, x)
         value = np.where(small, x + x * x / 3, 2 * (special.expm1(safe) - safe) / safe) - farthest
@@ -291,23 +339,26 @@ def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector,
     return direction * step
 
 
-def _parted(weight: Vector, variance: float, sums: Sums, most: float, least: float) -> Vector:
+def _separate_steps(weight: Vector, variance: float, sums: WeightSums, label_range: LabelRange) -> Vector:
     """Return the best change y of each weight by itself on the minoriser.
 
     max_y g c y - F(S+, U+, y) - F(S-, U-, -y) - (w + y)^2 / 2 sigma, where F(S, U, y) = (S - t) h(l, y) + t h(L, y) for
     y > 0, t = (U - l S) / (L - l), l and L the least and the largest n_m, h(0, y) = y, and S h(U / S, y) for y < 0.
     """
+    most, least = label_range.label_most, label_range.label_least
     gain = sums.total[:, np.newaxis] * sums.prior
     grows = gain - (sums.above - sums.below) - weight / variance > 0.0
-    sides = [
+    directions = [
         (1.0, *_majorant(sums.above, sums.above_long, least, most, grows)),
         (-1.0, *_majorant(sums.below, sums.below_long, least, most, ~grows)),
     ]
     low, high = np.where(grows, 0.0, -50.0), np.where(grows, 50.0, 0.0)
     y = np.zeros(weight.shape)
-    for _ in range(STEPS):  # halving a bracket until the exponentials bend little in it, then Newton's method
+    for _ in range(
+        MAX_NEWTON_STEPS
+    ):  # halving a bracket until the exponentials bend little in it, then Newton's method
         slope, bend = gain - (weight + y) / variance, np.full(weight.shape, 1.0 / variance)
-        for sign, short, long, power in sides:
+        for sign, short, long, power in directions:
             one, other = short * special.exp(least * sign * y), long * special.exp(np.minimum(power * sign * y, 300.0))
             slope = slope - sign * (one + other)
             bend = bend + least * one + power * other
@@ -315,7 +366,7 @@ def _parted(weight: Vector, variance: float, sums: Sums, most: float, least: flo
         after = y + slope / bend
         far = (high - low > 1.0 / max(most, 1.0)) | (after <= low) | (after >= high)
         after = np.where(far, 0.5 * (low + high), after)
-        close = np.abs(after - y).max(initial=0.0) < CLOSE
+        close = np.abs(after - y).max(initial=0.0) < NEWTON_TOLERANCE
         y = after
         if close:
             break
@@ -323,8 +374,9 @@ def _parted(weight: Vector, variance: float, sums: Sums, most: float, least: flo
 
 
 Kind = Literal["labels", "linear"]
+AnyScaling = InverseGamma | LogLinear
 
 
-def scaling_of(kind: Kind, shape: float, rate: float, variance: float, *, learn: bool) -> Scaling:
-    """Return a scaling function by its name."""
-    return InverseGamma(shape, rate, learn) if kind == "labels" else LogLinear(variance, learn)
+def scaling_of(rates: LabelRates) -> AnyScaling:
+    """Return the scaling function that rates are made by, with which nothing is learned."""
+    return LogLinear() if rates.inverse_gamma is None else InverseGamma()

@@ -2,53 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.families.vb.states import HdspGlobals, HdspSums
 
+Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-LEAST = 1e-8  # smallest g_k: at 0 a topic could never come back
+MIN_SHARE = 1e-8  # smallest g_k: at 0 a topic could never come back
 
 
-def prior_by_size(globals: Arrays, total: Vector) -> dict[str, npt.NDArray[np.generic]]:
+def with_prior_by_size(globals: HdspGlobals, total: Vector) -> HdspGlobals:
     """Give topics proportions by their sizes; the smallest is the last, which takes what all sticks have left."""
     share = (total + 1.0) / (total + 1.0).sum()
-    return {"prior": globals["prior"].sum() * share, "last": np.array(int(np.argmin(share)))}
+    return replace(globals, prior=globals.prior.sum() * share, last=int(np.argmin(share)))
 
 
-def log_rate_rest(globals: Arrays, delta: Delta) -> Vector:
-    """Return sum_m (E[log R_mk] - log b_mk), shape (topics,)."""
-    rest = delta["minus_log_rate"]
-    if "label_total" in delta:
-        rest = rest + np.einsum("j,jk->k", delta["label_total"], globals["label_mean_log"][delta.ids["label"]])
-    return np.asarray(rest, dtype=np.float64)
+def log_rate_rest(globals: HdspGlobals, sums: HdspSums, present: Ints) -> Vector:
+    """Return sum_m (E[log R_mk] - log b_mk), shape (topics,); the labels' sums are of those `present`."""
+    if sums.labels is None:
+        return sums.minus_log_rate
+    rates = globals.rates.label_mean_log[present]
+    rest: Vector = sums.minus_log_rate + np.einsum("j,jk->k", sums.labels.label_total, rates)
+    return rest
 
 
-def gradient(globals: Arrays, delta: Delta) -> Vector:
+def gradient(globals: HdspGlobals, sums: HdspSums, present: Ints) -> Vector:
     """Return the bound's gradient along g_k = alpha p_k, all else being at its best or held, shape (topics,)."""
-    before, last, gamma = globals["prior"], int(globals["last"]), float(globals["gamma"])
-    found: Vector = delta["tables"] / before + log_rate_rest(globals, delta) - (gamma - 1.0) / before.sum()
-    found[last] += (gamma - 1.0) / before[last]
-    return found
+    before, last, gamma = globals.prior, globals.last, globals.gamma
+    slope: Vector = sums.tables / before + log_rate_rest(globals, sums, present) - (gamma - 1.0) / before.sum()
+    slope[last] += (gamma - 1.0) / before[last]
+    return slope
 
 
-def next_prior(globals: Arrays, delta: Delta, *, learn_alpha: bool) -> Vector:
+def next_prior(globals: HdspGlobals, sums: HdspSums, present: Ints, *, learn_alpha: bool) -> Vector:
     """Return the next g_k = alpha p_k, (tables_k + [k last] (gamma - 1)) / ((gamma - 1) / alpha - rest_k)."""
-    before, gamma = globals["prior"], float(globals["gamma"])
-    tables = np.array(delta["tables"])
-    tables[int(globals["last"])] += gamma - 1.0
-    fall = (gamma - 1.0) / before.sum() - log_rate_rest(globals, delta)
+    before, gamma = globals.prior, globals.gamma
+    tables = np.array(sums.tables)
+    tables[globals.last] += gamma - 1.0
+    fall = (gamma - 1.0) / before.sum() - log_rate_rest(globals, sums, present)
     if not learn_alpha:
-        return np.maximum(_held(tables, fall, float(before.sum())), LEAST)
+        return np.maximum(_with_sum(tables, fall, float(before.sum())), MIN_SHARE)
     after: Vector = np.where(fall > 0.0, tables / np.where(fall > 0.0, fall, 1.0), before)
-    return np.maximum(after, LEAST)
+    return np.maximum(after, MIN_SHARE)
 
 
-def _held(tables: Vector, fall: Vector, alpha: float) -> Vector:
-    """Return the g_k, whose sum is held, that maximise sum_k (tables_k log g_k - fall_k g_k): tables / (fall + x)."""
+def _with_sum(tables: Vector, fall: Vector, alpha: float) -> Vector:
+    """Return the g_k, whose sum is alpha, that maximise sum_k (tables_k log g_k - fall_k g_k): tables / (fall + x)."""
     from scipy.optimize import brentq
 
     some = tables > 0.0
@@ -56,10 +60,10 @@ def _held(tables: Vector, fall: Vector, alpha: float) -> Vector:
     if not np.isfinite(low):
         return np.full(tables.size, alpha / tables.size)
 
-    def beyond(step: float) -> float:
+    def excess(step: float) -> float:
         return float((tables[some] / (fall[some] + low + special.exp(step))).sum()) - alpha
 
     span = special.log(tables[some].sum() / alpha)  # where the least of the terms alone would be all
-    x = low + special.exp(brentq(beyond, special.log(tables[some].min() / alpha) - 50.0, span + 50.0))
+    x = low + special.exp(brentq(excess, special.log(tables[some].min() / alpha) - 50.0, span + 50.0))
     after: Vector = np.where(some, tables / np.where(some, fall + x, 1.0), 0.0)
     return after

@@ -84,7 +84,7 @@ def blocks_of(model):
 def expected_by_hand(model, labels):
     """E[pi_k / sum_l pi_l], pi_k ~ Gamma(g_k, exp(sum_j r_j x_jk)), of labels and numbers: {place in the table: r}."""
     known = np.array([0, len(labels)]), np.array([*labels], dtype=int), np.array([*labels.values()], dtype=float)
-    return naive.expected(DocumentLabels(*known, model.globals["label_log"]), model.globals["prior"])[0]
+    return naive.expected(DocumentLabels(*known, model.globals.rates.label_log), model.globals.prior)[0]
 
 
 def phi_of(model):
@@ -340,7 +340,7 @@ def test_label_topics__are_the_familys_weights_or_proportions_over_shares(place,
     model = Model(place / "all")
     found = label_topics(place / "all", 2)
     ids = [one.id for one in found.topics]
-    assert np.array_equal(found.weights, -model.globals["label_log"][:, ids])
+    assert np.array_equal(found.weights, -model.globals.rates.label_log[:, ids])
     assert {"kind=a", "place=a", "b"} < set(found.titles)
     assert found.foremost(found.titles.index("b"), 1)[0] in np.argsort(-found.weights[found.titles.index("b")])[:1]
     monkeypatch.setattr("collapsium.pipeline.analysis.labels.expected_topics.WeighsLabels", Stochastic)

@@ -1,31 +1,38 @@
 """The hierarchical Dirichlet scaling process, beside a shard (Kim and Oh 2017).
 
-pi_mk ~ Gamma(beta p_k, rate R_mk), z ~ pi_m / sum_k pi_mk, and log R_mk is linear in what is known of a document. By
+pi_mk ~ Gamma(beta p_k, rate R_mk), z ~ pi_m / sum_k pi_mk, and log R_mk is linear in the labels of a document. By
 mean-field variational Bayes: q(z_mn = k) ~ exp( E[log phi_k,x] + E[log pi_mk] ), q(pi_mk) = Gamma(beta p_k + n_mk,
 E[R_mk] + N_m / xi_m) with xi_m = sum_k E[pi_mk]: (28) and (37) of the paper.
 
-What the rates are made of is the driver's affair (`collapsium.pipeline.families.vb.label_scaling`); sweeps see x_jk =
-log E[R] of each label (``label_log``). Of each document a local state keeps its labels by their numbers, and E[n_mk].
+Rates are made on the driver (`collapsium.pipeline.families.vb.label_scaling`); sweeps see x_jk = log E[R] of each
+label. A local state has the labels of each document by their numbers, and E[n_mk].
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.corpus.label_index import LabelTable, numbered
+from collapsium.storage.corpus.label_index import numbered
 from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb import common as collapsed
-from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.vb import common as variational
 from collapsium.workers.families.vb.hdsp_arrays import HDSP_ARRAYS
-from collapsium.workers.kernels.cvb.predict import pair_probability
+from collapsium.workers.families.vb.shard_model import (
+    FOLD_IN_LIMITS,
+    MeanFieldOptions,
+    MeanFieldShardModel,
+    even_counts,
+    initial_counts,
+    start_delta,
+    sweep_delta,
+)
+from collapsium.workers.families.vb.states import Counts, HdspGlobals, LabelledDocumentTopics, MeanFieldRows, Vector
 from collapsium.workers.kernels.jit import Kernel
 from collapsium.workers.kernels.vb.gamma_proportions import (
     expected_proportions,
@@ -39,244 +46,215 @@ from collapsium.workers.kernels.vb.records import (
     PassLimits,
     RateStatistics,
 )
-from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-ARRAYS = HDSP_ARRAYS
-
-LABELLED = True
-
-Vector = npt.NDArray[np.float64]
-
-FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 100, 1e-4  # over unseen documents
-SUMS = 4  # numbers of each label and topic, for labels that are there; twice as many where values may be negative
+STATISTICS_PER_LABEL = 4
+"""Sums of each label and topic over the documents that have it; as many again where values may be negative."""
 
 
-def parameters(rows: Arrays, globals: Arrays) -> Parameters:
-    """Take eta from the globals, and beta p_k."""
-    count = len(next(iter(rows.values()))) if rows else 0
-    each = float(globals["eta"])
-    prior = np.asarray(globals["prior"], dtype=np.float64)
-    return Parameters(prior, float(prior.sum()), np.full(count, each), each * float(globals["vocabulary"]))
+class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobals, LabelledDocumentTopics]):
+    """The hierarchical Dirichlet scaling process, beside a shard."""
+
+    globals_type, local_type, documents_type = HdspGlobals, LabelledDocumentTopics, LabelledDocumentTopics
+    arrays = HDSP_ARRAYS
+    uses_labels = True
+
+    def kernels(self, globals: HdspGlobals) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that a fit calls in every iteration."""
+        return [*super().kernels(globals), sweep_gamma_proportions, gamma_proportions, expected_proportions]
+
+    def start(
+        self,
+        shard: Shard,
+        rows: MeanFieldRows,
+        globals: HdspGlobals,
+        stream: Stream,
+        warm: Arrays | None = None,
+    ) -> tuple[LabelledDocumentTopics, Delta]:
+        """Draw a shard's initial responsibilities, or take another run's, and number the labels of its documents."""
+        document_topic, word_topic = initial_counts(shard, globals.prior.size, stream, warm)
+        return _with_labels(document_topic, shard, globals), start_delta(shard, word_topic)
+
+    def sweep(
+        self,
+        shard: Shard,
+        local: LabelledDocumentTopics,
+        rows: MeanFieldRows,
+        globals: HdspGlobals,
+        stream: Stream,
+    ) -> tuple[LabelledDocumentTopics, Delta]:
+        """Pass over a shard, each document until its E[n_mk] have converged or its passes are used up.
+
+        Parameters
+        ----------
+        shard : Shard
+            The documents.
+        local : LabelledDocumentTopics
+            Each document begins from its E[n_mk] or, in the sweeps of LDA at the start, from even proportions, as the
+            random start would hold it.
+        rows : MeanFieldRows
+            Weights of the shard's words.
+        globals : HdspGlobals
+            As the iteration began.
+        stream : Stream
+            Not used.
+
+        Returns
+        -------
+        local : LabelledDocumentTopics
+            The new one.
+        delta : Delta
+            Fresh `WordCounts` and `HdspSums`.
+        """
+        began, as_lda = time.perf_counter(), globals.lda_sweeps_left > 0
+        if as_lda and not globals.further_sweep:
+            local = replace(local, document_topic=even_counts(shard, globals.prior.size))
+        model = MeanFieldTopics(rows.weights, globals.prior, globals.topic_log)
+        with_curvature = globals.with_curvature and not as_lda
+        without_labels = as_lda and not globals.led
+        labels = _labels_of(local, globals, all_labels=with_curvature, without=without_labels)
+        swept = _fit_documents(
+            shard, local.document_topic, model, labels.record, self.limits, labels.statistics(globals, with_curvature)
+        )
+        statistics = swept.statistics
+        parts: dict[str, Part] = {
+            "bound_documents": fresh(swept.bound),
+            "documents": fresh(float(shard.documents)),
+            "tokens": fresh(float(shard.tokens)),
+            "tables": fresh(statistics.topic_sums[0], "topic"),
+            "minus_log_rate": fresh(statistics.topic_sums[1], "topic"),
+        }
+        by_label = labels.numbers.size > 0 and not as_lda
+        if by_label:
+            parts["label_total"] = fresh(labels.totals, "label")
+            parts["label_sums"] = fresh(statistics.label_sums, "label")
+            if statistics.curvature.size:
+                parts["label_curvature"] = fresh(statistics.curvature, "label")
+        numbers = labels.numbers if by_label else None
+        delta = sweep_delta(shard, swept.word_topic, parts, numbers, time.perf_counter() - began)
+        return replace(local, document_topic=swept.document_topic), delta
+
+    def fold_in(
+        self,
+        shard: Shard,
+        rows: MeanFieldRows,
+        globals: HdspGlobals,
+        stream: Stream,
+    ) -> LabelledDocumentTopics:
+        """Fit E[n_mk] of unseen documents under fixed topics and label weights; without words their labels decide."""
+        expected, topic_log = self.fixed_weights(rows, globals)
+        model = MeanFieldTopics(expected, globals.prior, topic_log)
+        local = _with_labels(even_counts(shard, globals.prior.size), shard, globals)
+        labels = _labels_of(local, globals, all_labels=False, without=False)
+        statistics = labels.statistics(globals, with_curvature=False)
+        swept = _fit_documents(shard, local.document_topic, model, labels.record, FOLD_IN_LIMITS, statistics)
+        return replace(local, document_topic=swept.document_topic)
+
+    def proportions(self, local: LabelledDocumentTopics, globals: HdspGlobals) -> Vector:
+        """Return theta_mk = E[pi_mk] / sum_k E[pi_mk] or, without words, E[pi_mk / sum_k pi_mk].
+
+        Words make the sum nearly certain. Labels alone do not: where alpha p_k is small, the topic whose pi happens to
+        be large is not the one with the largest mean, and the quotient of means promises too much.
+
+        Parameters
+        ----------
+        local : LabelledDocumentTopics
+            The documents.
+        globals : HdspGlobals
+            The model's.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (documents, topics)
+            The proportions.
+        """
+        counts = local.counts
+        theta = np.empty(counts.shape)
+        labels = DocumentLabels(
+            np.asarray(local.document_label_offsets),
+            np.asarray(local.document_label),
+            np.asarray(local.document_label_value),
+            np.ascontiguousarray(globals.rates.label_log),
+        )
+        gamma_proportions(labels, globals.prior, counts, theta)
+        empty = np.flatnonzero(~counts.any(axis=1))
+        if empty.size:
+            theta[empty] = _expected_proportions(empty, labels, globals.prior)
+        return theta
 
 
-def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
-    """Name the kernels that a fit calls in every iteration."""
-    return [
-        *variational.KERNELS,
-        sweep_gamma_proportions,
-        gamma_proportions,
-        expected_proportions,
-        pair_probability,
-    ]
+def _with_labels(document_topic: Counts, shard: Shard, globals: HdspGlobals) -> LabelledDocumentTopics:
+    """Return documents with their labels, numbered as in the training corpus's table."""
+    labels = numbered(shard.labels, globals.labels, shard.documents)
+    return LabelledDocumentTopics(document_topic, labels.offsets, labels.label, labels.value)
 
 
-def blank(words: int, globals: Arrays) -> Arrays:
-    """Make the rows of `words` words before any document has been seen."""
-    return variational.blank(words, globals["prior"].size)
+@dataclass(frozen=True)
+class _ShardLabels:
+    """Labels of a shard's documents.
 
-
-def start(
-    shard: Shard,
-    rows: Arrays,
-    globals: Arrays,
-    stream: Stream,
-    warm: Arrays | None = None,
-) -> tuple[Arrays, Delta]:
-    """Draw a shard's first responsibilities, or take another run's, and number the labels of its documents.
-
-    Parameters
+    Attributes
     ----------
-    shard : Shard
-        The documents, with their labels.
-    rows : Arrays
-        Not used.
-    globals : Arrays
-        Say how many topics there are, and the training corpus's labels.
-    stream : Stream
-        Addressed to the shard.
-    warm : Arrays, optional
-        As for `collapsium.workers.families.vb.common.started`.
-
-    Returns
-    -------
-    local : Arrays
-        ``document_topic``, E[n_mk], float32; ``document_label_offsets``, ``document_label`` and
-        ``document_label_value``.
-    delta : Delta
-        Fresh ``word_topic``, E[n_kw].
+    numbers : numpy.ndarray of int64, shape (labels,)
+        Sorted numbers of the labels that the shard has, or of all.
+    record : DocumentLabels
+        The documents' labels by their places among `numbers`.
+    totals : numpy.ndarray of float64, shape (labels,)
+        sum_m r_mj.
     """
-    by_document, by_word = variational.started(shard, globals["prior"].size, stream, warm)
-    return {"document_topic": by_document, **_known(shard, globals)}, variational.delta_of(shard, by_word)
+
+    numbers: npt.NDArray[np.int64]
+    record: DocumentLabels
+    totals: Vector
+
+    def statistics(self, globals: HdspGlobals, with_curvature: bool) -> RateStatistics:
+        """Return zeros for a sweep to add to."""
+        topics, labels = globals.prior.size, self.numbers.size
+        kinds = STATISTICS_PER_LABEL * (2 if globals.signed else 1)
+        curvature = np.zeros((labels, 2 * labels, topics) if with_curvature else (0, 0, 0))
+        return RateStatistics(np.zeros((2, topics)), np.zeros((labels, kinds, topics)), curvature)
 
 
-def _known(shard: Shard, globals: Arrays) -> dict[str, npt.NDArray[Any]]:
-    """Give numbers to what is known of the documents as the training corpus's table does."""
-    found = numbered(shard.labels, LabelTable.unpacked(globals["label_table"]), shard.documents)
-    return {
-        "document_label_offsets": found.offsets,
-        "document_label": found.label,
-        "document_label_value": found.value,
-    }
+def _labels_of(local: LabelledDocumentTopics, globals: HdspGlobals, *, all_labels: bool, without: bool) -> _ShardLabels:
+    """Return the labels of a shard's documents; `without`, documents count as having none."""
+    label, value = np.asarray(local.document_label), np.asarray(local.document_label_value)
+    offsets = np.asarray(local.document_label_offsets)
+    if all_labels:
+        numbers, row = np.arange(len(globals.rates.label_log)), label
+    else:
+        unique, places = np.unique(label, return_inverse=True)
+        numbers, row = unique.astype(np.int64), places.astype(np.int32)
+    log_rate = np.ascontiguousarray(globals.rates.label_log[numbers])
+    record = DocumentLabels(np.zeros_like(offsets) if without else offsets, row, value, log_rate)
+    totals = np.asarray(np.bincount(row, weights=value, minlength=numbers.size), dtype=np.float64)
+    return _ShardLabels(numbers, record, totals)
 
 
-def sweep(
+@dataclass(frozen=True)
+class _SweptDocuments:
+    """Results of a sweep: E[n_mk], E[n_kw], sums over the documents, and their part of the bound."""
+
+    document_topic: Counts
+    word_topic: Vector
+    statistics: RateStatistics
+    bound: float
+
+
+def _fit_documents(
     shard: Shard,
-    local: Arrays,
-    rows: Arrays,
-    globals: Arrays,
-    stream: Stream,
-) -> tuple[Arrays, Delta]:
-    """Pass over a shard, each document until its E[n_mk] are settled or its passes are used up.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    local : Arrays
-        Each document begins from its ``document_topic`` or, in the sweeps of LDA at the start, from even proportions:
-        else the random start would hold it.
-    rows : Arrays
-        ``word_expected`` of the shard's words.
-    globals : Arrays
-        As the iteration began.
-    stream : Stream
-        Not used.
-
-    Returns
-    -------
-    local : Arrays
-        The new one.
-    delta : Delta
-        Fresh ``word_topic``, ``bound_documents``, ``documents``, ``tokens``; ``tables``, sum_m beta p_k (psi(a_mk) -
-        psi(beta p_k)), and ``minus_log_rate``, -sum_m log b_mk, by topic; and by label ``label_total``, sum_m r_mj,
-        ``label_sums`` and, where it is asked for, ``label_curvature``: see `RateStatistics`.
-    """
-    began = time.perf_counter()
-    even = bool(globals["early"]) and not bool(globals.get("again", False))
-    before = variational.even(shard, globals["prior"].size) if even else local["document_topic"]
-    limits = PassLimits(int(globals["document_sweeps"]), float(globals["document_tolerance"]))
-    found = _swept(shard, before, rows["word_expected"], globals["topic_log"], local, globals, limits)
-    sums: dict[str, Part] = {
-        "bound_documents": fresh(found["bound"][0]),
-        "documents": fresh(float(shard.documents)),
-        "tokens": fresh(float(shard.tokens)),
-        "tables": fresh(found["topic_sums"][0], "topic"),
-        "minus_log_rate": fresh(found["topic_sums"][1], "topic"),
-    }
-    ids: dict[str, npt.NDArray[Any]] = {"word": shard.words}
-    if found["label"].size and not globals["early"]:
-        sums["label_total"] = fresh(found["label_total"], "label")
-        sums["label_sums"] = fresh(found["label_sums"], "label")
-        if found["curvature"].size:
-            sums["label_curvature"] = fresh(found["curvature"], "label")
-        ids["label"] = found["label"]
-    delta = variational.delta_of(shard, found["word_topic"], **sums)
-    new = {**local, "document_topic": found["document_topic"]}
-    return new, Delta(delta.parts, ids, {"kernel": time.perf_counter() - began})
-
-
-def _swept(
-    shard: Shard,
-    before: npt.NDArray[Any],
-    expected: Vector,
-    topic_log: Vector,
-    local: Arrays,
-    globals: Arrays,
+    before: Counts,
+    model: MeanFieldTopics,
+    labels: DocumentLabels,
     limits: PassLimits,
-) -> dict[str, npt.NDArray[Any]]:
-    """Call the kernel; return what it fills, and which labels are at hand."""
-    topics, every = globals["prior"].size, globals["label_log"].shape[0]
-    curved = bool(globals["curved"]) and not bool(globals["early"])
-    label, row = _at_hand(local, every, whole=curved)
-    value = np.asarray(local["document_label_value"])
-    found: dict[str, npt.NDArray[Any]] = {
-        "document_topic": np.empty(before.shape, dtype=np.float32),
-        "word_topic": np.empty(expected.shape),
-        "topic_sums": np.zeros((2, topics)),
-        "label_sums": np.zeros((label.size, SUMS * (2 if globals["signed"] else 1), topics)),
-        "curvature": np.zeros((every, 2 * every, topics) if curved else (0, 0, 0)),
-        "bound": np.zeros(1),
-    }
-    offsets = np.asarray(local["document_label_offsets"])
-    if globals["early"] and not globals["led"]:  # LDA knows no labels
-        offsets = np.zeros_like(offsets)
-    sweep_gamma_proportions(
-        document_pairs(shard),
-        MeanFieldTopics(np.ascontiguousarray(expected), np.asarray(globals["prior"], dtype=np.float64), topic_log),
-        DocumentLabels(offsets, row, value, np.ascontiguousarray(globals["label_log"][label])),
-        np.ascontiguousarray(before),
-        limits,
-        ExpectedCounts(found["document_topic"], found["word_topic"]),
-        RateStatistics(found["topic_sums"], found["label_sums"], found["curvature"]),
-        found["bound"],
-    )
-    return {**found, "label": label, "label_total": np.bincount(row, weights=value, minlength=label.size)}
-
-
-def _at_hand(local: Arrays, every: int, *, whole: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Return the numbers of a shard's labels, sorted, or of all labels, and each label's place among them."""
-    label = np.asarray(local["document_label"])
-    if whole:
-        return np.arange(every), label
-    numbers, row = np.unique(label, return_inverse=True)
-    return numbers.astype(np.int64), row.astype(np.int32)
-
-
-def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
-    """Give the rows as they were, as what a shard changes acts from the next iteration on; documents go on."""
-    return rows, {**globals, "again": np.array(True)}
-
-
-def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
-    """Put new counts in the place of a block's; see `collapsium.workers.families.vb.common.fold`."""
-    return variational.fold(block, delta, parameters(block, globals).words)
-
-
-def finish(block: Arrays, globals: Arrays) -> Arrays:
-    """Give the rows that a finished model keeps: E[n_kw] as ``word_topic``."""
-    return variational.finish(block)
-
-
-def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
-    """Fit E[n_mk] of unseen documents under fixed topics and label weights; without words that is what labels say."""
-    prior, (total,) = parameters(rows, globals), globals["topic_moments"]
-    known, log_total = _known(shard, globals), digamma(prior.total + total)
-    expected = variational.expected(rows, prior.words)
-    limits = PassLimits(FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
-    given = {**globals, "curved": np.array(False), "early": np.array(False)}
-    found = _swept(shard, variational.even(shard, total.size), expected, log_total, known, given, limits)
-    return {"document_topic": found["document_topic"], **known}
-
-
-def proportions(local: Arrays, globals: Arrays) -> Vector:
-    """Return theta_mk = E[pi_mk] / sum_k E[pi_mk] or, without words, E[pi_mk / sum_k pi_mk].
-
-    Words make the sum nearly certain. Labels alone do not: where alpha p_k is small, the topic whose pi happens to be
-    large is not the one with the largest mean, and the quotient of means promises too much.
-
-    Parameters
-    ----------
-    local, globals : Arrays
-        As for `infer`.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (documents, topics)
-        The proportions.
-    """
-    counts = np.asarray(local["document_topic"], dtype=np.float64)
-    offsets, label = (np.asarray(local[name]) for name in ("document_label_offsets", "document_label"))
-    value, theta = np.asarray(local["document_label_value"]), np.empty(counts.shape)
-    labels = DocumentLabels(offsets, label, value, np.ascontiguousarray(globals["label_log"]))
-    prior = np.asarray(globals["prior"], dtype=np.float64)
-    gamma_proportions(labels, prior, np.ascontiguousarray(counts), theta)
-    empty = np.flatnonzero(~counts.any(axis=1))
-    if empty.size:
-        theta[empty] = _expected_proportions(empty, labels, prior)
-    return theta
+    statistics: RateStatistics,
+) -> _SweptDocuments:
+    """Update the documents, and add to the statistics."""
+    expected = ExpectedCounts(np.empty(before.shape, dtype=np.float32), np.empty(model.word_expected.shape))
+    bound, counts = np.zeros(1), np.ascontiguousarray(before)
+    sweep_gamma_proportions(document_pairs(shard), model, labels, counts, limits, expected, statistics, bound)
+    return _SweptDocuments(expected.document_topic, expected.word_topic, statistics, float(bound[0]))
 
 
 def _expected_proportions(documents: npt.NDArray[np.int64], labels: DocumentLabels, prior: Vector) -> Vector:
@@ -285,11 +263,11 @@ def _expected_proportions(documents: npt.NDArray[np.int64], labels: DocumentLabe
     sets: dict[tuple[bytes, bytes], int] = {}
     place, first = np.empty(documents.size, dtype=np.int64), []
     for row, document in enumerate(documents.tolist()):
-        mine = slice(int(offsets[document]), int(offsets[document + 1]))
-        key = label[mine].tobytes(), value[mine].tobytes()
+        own = slice(int(offsets[document]), int(offsets[document + 1]))
+        key = label[own].tobytes(), value[own].tobytes()
         if key not in sets:
             sets[key] = len(sets)
-            first.append(mine)
+            first.append(own)
         place[row] = sets[key]
     ends = np.cumsum([0, *(one.stop - one.start for one in first)], dtype=np.int64)
     theta = np.empty((len(sets), prior.size))
@@ -297,28 +275,3 @@ def _expected_proportions(documents: npt.NDArray[np.int64], labels: DocumentLabe
     expected_proportions(DocumentLabels(ends, labels_of_sets, values_of_sets, log_rate), prior, theta)
     by_document: Vector = theta[place]
     return by_document
-
-
-def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
-    """Give each held-out pair's probability sum_k theta_mk phi_kw, theta and phi being expectations: (40)."""
-    theta, phi = proportions(local, globals), probabilities(rows, globals)["word_topic"]
-    probability, none = np.empty(heldout.pairs), np.zeros(heldout.documents)
-    flat = np.zeros(heldout.words.size)
-    pair_probability(heldout.offsets, heldout.position, theta, phi, none, flat, probability)
-    return {"probability": probability}
-
-
-def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
-    """Give phi_kw of the words at hand, which is an expectation."""
-    prior = parameters(rows, globals)
-    return {"word_topic": collapsed.word_probability(variational.counted(rows), globals["topic_moments"], prior)}
-
-
-def infer(local: Arrays, globals: Arrays) -> Arrays:
-    """Give the documents' proportions."""
-    return {"document_topic": proportions(local, globals)}
-
-
-def lengths(local: Arrays) -> Arrays:
-    """Give the tokens that are expected of each document in all."""
-    return {"document_tokens": collapsed.lengths(local)}

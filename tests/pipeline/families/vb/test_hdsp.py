@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,8 @@ from scipy.special import digamma, gammaln
 from collapsium.pipeline import Corpus, fit, simulate
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.registry import make_options
-from collapsium.pipeline.families.vb import hdsp as driver
+from collapsium.pipeline.families.vb.hdsp import Hdsp
+from collapsium.pipeline.families.vb.label_scaling import scaling_of
 from collapsium.pipeline.families.vb.topic_prior import gradient
 from collapsium.storage.corpus.label_index import LabelTable, NumberField, numbered
 from collapsium.storage.corpus.labels import Labels
@@ -16,7 +19,8 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.delta import total
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.vb import hdsp
+from collapsium.workers.families.vb.hdsp import HdspShardModel
+from collapsium.workers.families.vb.states import HdspSums, MeanFieldRows
 from collapsium.workers.kernels.vb.records import DocumentLabels, MeanFieldTopics, PassLimits
 from tests.conformance import Conformance, reference_bits, states  # noqa: F401 - fixture
 from tests.naive import gamma_proportions as naive
@@ -25,8 +29,11 @@ from tests.strategies import shards
 
 def labels_of(local, globals_):
     """The labels of a local state's documents, with their log rates."""
-    values = (np.asarray(local[f"document_label{name}"]) for name in ("_offsets", "", "_value"))
-    return DocumentLabels(*values, globals_["label_log"])
+    labels = local.document_label_offsets, local.document_label, local.document_label_value
+    return DocumentLabels(*labels, globals_.rates.label_log)
+
+
+DRIVER = Hdsp()
 
 
 class TestHDSP(Conformance):
@@ -41,6 +48,10 @@ class TestHDSP(Conformance):
     # Nothing is kept of a pair, so that there are no active responsibilities.
     test_active_responsibilities__predict_as_well_as_dense_ones = None
 
+    def topic_tokens(self, globals):
+        """The tokens that the globals count of each topic."""
+        return globals["topic_total"]
+
     def test_counts__equal_a_recount_from_the_local_state(self, small, options):
         """From the one before: each iteration's responsibilities are made again, by the twin."""
         problem, found = states(small[0], self.family, options, 4)
@@ -49,18 +60,18 @@ class TestHDSP(Conformance):
             counts, globals_ = np.zeros((tokens.size, problem.config.topics)), before.globals
             for place, shard in enumerate(one.value for one in problem.shards):
                 old, local = (one.swept[place].value.local for one in (before, state))
-                expected = before.blocks[0].value.rows["word_expected"][shard.words]
+                expected = before.blocks[0].value.rows.word_expected[shard.words]
                 labels = labels_of(old, globals_)
-                topics = MeanFieldTopics(expected, globals_["prior"], globals_["topic_log"])
+                topics = MeanFieldTopics(expected, globals_.prior, globals_.topic_log)
                 limits = PassLimits(problem.config.document_sweeps, problem.config.document_tolerance)
-                again = naive.sweep(document_pairs(shard), topics, labels, old["document_topic"], limits, 4)
-                np.testing.assert_allclose(local["document_topic"], again["document_topic"], rtol=1e-4, atol=1e-4)
-                np.testing.assert_allclose(local["document_topic"].sum(axis=1), shard.lengths, rtol=1e-6)
+                again = naive.sweep(document_pairs(shard), topics, labels, old.document_topic, limits, 4)
+                np.testing.assert_allclose(local.document_topic, again["document_topic"], rtol=1e-4, atol=1e-4)
+                np.testing.assert_allclose(local.document_topic.sum(axis=1), shard.lengths, rtol=1e-6)
                 counts[shard.words] += again["word_topic"]
-            rows = hdsp.finish(state.blocks[0].value.rows, state.globals)["word_topic"]
+            rows = state.blocks[0].value.rows.block_topic
             np.testing.assert_allclose(rows, counts, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(rows.sum(axis=1), tokens, rtol=1e-9)
-            np.testing.assert_allclose(state.globals["topic_moments"], [rows.sum(axis=0)], rtol=1e-12)
+            np.testing.assert_allclose(state.globals.topic_total, rows.sum(axis=0), rtol=1e-12)
 
 
 OPTIONS = (
@@ -87,26 +98,30 @@ class Fit:
         self.shards, self.words, self.config = shards_, words, make_options("hdsp", options)
         documents, tokens = sum(one.documents for one in shards_), sum(one.tokens for one in shards_)
         summary = Summary(documents, words, tokens, labels=table)
-        self.globals = driver.initialise(summary, self.config, Stream(seed))
-        self.block = hdsp.blank(words, self.globals)
-        begun = [hdsp.start(one, {}, self.globals, Stream(seed).at(place=place)) for place, one in enumerate(shards_)]
+        self.globals, self.model = DRIVER.initialise(summary, self.config, Stream(seed)), HdspShardModel(self.config)
+        self.block = self.model.initial_rows(words, self.globals)
+        streams = [Stream(seed).at(place=place) for place in range(len(shards_))]
+        begun = [
+            self.model.start(one, None, self.globals, stream) for one, stream in zip(shards_, streams, strict=True)
+        ]
         self.locals, self.told = [local for local, _ in begun], None
         self.fold(total(delta for _, delta in begun))
 
     def fold(self, delta):
         self.before = self.globals
-        self.block, told = hdsp.fold(self.block, delta, self.globals)
+        self.block, told = self.model.fold(self.block, delta, self.globals)
         self.told = delta.without_dim("word") + told
-        self.globals = driver.update(self.globals, self.told, self.config, Stream(0))
+        self.globals = DRIVER.update(self.globals, self.told, self.config, Stream(0))
 
     def sweep(self):
         """One more; return the bound, None while LDA is at the beginning."""
-        rows = [{"word_expected": self.block["word_expected"][one.words]} for one in self.shards]
+        rows = [self.block.of_words(one.words, complete=False) for one in self.shards]
         self.swept = self.globals, self.block, self.locals
-        found = [hdsp.sweep(*one, self.globals, Stream(0)) for one in zip(self.shards, self.locals, rows, strict=True)]
+        each = zip(self.shards, self.locals, rows, strict=True)
+        found = [self.model.sweep(*one, self.globals, Stream(0)) for one in each]
         self.locals = [local for local, _ in found]
         self.fold(total(delta for _, delta in found))
-        return driver.objective(self.before, self.told).get("objective")
+        return DRIVER.objective(self.before, self.told).get("objective")
 
 
 def known(draw_seed, documents, labels, numbers):
@@ -143,9 +158,9 @@ def fits(draw):
 def written_out(fit_):
     """E[log p] - E[log q] of the last sweep, with every q as it was made; all terms by themselves."""
     globals_, block, locals_ = fit_.swept
-    shard, before, config = fit_.shards[0], locals_[0]["document_topic"], fit_.config
+    shard, before, config = fit_.shards[0], locals_[0].document_topic, fit_.config
     labels = labels_of(locals_[0], globals_)
-    expected, g, topic_log = block["word_expected"][shard.words], globals_["prior"], globals_["topic_log"]
+    expected, g, topic_log = block.word_expected[shard.words], globals_.prior, globals_.topic_log
     passes, tolerance = config.document_sweeps, config.document_tolerance
     lambda_, bound = np.full((fit_.words, g.size), config.eta), 0.0
     for d in range(shard.documents):
@@ -163,7 +178,7 @@ def written_out(fit_):
         b = rate + naive.balance(g, here, rate)
         log_pi, pi, xi = digamma(a) - np.log(b), a / b, max((a / b).sum(), 1e-300)
         mine = slice(labels[0][d], labels[0][d + 1])
-        mean_log = (labels[2][mine, np.newaxis] * globals_["label_mean_log"][labels[1][mine]]).sum(axis=0)
+        mean_log = (labels[2][mine, np.newaxis] * globals_.rates.label_mean_log[labels[1][mine]]).sum(axis=0)
         bound += (count * q * (log_pi - np.log(np.maximum(q, 1e-300)))).sum() - count.sum() * np.log(xi)
         bound += (g * mean_log + (g - 1) * log_pi - rate * pi - gammaln(g)).sum()
         bound += (a - np.log(b) + gammaln(a) + (1 - a) * digamma(a)).sum()
@@ -172,9 +187,9 @@ def written_out(fit_):
     size = fit_.words
     bound += g.size * (gammaln(size * config.eta) - size * gammaln(config.eta)) + ((config.eta - 1) * phi).sum()
     bound -= (gammaln(lambda_.sum(axis=0)) - gammaln(lambda_).sum(axis=0)).sum() + ((lambda_ - 1) * phi).sum()
-    p, gamma = g / g.sum(), float(globals_["gamma"])
-    bound += (g.size - 1) * np.log(gamma) + (gamma - 1) * np.log(p[int(globals_["last"])])
-    return bound + driver._scaling_of_globals(globals_).bound(globals_)
+    p, gamma = g / g.sum(), globals_.gamma
+    bound += (g.size - 1) * np.log(gamma) + (gamma - 1) * np.log(p[globals_.last])
+    return bound + scaling_of(globals_.rates).bound(globals_.rates)
 
 
 @given(fits())
@@ -196,20 +211,21 @@ def test_gradient_of_the_sticks__agrees_with_finite_differences(made):
     made.sweep()
     globals_, local = made.before, made.locals[0]
     labels = labels_of(local, globals_)
-    counts = local["document_topic"].astype("f8")
+    counts = local.document_topic.astype("f8")
 
     def value(g):
-        found = (float(globals_["gamma"]) - 1) * np.log(g[int(globals_["last"])] / g.sum())
+        found = (globals_.gamma - 1) * np.log(g[globals_.last] / g.sum())
         for d, here in enumerate(counts):
             rate = naive.rates(*labels, d)
             u, mine = naive.balance(g, here, rate), slice(labels[0][d], labels[0][d + 1])
-            mean_log = (labels[2][mine, np.newaxis] * globals_["label_mean_log"][labels[1][mine]]).sum(axis=0)
+            mean_log = (labels[2][mine, np.newaxis] * globals_.rates.label_mean_log[labels[1][mine]]).sum(axis=0)
             found += (gammaln(g + here) - gammaln(g) - (g + here) * np.log(rate + u) + g * mean_log).sum()
             found += here.sum() * np.log(u) if u else 0.0
         return found
 
-    prior, found = globals_["prior"], gradient(globals_, made.told)
-    scale = 1.0 + made.told["tables"] / prior  # what the gradient is a difference of
+    sums, present = made.told.read(HdspSums), made.told.ids.get("label")
+    prior, found = globals_.prior, gradient(globals_, sums, present)
+    scale = 1.0 + sums.tables / prior  # what the gradient is a difference of
     for topic in range(prior.size):
         step = np.zeros(prior.size)
         step[topic] = 1e-3 * prior[topic]
@@ -229,27 +245,32 @@ def test_fits__ascend_in_every_iteration(labelled, tmp_path, options):
 def test_without_labels__it_is_the_normalised_gamma_form(small, tmp_path):
     """Rates are then one, so that proportions are (g + n) / (alpha + N)."""
     model = fit(small[0], tmp_path / "run", family="hdsp", topics=4, iterations=5, scheduler="serial")
-    local, prior = model.documents(0), model.globals["prior"]
-    theta, counts = hdsp.infer(local, model.globals)["document_topic"], local["document_topic"].astype("f8")
+    local, prior = model.documents(0), model.globals.prior
+    theta = model.shard_model.infer(local, model.globals)["document_topic"]
+    counts = local.document_topic.astype("f8")
     total_ = prior.sum() + counts.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(theta, (prior + counts) / total_, rtol=1e-9)
+
+
+def inferred(model, shard, globals_):
+    """Proportions of documents without words."""
+    rows = MeanFieldRows(word_topic=np.zeros((0, 4)))
+    local = model.shard_model.fold_in(shard, rows, globals_, Stream(0))
+    return model.shard_model.infer(local, globals_)["document_topic"]
 
 
 def test_documents_without_words__have_what_their_labels_say(labelled, tmp_path):
     """(40): E[pi_k / sum_l pi_l] with pi_k ~ Gamma(alpha p_k, E[R_k]), which is near p_k / E[R_k] for a large alpha."""
     model = fit(labelled, tmp_path / "run", family="hdsp", topics=4, iterations=5, scheduler="serial")
     shard = Corpus(labelled).references[0].load(labelled=True).emptied()
-    rows = {"word_topic": np.zeros((0, 4))}
-    theta = hdsp.infer(hdsp.settle(shard, rows, model.globals, Stream(0)), model.globals)["document_topic"]
-    table = LabelTable.unpacked(model.globals["label_table"])
-    found = numbered(shard.labels, table, shard.documents)
-    labels = DocumentLabels(found.offsets, found.label, found.value, model.globals["label_log"])
-    np.testing.assert_allclose(theta, naive.expected(labels, model.globals["prior"]), rtol=1e-8)
-    sure = {**model.globals, "prior": model.globals["prior"] * 1e7}
-    theta = hdsp.infer(hdsp.settle(shard, rows, sure, Stream(0)), sure)["document_topic"]
+    found = numbered(shard.labels, model.globals.labels, shard.documents)
+    prior, label_log = model.globals.prior, model.globals.rates.label_log
+    labels = DocumentLabels(found.offsets, found.label, found.value, label_log)
+    np.testing.assert_allclose(inferred(model, shard, model.globals), naive.expected(labels, prior), rtol=1e-8)
+    theta = inferred(model, shard, replace(model.globals, prior=prior * 1e7))
     for d in range(shard.documents):
         mine = found.label[found.offsets[d] : found.offsets[d + 1]]
-        expected = model.globals["prior"] / np.exp(model.globals["label_log"][mine].sum(axis=0))
+        expected = prior / np.exp(label_log[mine].sum(axis=0))
         np.testing.assert_allclose(theta[d], expected / expected.sum(), rtol=1e-4)
 
 
@@ -272,8 +293,8 @@ def test_planted_weights__keep_their_order(tmp_path):
     from collapsium.pipeline.families.model import Model
 
     true = Model(tmp_path / "c")
-    phi, own = (one.rows(0)["word_topic"] / one.rows(0)["word_topic"].sum(axis=0) for one in (true, model))
+    phi, own = (one.rows(0).word_topic / one.rows(0).word_topic.sum(axis=0) for one in (true, model))
     match = np.abs(phi[:, :, np.newaxis] - own[:, np.newaxis]).sum(axis=0).argmin(axis=1)
-    gains = [-one.globals["label_log"] for one in (true, model)]
+    gains = [-one.globals.rates.label_log for one in (true, model)]
     left, right = (one - one.mean(axis=1, keepdims=True) for one in (gains[0], gains[1][:, match]))
     assert np.corrcoef(left.ravel(), right.ravel())[0, 1] > 0.8

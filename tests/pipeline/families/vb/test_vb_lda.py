@@ -1,3 +1,6 @@
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,18 +11,20 @@ from collapsium.pipeline import Corpus, fit
 from collapsium.pipeline.families import hyperparameters as dirichlet
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.registry import make_options
-from collapsium.pipeline.families.vb import vb_lda as driver
+from collapsium.pipeline.families.vb.vb_lda import VbLda
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.delta import Delta, fresh, total
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.vb import vb_lda
+from collapsium.workers.families.vb.states import MeanFieldRows, VbLdaLocal
+from collapsium.workers.families.vb.vb_lda import VbLdaShardModel
 from collapsium.workers.kernels.vb.records import MeanFieldTopics, PassLimits
 from tests.conformance import Conformance, reference_bits, scores_of, states  # noqa: F401 - fixtures
 from tests.conftest import planted_rows
 from tests.naive import mean_field as naive
 from tests.strategies import documents_of, shards
 
+DRIVER = VbLda()
 FROM_THE_FIRST = {"topics": 4, "even_sweeps": 0}
 
 
@@ -36,6 +41,10 @@ class TestMeanFieldLDA(Conformance):
     # Nothing is kept of a pair, so that there are no active responsibilities.
     test_active_responsibilities__predict_as_well_as_dense_ones = None
 
+    def topic_tokens(self, globals):
+        """The tokens that the globals count of each topic."""
+        return globals["topic_total"]
+
     def test_counts__equal_a_recount_from_the_local_state(self, small, options):
         """From the one before: each iteration's responsibilities are made again, by the twin."""
         problem, found = states(small[0], self.family, options, 6)
@@ -47,34 +56,34 @@ class TestMeanFieldLDA(Conformance):
                 by_document, by_word = self.again(
                     shard, place, problem, found[number - 1][0] if number else None, local
                 )
-                np.testing.assert_allclose(local["document_topic"], by_document, rtol=1e-4, atol=1e-4)
-                np.testing.assert_allclose(local["document_topic"].sum(axis=1), shard.lengths, rtol=1e-6)
+                np.testing.assert_allclose(local.document_topic, by_document, rtol=1e-4, atol=1e-4)
+                np.testing.assert_allclose(local.document_topic.sum(axis=1), shard.lengths, rtol=1e-6)
                 counts[shard.words] += by_word
-            rows = vb_lda.finish(state.blocks[0].value.rows, state.globals)["word_topic"]
+            rows = state.blocks[0].value.rows.block_topic
             np.testing.assert_allclose(rows, counts, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(rows.sum(axis=1), Corpus(small[0]).vocabulary.tokens, rtol=1e-9)
-            np.testing.assert_allclose(state.globals["topic_moments"], [rows.sum(axis=0)], rtol=1e-12)
+            np.testing.assert_allclose(state.globals.topic_total, rows.sum(axis=0), rtol=1e-12)
 
     def again(self, shard, place, problem, before, local):
         """E[n_dk] and E[n_kw] of a sweep from a state, or of the start."""
         if before is None:
             even = np.ones((shard.words.size, problem.config.topics))
-            return naive.products(document_pairs(shard), local["document_topic"] + 1e-30, even)
+            return naive.products(document_pairs(shard), local.document_topic + 1e-30, even)
         old, globals_ = before.swept[place].value.local, before.globals
-        begin = old["document_topic"]
+        begin = old.document_topic
         if before.iteration < problem.config.even_sweeps:
             begin = np.broadcast_to(shard.lengths[:, np.newaxis] / begin.shape[1], begin.shape)
-        b = float(globals_["beta"]) / float(globals_["vocabulary"])
-        rows = vb_lda.finish(before.blocks[0].value.rows, globals_)["word_topic"][shard.words]
+        b = globals_.beta / globals_.vocabulary
+        rows = before.blocks[0].value.rows.block_topic[shard.words]
         if "beta" in problem.config.learn:  # lambda has the b_w of the iteration before
-            expected, log_total = before.blocks[0].value.rows["word_expected"][shard.words], globals_["topic_log"]
+            expected, log_total = before.blocks[0].value.rows.word_expected[shard.words], globals_.topic_log
         else:
             expected, log_total = (
                 np.exp(digamma(b + rows)),
-                digamma(float(globals_["beta"]) + globals_["topic_moments"][0]),
+                digamma(globals_.beta + globals_.topic_total),
             )
         limits = PassLimits(problem.config.document_sweeps, problem.config.document_tolerance)
-        topics = MeanFieldTopics(expected, globals_["alpha"], log_total)
+        topics = MeanFieldTopics(expected, globals_.alpha, log_total)
         return naive.sweep(document_pairs(shard), topics, begin, limits)[:2]
 
     def test_shards__change_nothing_but_rounding(self, small, tmp_path):
@@ -84,21 +93,25 @@ class TestMeanFieldLDA(Conformance):
         found = []
         for cuts in ((0, 60), (0, 1, 20, 21, 60)):
             parts = [part_of(whole, *cut) for cut in zip(cuts, cuts[1:], strict=False)]
-            locals_ = [{**local, "document_topic": local["document_topic"][a:b]} for a, b in zip(cuts, cuts[1:], strict=False)]  # fmt: skip
-            found.append(iterated(parts, locals_, 6, words=30, even=2)[0]["block_topic"])
+            locals_ = [VbLdaLocal(local.document_topic[a:b]) for a, b in pairwise(cuts)]
+            found.append(iterated(parts, locals_, 6, words=30, even=2)[0].block_topic)
         np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-6)
 
 
 def globals_of(topics, words=30, **options):
-    return dict(driver.initialise(Summary(60, words, 1000), config_of(topics, **options), Stream(0)))
+    return DRIVER.initialise(Summary(60, words, 1000), options_of(topics, **options), Stream(0))
 
 
-def config_of(topics, **options):
+def options_of(topics, **options):
     return make_options("vb-lda", {"topics": topics, **options})
 
 
+def model_of(topics, **options):
+    return VbLdaShardModel(options_of(topics, **options))
+
+
 def start(shard, topics, warm=None, **options):
-    return vb_lda.start(shard, {}, globals_of(topics, **options), Stream(3), warm)
+    return model_of(topics, **options).start(shard, None, globals_of(topics, **options), Stream(3), warm)
 
 
 def part_of(shard, first, last):
@@ -109,23 +122,23 @@ def part_of(shard, first, last):
 
 def iterated(parts, locals_, iterations, words, even=0, block=None, **options):
     """Blocks and globals after iterations, without the loop; also the bounds."""
-    topics = locals_[0]["document_topic"].shape[1]
-    globals_, config, bounds = globals_of(topics, words, **options), config_of(topics, **options), []
-    locals_ = [{**local, "even": np.array(even)} for local in locals_]
+    topics = locals_[0].document_topic.shape[1]
+    globals_, options_, bounds = globals_of(topics, words, **options), options_of(topics, **options), []
+    model, locals_ = VbLdaShardModel(options_), [replace(local, even_sweeps_left=even) for local in locals_]
     if block is None:
-        first = [counted(part, local["document_topic"]) for part, local in zip(parts, locals_, strict=True)]
-        block, told = vb_lda.fold(vb_lda.blank(words, globals_), total(first), globals_)
-        globals_ = driver.update(globals_, told, config, Stream(0))
+        first = [counted(part, local.document_topic) for part, local in zip(parts, locals_, strict=True)]
+        block, told = model.fold(model.initial_rows(words, globals_), total(first), globals_)
+        globals_ = DRIVER.update(globals_, told, options_, Stream(0))
     else:
         block, globals_ = block
     for _ in range(iterations):
-        rows = [{"word_expected": block["word_expected"][part.words]} for part in parts]
-        swept = [vb_lda.sweep(p, l, r, globals_, Stream(0)) for p, l, r in zip(parts, locals_, rows, strict=True)]  # noqa: E741
+        rows = [block.of_words(part.words, complete=False) for part in parts]
+        swept = [model.sweep(p, l, r, globals_, Stream(0)) for p, l, r in zip(parts, locals_, rows, strict=True)]  # noqa: E741
         locals_, delta = [local for local, _ in swept], total([delta for _, delta in swept])
-        block, told = vb_lda.fold(block, delta, globals_)
+        block, told = model.fold(block, delta, globals_)
         told = delta.without_dim("word") + told
-        bounds.append(driver.objective(globals_, told)["objective"])
-        globals_ = driver.update(globals_, told, config, Stream(0))
+        bounds.append(DRIVER.objective(globals_, told)["objective"])
+        globals_ = DRIVER.update(globals_, told, options_, Stream(0))
     return block, globals_, locals_, bounds
 
 
@@ -156,20 +169,19 @@ def test_objective__is_the_bound_written_out(drawn, iterations):
     topics, words = first.shape[1], int(shard.words.max()) + 2
     local, _ = start(shard, topics)
     block, globals_, locals_, _ = iterated([shard], [local], iterations, words, alpha=0.3, beta=2.0)
-    given_ = shard.offsets, shard.position, shard.counts, block["word_expected"][shard.words]
+    options, expected = options_of(topics), block.word_expected[shard.words]
     last = iterated([shard], locals_, 1, words, 0, (block, globals_), alpha=0.3, beta=2.0)
     # One pass, from which q can be told: that of the last iteration is made again.
-    passes = int(globals_["document_sweeps"])
-    before = locals_[0]["document_topic"].astype("f8")
-    q, logs = np.zeros((shard.pairs, topics)), globals_["topic_log"]
+    before = locals_[0].document_topic.astype("f8")
+    q, logs = np.zeros((shard.pairs, topics)), globals_.topic_log
     for d in range(shard.documents):
         own, here = slice(shard.offsets[d], shard.offsets[d + 1]), before[d]
-        for _ in range(passes if own.stop > own.start else 0):
-            log_word = np.log(given_[3])[shard.position[own]]
+        for _ in range(options.document_sweeps if own.stop > own.start else 0):
+            log_word = np.log(expected)[shard.position[own]]
             q[own] = naive.responsibilities(digamma(0.3 + here) - logs, log_word)[0]
             new = (shard.counts[own, np.newaxis] * q[own]).sum(axis=0)
             change, here = np.abs(new - here).mean(), new
-            if change < float(globals_["document_tolerance"]):
+            if change < options.document_tolerance:
                 break
     owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
     gamma = np.full((shard.documents, topics), 0.3)
@@ -196,14 +208,16 @@ def test_sweeps__are_those_of_scikit_learn(iterations, close):
     begun = np.random.RandomState(5).gamma(100.0, 0.01, (topics, words)).T
     options = {"beta": 3.0, "document_sweeps": 3000, "document_tolerance": 1e-12}
     globals_ = globals_of(topics, words, **options)
-    block, told = vb_lda.fold(vb_lda.blank(words, globals_), Delta({"word_topic": fresh(begun - 0.1, "word", "topic")}, {"word": np.arange(words)}), globals_)  # fmt: skip
-    globals_ = driver.update(globals_, told, config_of(topics, **options), Stream(0))
+    model, counts_ = model_of(topics, **options), {"word_topic": fresh(begun - 0.1, "word", "topic")}
+    delta = Delta(counts_, {"word": np.arange(words)})
+    block, told = model.fold(model.initial_rows(words, globals_), delta, globals_)
+    globals_ = DRIVER.update(globals_, told, options_of(topics, **options), Stream(0))
     local, _ = start(shard, topics)
     block, globals_, locals_, _ = iterated([shard], [local], iterations, words, 9, (block, globals_), **options)
-    np.testing.assert_allclose(block["block_topic"].T + 0.1, peer.components_, rtol=close, atol=10 * close)
+    np.testing.assert_allclose(block.block_topic.T + 0.1, peer.components_, rtol=close, atol=10 * close)
     if iterations == 1:  # then documents are fitted to topics held fixed
-        unseen = vb_lda.settle(shard, {"word_topic": block["block_topic"][shard.words]}, globals_, Stream(0))
-        theta, occupied = vb_lda.infer(unseen, globals_)["document_topic"], shard.lengths > 0
+        unseen = model.fold_in(shard, MeanFieldRows(word_topic=block.block_topic[shard.words]), globals_, Stream(0))
+        theta, occupied = model.infer(unseen, globals_)["document_topic"], shard.lengths > 0
         close = np.isclose(theta[occupied], peer.transform(dense)[occupied], atol=1e-3).all(axis=1)
         assert close.mean() > 0.9
 
@@ -221,9 +235,9 @@ def test_start__warm_counts_theta_phi():
     by_word = np.zeros((shard.words.size, 5))
     np.add.at(by_word[:, :3], shard.position, shard.counts[:, np.newaxis] * q)
     np.testing.assert_allclose(delta["word_topic"], by_word, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(local["document_topic"].sum(axis=1), shard.lengths, rtol=1e-6)
-    assert int(local["even"]) == 0  # it goes on from what it was given
-    assert int(start(shard, 5)[0]["even"]) == 20
+    np.testing.assert_allclose(local.document_topic.sum(axis=1), shard.lengths, rtol=1e-6)
+    assert local.even_sweeps_left == 0  # it goes on from what it was given
+    assert start(shard, 5)[0].even_sweeps_left == 20
     with pytest.raises(ValueError, match="at most 2 topics"):
         start(shard, 2, {"document_topic": theta, "word_topic": phi})
 
@@ -232,10 +246,10 @@ def test_start__warm_goes_on_where_the_other_run_was():
     """Sweeps that begin at another run's topics stay there, and do not begin anew."""
     shard = Shard.of(0, documents_of(planted_rows(1)))
     block, globals_, locals_, bounds = iterated([shard], [start(shard, 3)[0]], 40, 30, even=10)
-    phi = (block["block_topic"] + 100.0 / 30) / (100.0 + globals_["topic_moments"])
-    warm = {"document_topic": vb_lda.infer(locals_[0], globals_)["document_topic"], "word_topic": phi[shard.words]}
+    phi = (block.block_topic + 100.0 / 30) / (100.0 + globals_.topic_total)
+    warm = {"document_topic": model_of(3).infer(locals_[0], globals_)["document_topic"], "word_topic": phi[shard.words]}
     local, delta = start(shard, 3, warm)
-    again = iterated([shard], [local], 10, 30, even=int(local["even"]))[3]
+    again = iterated([shard], [local], 10, 30, even=local.even_sweeps_left)[3]
     cold = iterated([shard], [start(shard, 3)[0]], 1, 30, even=10)[3]
     assert again[0] > cold[0]
     assert again[-1] > bounds[-1] - 1e-3 * abs(bounds[-1])
@@ -252,7 +266,7 @@ def test_local_sweeps__go_on_where_documents_were(small, tmp_path):
     options = {"family": "vb-lda", "topics": 4, "iterations": 10, "scheduler": "serial", "document_tolerance": 0.0}
     twice = fit(small[0], tmp_path / "twice", local_sweeps=2, document_sweeps=3, **options)
     once = fit(small[0], tmp_path / "once", document_sweeps=6, **options)
-    np.testing.assert_allclose(twice.rows(0)["word_topic"], once.rows(0)["word_topic"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(twice.rows(0).word_topic, once.rows(0).word_topic, rtol=1e-4, atol=1e-4)
 
 
 # Learning the priors ------------------------------------------------------------------------------------------------
@@ -285,7 +299,7 @@ def test_learned_alpha__follows_the_documents(tmp_path):
     simulate(tmp_path / "c", family="vb-lda", documents=400, words=60, tokens=80, topics=3, alpha=0.6, beta=5.0)
     options = {"family": "vb-lda", "topics": 3, "beta": 5.0, "iterations": 80, "scheduler": "serial"}
     model = fit(tmp_path / "c", tmp_path / "run", learn="alpha", alpha=0.05, **options)
-    assert 0.3 < float(model.globals["alpha"][0]) < 1.0
+    assert 0.3 < model.globals.alpha[0] < 1.0
 
 
 @pytest.mark.parametrize("learn", [("alpha", "asymmetric-alpha"), ("tau",)])

@@ -23,7 +23,7 @@ LOCAL = {
 
 def globals_of(table):
     summary = Summary(SHARD.documents, WORDS, SHARD.tokens, labels=table)
-    return load_family("hdsp").initialise(summary, make_options("hdsp", OPTIONS), Stream(1))
+    return load_family("hdsp").initialise(summary, make_options("hdsp", OPTIONS), Stream(1)).to_arrays()
 
 
 LABELLED = globals_of(LabelTable((("kind", "a"), ("kind", "b")), (2, 1), (), 2, 2))
@@ -49,7 +49,7 @@ def test_numbers_without_room_for_negative_sums__are_refused():
         checks({**sound, "signed": np.array(False)})
 
 
-@pytest.mark.parametrize(("name", "value"), [("early", np.array(10**9)), ("prior", np.zeros(TOPICS))])
+@pytest.mark.parametrize(("name", "value"), [("lda_sweeps_left", np.array(10**9)), ("prior", np.zeros(TOPICS))])
 def test_rounds_without_end_and_priors_of_nothing__are_refused(name, value):
     with pytest.raises(DamagedError, match=name):
         checks({**LABELLED, name: value})

@@ -1,0 +1,57 @@
+"""Families of mean-field topics on the driver: what they share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from collapsium.pipeline.families import description
+from collapsium.pipeline.families.base import Description, FamilyOptions, Footprint, Resumable, Summary
+from collapsium.workers.families.vb.states import FoldSums, MeanFieldGlobals, MeanFieldRows
+from collapsium.workers.special_functions import gammaln
+
+OptionsT = TypeVar("OptionsT", bound=FamilyOptions)
+GlobalsT = TypeVar("GlobalsT", bound=MeanFieldGlobals)
+
+MAX_SWEEPS = 10_000
+"""Passes over a document, at most."""
+
+
+class MeanFieldFamily(Resumable[OptionsT, GlobalsT, MeanFieldRows]):
+    """A family of mean-field topics."""
+
+    def describe(self, block: MeanFieldRows, globals: GlobalsT, count: int) -> Description:
+        """Describe the topics, the largest first."""
+        priors, counts = globals.priors, block.counts
+        return description.describe(counts, np.full(len(counts), priors.word), priors.total, globals.topic_total, count)
+
+
+def topics_footprint(topics: int, summary: Summary) -> Footprint:
+    """Return what counts and weights of words in 8 bytes, and counts of documents in 4, take."""
+    return Footprint(
+        kept=16.0 * topics,
+        shown=8.0 * topics,
+        swept=16.0 * topics,  # while rows are folded
+        delta=8.0 * topics,
+        pair=0.0,
+        document=4.0 * topics,
+        portion=8.0 * topics * summary.documents,
+    )
+
+
+def per_word(footprint: Footprint, kept: float, swept: float, document: float) -> Footprint:
+    """Return a footprint with more bytes for each word and document."""
+    return replace(
+        footprint,
+        kept=footprint.kept + kept,
+        swept=footprint.swept + swept,
+        delta=footprint.delta + swept,
+        document=footprint.document + document,
+    )
+
+
+def totals_bound(total: float, folded: FoldSums) -> float:
+    """Return the totals' part of the bound, sum_k log G(B) / G(B + n_k)."""
+    return -float((gammaln(total + folded.topic_total) - gammaln(total)).sum())

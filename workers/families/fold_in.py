@@ -1,0 +1,67 @@
+"""Fold in unseen documents under fixed topics, and score their held-out tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.kernels.cvb import predict
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+Vector = npt.NDArray[np.float64]
+
+FOLD_IN_SWEEPS = 100
+"""Most zeroth-order sweeps over a document; nearly all end earlier, when no count moves any more."""
+
+FOLD_IN_KERNELS = (predict.fold_in, predict.pair_probability)
+
+
+def fold_in_counts(shard: Shard, word_probability: Vector, prior: Vector) -> npt.NDArray[np.float32]:
+    """Fit the counts of unseen documents by zeroth-order sweeps.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    word_probability : numpy.ndarray of float64, shape (words of the shard, topics)
+        phi_kw.
+    prior : numpy.ndarray of float64, shape (topics,)
+        a_k.
+
+    Returns
+    -------
+    numpy.ndarray of float32, shape (documents, topics)
+        E[n_dk].
+    """
+    counts = np.zeros((shard.documents, prior.size))
+    predict.fold_in(shard.offsets, shard.position, shard.counts, word_probability, prior, FOLD_IN_SWEEPS, counts)
+    return counts.astype(np.float32)
+
+
+def pair_probability(heldout: Shard, theta: Vector, phi: Vector, rest_word: float) -> Vector:
+    """Return the predictive probability of each held-out pair, sum_k theta_dk phi_kw and the remainder's.
+
+    Parameters
+    ----------
+    heldout : Shard
+        Held-out pairs.
+    theta : numpy.ndarray of float64, shape (documents, topics)
+        Proportions; what they lack of a sum of 1 belongs to topics that do not exist yet.
+    phi : numpy.ndarray of float64, shape (words of the pairs, topics)
+        phi_kw.
+    rest_word : float
+        Probability of each word under a topic that does not exist yet.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (pairs,)
+        The probabilities.
+    """
+    probability, rest = np.empty(heldout.pairs), np.maximum(1.0 - theta.sum(axis=1), 0.0)
+    rest_words = np.full(len(phi), rest_word)
+    predict.pair_probability(heldout.offsets, heldout.position, theta, phi, rest, rest_words, probability)
+    return probability

@@ -1,0 +1,244 @@
+"""Mean-field variational inference beside a shard: what the families share.
+
+A sweep gives its shard's E[n_kw] as a fresh total, and folding puts the sum over the shards in place of the counts
+before; a shard's changes act from the next iteration on, so that the number of shards changes nothing but rounding.
+Of the words, sweeps see exp(psi(lambda_kw)); the counts stay in their block.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays import buffer_pool as buffers
+from collapsium.workers.arrays.delta import Arrays, Delta, Part, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import ShardModel
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.fold_in import pair_probability
+from collapsium.workers.families.vb.states import (
+    Counts,
+    DocumentTopics,
+    FoldSums,
+    MeanFieldGlobals,
+    MeanFieldRows,
+    Vector,
+    WordCounts,
+)
+from collapsium.workers.kernels.cvb import predict
+from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.vb import mean_field
+from collapsium.workers.kernels.vb.records import ExpectedCounts, PassLimits
+from collapsium.workers.special_functions import digamma
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+
+class MeanFieldOptions(Protocol):
+    """Options that all families of mean-field topics have."""
+
+    @property
+    def document_sweeps(self) -> int:
+        """Most passes over a document in an iteration."""
+
+    @property
+    def document_tolerance(self) -> float:
+        """Change of E[n_dk], in tokens and the mean over the topics, below which a document has converged."""
+
+
+OptionsT = TypeVar("OptionsT", bound=MeanFieldOptions)
+GlobalsT = TypeVar("GlobalsT", bound=MeanFieldGlobals)
+LocalT = TypeVar("LocalT", bound=DocumentTopics)
+
+MEAN_FIELD_KERNELS = (mean_field.count_products, mean_field.fold_words, predict.pair_probability)
+FOLD_IN_LIMITS = PassLimits(passes=100, tolerance=1e-4)
+INITIAL_TOPICS = 8
+"""Topics of a document at the start."""
+
+MIN_SHARE = 1e-100
+"""Share of a topic that a document or a word does not have: the product of two is still above zero."""
+
+
+class MeanFieldShardModel(ShardModel[OptionsT, GlobalsT, MeanFieldRows, LocalT]):
+    """Shard model of a family of mean-field topics."""
+
+    rows_type = MeanFieldRows
+
+    @property
+    def limits(self) -> PassLimits:
+        """When a document has converged in a sweep."""
+        return PassLimits(self.options.document_sweeps, self.options.document_tolerance)
+
+    @abstractmethod
+    def proportions(self, local: LocalT, globals: GlobalsT) -> Vector:
+        """Return the expected proportions of documents, shape (documents, topics)."""
+
+    def kernels(self, globals: GlobalsT) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that a fit calls in every iteration."""
+        return MEAN_FIELD_KERNELS
+
+    def initial_rows(self, words: int, globals: GlobalsT) -> MeanFieldRows:
+        """Return the rows of `words` words before any document has been seen."""
+        shape = words, globals.topic_total.size
+        return MeanFieldRows(word_expected=np.ones(shape), block_topic=np.zeros(shape))
+
+    def advance(self, rows: MeanFieldRows, delta: Delta, globals: GlobalsT) -> tuple[MeanFieldRows, GlobalsT]:
+        """Return the rows as they were, as a shard's changes act from the next iteration on; documents go on."""
+        return rows, replace(globals, further_sweep=True)
+
+    def fold(self, block: MeanFieldRows, delta: Delta, globals: GlobalsT) -> tuple[MeanFieldRows, Delta]:
+        """Put new counts in the place of a block's, and compute exp(psi(lambda_kw)) from them.
+
+        Parameters
+        ----------
+        block : MeanFieldRows
+            The rows so far.
+        delta : Delta
+            Fresh `WordCounts`; word ids count from the block's first. Words without counts are in no document.
+        globals : MeanFieldGlobals
+            As the iteration began.
+
+        Returns
+        -------
+        block : MeanFieldRows
+            The new rows.
+        delta : Delta
+            `FoldSums`.
+        """
+        before, counts = block.counts, np.zeros(block.counts.shape)
+        swept = delta.read(WordCounts)
+        if swept is not None:
+            counts[delta.ids["word"]] = swept.word_topic
+        expected, sums = np.empty(counts.shape), np.zeros(2)
+        mean_field.fold_words(counts, block.weights, np.full(len(counts), globals.priors.word), expected, sums)
+        folded = FoldSums(counts.sum(axis=0), float(np.abs(counts - before).sum()), float(sums[0]), float(sums[1]))
+        dims = {"topic_total": ("topic",)}
+        parts = {name: fresh(values, *dims.get(name, ())) for name, values in folded.to_arrays().items()}
+        return MeanFieldRows(word_expected=expected, block_topic=counts), Delta(parts)
+
+    def finished_rows(self, block: MeanFieldRows, globals: GlobalsT) -> MeanFieldRows:
+        """Return the rows that a finished model keeps: E[n_kw]."""
+        return MeanFieldRows(word_topic=block.counts)
+
+    def fixed_weights(self, rows: MeanFieldRows, globals: GlobalsT) -> tuple[Vector, Vector]:
+        """Return exp(psi(lambda_kw)) and psi(sum_w lambda_kw) of a model's topics."""
+        counts = np.ascontiguousarray(rows.counts)
+        expected, priors = np.empty(counts.shape), globals.priors
+        prior = np.full(len(counts), priors.word)
+        mean_field.fold_words(counts, np.ones(counts.shape), prior, expected, np.zeros(2))
+        return expected, digamma(priors.total + globals.topic_total)
+
+    def word_probability(self, rows: MeanFieldRows, globals: GlobalsT) -> Vector:
+        """Return phi_kw, which is an expectation, shape (words, topics)."""
+        return globals.priors.word_probability(rows.counts, globals.topic_total)
+
+    def predict(
+        self, heldout: Shard, local: LocalT, rows: MeanFieldRows, globals: GlobalsT
+    ) -> Mapping[str, npt.NDArray[Any]]:
+        """Return each held-out pair's probability sum_k theta_dk phi_kw, theta and phi being expectations."""
+        theta, phi = self.proportions(local, globals), self.word_probability(rows, globals)
+        return {"probability": pair_probability(heldout, theta, phi, 0.0)}
+
+    def probabilities(self, rows: MeanFieldRows, globals: GlobalsT) -> Mapping[str, npt.NDArray[Any]]:
+        """Return phi_kw, which is an expectation."""
+        return {"word_topic": self.word_probability(rows, globals)}
+
+    def infer(self, local: LocalT, globals: GlobalsT) -> Mapping[str, npt.NDArray[Any]]:
+        """Return the documents' proportions."""
+        return {"document_topic": self.proportions(local, globals)}
+
+    def word_tokens(self, rows: MeanFieldRows) -> Vector:
+        """Return the tokens that a model expects of each word."""
+        tokens: Vector = rows.counts.sum(axis=1)
+        return tokens
+
+    def document_lengths(self, local: LocalT) -> Vector:
+        """Return the tokens that a local state expects of each document."""
+        lengths: Vector = np.asarray(local.document_topic, dtype=np.float64).sum(axis=1)
+        return lengths
+
+
+def initial_counts(shard: Shard, topics: int, stream: Stream, warm: Arrays | None) -> tuple[Counts, Vector]:
+    """Draw a shard's initial responsibilities, alike for all pairs of a document, or take another run's; count them.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    topics : int
+        How many topics.
+    stream : Stream
+        Addressed to the shard.
+    warm : Arrays or None
+        ``document_topic``, proportions theta of shape (documents, K'), and ``word_topic``, probabilities phi of shape
+        (shard words, K'), with K' <= K: then q ~ theta phi, and further topics begin empty.
+
+    Returns
+    -------
+    document_topic : numpy.ndarray of float32, shape (documents, topics)
+        E[n_dk].
+    word_topic : numpy.ndarray of float64, shape (shard words, topics)
+        E[n_kw].
+
+    Raises
+    ------
+    ValueError
+        `warm` has more topics.
+    """
+    if warm is None:
+        shares = _initial_shares(shard.documents, topics, stream.generator())
+        phi = np.ones((shard.words.size, topics))
+    else:
+        shares, phi = (_with_topics(warm[name], topics) for name in ("document_topic", "word_topic"))
+    document_topic = np.empty((shard.documents, topics), dtype=np.float32)
+    word_topic = buffers.empty((shard.words.size, topics), np.float64)
+    mean_field.count_products(document_pairs(shard), shares, phi, ExpectedCounts(document_topic, word_topic))
+    return document_topic, word_topic
+
+
+def _initial_shares(documents: int, topics: int, generator: np.random.Generator) -> Vector:
+    """Draw proportions of documents over a few random topics each, or over all if they are few."""
+    many = topics > INITIAL_TOPICS
+    order = np.argsort(generator.random((documents, topics)), axis=1, kind="stable") if many else np.arange(topics)
+    chosen = order[:, :INITIAL_TOPICS] if many else order
+    shares = np.full((documents, topics), MIN_SHARE)
+    shares[np.arange(documents)[:, np.newaxis], chosen] += (
+        generator.random((documents, min(INITIAL_TOPICS, topics))) + 0.1
+    )
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _with_topics(probability: npt.NDArray[Any], topics: int) -> Vector:
+    """Return another run's proportions or probabilities with further topics, none of them zero."""
+    if probability.shape[1] > topics:
+        raise ValueError(f"expected at most {topics} topics to begin from, found {probability.shape[1]}")
+    extended = np.full((probability.shape[0], topics), MIN_SHARE)
+    extended[:, : probability.shape[1]] = np.maximum(probability, MIN_SHARE)
+    return extended
+
+
+def even_counts(shard: Shard, topics: int) -> Counts:
+    """Return E[n_dk] of even proportions."""
+    return np.repeat((shard.lengths / topics).astype(np.float32)[:, np.newaxis], topics, axis=1)
+
+
+def sweep_delta(
+    shard: Shard, word_topic: Vector, parts: Mapping[str, Part], labels: npt.NDArray[np.int64] | None, seconds: float
+) -> Delta:
+    """Return a sweep's delta: fresh E[n_kw] and other sums, those of labels by their numbers."""
+    ids: dict[str, npt.NDArray[Any]] = {"word": shard.words}
+    if labels is not None:
+        ids["label"] = labels
+    return Delta({"word_topic": fresh(word_topic, "word", "topic"), **parts}, ids, {"kernel": seconds})
+
+
+def start_delta(shard: Shard, word_topic: Vector) -> Delta:
+    """Return the delta of a start: fresh E[n_kw]."""
+    return Delta({"word_topic": fresh(word_topic, "word", "topic")}, {"word": shard.words})

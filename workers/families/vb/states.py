@@ -1,0 +1,390 @@
+"""States and sums of families of mean-field topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State, block_only
+from collapsium.workers.families.dirichlet import DirichletPriors
+
+Counts: TypeAlias = npt.NDArray[np.float32]
+Vector: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanFieldGlobals(GlobalState):
+    """What all families of mean-field topics have.
+
+    Attributes
+    ----------
+    vocabulary : float
+        W, the number of words.
+    topic_total : numpy.ndarray of float64, shape (topics,)
+        E[n_k].
+    topic_log : numpy.ndarray of float64, shape (topics,)
+        psi(sum_w lambda_kw).
+    further_sweep : bool
+        Whether the shard was swept in this iteration already.
+    """
+
+    vocabulary: float
+    topic_total: Vector
+    topic_log: Vector
+    further_sweep: bool = False
+
+    @property
+    def priors(self) -> DirichletPriors:
+        """Dirichlet priors of documents and topics."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class VbLdaGlobals(MeanFieldGlobals):
+    """Global state of latent Dirichlet allocation.
+
+    Attributes
+    ----------
+    alpha : numpy.ndarray of float64, shape (topics,)
+        a_k.
+    beta : float
+        B.
+    """
+
+    alpha: Vector
+    beta: float
+
+    @property
+    def priors(self) -> DirichletPriors:
+        """Dirichlet priors of documents and topics."""
+        return DirichletPriors(self.alpha, float(self.alpha.sum()), self.beta / self.vocabulary, self.beta)
+
+
+@dataclass(frozen=True)
+class InverseGammaWeights(State):
+    """Weights of labels, w_kj ~ InvGamma(a_w, b_w), with q(w) of the same form.
+
+    Attributes
+    ----------
+    weight_prior : numpy.ndarray of float64, shape (2,)
+        a_w and b_w.
+    weight_shape, weight_rate : numpy.ndarray of float64, shape (labels, topics)
+        Parameters of q(w).
+    """
+
+    weight_prior: Vector
+    weight_shape: Vector
+    weight_rate: Vector
+
+
+@dataclass(frozen=True)
+class LogLinearWeights(State):
+    """Weights of labels and numbers, w_kj ~ N(0, sigma), at the most probable w.
+
+    Attributes
+    ----------
+    weight_variance : float
+        sigma.
+    label_topic : numpy.ndarray of float64, shape (labels, topics)
+        w.
+    """
+
+    weight_variance: float
+    label_topic: Vector
+
+
+@dataclass(frozen=True)
+class LabelRates(State):
+    """Rates that labels give to topics, and the weights of which they are made.
+
+    Attributes
+    ----------
+    label_log, label_mean_log : numpy.ndarray of float64, shape (labels, topics)
+        log E[R] and E[log R] of each label of value 1.
+    inverse_gamma, log_linear : InverseGammaWeights or LogLinearWeights, or None
+        The weights; one of the two.
+    """
+
+    label_log: Vector
+    label_mean_log: Vector
+    inverse_gamma: InverseGammaWeights | None = None
+    log_linear: LogLinearWeights | None = None
+
+
+@dataclass(frozen=True)
+class LabelRange(State):
+    """Range of the documents' labels, which bounds how far weights may move at once.
+
+    Attributes
+    ----------
+    label_most, label_least : float
+        Largest and smallest sum of |r_mj| over the labels of a document.
+    label_reach : numpy.ndarray of float64, shape (labels,)
+        Largest |r_mj| of each label.
+    """
+
+    label_most: float
+    label_least: float
+    label_reach: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class HdspGlobals(MeanFieldGlobals):
+    """Global state of the hierarchical Dirichlet scaling process.
+
+    Attributes
+    ----------
+    eta : float
+        Dirichlet parameter of each word in a topic.
+    gamma : float
+        Concentration of the corpus's topics.
+    prior : numpy.ndarray of float64, shape (topics,)
+        g_k = alpha p_k.
+    last : int
+        Topic that has what all sticks leave.
+    lda_sweeps_left : int
+        Sweeps of LDA still to come.
+    another_round : bool
+        Whether the iteration goes on with one more sweep.
+    carried : bool
+        Whether the prior is another run's.
+    label_table : numpy.ndarray of uint8
+        The training corpus's labels, as `LabelTable.packed` has them.
+    rates : LabelRates
+        Rates of the labels.
+    label_range : LabelRange
+        Range of the documents' labels.
+    signed : bool
+        Whether values of labels may be negative.
+    with_curvature : bool
+        Whether sweeps sum the Hessian of the weights.
+    led : bool
+        Whether labels have topics of their own at the start.
+    """
+
+    eta: float
+    gamma: float
+    prior: Vector
+    last: int
+    lda_sweeps_left: int
+    another_round: bool = False
+    carried: bool = False
+    label_table: npt.NDArray[np.uint8]
+    rates: LabelRates
+    label_range: LabelRange
+    signed: bool
+    with_curvature: bool
+    led: bool
+
+    @property
+    def priors(self) -> DirichletPriors:
+        """Dirichlet priors of documents and topics; without labels, documents have the parameters g_k."""
+        return DirichletPriors(self.prior, float(self.prior.sum()), self.eta, self.eta * self.vocabulary)
+
+    @property
+    def labels(self) -> LabelTable:
+        """The training corpus's labels."""
+        return LabelTable.unpacked(self.label_table)
+
+
+@dataclass(frozen=True)
+class MeanFieldRows(Rows):
+    """Weights of words during a fit, and their counts.
+
+    Attributes
+    ----------
+    word_expected : numpy.ndarray of float64, shape (words, topics), or None
+        exp(psi(lambda_kw)), each word's scaled so that the largest is one; None in a finished model.
+    block_topic : numpy.ndarray of float64, shape (words, topics), or None
+        E[n_kw] during a fit, which sweeps do not see.
+    word_topic : numpy.ndarray of float64, shape (words, topics), or None
+        E[n_kw] of a finished model.
+    """
+
+    word_expected: Vector | None = None
+    block_topic: Vector | None = block_only()
+    word_topic: Vector | None = None
+
+    @property
+    def counts(self) -> Vector:
+        """Counts E[n_kw], which sweeps do not see."""
+        counts = self.block_topic if self.word_topic is None else self.word_topic
+        if counts is None:
+            raise ValueError("expected rows with their counts, found those that sweeps see")
+        return np.asarray(counts, dtype=np.float64)
+
+    @property
+    def weights(self) -> Vector:
+        """Weights exp(psi(lambda_kw)), which a finished model does not have."""
+        if self.word_expected is None:
+            raise ValueError("expected rows with their weights, found those of a finished model")
+        return np.ascontiguousarray(self.word_expected)
+
+
+@dataclass(frozen=True)
+class DocumentTopics(LocalState):
+    """Topics of documents.
+
+    Attributes
+    ----------
+    document_topic : numpy.ndarray of float32, shape (documents, topics)
+        E[n_dk].
+    """
+
+    document_topic: Counts
+
+    @property
+    def counts(self) -> Vector:
+        """Counts E[n_dk] in double precision."""
+        return np.ascontiguousarray(self.document_topic, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class VbLdaLocal(DocumentTopics):
+    """Local state of a shard.
+
+    Attributes
+    ----------
+    even_sweeps_left : int
+        Sweeps still to begin from even proportions; 0 where documents were folded in.
+    """
+
+    even_sweeps_left: int = 0
+
+
+@dataclass(frozen=True)
+class LabelledDocumentTopics(DocumentTopics):
+    """Topics and labels of documents.
+
+    Attributes
+    ----------
+    document_label_offsets : numpy.ndarray of int64, shape (documents + 1,)
+        Where the labels of each document begin.
+    document_label : numpy.ndarray of int32
+        Number of each label in the training corpus's table.
+    document_label_value : numpy.ndarray of float64
+        r_mj of each.
+    """
+
+    document_label_offsets: npt.NDArray[np.int64]
+    document_label: npt.NDArray[np.int32]
+    document_label_value: Vector
+
+
+@dataclass(frozen=True)
+class WordCounts(State):
+    """Counts by word of a sweep or of the start.
+
+    Attributes
+    ----------
+    word_topic : numpy.ndarray of float64, shape (words, topics)
+        E[n_kw].
+    """
+
+    word_topic: Vector
+
+
+@dataclass(frozen=True)
+class FoldSums(State):
+    """Sums over the words of new rows.
+
+    Attributes
+    ----------
+    topic_total : numpy.ndarray of float64, shape (topics,)
+        E[n_k].
+    moved : float
+        Sum of the absolute changes of E[n_kw].
+    bound_words : float
+        The words' part of the bound.
+    log_phi : float
+        sum_kw psi(lambda_kw).
+    """
+
+    topic_total: Vector
+    moved: float
+    bound_words: float
+    log_phi: float
+
+
+@dataclass(frozen=True)
+class SweepSums(State):
+    """Sums over the documents of a sweep; the start has none.
+
+    Attributes
+    ----------
+    bound_documents : float
+        The documents' part of the bound.
+    documents, tokens : float
+        How many were swept.
+    """
+
+    bound_documents: float
+    documents: float
+    tokens: float
+
+
+@dataclass(frozen=True)
+class VbLdaSums(SweepSums):
+    """Sums over the documents of a sweep of latent Dirichlet allocation.
+
+    Attributes
+    ----------
+    even : float
+        Documents that began from even proportions.
+    log_theta : numpy.ndarray of float64, shape (topics,), or None
+        sum_d E[log theta_dk] over the documents that are not empty, where a_k is learned.
+    occupied : float or None
+        How many documents these are.
+    """
+
+    even: float
+    log_theta: Vector | None = None
+    occupied: float | None = None
+
+
+@dataclass(frozen=True)
+class HdspSums(SweepSums):
+    """Sums over the documents of a sweep of the hierarchical Dirichlet scaling process.
+
+    Attributes
+    ----------
+    tables : numpy.ndarray of float64, shape (topics,)
+        sum_m g_k (psi(g_k + n_mk) - psi(g_k)).
+    minus_log_rate : numpy.ndarray of float64, shape (topics,)
+        -sum_m log b_mk.
+    labels : LabelSums or None
+        Sums of the labels that documents have; None in sweeps of LDA.
+    """
+
+    tables: Vector
+    minus_log_rate: Vector
+    labels: LabelSums | None = None
+
+
+@dataclass(frozen=True)
+class LabelSums(State):
+    """Sums of the labels that the documents of a sweep have; see `collapsium.workers.kernels.vb.records`.
+
+    Attributes
+    ----------
+    label_total : numpy.ndarray of float64, shape (labels,)
+        sum_m r_mj.
+    label_sums : numpy.ndarray of float64, shape (labels, 4 or 8, topics)
+        As in `RateStatistics`.
+    label_curvature : numpy.ndarray of float64, shape (labels, 2 labels, topics), or None
+        The Hessian of the weights, where it is summed.
+    """
+
+    label_total: Vector
+    label_sums: Vector
+    label_curvature: Vector | None = None
+
+    def of_all(self, labels: int, present: npt.NDArray[np.int64]) -> Self:
+        """Return the sums of all labels, zero of those that no document has."""
+        total, sums = np.zeros(labels), np.zeros((labels, *self.label_sums.shape[1:]))
+        total[present], sums[present] = self.label_total, self.label_sums
+        return type(self)(total, sums, self.label_curvature)
