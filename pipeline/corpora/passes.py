@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, Future, T
 from collapsium.storage.building.chunks import write_table
 from collapsium.storage.building.ingest_record import Phrasing
 from collapsium.storage.corpus.manifest import ShardRecord
@@ -133,7 +133,7 @@ def read_all(
     return Counted([note for note in notes if note.documents], tree.total(), barren)
 
 
-def in_order(executor: Executor, futures: Iterable[Any]) -> Iterator[Any]:
+def in_order(executor: Executor, futures: Iterable[Future[T]]) -> Iterator[T]:
     """Give the results of tasks in their order, with no more of them begun than keeps the workers at it."""
     most = 1 if executor.workers == 1 else WAITING * executor.workers
     waiting: deque[Any] = deque()

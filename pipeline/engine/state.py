@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from collapsium.pipeline.executors.base import Future
 from collapsium.pipeline.families.base import AnyFamily, FamilyOptions
+from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
-from collapsium.workers.tasks import Known
+from collapsium.workers.tasks import Block, Known, ShardOnDisk, Swept
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,13 @@ class Problem:
     family: AnyFamily
     shard_model: AnyShardModel
     config: FamilyOptions
-    shards: list[Any]
-    heldout: list[Any]
+    shards: list[Future[AnyShard | ShardOnDisk]]
+    heldout: list[Future[AnyShard | ShardOnDisk]]
     cuts: tuple[int, ...]
     stream: Stream
     scratch: str | None = None
     local_sweeps: int = 1
-    load: Callable[[], tuple[list[Any], list[Any]]] | None = None
+    load: Callable[[], tuple[list[Future[AnyShard | ShardOnDisk]], list[Future[AnyShard | ShardOnDisk]]]] | None = None
     warm: Sequence[Known] | None = None
     tokens: int | None = None
 
@@ -91,8 +93,8 @@ class State:
 
     iteration: int
     globals: GlobalState
-    blocks: list[Any]
-    swept: list[Any] = field(default_factory=list)
+    blocks: list[Future[Block]]
+    swept: list[Future[Swept]] = field(default_factory=list)
 
 
 UNRECORDED = ("score", "lost", "words", "ends", "flat")  # found again from the state that a checkpoint holds

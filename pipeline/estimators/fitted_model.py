@@ -14,12 +14,13 @@ import pyarrow as pa
 from collapsium.pipeline.engine.loop.loop import blank_state
 from collapsium.pipeline.engine.loop.stochastic import step
 from collapsium.pipeline.engine.state import Problem, State
-from collapsium.pipeline.executors.base import Executor, SerialExecutor
+from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor
 from collapsium.pipeline.families.base import Stochastic, Summary
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.building.split import split_documents
 from collapsium.storage.corpus.shard import Documents, Shard
+from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.short_repr import ShortRepr
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
@@ -166,10 +167,9 @@ def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: S
         After the step.
     """
     executor, stream = SerialExecutor(), Stream(seed)
-    half = load_family(family)
-    problem = Problem(
-        family, half, half.shard_model(config), config, [tasks.widened(shard, words)], [], (0, words), stream
-    )
+    half, widened = load_family(family), tasks.widened(shard, words)
+    shards: list[Future[AnyShard | tasks.ShardOnDisk]] = [executor.hold(widened)]
+    problem = Problem(family, half, half.shard_model(config), config, shards, [], (0, words), stream)
     if before is None:
         summary = _summary(words, total, shard.tokens / shard.documents)
         globals_ = problem.family.initialise(summary, config, stream.at(purpose="initialise"))
@@ -178,7 +178,7 @@ def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: S
     else:
         if not before.steps:
             before = _stepping(before, problem, _summary(words, total, before.tokens / before.documents))
-        state = State(before.steps, before.globals, list(before.blocks))
+        state = State(before.steps, before.globals, [executor.hold(block) for block in before.blocks])
     state, _, _ = step(problem, executor, state, [0])
     blocks = executor.collect(state.blocks)
     return replace(before, globals=state.globals, blocks=blocks, steps=state.iteration)

@@ -6,11 +6,22 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from collapsium.storage.errors import AbsentError, ClusterError
 
 PATIENCE = 300.0  # seconds without a sign of life after which a worker, or a cluster without workers, is given up
+
+
+T = TypeVar("T")
+ResultT_co = TypeVar("ResultT_co", covariant=True)
+
+
+class Future(Generic[ResultT_co]):
+    """Stands for the result of a task, which may not be there yet.
+
+    Each executor has objects of its own for it; only that executor looks into them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +48,10 @@ class Executor(Protocol):
     def dashboard(self) -> str | None:
         """Address of a page that shows the work, if there is one."""
 
-    def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:
+    def submit(self, function: Callable[..., T], *args: Any, home: int | None = None) -> Future[T]:
         """Run a task, best in the place number `home`; arguments may hold futures, in lists too."""
 
-    def collect(self, futures: Sequence[Any]) -> list[Any]:
+    def collect(self, futures: Sequence[Future[T]]) -> list[T]:
         """Wait for results and bring them here, in order; what a task raised is raised."""
 
     @property
@@ -56,7 +67,7 @@ class Executor(Protocol):
     def tell(self, message: dict[str, Any]) -> None:
         """Show a message about a run on the page of `dashboard`, where there is one; nothing is waited for."""
 
-    def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+    def everywhere(self, function: Callable[..., T], *args: Any) -> list[T]:
         """Run a function once in each worker process there is, and wait."""
 
     @property
@@ -123,9 +134,9 @@ class Halt:
             raise KeyboardInterrupt
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    value: Any
+@dataclass(frozen=True)
+class _Done(Future[T]):
+    value: T
 
 
 class SerialExecutor:
@@ -137,18 +148,22 @@ class SerialExecutor:
     memory = None
     keeps_history = False
 
-    def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:  # noqa: ARG002
+    def submit(self, function: Callable[..., T], *args: Any, home: int | None = None) -> Future[T]:  # noqa: ARG002
         """Run a task now."""
         return _Done(function(*(self._open(arg) for arg in args)))
+
+    def hold(self, value: T) -> Future[T]:
+        """Return what stands for a value that is there already."""
+        return _Done(value)
 
     def _open(self, arg: Any) -> Any:
         if isinstance(arg, _Done):
             return arg.value
         return [self._open(item) for item in arg] if isinstance(arg, list) else arg
 
-    def collect(self, futures: Sequence[Any]) -> list[Any]:
+    def collect(self, futures: Sequence[Future[T]]) -> list[T]:
         """Take out the results."""
-        return [future.value for future in futures]
+        return [cast(_Done[T], future).value for future in futures]
 
     def moved(self) -> int:
         """Nothing moves."""
@@ -163,7 +178,7 @@ class SerialExecutor:
     def tell(self, message: dict[str, Any]) -> None:
         """There is no page."""
 
-    def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+    def everywhere(self, function: Callable[..., T], *args: Any) -> list[T]:
         """Run a function once."""
         return [function(*args)]
 

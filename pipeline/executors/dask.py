@@ -8,10 +8,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
-from collapsium.pipeline.executors.base import PATIENCE, Activity, Halt
+from collapsium.pipeline.executors.base import PATIENCE, Activity, Future, Halt, T
 from collapsium.pipeline.executors.dask_client import (
     activity_of,
     answer_within,
@@ -130,7 +130,7 @@ class DaskExecutor:
         except Exception as error:  # whatever it is, a page is not worth a run
             self._watch.notice(f"the dashboard shows nothing of the run ({first_line(error)})")
 
-    def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:
+    def submit(self, function: Callable[..., T], *args: Any, home: int | None = None) -> Future[T]:
         """Submit a task; `home` is kept softly, so that a lost worker is no deadlock."""
         with self._numbering:  # members of an ensemble submit side by side
             self._submitted += 1
@@ -142,9 +142,10 @@ class DaskExecutor:
         key = f"{name}-{self._token}-{number}"
         # First come, first served: by itself, Dask would make all sweeps before it adds what they changed.
         with cluster_errors():
-            return self._client.submit(function, *args, key=key, pure=False, priority=-number, **where)
+            future = self._client.submit(function, *args, key=key, pure=False, priority=-number, **where)
+        return cast(Future[T], future)
 
-    def collect(self, futures: Sequence[Any]) -> list[Any]:
+    def collect(self, futures: Sequence[Future[T]]) -> list[T]:
         """Bring results here, and look meanwhile whether the cluster still moves."""
         with cluster_errors(), self._counted():
             waiting = self._ask(self._client.gather(list(futures), asynchronous=True))
@@ -228,7 +229,7 @@ class DaskExecutor:
             if getattr(nanny, "worker_address", None) == address and nanny.process is not None:
                 nanny.process.process.kill()  # its nanny starts another
 
-    def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+    def everywhere(self, function: Callable[..., T], *args: Any) -> list[T]:
         """Run a function once in each worker process."""
         if self._gone:
             raise ClusterGoneError("there is nothing left of the cluster")

@@ -6,11 +6,11 @@ import heapq
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import psutil
 
-from collapsium.pipeline.executors.base import Activity, Halt
+from collapsium.pipeline.executors.base import Activity, Future, Halt, T
 from collapsium.storage.errors import ClusterError
 
 LONG = 300.0  # seconds without the end of a task, after which that is said
@@ -91,7 +91,7 @@ class ThreadExecutor:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, function: Callable[..., Any], *args: Any, home: int | None = None) -> Any:  # noqa: ARG002
+    def submit(self, function: Callable[..., T], *args: Any, home: int | None = None) -> Future[T]:  # noqa: ARG002
         """Submit a task; what its result stands for may be let go of, and the task is not run then."""
         with self._change:
             self._submitted += 1
@@ -102,7 +102,7 @@ class ThreadExecutor:
                     task.waiting += 1
             if not task.waiting:
                 self._put(task)
-        return task
+        return cast(Future[T], task)
 
     def _put(self, task: _Task) -> None:
         heapq.heappush(self._ready, (task.number, weakref.ref(task)))
@@ -138,13 +138,14 @@ class ThreadExecutor:
                 self._change.notify_all()
             del task  # its result shall not wait here for the next task
 
-    def collect(self, futures: Sequence[Any]) -> list[Any]:
+    def collect(self, futures: Sequence[Future[T]]) -> list[T]:
         """Wait for results, in order; what a task raised is raised as soon as it is known."""
         before, still = -1, 0.0
+        waited = cast(Sequence[_Task], futures)
         with self._change:
-            while not all(future.done for future in futures):
+            while not all(task.done for task in waited):
                 self._halt.check()
-                if any(future.error is not None for future in futures):
+                if any(task.error is not None for task in waited):
                     break
                 if self._ended:  # nothing more will come
                     raise RuntimeError("the executor is closed")
@@ -152,10 +153,10 @@ class ThreadExecutor:
                     still += LONG
                     self._notice(f"no task has come to its end for {still:.0f} s")
                 before = self._done
-        for future in futures:
-            if future.error is not None:
-                raise future.error
-        return [future.value for future in futures]
+        for task in waited:
+            if task.error is not None:
+                raise task.error
+        return [task.value for task in waited]
 
     def moved(self) -> int:
         """Nothing moves within a process."""
@@ -169,7 +170,7 @@ class ThreadExecutor:
     def tell(self, message: dict[str, Any]) -> None:
         """There is no page."""
 
-    def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+    def everywhere(self, function: Callable[..., T], *args: Any) -> list[T]:
         """Run a function once: there is one process."""
         return [function(*args)]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.analysis.scoring.predictive import Chances, MemberScore, Named, chances_of, score_members
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
@@ -149,7 +148,7 @@ def score_given(named: Named, corpus: Corpus, executor: Executor, seed: int) -> 
     for _, model in named:
         require_expectations(model)
 
-    def submit(model: Model, blocks: list[Any]) -> list[Any]:
+    def submit(model: Model, blocks: list[Future[tasks.Block]]) -> list[Future[Chances]]:
         url = model.folder.address
         return [executor.submit(_chances, url, one, blocks, seed) for one in corpus.references]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ from collapsium.pipeline.engine.leakage.token_counts import require_not_containe
 from collapsium.pipeline.engine.loop.loop import mean_score
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
-from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.base import TLS, Executor, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
@@ -120,7 +119,7 @@ def complete(
         if not certain:
             require_not_contained(tables_of(kept, parts, executor), held, name)
         members: list[MemberScore] = []
-        sums: list[Any] = []
+        sums: list[Future[_Predicted]] = []
         for member, model in named:
             chances = _submit(model, kept, parts, most, executor)
             if len(named) > 1:
@@ -176,7 +175,9 @@ def _score(sums: _Predicted, members: int) -> tasks.Score:
     return tasks.Score(float((sums.counts * logs).sum()), int(sums.counts.sum()))
 
 
-def _submit(model: Model, kept: Corpus, parts: list[HeldoutReference], words: int, executor: Executor) -> list[Any]:
+def _submit(
+    model: Model, kept: Corpus, parts: list[HeldoutReference], words: int, executor: Executor
+) -> list[Future[_Predicted]]:
     """Submit a task for each shard, and return the futures of their `_Predicted`."""
     own = {(one.documents, one.ids_sha256): number for number, one in reversed(list(enumerate(model.record.shards)))}
     blocks = load_blocks(model, executor)

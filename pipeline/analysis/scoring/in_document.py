@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.shard import Shard
@@ -40,7 +39,7 @@ class Logs:
 
 
 def score_in_document(
-    models: Sequence[tuple[Model, list[Any]]], corpus: Corpus, executor: Executor, seed: int
+    models: Sequence[tuple[Model, list[Future[tasks.Block]]]], corpus: Corpus, executor: Executor, seed: int
 ) -> tuple[float | None, int, list[float]]:
     """Score documents by models that are fitted on all their tokens.
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.engine.loop.loop import mean_score
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import special_functions as special
@@ -22,7 +22,6 @@ from collapsium.workers.kernels.child_processes import fill_cache
 from collapsium.workers.kernels.special import elementary
 
 Named = Sequence[tuple[str, Model]]
-Submit = Callable[[Model, list[Any]], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,9 @@ class Chances:
 
     def __sizeof__(self) -> int:
         return self.probability.nbytes + self.counts.nbytes
+
+
+Submit = Callable[[Model, list[Future[tasks.Block]]], list[Future[Chances]]]
 
 
 def chances_of(model: AnyShardModel, shard: Shard, local: Any, blocks: list[tasks.Block], globals: Any) -> Chances:
@@ -119,7 +121,7 @@ def _score(sums: Chances, members: int) -> tasks.Score:
     return tasks.Score(float((sums.counts * special.log(probability)).sum()), int(sums.counts.sum()))
 
 
-def load_blocks(model: Model, executor: Executor) -> list[Any]:
+def load_blocks(model: Model, executor: Executor) -> list[Future[tasks.Block]]:
     """Bring the blocks of the vocabulary to the workers.
 
     Parameters

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from collapsium.pipeline.analysis.scoring.predictive import Chances, Submit, chances_of
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.building.split import split_documents
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
@@ -85,7 +84,7 @@ class Scored:
             As `score_members` takes it.
         """
 
-        def submit(model: Model, blocks: list[Any]) -> list[Any]:
+        def submit(model: Model, blocks: list[Future[tasks.Block]]) -> list[Future[Chances]]:
             url, references = model.folder.address, self.corpus.references
             if held is None:
                 return _submit_halves(url, references, blocks, executor, seed)
@@ -98,8 +97,8 @@ class Scored:
 
 
 def _submit_halves(
-    url: str, references: Sequence[ShardReference], blocks: list[Any], executor: Executor, seed: int
-) -> list[Any]:
+    url: str, references: Sequence[ShardReference], blocks: list[Future[tasks.Block]], executor: Executor, seed: int
+) -> list[Future[Chances]]:
     submitted, first = [], 0
     for reference in references:
         submitted.append(executor.submit(_chances_unseen, url, reference, first, blocks, seed))

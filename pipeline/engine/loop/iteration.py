@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from collapsium.pipeline.engine.partition import GROUP
 from collapsium.pipeline.engine.state import Problem, State
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.storage.errors import NumericalError
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
 
+Part = tuple[int, int, bool] | None  # of the vocabulary, as `tasks.pick` takes it
+Summand = Future[Delta] | Future[tasks.Swept]
 NEIGHBOURS = 2  # shards whose deltas need no sums before they are folded
 
 
@@ -24,9 +25,9 @@ NEIGHBOURS = 2  # shards whose deltas need no sums before they are folded
 class Round:
     """A round of sweeps on its way: what the shards will leave, the folded blocks, and what folding will tell."""
 
-    swept: list[Any]
-    blocks: list[Any]
-    told: list[Any]
+    swept: list[Future[tasks.Swept]]
+    blocks: list[Future[tasks.Block]]
+    told: list[Future[Delta]]
 
 
 def submit_round(problem: Problem, executor: Executor, state: State, number: int = 0) -> Round:
@@ -72,14 +73,16 @@ def require_finite(arrays: Arrays, iteration: int) -> None:
             )
 
 
-def _submit_sweeps(problem: Problem, executor: Executor, state: State, stream: Stream) -> tuple[list[Any], list[Any]]:
+def _submit_sweeps(
+    problem: Problem, executor: Executor, state: State, stream: Stream
+) -> tuple[list[Future[tasks.Swept]], list[Future[tasks.Block]]]:
     """Submit sweeps and sums in the order in which they shall be done; return the swept shards and the new blocks.
 
     The tree is fixed by the number of shards: neighbours two by two, and so on up. A node is submitted as soon as what
     it adds has been, so that few deltas wait for their sum at a time.
     """
-    swept: list[Any] = []
-    parts: list[Any] = (
+    swept: list[Future[tasks.Swept]] = []
+    parts: list[Part] = (
         [None] if len(problem.cuts) == 2 else [(*bound, not bound[0]) for bound in pairwise(problem.cuts)]
     )
     sums = [_Sums(executor) for _ in parts]
@@ -88,7 +91,7 @@ def _submit_sweeps(problem: Problem, executor: Executor, state: State, stream: S
         for place, block in enumerate(state.blocks)
     ]
     few = len(problem.shards) <= NEIGHBOURS
-    left: list[Any] = []
+    left: list[Future[tasks.Swept]] = []
     for number in range(len(problem.shards)):
         whole = _submit_sweep(problem, executor, state, shown, stream, number)
         swept.append(executor.submit(tasks.keep, whole, home=_home(problem, executor, number)))
@@ -106,8 +109,8 @@ def _submit_sweeps(problem: Problem, executor: Executor, state: State, stream: S
 
 
 def _submit_sweep(
-    problem: Problem, executor: Executor, state: State, shown: list[Any], stream: Stream, number: int
-) -> Any:
+    problem: Problem, executor: Executor, state: State, shown: list[Future[tasks.Block]], stream: Stream, number: int
+) -> Future[tasks.Swept]:
     home = _home(problem, executor, number)
     given = (problem.scratch, shown, state.globals, stream)
     if state.swept:
@@ -132,30 +135,33 @@ class _Sums:
 
     def __init__(self, executor: Executor) -> None:
         self._executor, self._count = executor, 0
-        self._group: Any = None
-        self._tree: list[tuple[int, Any]] = []  # (height, sum) from left to right
+        self._group: Summand | None = None
+        self._tree: list[tuple[int, Summand]] = []  # (height, sum) from left to right
 
-    def add(self, delta: Any, home: int) -> None:
+    def add(self, delta: Summand, home: int) -> None:
         """Add the next shard's delta, where that shard lives: a sum moves once from one home to the next."""
         self._count += 1
-        self._group = delta if self._group is None else self._sum(self._group, delta, home)
+        group = delta if self._group is None else self._sum(self._group, delta, home)
         if self._count % GROUP:
+            self._group = group
             return
-        height, self._group, group = 0, None, self._group
+        height, self._group = 0, None
         while self._tree and self._tree[-1][0] == height:
             group, height = self._sum(self._tree.pop()[1], group, home), height + 1
         self._tree.append((height, group))
 
-    def _sum(self, left: Any, right: Any, home: int) -> Any:
+    def _sum(self, left: Summand, right: Summand, home: int) -> Future[Delta]:
         return self._executor.submit(tasks.add, [left, right], home=home)
 
     @property
-    def deltas(self) -> list[Any]:
+    def deltas(self) -> list[Summand]:
         """What is left to add, from left to right."""
         return [one for _, one in self._tree] + ([self._group] if self._group is not None else [])
 
 
-def _picked(problem: Problem, executor: Executor, swept: list[Any], first: int, part: Any) -> list[Any]:
+def _picked(
+    problem: Problem, executor: Executor, swept: list[Future[tasks.Swept]], first: int, part: Part
+) -> list[Future[tasks.Swept]] | list[Future[Delta]]:
     """Return what shards left, the first being number `first`: picked out where they live, if they may live apart."""
     if part is None and executor.homes == 1:
         return swept

@@ -17,7 +17,7 @@ from collapsium.pipeline.engine.loop.topic_snapshots import Glance, Words
 from collapsium.pipeline.engine.model_io.checkpoints import Keeper, NoKeeper
 from collapsium.pipeline.engine.setup.limits import AUTO, Limits
 from collapsium.pipeline.engine.state import Kept, Problem, Progress, State
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.storage.errors import ClusterError, OptionError
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
@@ -168,8 +168,11 @@ class Loop:
         words = self.submit_words(state, progress, last=state.iteration >= self.limits.sweeps)
         if state.iteration < self.limits.sweeps:
             self._ahead = submit_round(self.problem, self.executor, state)
-        found = self.executor.collect([*scoring, *words])
-        progress = self.scored(progress, found[: len(scoring)], again=again, words=found[len(scoring) :])
+        waited: list[Future[tasks.Score | Words]] = [*scoring, *words]
+        results = self.executor.collect(waited)
+        scores = [one for one in results if isinstance(one, tasks.Score)]
+        found = [one for one in results if isinstance(one, Words)]
+        progress = self.scored(progress, scores, again=again, words=found)
         if progress.score is None and self.why_ends(state, progress):
             # The last iteration is always scored.
             scores = self.executor.collect(submit_scores(self.problem, self.executor, state))
@@ -222,10 +225,10 @@ class Loop:
             self._windows.add(progress.iteration, figures)
         return self._windows
 
-    def _submit_scores(self, state: State) -> list[Any]:
+    def _submit_scores(self, state: State) -> list[Future[tasks.Score]]:
         return submit_scores(self.problem, self.executor, state) if _due(state.iteration, self.limits) else []
 
-    def submit_words(self, state: State, progress: Progress, *, last: bool) -> list[Any]:
+    def submit_words(self, state: State, progress: Progress, *, last: bool) -> list[Future[Words]]:
         """Submit the search for topics' words, where it is time to."""
         if self.glance is None:
             return []
@@ -284,7 +287,7 @@ def lost(state: State, elapsed: float, error: ClusterError) -> Progress:
     return Progress(max(state.iteration, 0), elapsed, None, None, {}, {}, str(error))
 
 
-def submit_scores(problem: Problem, executor: Executor, state: State) -> list[Any]:
+def submit_scores(problem: Problem, executor: Executor, state: State) -> list[Future[tasks.Score]]:
     """Submit the scoring of the held-out pairs; nothing where there are none."""
     submitted = []
     blocks = [

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.engine.state import Problem, State
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.description import shape_of
 from collapsium.pipeline.families.registry import load_family
 from collapsium.workers.arrays.state import GlobalState
@@ -176,7 +176,7 @@ class Glance:
 
     def submit(
         self, problem: Problem, executor: Executor, state: State, topics: dict[str, Any], *, last: bool
-    ) -> list[Any]:
+    ) -> list[Future[Words]]:
         """Submit the search for the top words of the largest topics and of those that moved, where it is time to.
 
         Parameters
@@ -200,7 +200,7 @@ class Glance:
         largest = [] if self._before is None else [one for one, _ in _listed(self._before[1], NAMED)]
         return self._submit(problem, executor, state, [*largest, *(one for one, _ in topics["moved"])])
 
-    def _submit(self, problem: Problem, executor: Executor, state: State, wanted: Sequence[int]) -> list[Any]:
+    def _submit(self, problem: Problem, executor: Executor, state: State, wanted: Sequence[int]) -> list[Future[Words]]:
         """Submit the search for the top words of some topics."""
         self._named, ids, homes = state.iteration, list(dict.fromkeys(wanted)), executor.homes
         return [

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 from collapsium.pipeline.engine.state import Kept, Problem, Progress, State
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import ClusterError, CollapsiumError, DamagedError, MismatchError
 from collapsium.storage.io.arrays import DIGESTS
@@ -275,11 +275,11 @@ class CheckpointKeeper:
         for number, bound in enumerate(pairwise(problem.cuts)):
             given = (place, number, *bound, parts[f"rows/{number:05d}"], checks)
             blocks.append(submit(read_block, *given, home=problem.block_home(number, homes)))
-        swept: list[Any] = []
+        swept: list[Future[tasks.Swept]] = []
         for number in range(len(problem.shards) if self._locals else 0):
             own = (place, number, parts[f"locals/{number:05d}"], checks, problem.shards[number], problem.scratch)
-            own += (blocks,) if compare else ()
-            swept.append(submit(read_local, *own, home=problem.home(number, homes)))
+            compared = blocks if compare else None
+            swept.append(submit(read_local, *own, compared, home=problem.home(number, homes)))
         globals_ = problem.shard_model.globals_type.from_arrays(checks.globals)
         return State(record.iteration, globals_, blocks, swept)
 

@@ -18,7 +18,7 @@ from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
 from collapsium.pipeline.engine.state import Problem
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.vectors import AnyShard
@@ -34,6 +34,9 @@ def aligned(request: Request) -> list[HeldoutReference]:
         return []
     request.heldout.require_vocabulary_of(request.corpus.manifest.vocabulary.words_sha256, request.corpus.url)
     return align(documents_of(request.corpus), request.heldout, request.corpus.url)
+
+
+Shards = tuple[list[Future[AnyShard | tasks.ShardOnDisk]], list[Future[AnyShard | tasks.ShardOnDisk]]]
 
 
 class Loaded:
@@ -112,11 +115,11 @@ class Loaded:
         pairs = zip(self._shards, self._held, strict=True)
         return self._executor.collect([self._executor.submit(count_table, *pair) for pair in pairs])
 
-    def _loader(self) -> Callable[[], tuple[list[Any], list[Any]]]:
+    def _loader(self) -> Callable[[], Shards]:
         """Return what gives a problem its shards again; of several that miss them, the first has them read."""
         seen = self._reads
 
-        def load() -> tuple[list[Any], list[Any]]:
+        def load() -> Shards:
             nonlocal seen
             with self._lock:
                 if seen == self._reads:
@@ -127,7 +130,7 @@ class Loaded:
 
         return load
 
-    def _read(self) -> tuple[list[Any], list[Any]]:
+    def _read(self) -> Shards:
         """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
         executor, references = self._executor, self._request.corpus.references
         reserve = 0.0 if self._summary.stochastic else self._footprint.pair
