@@ -1,13 +1,15 @@
 """Hostile records: each field of each record of a run, a comparison or a job taken away, or given another value.
 
 ``python -m tests.chaos.records FOLDER COMMAND...`` tries all of them on copies of a folder, with commands such as
-``info``; only errors of ours may come out, each in a line, within some seconds.
+``info``; only errors of ours may come out, each in a line, within some seconds. A command with arguments of its own
+is one word, with ``{folder}`` and ``{beside}``, the folder above: ``'compare {beside}/corpus {folder} --topics 2'``.
 """
 
 import contextlib
 import copy
 import io
 import json
+import shlex
 import shutil
 import sys
 import time
@@ -103,14 +105,17 @@ def commands_for(folder, names):
     """Return the words of commands on a folder, with outputs beside it."""
     beside = Path(folder).parent
     more = {
-        "watch": ["--once"], "report": [str(beside / "report.html")], "plot": [str(beside / "plots")],
+        "watch": ["--once"], "report": [str(beside / "report.html")], "plot": [str(beside / "plot.svg")],
         "export": [str(beside / "csv"), "--to", "csv"],
     }  # fmt: skip
     for name in names:
-        for left in ("report.html", "plots", "csv"):
+        for left in ("report.html", "plot.svg", "csv"):
             place = beside / left
             shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
-        yield [name, str(folder), *more.get(name, [])]
+        if " " in name:
+            yield shlex.split(name.format(folder=folder, beside=beside))
+        else:
+            yield [name, str(folder), *more.get(name, [])]
 
 
 def main_of(words):
