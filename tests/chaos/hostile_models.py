@@ -2,7 +2,8 @@
 
 ``python -m tests.chaos.hostile_models RUNS [FAMILY...]`` fits a small run of each family, changes arrays at random (a seed is
 ``FUZZ_SEED``), and gives the run to ``evaluate``, ``infer``, ``predict``, ``report``, ``topics``, ``verify``, ``fit --resume``
-and ``fit --warm``, with kernels that check bounds. Each command must end in time, with a model or with one line: no signal, no
+and ``fit --warm``, with kernels that check bounds. With ``all`` in place of RUNS each array of the globals, of the first block
+and of the first shard is changed in each way once. Each command must end in time, with a model or with one line: no signal, no
 exception of another kind.
 """
 
@@ -281,13 +282,28 @@ def safely(task):
         child.join()
 
 
-def attack(base, place, family, generator, told, shards):
-    """Change one array of a run, and give a copy to the commands that read it, if the checks accept it."""
+def some_changes(base, generator, runs):
+    """Draw groups of arrays of a run, an array of each, and a kind of change."""
     there = list(groups(base))
-    folder, name, part = there[generator.integers(len(there))]
+    for _ in range(runs):
+        group = there[generator.integers(len(there))]
+        names = sorted(read_arrays(Folder(group[0] / group[2])))
+        yield *group, names[generator.integers(len(names))], list(MUTATIONS)[generator.integers(len(MUTATIONS))]
+
+
+def all_changes(base):
+    """Return each array of the globals, of the first block and of the first shard, with each kind of change."""
+    for folder, name, part in list(groups(base)):
+        if part.rpartition("/")[2] in ("globals", "00000"):
+            for array in sorted(read_arrays(Folder(folder / part))):
+                for kind in MUTATIONS:
+                    yield folder, name, part, array, kind
+
+
+def attack(base, place, family, generator, told, shards, change):
+    """Change one array of a run, and give a copy to the commands that read it, if the checks accept it."""
+    folder, name, part, array, kind = change
     arrays = read_arrays(Folder(folder / part))
-    array = sorted(arrays)[generator.integers(len(arrays))]
-    kind = list(MUTATIONS)[generator.integers(len(MUTATIONS))]
     changed = mutated(arrays, array, kind, generator)
     if (
         array in changed
@@ -315,7 +331,7 @@ def attack(base, place, family, generator, told, shards):
 
 
 def run_all(runs, families=(), seed=1):
-    """Attack each family so many times; return what went wrong."""
+    """Attack each family so many times, or in all ways; return what went wrong."""
     generator, told, faults = np.random.default_rng(seed), Counter(), []
     with tempfile.TemporaryDirectory() as place:
         place = Path(place)
@@ -327,9 +343,9 @@ def run_all(runs, families=(), seed=1):
                     fault = fault_of(words)
                     assert not fault, f"{words}: {fault}"
             shutil.rmtree(place / "warm", ignore_errors=True)
-            before = len(faults)
-            for _ in range(runs):
-                faults += attack(base, place, family, generator, told, shards_of(family, place))
+            before, shards = len(faults), shards_of(family, place)
+            for change in all_changes(base) if runs == "all" else some_changes(base, generator, int(runs)):
+                faults += attack(base, place, family, generator, told, shards, change)
             print(f"{family} {options}: {len(faults) - before} faults; {dict(told)} so far", flush=True)
             for text in faults[before:]:
                 print(text, flush=True)
@@ -345,4 +361,4 @@ if __name__ == "__main__":
             [sys.executable, "-m", "tests.chaos.hostile_models", *sys.argv[1:]],
             {**os.environ, **checking},
         )
-    sys.exit(bool(run_all(int(sys.argv[1]), sys.argv[2:], int(os.environ.get("FUZZ_SEED", "1")))))
+    sys.exit(bool(run_all(sys.argv[1], sys.argv[2:], int(os.environ.get("FUZZ_SEED", "1")))))
