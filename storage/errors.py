@@ -20,10 +20,27 @@ class CollapsiumError(Exception):
     """Base of every error that is raised on purpose.
 
     Its text names files, fields and words that may be anybody's; what would steer a terminal is replaced in it.
+    Parameters and functions stand in it by name, in backquotes; the command line makes flags and commands of them.
     """
 
     def __str__(self) -> str:
         return printable(super().__str__())
+
+    def spelled(self, spell: Callable[[str], str]) -> str:
+        """Return the text with the names of options as whoever has set them knows them.
+
+        Parameters
+        ----------
+        spell : callable
+            From the name of a parameter or a function, ``score_every``, to what it is called, such as
+            ``--score-every``.
+
+        Returns
+        -------
+        str
+            The text.
+        """
+        return _MENTION.sub(lambda found: spell(_parameter(found)), str(self))
 
 
 class InputError(CollapsiumError, ValueError):
@@ -70,8 +87,7 @@ class OptionError(CollapsiumError, ValueError):
     Parameters
     ----------
     message : str
-        What is wrong and what was expected. Other options stand in it as ``--other-option`` or as the parameter's name
-        in backquotes.
+        What is wrong and what was expected. Other options, and functions, stand in it by their names in backquotes.
     parameter : str, optional
         The parameter that it is about, which then goes before the message.
     """
@@ -91,18 +107,7 @@ class OptionError(CollapsiumError, ValueError):
         return self.parameter or (None if first is None else _parameter(first))
 
     def spelled(self, spell: Callable[[str], str]) -> str:
-        """Return the text with the names of options as whoever has set them knows them.
-
-        Parameters
-        ----------
-        spell : callable
-            From a parameter's name, ``score_every``, to what it is called, such as ``--score-every``.
-
-        Returns
-        -------
-        str
-            The text.
-        """
+        """Return the text with the names of options as whoever has set them knows them."""
         text = _MENTION.sub(lambda found: spell(_parameter(found)), self.message)
         return text if self.parameter is None else f"{spell(self.parameter)}: {text}"
 

@@ -21,7 +21,7 @@ def size(count: float) -> str:
     raise AssertionError
 
 
-def parse_size(text: str | int, name: str = "--memory") -> int:
+def parse_size(text: str | int, name: str = "memory") -> int:
     """Read a number of bytes, such as ``750MB``, ``1.5GB`` or ``2GiB``.
 
     Parameters
@@ -48,9 +48,9 @@ def parse_size(text: str | int, name: str = "--memory") -> int:
     try:
         value = float(number) * UNITS[unit]
     except (ValueError, KeyError):
-        raise OptionError(f"{name}: expected a size such as 750MB or 1.5GB, found {text!r}") from None
+        raise OptionError(f"expected a size such as 750MB or 1.5GB, found {text!r}", name) from None
     if not 1 <= value < math.inf:
-        raise OptionError(f"{name}: expected a size above zero, found {text!r}")
+        raise OptionError(f"expected a size above zero, found {text!r}", name)
     return int(value)
 
 

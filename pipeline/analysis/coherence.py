@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.analysis.topics import describe
-from collapsium.pipeline.corpora.new_texts import TEXT_READING, Paths, documents_for
+from collapsium.pipeline.corpora.new_texts import Paths, documents_for
+from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Shard
@@ -62,16 +64,15 @@ class Coherence(ShortRepr):
     definition: str
 
 
-@checked_keywords(TEXT_READING)
+@keywords(reading=ReadingOptions, scheduling=SchedulerOptions)
 def coherence(
     run: str | os.PathLike[str],
     documents: Paths,
     *,
+    reading: ReadingOptions,
+    scheduling: SchedulerOptions,
     words: int = 10,
-    scheduler: str = "threads",
-    workers: int | None = None,
     tls: TLS | None = None,
-    **reading: Any,
 ) -> Coherence:
     """Measure the coherence and diversity of a model's topics.
 
@@ -83,10 +84,12 @@ def coherence(
         The documents in which words are counted: a corpus with the model's vocabulary, or texts, as for `infer`.
     words : int, optional
         Most probable words of each topic to look at.
-    scheduler, workers, tls : optional
+    reading : ReadingOptions
+        Where texts for a model differ from its own documents.
+    scheduling : SchedulerOptions
+        Which executor runs the tasks.
+    tls : optional
         As for `fit`.
-    **reading
-        Of texts, as for `evaluate`.
 
     Returns
     -------
@@ -104,9 +107,9 @@ def coherence(
     """
     if words < 2:
         raise OptionError(f"words: expected 2 or more, found {words}")
-    where: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls}
-    with documents_for(run, documents, reading=reading, **where) as found:
-        return _coherence(Model(run), found.corpus, words, (scheduler, workers, tls))
+    where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
+    with documents_for(run, documents, reading=without_none(reading), **where) as found:
+        return _coherence(Model(run), found.corpus, words, (scheduling.scheduler, scheduling.workers, tls))
 
 
 def _coherence(model: Model, counted: Corpus, words: int, where: tuple[str, int | None, TLS | None]) -> Coherence:

@@ -13,6 +13,7 @@ import numpy as np
 from collapsium.pipeline.analysis.labels.candidates import candidates_of
 from collapsium.pipeline.analysis.labels.classification import Classification, classify
 from collapsium.pipeline.analysis.labels.conditional import GivenLabels, has_labels, require_expectations, score_given
+from collapsium.pipeline.analysis.options import EvaluateOptions
 from collapsium.pipeline.analysis.scoring.in_document import AVERAGED as ALSO_AVERAGED
 from collapsium.pipeline.analysis.scoring.in_document import IN_DOCUMENT, score_in_document
 from collapsium.pipeline.analysis.scoring.leakage_checks import (
@@ -24,13 +25,15 @@ from collapsium.pipeline.analysis.scoring.leakage_checks import (
 )
 from collapsium.pipeline.analysis.scoring.predictive import MemberScore, load_blocks, score_members
 from collapsium.pipeline.analysis.scoring.targets import Scored
-from collapsium.pipeline.corpora.new_texts import TEXT_READING, Paths, documents_for
+from collapsium.pipeline.corpora.new_texts import documents_for
+from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.corpora.unknown_words import UnknownWords
 from collapsium.pipeline.engine.setup.heldout import require_tokens
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.keywords import checked_keywords, names_of
+from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.errors import InputError, NumericalError, OptionError
@@ -112,21 +115,15 @@ class Reconstruction(ShortRepr):
     members: tuple[MemberError, ...] = ()
 
 
-@checked_keywords(TEXT_READING)
+@keywords(options=EvaluateOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
 def evaluate(
     run: str | os.PathLike[str],
     *,
-    heldout: str | os.PathLike[str] | None = None,
-    unseen: Paths | None = None,
-    in_document: Paths | None = None,
-    given_labels: bool = False,
-    field: str | Sequence[str] = (),
-    seed: int = 0,
-    scheduler: str = "threads",
-    workers: int | None = None,
+    options: EvaluateOptions,
+    reading: ReadingOptions,
+    scheduling: SchedulerOptions,
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
-    **reading: Any,
 ) -> Evaluation | Reconstruction:
     """Score a model on held-out tokens of its own documents, or on unseen documents or vectors.
 
@@ -136,36 +133,16 @@ def evaluate(
     ----------
     run : str or path-like
         Folder of a run or model.
-    heldout : str or path-like, optional
-        A corpus of further tokens of the training documents or, with `unseen`, of those of `unseen`; with the same ids
-        and vocabulary.
-    unseen : path or sequence of paths, optional
-        A corpus of other documents with the same vocabulary, or of vectors with the same columns, as the family has it;
-        or texts, in files, folders and globs of any format of `ingest`, which are read as the model's own documents.
-        By itself halves of its tokens are fitted and scored; with `heldout` all are fitted, and the tokens of `heldout`
-        scored, which are then the same for any model.
-    in_document : path or sequence of paths, optional
-        A corpus of other documents with the same vocabulary, or texts, each fitted and scored on all its tokens, as
-        papers on trees of topics do; no test of what a model knows of words that it has not seen.
-    given_labels : bool, optional
-        Of unseen documents, also the score given their labels alone: where the corpus and the model have labels, it is
-        there anyway; of other models it is that of the prior's proportions.
-    field : str or sequence of str, optional
-        Of unseen documents, the field of labels or numbers to predict, as `predict` does; or several.
-    seed : int, optional
-        Chooses the halves of unseen documents.
-    scheduler : str, optional
-        As for `fit`.
-    workers : int, optional
-        As for `fit`.
+    options : EvaluateOptions
+        What is scored, and how.
+    reading : ReadingOptions
+        Where texts for a model differ from its own documents.
+    scheduling : SchedulerOptions
+        Which executor runs the tasks.
     tls : TLS, optional
         As for `fit`.
     notice : callable, optional
         Receives lines for the user: what texts are read by, and a warning of many unknown words.
-    **reading
-        Of texts, where they differ from what the model recorded: ``format``, ``id``, ``text``, ``vocabulary`` (of
-        counted words) and ``bad_bytes``, as for `ingest`; and ``tokenizer`` and ``headings`` (a regular expression),
-        which must be named again to be trusted.
 
     Returns
     -------
@@ -183,24 +160,32 @@ def evaluate(
     AbsentError
         A member of an ensemble is not at its end.
     """
-    named_corpora = [one for one in (unseen, heldout, in_document) if one is not None]
-    if len(named_corpora) != 1 and (len(named_corpora) != 2 or in_document is not None):
+    named_corpora = [one for one in (options.unseen, options.heldout, options.in_document) if one is not None]
+    if len(named_corpora) != 1 and (len(named_corpora) != 2 or options.in_document is not None):
         raise OptionError(
-            "name one corpus: --heldout (tokens of the training documents), --unseen (new documents) or --in-document "
-            "(new documents, fitted and scored on the same tokens); or two, --unseen (new documents, to be fitted) "
-            "with --heldout (further tokens of these, to be scored)"
+            "name one corpus: `heldout` (tokens of the training documents), `unseen` (new documents) or `in_document` "
+            "(new documents, fitted and scored on the same tokens); or two, `unseen` (new documents, to be fitted) "
+            "with `heldout` (further tokens of these, to be scored)"
         )
-    besides, where = (given_labels, names_of(field, "field")), (scheduler, workers, tls)
-    if heldout is not None and len(named_corpora) == 1:
-        said = [name for name, value in reading.items() if value is not None]
+    besides, where = (
+        (options.given_labels, options.field),
+        (scheduling.scheduler, scheduling.workers, tls),
+    )
+    if options.heldout is not None and len(named_corpora) == 1:
+        said = list(without_none(reading))
         if said:
-            raise OptionError(f"{', '.join(said)}: of texts, and --heldout takes a corpus")
-        return _scored(run, Scored(Corpus(heldout), True), False, seed, where, besides)
-    how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "notice": notice}
-    with documents_for(run, named_corpora[0], reading=reading, **how) as found:
-        scored = Corpus(heldout) if heldout is not None else None
-        what = Scored(found.corpus, unseen is None, scored)
-        score = _scored(run, what, in_document is not None, seed, where, besides)
+            raise OptionError(f"{', '.join(said)}: of texts, and `heldout` takes a corpus")
+        return _scored(run, Scored(Corpus(options.heldout), True), False, options.seed, where, besides)
+    how: dict[str, Any] = {
+        "scheduler": scheduling.scheduler,
+        "workers": scheduling.workers,
+        "tls": tls,
+        "notice": notice,
+    }
+    with documents_for(run, named_corpora[0], reading=without_none(reading), **how) as found:
+        scored = Corpus(options.heldout) if options.heldout is not None else None
+        what = Scored(found.corpus, options.unseen is None, scored)
+        score = _scored(run, what, options.in_document is not None, options.seed, where, besides)
     return score if isinstance(score, Reconstruction) else replace(score, unknown=found.unknown)
 
 
@@ -218,9 +203,9 @@ def _scored(
     if what.known or completed:
         require_tokens(what.tokens)
     vectors = corpus.holds == VECTORS and not completed
-    asked = "--given-labels" if besides[0] else "--field" if besides[1] else None
+    asked = "given_labels" if besides[0] else "field" if besides[1] else None
     if asked is not None and (what.known or vectors):
-        raise OptionError(f"{asked}: expected documents that the model has not seen (--unseen)")
+        raise OptionError("expected documents that the model has not seen (`unseen`)", asked)
     named = [(name, Model(url)) for name, url in leaves(run)]
     if vectors:
         return _reconstructed(named, corpus, seed, where)

@@ -11,14 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from collapsium.pipeline.analysis.options import InferOptions
 from collapsium.pipeline.analysis.scoring.predictive import load_blocks
-from collapsium.pipeline.corpora.new_texts import TEXT_READING, Paths, documents_for
+from collapsium.pipeline.corpora.new_texts import Paths, documents_for
+from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.corpora.unknown_words import UnknownWords
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family, require_corpus
-from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.segments import running
 from collapsium.storage.errors import OptionError
@@ -63,23 +66,18 @@ class Inference:
     unknown: UnknownWords | None = None
 
 
-@checked_keywords(TEXT_READING)
+@keywords(options=InferOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
 def infer(
     run: str | os.PathLike[str],
     documents: Paths,
     out: str | os.PathLike[str],
     *,
-    dense: bool = False,
-    segments: bool = False,
-    threshold: float | None = None,
-    seed: int = 0,
-    member: int | None = None,
-    scheduler: str = "threads",
-    workers: int | None = None,
+    options: InferOptions,
+    reading: ReadingOptions,
+    scheduling: SchedulerOptions,
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
-    **reading: Any,
 ) -> Inference:
     """Write the topic proportions of documents or of their segments.
 
@@ -99,26 +97,18 @@ def infer(
         `collapsium.workers.families.base.Sweeps.infer`. ``.csv`` has a row for each document and topic: id, topic,
         proportion. ``.npy`` is a matrix (float32) of a row for each document and a column for each topic, with the ids
         in ``NAME.ids.csv`` beside it. ``.npz`` has the arrays ids, topics and proportions (such a matrix).
-    dense : bool, optional
-        Write Parquet and CSV with a row for each document and a column for each topic, ``topic_0`` and so on.
-    segments : bool, optional
-        Write a row for each segment instead, with its number: segment (counted from 1 in each document; of ``.npz``
-        the array segments).
-    threshold : float, optional
-        Of sparse output: proportions below are left out, by default 0.001; what is left out is one minus the sum.
-    seed : int, optional
-        For families that draw random numbers.
-    member : int, optional
-        Of an ensemble: which restart's proportions, or which kept sample's; by default the first restart's or, of
-        samples, the last one's. Topics of several members are not the same, so that no mean could be taken.
-    scheduler, workers, tls : optional
+    options : InferOptions
+        How proportions are written.
+    reading : ReadingOptions
+        Where texts for a model differ from its own documents.
+    scheduling : SchedulerOptions
+        Which executor runs the tasks.
+    tls : optional
         As for `fit`.
     notice : callable, optional
         Receives lines for the user: what texts are read by, and a warning of many unknown words.
     progress : callable, optional
         Told the number of rows written so far.
-    **reading
-        Of texts, as for `evaluate`.
 
     Returns
     -------
@@ -135,21 +125,25 @@ def infer(
         The file's name ends in none of these; the threshold is not in [0, 1), or the output is dense; there is no such
         member, the family has no segments, or texts cannot be read as recorded.
     """
-    dense = dense or ending_of(out) in MATRICES
-    if threshold is not None and dense:
-        raise OptionError(f"--threshold {threshold}: leaves out topics of sparse output; dense output has all topics")
-    least = MIN_PROPORTION if threshold is None else threshold
-    if not 0 <= least < 1:
-        raise OptionError(f"--threshold: expected a share in [0, 1), found {threshold}")
-    model = Model(run if member is None else member_of(run, member))
-    if segments:
+    dense = options.dense or ending_of(out) in MATRICES
+    if options.threshold is not None and dense:
+        raise OptionError(
+            f"`threshold` {options.threshold}: leaves out topics of sparse output; dense output has all topics"
+        )
+    least = MIN_PROPORTION if options.threshold is None else options.threshold
+    model = Model(run if options.member is None else member_of(run, options.member))
+    if options.segments:
         require_segments(model.record.family)
     require_free(out, ids_beside(out))
-    where: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls}
+    where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
     with documents_for(
-        run if member is None else model.folder.url, documents, reading=reading, notice=notice, **where
+        run if options.member is None else model.folder.url,
+        documents,
+        reading=without_none(reading),
+        notice=notice,
+        **where,
     ) as found:
-        asked = _Asked(None if dense else least, seed, segments)
+        asked = _Asked(None if dense else least, options.seed, options.segments)
         return Inference(_write(model, found.corpus, out, asked, where, progress), found.unknown)
 
 
@@ -210,8 +204,9 @@ def require_segments(family: str) -> None:
     """
     if not load_family(family).shard_model.uses_segments:
         raise OptionError(
-            f"--segments: {family} knows no segments, it takes whole documents; expected a family that does, or "
-            "infer documents that `collapsium flatten` made of segments"
+            f"{family} knows no segments, it takes whole documents; expected a family that does, or "
+            "infer documents that `collapsium flatten` made of segments",
+            "segments",
         )
 
 

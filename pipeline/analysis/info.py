@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.errors import AbsentError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collapsium.pipeline.families.model import Model
 
 
-@checked_keywords()
+@keywords()
 def info(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Tell what a folder is.
 

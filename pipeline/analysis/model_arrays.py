@@ -192,7 +192,7 @@ def transform(model: Model, texts: Any, *, seed: int = 0, **reading: Any) -> Flo
     from collapsium.pipeline.corpora.new_texts import documents_for
     from collapsium.pipeline.corpora.texts_in_memory import is_path, named_texts, write_texts
 
-    known = ["format", "headings", *(one.name for one in READING)]
+    known = ["format", "headings", *READING]
     unknown = next((name for name in reading if name not in known), None)
     if unknown is not None:
         raise OptionError(f"transform: unknown option {unknown!r}{suggestion(unknown, known)}")

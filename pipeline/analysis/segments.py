@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from collapsium.pipeline.analysis.stability import matched
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.segments import COLUMN, segment_counts
@@ -63,7 +63,7 @@ class Along:
         return f"neighbouring {self.places}s lie {self.distance:.3f} apart"
 
 
-@checked_keywords()
+@keywords()
 def neighbour_distance(
     run: str | os.PathLike[str], *, document: str | None = None, corpus: str | os.PathLike[str] | None = None
 ) -> float:
@@ -138,11 +138,11 @@ def _training(run: str | os.PathLike[str], model: Model, corpus: str | os.PathLi
     if corpus is None and Folder(run).exists(RECORD):
         corpus = Run(run).place_of("corpus")
     if corpus is None:
-        raise AbsentError(f"{os.fspath(run)}: it does not say where its documents lie; name their corpus (--corpus)")
+        raise AbsentError(f"{os.fspath(run)}: it does not say where its documents lie; name their corpus (`corpus`)")
     try:
         found = Corpus(corpus)
     except AbsentError as error:
-        raise AbsentError(f"{error}; name the place where the training corpus lies by now (--corpus)") from None
+        raise AbsentError(f"{error}; name the place where the training corpus lies by now (`corpus`)") from None
     if found.manifest.digest != model.record.corpus:
         raise MismatchError(f"{found.url}: it is not the corpus that the model was fitted to")
     found.require(DOCUMENTS, "a picture of segments")
@@ -165,7 +165,7 @@ def _named(corpus: Corpus, document: str) -> tuple[str, ShardReference, int]:
         row = reference.documents().ids.index(pa.scalar(document)).as_py()
         if row >= 0:
             return document, reference, row
-    raise OptionError(f"--document {document}: {corpus.url} has no document of this id")
+    raise OptionError(f"`document` {document}: {corpus.url} has no document of this id")
 
 
 def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
@@ -173,7 +173,7 @@ def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
     if document is None and corpus.manifest.documents > MOST:
         raise OptionError(
             f"{corpus.url}: {corpus.manifest.documents:,} documents are too many to stand beside one another, expected "
-            f"{MOST:,} at most; name a document (--document ID) whose segments ID#1, ID#2, ... are among them"
+            f"{MOST:,} at most; name a document (`document` ID) whose segments ID#1, ID#2, ... are among them"
         )
     sweeps, parts = model.shard_model, []
     for reference in corpus.references:
@@ -186,8 +186,8 @@ def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
             parts.append(np.asarray(found, dtype=np.float64)[rows])
     if not parts:
         raise OptionError(
-            f"--document {document}: {corpus.url} has no documents {document}#1, {document}#2, ..., as `collapsium "
-            f"flatten` makes them, and {model.record.family} knows no segments"
+            f"`document` {document}: {corpus.url} has no documents {document}#1, {document}#2, ..., as "
+            f"`flatten` makes them, and {model.record.family} knows no segments"
         )
     return np.concatenate(parts)
 

@@ -134,11 +134,11 @@ def texts_of(
     """
     recorded = recorded_reading(run)
     if recorded.holds != DOCUMENTS:
-        raise OptionError(f"--texts {sources[0]}: {os.fspath(run)} is on vectors, which have no texts")
+        raise OptionError(f"`texts` {sources[0]}: {os.fspath(run)} is on vectors, which have no texts")
     history = recorded.history
     kind = history.kind if history is not None and history.kind in TEXTS else guess_format(sources[0])
     if kind not in TEXTS:
-        raise OptionError(f"--texts {sources[0]}: expected texts ({', '.join(TEXTS)}), found the format {kind}")
+        raise OptionError(f"`texts` {sources[0]}: expected texts ({', '.join(TEXTS)}), found the format {kind}")
     options = history.options if history is not None and history.kind in TEXTS else ReadOptions()
     # Nothing but ids and texts is read, and a pattern of somebody's is not run.
     rule = options.segments if options.segments is not None and not options.segments.startswith(HEADINGS) else None

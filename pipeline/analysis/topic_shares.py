@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from collapsium.pipeline.analysis.document_summary import Where, documents_summary
 from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import AbsentError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.run import RECORD, Run
@@ -126,14 +127,13 @@ class TimeShares(ShortRepr):
         return [*largest, *others[: count - len(largest)]]
 
 
-@checked_keywords()
+@keywords(scheduling=SchedulerOptions)
 def topic_shares(
     run: str | os.PathLike[str],
     *,
+    scheduling: SchedulerOptions,
     period: str | None = None,
     corpus: str | os.PathLike[str] | None = None,
-    scheduler: str = "threads",
-    workers: int | None = None,
     tls: TLS | None = None,
     progress: Counting = silent,
 ) -> TimeShares:
@@ -150,7 +150,9 @@ def topic_shares(
         about 10 to 60.
     corpus : str or path-like, optional
         Where the training corpus lies by now; it is read only if there is no summary.
-    scheduler, workers, tls : optional
+    scheduling : SchedulerOptions
+        Which executor runs the tasks.
+    tls : optional
         Who reads it then, as for `fit`.
     progress : callable, optional
         Called with the number of shards read so far.
@@ -168,15 +170,17 @@ def topic_shares(
         There is no model, or neither a summary nor the corpus.
     """
     if period is not None and period not in PERIODS:
-        raise OptionError(f"--period {period}: expected {', '.join(PERIODS)}")
+        raise OptionError(f"`period` {period}: expected {', '.join(PERIODS)}")
     model = Model(run)
     record = Run(run).record() if Folder(run).exists(RECORD) else {}
     notes: list[str] = []
-    summary = documents_summary(model, record, Where(corpus, scheduler, workers, tls, progress), notes)
+    summary = documents_summary(
+        model, record, Where(corpus, scheduling.scheduler, scheduling.workers, tls, progress), notes
+    )
     if summary is None:
-        raise AbsentError(f"{os.fspath(run)}: {' '.join(notes)} Name the training corpus (--corpus)")
+        raise AbsentError(f"{os.fspath(run)}: {' '.join(notes)} Name the training corpus (`corpus`)")
     if summary.dates is None:
-        raise OptionError(f"{os.fspath(run)}: its documents have no dates; `collapsium ingest --date FIELD` keeps them")
+        raise OptionError(f"{os.fspath(run)}: its documents have no dates; `ingest` with `date` keeps them")
     return by_period(summary.dates, period)
 
 
@@ -214,7 +218,7 @@ def by_period(dates: DatesSummary, period: str | None = None) -> TimeShares:
     if not usable.any():
         possible = ", ".join(name for name, unit in PERIODS.items() if unit >= exact.min())
         raise OptionError(
-            f"--period {chosen}: the dates, or the sums that are kept of many dates, are exact to the "
+            f"`period` {chosen}: the dates, or the sums that are kept of many dates, are exact to the "
             f"{UNITS[int(exact.min())]}; expected {possible}"
         )
     starts, place = np.unique(starts_of(hour[usable], chosen), return_inverse=True)

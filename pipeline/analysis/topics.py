@@ -12,7 +12,7 @@ from collapsium.pipeline.families.base import Description
 from collapsium.pipeline.families.description import Shape, shape_of
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import leaves, restarts_of, samples_of
 from collapsium.workers.arrays.ranking import largest
@@ -67,7 +67,7 @@ class Topic:
         return [("-" if p < 0.0 else "") + word for word, p in self.words]
 
 
-@checked_keywords()
+@keywords()
 def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
     """List the topics of a model, the largest first, or the nodes of its tree, depth-first.
 
@@ -94,7 +94,7 @@ def topics(run: str | os.PathLike[str], words: int = 10) -> list[Topic]:
         `words` is no whole number, or less than 1.
     """
     if isinstance(words, bool) or not isinstance(words, (int, np.integer)) or words < 1:
-        raise OptionError(f"--words: expected a whole number, 1 or more, found {words!r}")
+        raise OptionError(f"expected a whole number, 1 or more, found {words!r}", "words")
     model, others = _with_others(run)
     found = describe(model, words)
     stable = {} if found.signed else stability(model, others)

@@ -17,7 +17,7 @@ from collapsium.pipeline.engine.setup.request import fingerprint
 from collapsium.pipeline.families.base import Stochastic
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.check import corpus_faults
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
@@ -68,7 +68,7 @@ class Findings(ShortRepr):
     notes: list[str] = field(default_factory=list)
 
 
-@checked_keywords()
+@keywords()
 def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Findings:
     """Check a corpus, a run, a comparison, a checkpoint or a model against its digests and invariants.
 

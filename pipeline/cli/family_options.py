@@ -2,91 +2,86 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-from collections.abc import Sequence
-from typing import Any, Literal, get_args, get_origin
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+from pydantic import BaseModel, Field
+
+from collapsium.pipeline.cli.command import OPTIONS, Flags
 from collapsium.pipeline.engine.setup.limits import RUN_NAMES, Keys, parse_setting, read_config, read_toml
 from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.options import Location, Options, Texts, Value
 from collapsium.storage.errors import CollapsiumError, OptionError, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
+from collapsium.storage.runs.run import Run
 
 
-def add_family(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Add ``--family`` and, if the words name one, its options; a family that is not there is an error only later."""
-    parser.add_argument(
-        "--family", metavar="|".join(family_names()), help="the model family; with --help, its options too"
+class FamilyFlags(Options):
+    """The family, and options of it as text; its own options are flags too once it is named."""
+
+    family: Annotated[str | None, Value("|".join(family_names()))] = Field(
+        None, description="the model family; with --help, its options too"
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        dest="settings",
-        help="an option of the family, as a TOML value: --set 'learn=[\"alpha\"]'",
+    settings: Annotated[Texts, Value("NAME=VALUE", flag="--set")] = Field(
+        (), description="an option of the family, as a TOML value: --set 'learn=[\"alpha\"]'"
     )
-    family = _named_family(argv)
-    if family is None:
-        parser.add_argument("--topics", metavar="K", help="number of topics, or the most there can be")
-        return
-    config = load_family(family).Options
-    group = parser.add_argument_group(f"options of {family} ({config.model_config.get('title', '')})")
-    for name, field in config.model_fields.items():
-        default = " (required)" if field.is_required() else f" (default: {_shown(field.default)})"
-        default = "" if field.default is None else default
-        group.add_argument(
-            f"--{name.replace('_', '-')}",
-            dest=f"family_{name}",
-            metavar=_metavar(field.annotation),
-            help=f"{field.description}{default}".replace("%", "%%"),
-        )
 
 
-def _named_family(argv: Sequence[str]) -> str | None:
-    """Look ahead for the family, whose options are flags too; None where there is no such family."""
-    family = requested_family(argv)
-    return family if family in family_names() else None
+class ConfigOptions(Options):
+    """A file of options."""
+
+    config: Annotated[Location | None, Value("FILE.toml")] = Field(
+        None, description="options by name, as for fit; flags and --set go over it"
+    )
 
 
-def requested_family(argv: Sequence[str]) -> str | None:
+class TopicCountOptions(Options):
+    """The number of topics, which is an option of most families."""
+
+    topics: int | None = Field(None, description="number of topics, or the most there can be")
+
+
+def named_config(words: Sequence[str]) -> tuple[str, type[BaseModel]]:
+    """Return the options of the family that a command line names, and their heading; of none what most have."""
+    family = requested_family(words)
+    if family not in family_names():
+        return OPTIONS, TopicCountOptions
+    config = load_family(str(family)).Options
+    return f"options of {family} ({config.model_config.get('title', '')})", config
+
+
+def _value_behind(words: Sequence[str], flag: str) -> str | None:
+    """Return the last value of a flag."""
+    found = None
+    for number, word in enumerate(words):
+        if word.startswith(f"{flag}="):
+            found = word.partition("=")[2]
+        elif word == flag and number + 1 < len(words):
+            found = words[number + 1]
+    return found
+
+
+def requested_family(words: Sequence[str]) -> str | None:
     """Return the family that ``--family``, the configuration file or the run to resume names."""
-    ahead = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    ahead.add_argument("--family", nargs="?")
-    ahead.add_argument("--config", nargs="?")
-    ahead.add_argument("--resume", nargs="?")
-    found, _ = ahead.parse_known_args(list(argv))
-    family = found.family
-    if family is None and found.config is not None:
+    family, config, resumed = (_value_behind(words, flag) for flag in ("--family", "--config", "--resume"))
+    if family is None and config is not None:
         with contextlib.suppress(OSError, ValueError):  # what is wrong with the file is said when it is used
-            family = parse_toml(read_toml_text(found.config)).get("family")
-    if family is None and found.resume is not None:
-        from collapsium.storage.runs.run import Run
-
+            family = parse_toml(read_toml_text(config)).get("family")
+    if family is None and resumed is not None:
         with contextlib.suppress(CollapsiumError):
-            family = Run(found.resume).record().get("family")
+            family = Run(resumed).record().get("family")
     return None if family is None else str(family)
 
 
-def _shown(value: Any) -> str:
-    return json.dumps(list(value)) if isinstance(value, tuple) else str(value)
-
-
-def _metavar(annotation: Any) -> str:
-    if get_origin(annotation) is Literal:
-        return "|".join(str(value) for value in get_args(annotation))
-    numbers = [kind for kind in (annotation, *get_args(annotation)) if kind in (int, float, bool)]
-    return {int: "N", float: "X", bool: "true|false"}[numbers[0]] if numbers else "VALUE"
-
-
-def family_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Gather the family's options from ``--set`` and the generated flags, the flags last.
+def family_options(flags: Flags) -> dict[str, Any]:
+    """Gather the family's options from ``--set`` and the flags of its own, the flags last.
 
     Parameters
     ----------
-    arguments : argparse.Namespace
-        Of a parser with `add_family`.
+    flags : Flags
+        Of a command with `FamilyFlags`.
 
     Returns
     -------
@@ -98,31 +93,56 @@ def family_options(arguments: argparse.Namespace) -> dict[str, Any]:
     OptionError
         A ``--set`` has no value.
     """
-    options = dict(parse_setting(text) for text in arguments.settings)
-    for name, value in vars(arguments).items():
-        if name.startswith("family_") and value is not None:
-            options.update([parse_setting(f"{name.removeprefix('family_')}={value}")])
-    if getattr(arguments, "topics", None) is not None:
-        options.update([parse_setting(f"topics={arguments.topics}")])
+    options = dict(parse_setting(text) for text in flags.of(FamilyFlags).settings)
+    options.update(parse_setting(f"{name}={text}") for name, text in flags.family.items())
     return options
 
 
-def gather(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Put together what ``--config``, ``--set`` and the flags say, each over the one before.
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for with ``--config``, ``--set`` and flags, each over the one before.
 
-    Parameters
+    Attributes
     ----------
-    arguments : argparse.Namespace
-        Of a parser with `add_family`; a flag that was not given is None.
-    names : sequence of str
-        The command's own flags that a configuration file may give too.
-
-    Returns
-    -------
     family : str
         The family's name.
     options : dict
         The family's options and the command's.
+    keys : Keys or None
+        Options that the configuration file names, as it names them.
+    """
+
+    family: str
+    options: dict[str, Any]
+    keys: Keys | None = None
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Name the options that errors are about as the configuration file does, where it names them."""
+        try:
+            yield
+        except OptionError as error:
+            if self.keys is None:
+                raise
+            raise self.keys.explain(error) from error
+
+
+def gather(flags: Flags, models: Sequence[type[Options]], recorded: str | None = None) -> Asked:
+    """Put together what ``--config``, ``--set`` and the flags say, each over the one before.
+
+    Parameters
+    ----------
+    flags : Flags
+        Of a command with `FamilyFlags`.
+    models : sequence of type of Options
+        The command's own options.
+    recorded : str, optional
+        The family of the run that is resumed, which need not be named then.
+
+    Returns
+    -------
+    Asked
+        All of it.
 
     Raises
     ------
@@ -131,54 +151,22 @@ def gather(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[str, di
     InputError
         The configuration file is wrong.
     """
-    path = getattr(arguments, "config", None)
-    options = read_config(path, arguments.family) if path is not None else {}
-    given = family_options(arguments)
-    flags = {name for name in names if getattr(arguments, name) is not None}
+    path, chosen = flags.values.get("config"), flags.values.get("family", recorded)
+    options = read_config(path, chosen) if path is not None else {}
+    own, given = family_options(flags), flags.given(*models)
+    given.pop("family", None)
+    keys = None
     if path is not None:
-        written = (name for name in read_toml(path) if name.replace("-", "_") not in flags.union(given))
-        arguments.keys = Keys.of(path, written)
-    family = arguments.family or options.pop("family", None)
+        written = (name for name in read_toml(path) if name.replace("-", "_") not in {*given, *own})
+        keys = Keys.of(path, written)
+    family = chosen or options.get("family")
     options.pop("family", None)
     if family is None:
-        raise OptionError(f"--family is required: {', '.join(family_names())}")
+        raise OptionError(f"`family` is required: {', '.join(family_names())}")
     known = load_family(family).Options.model_fields
-    for name in given:
+    for name in own:
         if name in RUN_NAMES:
-            raise OptionError(f"--set: '{name}' is no option of a family; say --{name.replace('_', '-')}")
+            raise OptionError(f"--set: '{name}' is no option of a family; say `{name}`")
         if name not in known:
             raise OptionError(f"--set: unknown option '{name}' of family '{family}'{suggestion(name, known)}")
-    options.update(given)
-    options.update({name: getattr(arguments, name) for name in flags})
-    return family, options
-
-
-def gather_again(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[str | None, dict[str, Any]]:
-    """Put together what is said of a run that is resumed: as `gather`, but nothing must be said.
-
-    Parameters
-    ----------
-    arguments, names
-        As for `gather`.
-
-    Returns
-    -------
-    family : str or None
-        The family, if it was named again.
-    options : dict
-        Options that were said.
-
-    Raises
-    ------
-    OptionError
-        An option has no such name.
-    InputError
-        The configuration file is wrong.
-    """
-    from collapsium.storage.runs.run import Run
-
-    chosen = arguments.family
-    recorded = Run(arguments.resume).record().get("family")
-    arguments.family = chosen or recorded
-    family, options = gather(arguments, names)
-    return (family if family != recorded else None), options
+    return Asked(family, {**options, **own, **given}, keys)

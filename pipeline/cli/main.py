@@ -1,8 +1,7 @@
-"""The command ``collapsium``: finds the commands, runs one, and says in one line what went wrong."""
+"""The command ``collapsium``: runs a command, and says in one line what went wrong."""
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import contextlib
 import logging
@@ -12,85 +11,18 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from importlib.metadata import version
+from typing import NoReturn
 
-from collapsium.pipeline.cli.corpora import append, flatten, ingest, simulate, split
-from collapsium.pipeline.cli.models import evaluate, export, infer, info, plot, predict, report, topics, verify
+from collapsium.pipeline.cli.app import parse
+from collapsium.pipeline.cli.command import UsageError, spelling
 from collapsium.pipeline.cli.output import print_error
-from collapsium.pipeline.cli.parser import command_parser
-from collapsium.pipeline.cli.runs import batch, compare, demo, estimate, fit, rollback, versions, watch
 from collapsium.pipeline.monitoring.console import LogLines, show_compilation
 from collapsium.pipeline.monitoring.terminal import guarded_streams
-from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError, flag_of
+from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError
 
 FAILURE, USAGE, TAKEN_OVER, INTERRUPTED = 1, 2, 5, 130  # exit codes
 SAME = 1.0  # seconds within which further signals are the first one again: `timeout` sends two
 ZARR_SECONDS = 10.0  # that Zarr's event loop may take to stop
-COMMANDS = {
-    "ingest": ingest,
-    "append": append,
-    "split": split,
-    "flatten": flatten,
-    "estimate": estimate,
-    "fit": fit,
-    "watch": watch,
-    "compare": compare,
-    "topics": topics,
-    "report": report,
-    "plot": plot,
-    "evaluate": evaluate,
-    "infer": infer,
-    "predict": predict,
-    "export": export,
-    "simulate": simulate,
-    "info": info,
-    "verify": verify,
-    "batch": batch,
-    "versions": versions,
-    "rollback": rollback,
-    "demo": demo,
-}
-
-DESCRIPTION = """\
-Bayesian topic models on corpora that outgrow one machine.
-
-A corpus is ingested once, cut into shards on disk; a fit sweeps the shards on
-Dask workers and writes a run, with its events and, at the end, its model."""
-
-EXAMPLE = """\
-example:
-  collapsium ingest reviews.jsonl reviews --min-documents 5 --max-document-share 0.5
-  collapsium split reviews train heldout
-  collapsium fit train run --family hdp --topics 200 --heldout heldout
-  collapsium topics run
-
-exit codes:
-  0    done
-  1    an input is missing or damaged, or the work failed; what was there before is as it was
-  2    wrong usage: an unknown command or option, or a value that an option cannot take, also in a TOML file
-  3    batch: the new model scores worse than the published one
-  4    batch: another process works on the job
-  5    another process has taken the work over, as this one slept; it has written nothing since
-  130  interrupted (Ctrl-C or SIGTERM)
-  141  whoever read the output has closed it
-
-`collapsium COMMAND --help` teaches a command, `collapsium fit --family hdp --help` a family's options."""
-
-
-def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    parser = command_parser(prog="collapsium", description=DESCRIPTION, epilog=EXAMPLE)
-    parser.add_argument("--version", action="version", version=f"collapsium {version('collapsium')}")
-    parser.add_argument("--debug", action="store_true", help="on an error, show where in the code it came from")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    chosen = next((word for word in argv if not word.startswith("-")), None)
-    for name, module in COMMANDS.items():
-        sub = commands.add_parser(
-            name, help=module.HELP, description=module.__doc__, epilog=getattr(module, "EPILOG", None)
-        )
-        if name == chosen:  # the options of some take long to gather
-            module.configure(sub, argv)
-            sub.set_defaults(handler=module.run)
-    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -104,7 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        See `EXAMPLE`. A `SystemExit` ends what the parser refuses, with the same codes.
+        See `collapsium.pipeline.cli.app.EPILOG`.
+
+    Raises
+    ------
+    SystemExit
+        The command line is wrong, or its help is printed; with the same codes.
     """
     with guarded_streams():
         return _run(argv)
@@ -120,18 +57,19 @@ def _run(argv: Sequence[str] | None) -> int:
     warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)  # of a dashboard: it takes another
     for library in ("distributed", "asyncio"):  # what a user shall know, the commands say themselves
         logging.getLogger(library).setLevel(logging.CRITICAL)
-    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        arguments = _parser(words).parse_args(words)
-    except OptionError as error:
-        return _fail(error.spelled(flag_of), USAGE)
+        line = parse(list(sys.argv[1:] if argv is None else argv))
+    except UsageError as error:
+        _refuse(error.message, error.command)
     except CollapsiumError as error:
-        return _fail(str(error))
-    form = getattr(arguments, "log_format", None)
-    show_compilation(form, quiet=getattr(arguments, "quiet", False))
+        return _fail(error.spelled(spelling), _code_of(error))
+    form, quiet = line.call.flags.values.get("log_format"), line.call.flags.values.get("quiet", False)
+    show_compilation(form, quiet=quiet)
     try:
-        result: int = arguments.handler(arguments) or 0
+        result = line.call() or 0
         sys.stdout.flush()
+    except UsageError as error:
+        _refuse(error.message, line.command)
     except KeyboardInterrupt:
         return _interrupt(form)
     except BrokenPipeError:
@@ -141,11 +79,11 @@ def _run(argv: Sequence[str] | None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except Exception as error:
-        if arguments.debug:
+        if line.debug:
             raise
         if _interrupts and not isinstance(error, CollapsiumError | OSError | MemoryError):
             return _interrupt(form)  # a library met the interrupt in the middle of something and raised its own error
-        text, table = _explained(error, arguments), ""
+        text, table = _explained(error), ""
         if isinstance(error, CapacityError):  # whose table is of no use in one line
             text, _, table = text.partition("\n")
         code = _fail(text, _code_of(error), form)
@@ -165,13 +103,10 @@ def _code_of(error: Exception) -> int:
     return USAGE if isinstance(error, OptionError) else FAILURE
 
 
-def _explained(error: Exception, arguments: argparse.Namespace) -> str:
-    """Say what went wrong; options have the names of the configuration file, or else of the command line."""
-    if isinstance(error, OptionError):
-        keys = getattr(arguments, "keys", None)
-        return (error if keys is None else keys.explain(error)).spelled(flag_of)
+def _explained(error: Exception) -> str:
+    """Say what went wrong; options have the names that they have on the command line."""
     if isinstance(error, CollapsiumError):
-        return str(error)
+        return error.spelled(spelling)
     if isinstance(error, MemoryError):
         return "memory ran out; `collapsium estimate` says what a fit takes, --memory lets it keep more on disk"
     if isinstance(error, OSError):
@@ -185,6 +120,12 @@ def _interrupt(form: str | None) -> int:
     else:
         LogLines(form=form).write("interrupted", "warning")
     return INTERRUPTED
+
+
+def _refuse(text: str, command: str) -> NoReturn:
+    """Say what is wrong with a command line, and whose help tells more."""
+    program = f"collapsium {command}".rstrip()
+    raise SystemExit(_fail(f"{text}; see `{program} --help`", USAGE))
 
 
 def _fail(text: str, code: int = FAILURE, form: str | None = None) -> int:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields as fields_of
+from dataclasses import replace
 from typing import Any, get_type_hints
 
 from collapsium.pipeline.corpora.ingest_like import NewSources, ingest_like
+from collapsium.pipeline.corpora.options import (
+    FieldOptions,
+    IngestOptions,
+    SideFileOptions,
+    SplitOptions,
+    VectorOptions,
+    WordOptions,
+)
 from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like, recorded_reading, vocabulary_of
 from collapsium.pipeline.corpora.side_files import look_beside
 from collapsium.pipeline.corpora.text_ingest import ingest_texts, phrasing_of
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.keywords import checked_keywords, names_of, parameters_of, paths_of, require_kind
+from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.options import Options, keywords, names_of, require_kind
 from collapsium.storage.building.flatten import flatten_corpus
 from collapsium.storage.building.ingest import ingest as ingest_source
 from collapsium.storage.building.ingest import ingest_vectors
@@ -33,7 +43,7 @@ from collapsium.workers.ingest.normal_forms import library_of
 
 SEVERAL, SIZE = ("labels", "covariates", "stop_words"), "max_decompressed"
 READ = ("stop_list", "normalised_by", "optional")  # what comes out of other options
-READING = parameters_of((one.name, one.default) for one in fields(ReadOptions) if one.name not in READ)
+READING = tuple(one.name for one in fields_of(ReadOptions) if one.name not in READ)
 
 
 def reading_options(given: Mapping[str, Any]) -> ReadOptions:
@@ -71,27 +81,26 @@ def reading_options(given: Mapping[str, Any]) -> ReadOptions:
     return ReadOptions(**options)
 
 
-@checked_keywords(READING)
+@keywords(
+    options=IngestOptions,
+    fields=FieldOptions,
+    sides=SideFileOptions,
+    words=WordOptions,
+    vectors=VectorOptions,
+    scheduling=SchedulerOptions,
+)
 def ingest(
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     corpus: str | os.PathLike[str],
     *,
-    format: str | None = None,
-    like: str | os.PathLike[str] | None = None,
-    min_documents: int = 0,
-    max_document_share: float = 1.0,
-    max_words: int | None = None,
-    phrases: str | None = None,
-    phrase_count: int | None = None,
-    phrase_threshold: float | None = None,
-    shard_tokens: int | None = None,
-    scheduler: str | None = None,
-    workers: int | None = None,
+    options: IngestOptions,
+    fields: FieldOptions,
+    sides: SideFileOptions,
+    words: WordOptions,
+    vectors: VectorOptions,
+    scheduling: SchedulerOptions,
     tls: TLS | None = None,
-    label_files: str | Sequence[str] = (),
-    label_names: str | Sequence[str] = (),
     progress: Counting = silent,
-    **reading: Any,
 ) -> Manifest:
     """Read files of a format that corpora are distributed in, and write a corpus.
 
@@ -103,54 +112,22 @@ def ingest(
         Files or folders, of texts also globs, local or fsspec URLs.
     corpus : str or path-like
         Folder to make.
-    format : str, optional
-        ``uci``, ``ldac``, ``mtx``, ``npz``, ``svmlight``, ``vectors`` or, of texts, ``text``, ``jsonl``, ``csv``,
-        ``parquet`` or ``mallet``; by default told from the first name.
-    like : path, optional
-        A corpus, a run or a model: documents get its vocabulary, and are read as its own were: tokenizer, phrases, stop
-        words, segments, fields. Sources may be of another format, and lack the recorded titles, dates, labels and
-        covariates. A function or a regular expression that the record names runs only if `tokenizer` or `segments`
-        names it again. The report tells how many tokens are not in the vocabulary.
-    min_documents : int, optional
-        Drop words that fewer documents hold.
-    max_document_share : float, optional
-        Drop words that a larger share of the documents hold.
-    max_words : int, optional
-        Keep only so many words: those in most documents, then those with most tokens, then the first by spelling.
-    phrases : str, optional
-        Join words that often follow one another, by a score: ``npmi`` or ``count``.
-    phrase_count : int, optional
-        Times that a phrase must occur, by default 5.
-    phrase_threshold : float, optional
-        What a phrase's score must exceed, by default 0.5 for ``npmi`` and 10 for ``count``.
-    shard_tokens : int, optional
-        Tokens of a shard, or values of vectors; by default an eighth of the corpus, between 100,000 and 2,000,000.
-    scheduler : str, optional
-        Where texts are read: ``threads``, the default, ``local``, ``serial`` or a Dask scheduler's address.
-    workers : int, optional
-        How many workers.
+    options : IngestOptions
+        What is read, and which words are kept.
+    fields : FieldOptions
+        Which fields of a record are what.
+    sides : SideFileOptions
+        Labels and numbers of documents that lie beside them.
+    words : WordOptions
+        How texts become words.
+    vectors : VectorOptions
+        How vectors are read.
+    scheduling : SchedulerOptions
+        Which executor runs the tasks.
     tls : TLS, optional
         Certificates for a cluster whose messages are encrypted.
-    label_files : str or sequence of str, optional
-        Side files of labels and covariates, each perhaps with a name for its field, ``author=doc_authors.txt``: a line
-        a document in the order in which they are read, or, where the name ends as that of CSV, JSON lines or Parquet,
-        records with the documents' ids, in any order. `labels` and `covariates` say which of their fields are what,
-        and `id` that of the ids.
-    label_names : str or sequence of str, optional
-        Files with a name a line for labels of side files that are numbers from 1, ``author=authors.txt``.
     progress : callable, optional
         Told the number of documents read so far.
-    **reading
-        ``vocabulary`` (a file of words, one a line or a column of Parquet; a corpus, a run or a model, whose words are
-        taken; or a list of words), ``id``, ``text``, ``title``, ``date``, ``labels``, ``covariates`` (lists of fields,
-        or a string with commas between), ``stop_words`` (languages and files, in a string with commas or in a list),
-        ``min_letters``, ``normalise`` (``stem:LANGUAGE`` or ``lemma:LANGUAGE``), ``tokenizer``, ``bad_bytes``, and
-        ``max_decompressed``, the bytes that may come out of each compressed file, such as ``20GB`` (by default
-        200 times its size, and at least 256 MB); ``segments``, what texts are cut into: ``paragraphs``,
-        ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` where the text is a list of strings (see
-        `collapsium.storage.readers.texts.segment`); of SVMlight ``index_base``, the first index, 0 or 1
-        (by default 0 where a file has it, for those that are added later too); of vectors
-        ``labels``, ``values`` and ``header`` (see `collapsium.storage.readers.open.ReadOptions`).
 
     Returns
     -------
@@ -165,34 +142,41 @@ def ingest(
     paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
     if not paths:
         raise OptionError("expected at least one source")
-    cuts = Cuts(min_documents, max_document_share, max_words)
-    options = chosen_words(reading_options(reading))
-    phrasing = phrasing_of(phrases, phrase_count, phrase_threshold)
+    cuts = Cuts(options.min_documents, options.max_document_share, options.max_words)
+    reading = chosen_words(_reading_of(options, fields, words, vectors))
+    phrasing = phrasing_of(words.phrases, words.phrase_count, words.phrase_threshold)
     ensure_free(Folder(corpus))
-    if isinstance(options.vocabulary, str):
-        options = replace(options, vocabulary=vocabulary_of(options.vocabulary))
-    wanted = Wanted(paths_of(label_files), paths_of(label_names))
-    if like is not None:
+    if isinstance(reading.vocabulary, str):
+        reading = replace(reading, vocabulary=vocabulary_of(reading.vocabulary))
+    wanted = Wanted(sides.label_files, sides.label_names)
+    where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
+    how: dict[str, Any] = {"shard_tokens": options.shard_tokens, "progress": progress}
+    if options.like is not None:
         if cuts.wanted or phrasing is not None:
             raise OptionError(
-                "min_documents, max_document_share, max_words and phrases: with like, words and phrases are the "
-                "recorded ones"
+                "`min_documents`, `max_document_share`, `max_words` and `phrases`: with `like`, words and phrases are "
+                "the recorded ones"
             )
-        where: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls}
-        how = {"shard_tokens": shard_tokens, "progress": progress, **where}
-        return _ingest_as(recorded_reading(like), paths, corpus, format, options, wanted, how)
-    kind = format or guess_format(paths[0])
-    sides, options, beside = look_beside(wanted, paths, kind, options)
-    _require_own(kind, options, cuts, phrases)
-    history = History(kind, options, cuts, phrasing=phrasing, beside=beside)
-    how = {"shard_tokens": shard_tokens, "sides": sides, "progress": progress}
+        recorded = recorded_reading(options.like)
+        return _ingest_as(recorded, paths, corpus, options.format, reading, wanted, {**how, **where})
+    kind = options.format or guess_format(paths[0])
+    columns, reading, beside = look_beside(wanted, paths, kind, reading)
+    _require_own(kind, reading, cuts, words.phrases)
+    history = History(kind, reading, cuts, phrasing=phrasing, beside=beside)
+    how["sides"] = columns
     if kind == "vectors":
-        return ingest_vectors(open_vectors(paths, options), corpus, history=history, **how)
-    history = replace(history, options=settled_base(paths, kind, options))
+        return ingest_vectors(open_vectors(paths, reading), corpus, history=history, **how)
+    history = replace(history, options=settled_base(paths, kind, reading))
     if kind in TEXTS:
-        return ingest_texts(paths, corpus, history, scheduler=scheduler, workers=workers, tls=tls, **how)
+        return ingest_texts(paths, corpus, history, **where, **how)
     source, history = open_source(paths, kind, history.options), replace(history, given=True)
     return ingest_source(source, corpus, cuts=cuts, history=history, **how)
+
+
+def _reading_of(*groups: Options) -> ReadOptions:
+    """Return what readers take of options."""
+    names = {one.name for one in fields_of(ReadOptions)}
+    return reading_options({name: value for group in groups for name, value in group if name in names})
 
 
 def _ingest_as(
@@ -205,7 +189,7 @@ def _ingest_as(
     how: Mapping[str, Any],
 ) -> Manifest:
     """Read documents as a record says, and their side files."""
-    said = {one.name: getattr(options, one.name) for one in fields(options)}
+    said = {one.name: getattr(options, one.name) for one in fields_of(options)}
     history = history_like(recorded, paths, said, format)
     sides, own, beside = look_beside(wanted, paths, history.kind, history.options)
     history = replace(history, options=own, beside=beside)
@@ -231,7 +215,7 @@ def chosen_words(options: ReadOptions) -> ReadOptions:
         There is no such language, file or normal form, or a library is not installed.
     """
     if options.min_letters is not None and options.min_letters < 1:
-        raise OptionError(f"--min-letters: expected a whole number of 1 or more, found {options.min_letters!r}")
+        raise OptionError(f"expected a whole number of 1 or more, found {options.min_letters!r}", "min_letters")
     languages, words = parse_stop_words(options.stop_words)
     library = None if options.normalise is None else library_of(options.normalise)
     return replace(options, stop_words=languages, stop_list=(*options.stop_list, *words), normalised_by=library)
@@ -240,54 +224,48 @@ def chosen_words(options: ReadOptions) -> ReadOptions:
 def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | None) -> None:
     """Refuse what is said of vectors where documents are read, of texts where words are counted, and so on."""
     texts: dict[str, object] = {
-        "--stop-words": options.stop_words,
-        "--min-letters": options.min_letters,
-        "--normalise": options.normalise,
-        "--text": options.text,
-        "--title": options.title,
-        "--date": options.date,
-        "--covariates": options.covariates,
-        "--tokenizer": options.tokenizer,
-        "--bad-bytes": options.bad_bytes,
-        "--phrases": phrases,
-        "--segments": options.segments,
+        "stop_words": options.stop_words,
+        "min_letters": options.min_letters,
+        "normalise": options.normalise,
+        "text": options.text,
+        "title": options.title,
+        "date": options.date,
+        "covariates": options.covariates,
+        "tokenizer": options.tokenizer,
+        "bad_bytes": options.bad_bytes,
+        "phrases": phrases,
+        "segments": options.segments,
     }
     words: dict[str, object] = {
-        "--min-documents": cuts.min_documents,
-        "--max-document-share": cuts.max_document_share < 1,
-        "--max-words": cuts.max_words,
+        "min_documents": cuts.min_documents,
+        "max_document_share": cuts.max_document_share < 1,
+        "max_words": cuts.max_words,
     }
-    vectors: dict[str, object] = {"--values": options.values, "--header": options.header}
+    vectors: dict[str, object] = {"values": options.values, "header": options.header}
     if options.index_base is not None and kind != "svmlight":
-        raise OptionError(f"--index-base: is of svmlight alone, found the format {kind}")
+        raise OptionError(f"is of svmlight alone, found the format {kind}", "index_base")
     if kind == "vectors":
         wrong, of = {**texts, **words}, "documents; vectors have no words"
     elif kind in TEXTS:
-        wrong, of = vectors, "vectors alone (--format vectors)"
+        wrong, of = vectors, "vectors alone (`format` vectors)"
     else:
-        wrong, of = vectors | {"--labels": options.labels}, "vectors alone (--format vectors)"
-        counted = {flag: given for flag, given in texts.items() if flag != "--text"}
+        wrong, of = vectors | {"labels": options.labels}, "vectors alone (`format` vectors)"
+        counted = {flag: given for flag, given in texts.items() if flag != "text"}
         said = next((flag for flag, given in counted.items() if given), None)
         if said is not None:
             raise OptionError(f"{said}: is of texts; documents of the format {kind} are counted already")
     for flag, given in wrong.items():
         if given:
-            raise OptionError(f"{flag}: is of {of}")
+            raise OptionError(f"is of {of}", flag)
 
 
-@checked_keywords()
+@keywords(options=SplitOptions)
 def split(
     corpus: str | os.PathLike[str],
     train: str | os.PathLike[str],
     heldout: str | os.PathLike[str],
     *,
-    fraction: float | None = None,
-    seed: int = 0,
-    documents: bool = False,
-    folds: int | None = None,
-    fold: int | None = None,
-    drop_labels: float | None = None,
-    field: str | None = None,
+    options: SplitOptions,
     progress: Counting = silent,
 ) -> None:
     """Split tokens, whole documents, or labels alone into a training and a held-out corpus.
@@ -302,19 +280,8 @@ def split(
         What to split.
     train, heldout : str or path-like
         Folders to make.
-    fraction : float, optional
-        Each token's, or each document's, probability of being held out; by default 0.1.
-    seed : int, optional
-        Another seed is another split.
-    documents : bool, optional
-        Whether whole documents are held out.
-    folds, fold : int, optional
-        Hold out whole documents: those of `fold`, counted from 0, of so many folds.
-    drop_labels : float, optional
-        Each label's probability of being dropped. `train` has all documents with the labels that are left, `heldout`
-        the same documents, with all of their tokens, with the labels that were dropped.
-    field : str, optional
-        Drop from this field of labels alone, or this covariate, which is missing then.
+    options : SplitOptions
+        What is held out.
     progress : callable, optional
         Told the number of documents written so far.
 
@@ -323,31 +290,39 @@ def split(
     CollapsiumError
         The corpus is damaged, an option out of range, or a folder exists. Nothing is left behind.
     """
-    if drop_labels is not None:
-        others = {"--documents": documents, "--fraction": fraction is not None, "--folds": folds is not None}
+    if options.drop_labels is not None:
+        others = {
+            "documents": options.documents,
+            "fraction": options.fraction is not None,
+            "folds": options.folds is not None,
+        }
         other = next((flag for flag, said in others.items() if said), None)
         if other is not None:
-            raise OptionError(f"{other}: is of documents and tokens; --drop-labels splits labels alone")
+            raise OptionError(f"{other}: is of documents and tokens; `drop_labels` splits labels alone")
         opened = Corpus(corpus)
         opened.require_documents()
-        split_labels(opened, train, heldout, share=drop_labels, field=field, seed=seed, progress=progress)
+        split_labels(
+            opened, train, heldout, share=options.drop_labels, field=options.field, seed=options.seed, progress=progress
+        )
         return
-    if field is not None:
-        raise OptionError(f"--field {field}: is of labels; say --drop-labels too")
-    if (folds is None) != (fold is None):
-        raise OptionError("--folds and --fold belong together: in how many folds, and which is held out")
-    if folds is not None and fraction is not None:
-        raise OptionError(f"--fraction {fraction}: with --folds {folds}, a fold is held out")
-    share, opened = 0.1 if fraction is None else fraction, Corpus(corpus)
+    if options.field is not None:
+        raise OptionError(f"`field` {options.field}: is of labels; say `drop_labels` too")
+    if (options.folds is None) != (options.fold is None):
+        raise OptionError("`folds` and `fold` belong together: in how many folds, and which is held out")
+    if options.folds is not None and options.fraction is not None:
+        raise OptionError(f"`fraction` {options.fraction}: with `folds` {options.folds}, a fold is held out")
+    share, opened = 0.1 if options.fraction is None else options.fraction, Corpus(corpus)
     opened.require_tokens()
-    if not documents and folds is None:
-        split_corpus(opened, train, heldout, fraction=share, seed=seed, progress=progress)
+    if not options.documents and options.folds is None:
+        split_corpus(opened, train, heldout, fraction=share, seed=options.seed, progress=progress)
         return
-    held = Held.share(share) if folds is None or fold is None else Held.fold(folds, fold)
-    split_whole(opened, train, heldout, held, seed=seed, progress=progress)
+    held = (
+        Held.share(share) if options.folds is None or options.fold is None else Held.fold(options.folds, options.fold)
+    )
+    split_whole(opened, train, heldout, held, seed=options.seed, progress=progress)
 
 
-@checked_keywords()
+@keywords()
 def flatten(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
     """Make a corpus whose documents are the segments of another.
 

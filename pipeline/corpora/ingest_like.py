@@ -143,6 +143,6 @@ def _counted(recorded: RecordedReading, paths: list[str], history: History) -> S
             raise NoVocabularyError(
                 error.path,
                 f"expected the words of its numbers: they need not be those of {recorded.name}, whose vocabulary was "
-                "made of texts or pruned; name the file of words that belongs to it (--vocabulary FILE)",
+                "made of texts or pruned; name the file of words that belongs to it (`vocabulary` FILE)",
             ) from None
         return open_source(paths, history.kind, replace(options, vocabulary=tuple(recorded.vocabulary.words)))

@@ -16,7 +16,6 @@ from collapsium.pipeline.corpora.ingest_like import NewSources, ingest_like
 from collapsium.pipeline.corpora.recorded_reading import RecordedReading, recorded_reading
 from collapsium.pipeline.corpora.unknown_words import MAX_SHARE, UnknownWords
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.keywords import parameters_of
 from collapsium.storage.building.ingest_record import History, Report, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
@@ -28,10 +27,6 @@ from collapsium.storage.units import Counting, silent
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 OURS = ("run.json", "model.json", "compare.json", "checkpoint.json", "journal.json", "ingest.json")
 """Records of folders of ours, whose files are no texts."""
-TEXT_READING = parameters_of(
-    (name, None) for name in ("format", "id", "text", "vocabulary", "tokenizer", "bad_bytes", "headings")
-)
-"""Options of reading texts that functions of a model take as keywords; as `documents_for` has them."""
 
 
 @dataclass(frozen=True)

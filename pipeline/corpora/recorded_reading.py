@@ -137,7 +137,7 @@ def vocabulary_of(path: str | os.PathLike[str]) -> str | tuple[str, ...]:
     try:
         return tuple(recorded_reading(path).vocabulary.words)
     except AbsentError as error:
-        raise AbsentError(f"{error}; expected a file of words, a corpus, a run or a model (--vocabulary)") from None
+        raise AbsentError(f"{error}; expected a file of words, a corpus, a run or a model (`vocabulary`)") from None
 
 
 def history_for(recorded: History | None, kind: str) -> History:
@@ -199,7 +199,7 @@ def history_like(
     _require_as_recorded(recorded, said)
     named = {name: value for name, value in said.items() if name in OF_SOURCES and value not in (None, ())}
     if history.kind in TEXTS and "vocabulary" in named:
-        raise OptionError(f"--vocabulary: the words of texts are looked up in the vocabulary of {recorded.name}")
+        raise OptionError(f"the words of texts are looked up in the vocabulary of {recorded.name}", "vocabulary")
     options = replace(history.options, **{"vocabulary": None, "max_decompressed": None, **named})
     fields_of_record = [getattr(options, name) for name in FIELDS if name not in named]
     flat = [text for one in fields_of_record for text in ((one,) if isinstance(one, str) else one or ())]
@@ -231,9 +231,9 @@ def _require_as_recorded(recorded: RecordedReading, said: Mapping[str, Any]) -> 
         value, kept = said.get(one.name), getattr(options, one.name)
         if one.name in (*OF_SOURCES, *OF_STOP_WORDS, "normalised_by") or value in (None, ()) or value == kept:
             continue
-        flag = f"--{one.name.replace('_', '-')}"
-        how = "without it" if kept is None else f"with {flag} {kept}"
-        raise OptionError(f"{flag} {value}: the documents of {recorded.name} were read {how}, and new ones are alike")
+        flag = one.name
+        how = "without it" if kept is None else f"with `{flag}` {kept}"
+        raise OptionError(f"`{flag}` {value}: the documents of {recorded.name} were read {how}, and new ones are alike")
     require_named_again(recorded.name, options, said.get("tokenizer"), said.get("segments"))
 
 
@@ -259,13 +259,13 @@ def require_named_again(name: str, options: ReadOptions, tokenizer: str | None, 
     if options.tokenizer is not None and tokenizer is None:
         raise OptionError(
             f"{name}: its texts are cut by the function {options.tokenizer}; name it again, if it is to be "
-            f"trusted (--tokenizer {options.tokenizer})"
+            f"trusted (`tokenizer` {options.tokenizer})"
         )
     if options.segments is not None and options.segments.startswith(HEADINGS) and segments is None:
         pattern = options.segments.removeprefix(HEADINGS)
         raise OptionError(
             f"{name}: its texts are cut by the regular expression {pattern!r}; name it again, if it is to be "
-            f"trusted (--headings {pattern!r}, of ingest --segments {options.segments!r})"
+            f"trusted (`headings` {pattern!r}, of ingest `segments` {options.segments!r})"
         )
 
 
@@ -279,6 +279,6 @@ def _require_stop_words_as_recorded(name: str, options: ReadOptions, said: Mappi
         return
     own = ["" if not one else f" and a list of {len(one):,} words" for one in (words, options.stop_list)]
     raise OptionError(
-        f"--stop-words {','.join(sorted(named))}{own[0]}: the documents of {name} were read with "
+        f"`stop_words` {','.join(sorted(named))}{own[0]}: the documents of {name} were read with "
         f"{','.join(sorted(recorded))}{own[1]}, and new ones are alike"
     )

@@ -63,13 +63,13 @@ def look_beside(
     theirs = _columns(paths, kind, options)
     kept = {}
     for flag, said, pairs in (
-        ("--labels", options.labels, names.labels),
-        ("--covariates", options.covariates, names.covariates),
+        ("labels", options.labels, names.labels),
+        ("covariates", options.covariates, names.covariates),
     ):
         lost = next((field for _, field in pairs if field not in told.fields), None)
         if lost is not None and kind not in OWN:
             there = f"; there are {named(sorted(told.fields))}" if told.fields else ""
-            raise OptionError(f"{flag} {lost}: no side file has such a field{suggestion(lost, told.fields)}{there}")
+            raise OptionError(f"`{flag}` {lost}: no side file has such a field{suggestion(lost, told.fields)}{there}")
         kept[flag] = tuple(
             text
             for text, (_, field) in zip(said, pairs, strict=True)
@@ -77,7 +77,7 @@ def look_beside(
         )
     sides = Sides(told.files)
     beside = Beside(tuple(sorted(sides.columns)), told.labels, told.covariates, options.id)
-    own = replace(options, labels=kept["--labels"], covariates=kept["--covariates"])
+    own = replace(options, labels=kept["labels"], covariates=kept["covariates"])
     if kind not in OWN and told.fields:
         own = replace(own, id=None)
     return sides, own, beside

@@ -13,10 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from collapsium.pipeline.corpora.options import SimulateOptions
 from collapsium.pipeline.families.base import FamilyOptions, Simulates, Summary
 from collapsium.pipeline.families.generative import PORTION, expected_counts, portion
 from collapsium.pipeline.families.registry import load_family, make_options
-from collapsium.pipeline.keywords import checked_keywords, option_names
+from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.manifest import VECTORS, Manifest, VocabularyRecord
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vectors import Vectors
@@ -36,16 +37,12 @@ BLOCK_CELLS = 8_000_000  # of words x topics, so that a block of the truth is 64
 LEAST_PROPORTION = 1e-4  # of 500 topics at the defaults, smaller ones are 62% of the entries and 0.3% of the sum
 
 
-@checked_keywords()
+@keywords(sizes=SimulateOptions)
 def simulate(
     corpus: str | os.PathLike[str],
     *,
+    sizes: SimulateOptions,
     family: str,
-    documents: int,
-    words: int,
-    tokens: float | None = None,
-    seed: int = 0,
-    shard_tokens: int | None = None,
     progress: Counting = silent,
     **options: Any,
 ) -> Manifest:
@@ -64,15 +61,8 @@ def simulate(
         Folder to make.
     family : str
         Name of the family, such as ``lda``.
-    documents, words : int
-        Sizes of the corpus and its vocabulary.
-    tokens : float, optional
-        Mean number of tokens of a document; the number is Poisson. Of documents alone, where it is required: of vectors
-        `words` is the number of columns, and a shard's tokens are its values.
-    seed : int, optional
-        Another seed is another corpus.
-    shard_tokens : int, optional
-        Tokens of a shard, about; by default an eighth of the corpus, between 100,000 and 2,000,000.
+    sizes : SimulateOptions
+        Sizes of a corpus that is drawn.
     progress : callable, optional
         Told the number of documents written so far.
     **options
@@ -92,19 +82,21 @@ def simulate(
     """
     drawing, config = _simulating(family), make_options(family, options, option_names(simulate))
     vectors = drawing.corpus_kind == VECTORS
-    each = _require_sizes(drawing, family, documents, words, tokens)
-    if shard_tokens is not None and shard_tokens < 1:
-        raise OptionError(f"--shard-tokens: expected 1 or more, found {shard_tokens}")
-    stream = Stream(seed, "simulate")
-    topics, globals_ = drawing.draw_model(Summary(documents, words, int(documents * each)), config, stream)
-    size = max(round((shard_tokens or even_shard_tokens(int(documents * each))) / each), 1)
-    names = [f"{'x' if vectors else 'w'}{number:0{len(str(words - 1))}d}" for number in range(words)]
+    each = _require_sizes(drawing, family, sizes.documents, sizes.words, sizes.tokens)
+    if sizes.shard_tokens is not None and sizes.shard_tokens < 1:
+        raise OptionError(f"expected 1 or more, found {sizes.shard_tokens}", "shard_tokens")
+    stream = Stream(sizes.seed, "simulate")
+    topics, globals_ = drawing.draw_model(
+        Summary(sizes.documents, sizes.words, int(sizes.documents * each)), config, stream
+    )
+    size = max(round((sizes.shard_tokens or even_shard_tokens(int(sizes.documents * each))) / each), 1)
+    names = [f"{'x' if vectors else 'w'}{number:0{len(str(sizes.words - 1))}d}" for number in range(sizes.words)]
     with created(Folder(corpus)) as folder:
-        truth, writer = ModelWriter(folder / "truth"), _writer(folder, words, size, vectors=vectors)
+        truth, writer = ModelWriter(folder / "truth"), _writer(folder, sizes.words, size, vectors=vectors)
         add: Callable[[Any], None] = writer.add if isinstance(writer, VectorWriter) else writer.add_shard
-        cuts, parts = _write_topics(truth, topics, globals_, words, vectors=vectors)
-        for place, first in enumerate(range(0, documents, size)):
-            ids = numbered_ids(first + 1, min(size, documents - first))
+        cuts, parts = _write_topics(truth, topics, globals_, sizes.words, vectors=vectors)
+        for place, first in enumerate(range(0, sizes.documents, size)):
+            ids = numbered_ids(first + 1, min(size, sizes.documents - first))
             drawn, table = _draw_shard(drawing, topics, globals_, ids, each, stream.at(place=place))
             add(drawn)
             _write_proportions(folder, place, table)
@@ -130,13 +122,13 @@ def _require_sizes(drawing: SimulatingFamily, family: str, documents: int, words
     """Return the tokens of a document, or the values of a vector; refuse what cannot be drawn."""
     vectors = drawing.corpus_kind == VECTORS
     if vectors and tokens is not None:
-        raise OptionError(f"--tokens: family '{family}' draws vectors, which have none; --words says how many columns")
+        raise OptionError(f"family '{family}' draws vectors, which have none; `words` says how many columns", "tokens")
     if not vectors and tokens is None:
-        raise OptionError("--tokens is required: the mean number of tokens of a document")
+        raise OptionError("`tokens` is required: the mean number of tokens of a document")
     each = float(words) if tokens is None else tokens
     for name, value in (("documents", documents), ("words", words), ("tokens", each)):
         if not value >= 1:
-            raise OptionError(f"--{name}: expected 1 or more, found {value}")
+            raise OptionError(f"expected 1 or more, found {value}", name)
     return each
 
 

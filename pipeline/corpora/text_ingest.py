@@ -62,7 +62,7 @@ def settled(history: History, scheduler: str | None, workers: int | None) -> tup
     """
     options = fields_of(history.options, history.kind)
     if options.bad_bytes not in (None, *BAD_BYTES):
-        raise OptionError(f"--bad-bytes: expected {' or '.join(BAD_BYTES)}, found {options.bad_bytes!r}")
+        raise OptionError(f"expected {' or '.join(BAD_BYTES)}, found {options.bad_bytes!r}", "bad_bytes")
     if options.tokenizer is not None:
         load_tokenizer(options.tokenizer)
     if options.normalise is not None:
@@ -96,12 +96,12 @@ def phrasing_of(score: str | None, least: int | None, threshold: float | None) -
     """
     if score is None:
         if least is not None or threshold is not None:
-            raise OptionError("--phrase-count and --phrase-threshold: are of phrases; say --phrases npmi")
+            raise OptionError("`phrase_count` and `phrase_threshold`: are of phrases; say `phrases` npmi")
         return None
     if score not in SCORES:
-        raise OptionError(f"--phrases: expected {' or '.join(SCORES)}, found {score!r}")
+        raise OptionError(f"expected {' or '.join(SCORES)}, found {score!r}", "phrases")
     if least is not None and least < 1:
-        raise OptionError(f"--phrase-count: expected 1 or more, found {least}")
+        raise OptionError(f"expected 1 or more, found {least}", "phrase_count")
     return Phrasing(score, 5 if least is None else least, SCORES[score] if threshold is None else threshold)
 
 
@@ -149,7 +149,7 @@ def ingest_texts(
         See `collapsium.pipeline.ingest`. Nothing is left behind.
     """
     if shard_tokens is not None and shard_tokens < 1:
-        raise OptionError(f"--shard-tokens: expected 1 or more, found {shard_tokens}")
+        raise OptionError(f"expected 1 or more, found {shard_tokens}", "shard_tokens")
     history, scheduler, stops = settled(history, scheduler, workers)
     sources = look_at(paths, history, scheduler)
     ensure_free(Folder(corpus))

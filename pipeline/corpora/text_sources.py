@@ -148,5 +148,5 @@ def require_seen(sources: Sources, history: History, counted: Counted) -> None:
     beside = () if history.beside is None else (*history.beside.labels, *history.beside.covariates)
     seen = frozenset().union(*(note.seen for note in counted.notes), (one.partition("=")[2] for one in beside))
     for field, flag in Fields.of(history.options).required.items():
-        if flag not in ("--id", "--text") and field not in seen:
-            raise InputError(sources.name, f"no document has a field {field!r} ({flag})")
+        if flag not in ("id", "text") and field not in seen:
+            raise InputError(sources.name, f"no document has a field {field!r} (`{flag}`)")

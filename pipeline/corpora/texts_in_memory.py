@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from collapsium.pipeline.corpora.ingest import READING
-from collapsium.pipeline.keywords import names_of
+from collapsium.pipeline.options import names_of
 from collapsium.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.texts.values import clean
@@ -23,7 +23,7 @@ FILE = f"{NAME}.parquet"
 OF_FILES = ("values", "header", "index_base", "max_decompressed")
 """Options of reading that are of files alone."""
 OF_WORDS = ("min_documents", "max_document_share", "max_words", "phrases", "phrase_count", "phrase_threshold", "like")
-OPTIONS = (*OF_WORDS, "shard_tokens", *(one.name for one in READING if one.name not in OF_FILES))
+OPTIONS = (*OF_WORDS, "shard_tokens", *(one for one in READING if one not in OF_FILES))
 """Options of `collapsium.pipeline.ingest` that texts in memory take too."""
 MAX_PATH = 255
 

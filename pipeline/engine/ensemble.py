@@ -56,7 +56,7 @@ def finished_members(target: Run, request: Request) -> bool:
     done = [run.exists() and is_done(run, member_request(request, number)) for number, run in members]
     if "kept" in target.record() and not all(done):
         raise OptionError(
-            f"{target.folder.url}: only its best member is left; go on with that: --resume {members[0][1].folder.url}"
+            f"{target.folder.url}: only its best member is left; go on with that: `resume` {members[0][1].folder.url}"
         )
     last: dict[str, Any] = next((one for one in reversed(target.events()) if one.get("event") == "end"), {})
     return all(done) and last.get("reason") in DONE
@@ -258,7 +258,7 @@ class Ensemble:
             values = {number: one.get(self._chosen_by) for number, one in outcomes.items()}
             if all(value is None for value in values.values()):
                 raise OptionError(
-                    f"--keep best: the fits have no {self._chosen_by} under these options to choose by; all are kept"
+                    f"keep best: the fits have no {self._chosen_by} under these options to choose by; all are kept"
                 )
             best = max(values, key=lambda number: (-math.inf if values[number] is None else values[number], -number))
             record["kept"] = best

@@ -20,19 +20,27 @@ from collapsium.pipeline.engine.resources.placement import Where, freed_memory, 
 from collapsium.pipeline.engine.run import Running, Teller
 from collapsium.pipeline.engine.setup.compile_kernels import compile_for, reporting_to
 from collapsium.pipeline.engine.setup.inputs import missing_inputs
-from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
+from collapsium.pipeline.engine.setup.limits import (
+    LIMIT_NAMES,
+    CheckpointOptions,
+    Limits,
+    MovedOptions,
+    RequestOptions,
+    RestartOptions,
+)
 from collapsium.pipeline.engine.setup.loading import Loaded, aligned
 from collapsium.pipeline.engine.setup.request import Request, differing_versions
 from collapsium.pipeline.engine.setup.resumption import is_done, taken_up
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart, warm_start
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.engine.temporary_runs import run_folder
-from collapsium.pipeline.executors.base import PATIENCE, TLS, Executor
+from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.options import MemoryOptions, PatienceOptions, SchedulerOptions
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family, make_options
-from collapsium.pipeline.keywords import checked_keywords, option_names
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
 from collapsium.pipeline.monitoring.events import Sink, first, has_iterations
+from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.io.locks.run_lock import RunLock
@@ -41,25 +49,26 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.state import GlobalState
 
 
-@checked_keywords()
+@keywords(
+    request=RequestOptions,
+    ensemble=RestartOptions,
+    scheduling=SchedulerOptions,
+    memory=MemoryOptions,
+    checkpoints=CheckpointOptions,
+    waiting=PatienceOptions,
+)
 def fit(
     corpus: Any,
     out: str | os.PathLike[str] | None = None,
     *,
     family: str,
-    heldout: str | os.PathLike[str] | None = None,
-    seed: int = 0,
-    warm: str | os.PathLike[str] | None = None,
-    restarts: int = 0,
-    keep: str = "all",
-    scheduler: str = "threads",
-    workers: int | None = None,
-    memory: str | int | None = None,
-    scratch: str | None = None,
-    checkpoint_every: int | None = None,
-    patience: float = PATIENCE,
+    request: RequestOptions,
+    ensemble: RestartOptions,
+    scheduling: SchedulerOptions,
+    memory: MemoryOptions,
+    checkpoints: CheckpointOptions,
+    waiting: PatienceOptions,
     tls: TLS | None = None,
-    strict_bits: bool = False,
     sinks: Sequence[Sink] = (),
     **options: Any,
 ) -> Model:
@@ -79,46 +88,28 @@ def fit(
         ends.
     family : str
         Name of the model family, such as ``hdp``.
-    heldout : str or path-like, optional
-        Held-out tokens of the same documents, scored after each iteration and not looked at otherwise.
-    seed : int, optional
-        Seed of all random numbers.
-    warm : str or path-like, optional
-        Folder of another run, of any family, with the same vocabulary or the first words of it: the fit begins from its
-        proportions and topics; where it has more topics, from the largest of them. Of a run of the same family with
-        as many topics, shards that are the same go on from the local states in its last checkpoint. Of an ensemble with
-        as many restarts as asked for, each member begins from the member of its number, else all from the first.
-    restarts : int, optional
-        How many fits to make, side by side, each with a seed of its own; 0 for one that is no member of an ensemble.
-    keep : {"all", "best"}, optional
-        Which of them to keep: ``best`` is the one with the best held-out score, which is no test of it then, or where
-        nothing is held out the one with the best objective.
-    scheduler : str, optional
-        ``threads`` (worker threads in this process), ``local`` (a Dask cluster of worker processes here, with its
-        dashboard), ``serial``, or a Dask scheduler's address.
-    workers : int, optional
-        Workers to start; by default one a processor.
-    memory : str or int, optional
-        What each worker process may hold, such as ``1.5GB``; ``threads`` are one process. By default what the machine
-        has left, or what the cluster says.
-    scratch : str, optional
-        Folder, on each machine its own, for local states that do not fit into memory; by default the system's.
-    checkpoint_every : int, optional
-        Iterations between two checkpoints; by default one a minute, fewer where they would take over 5% of the time.
-    patience : float, optional
-        Seconds after which a worker that shows no sign of life, or a cluster without workers, is given up.
+    request : RequestOptions
+        What is drawn at random, what is scored, and what the fit begins from.
+    ensemble : RestartOptions
+        Fits of several seeds.
+    scheduling : SchedulerOptions
+        Which executor runs the tasks.
+    memory : MemoryOptions
+        What work may take.
+    checkpoints : CheckpointOptions
+        How often a run is saved, and what must be as it was.
+    waiting : PatienceOptions
+        How long a silent cluster is waited for.
     tls : TLS, optional
         Certificates for a cluster whose messages are encrypted.
-    strict_bits : bool, optional
-        Raise an error, instead of giving notice, where processors or versions differ so that other bits may come out.
     sinks : sequence of callable, optional
         Told each event, a dict, as `events.jsonl` gets it.
     **options
-        ``iterations``, ``tolerance``, ``stop_on``, ``score_every``, ``schedule``, ``passes``, ``batch_shards``,
-        ``samples``, ``sample_every`` (see `collapsium.pipeline.engine.setup.limits.Limits`), and the family's own
-        options. Of texts also options of `ingest`: ``text``, ``id``, ``title``, ``date``, ``labels``, ``covariates``
-        (columns of a frame), ``min_documents``, ``max_document_share``, ``max_words``, ``stop_words``, ``min_letters``,
-        ``tokenizer``, ``phrases``, ``segments``, ``like`` and so on.
+        Those of the loop (`collapsium.pipeline.engine.setup.limits.Limits`): ``iterations``, ``tolerance``,
+        ``stop_on``, ``score_every``, ``schedule``, ``passes``, ``batch_shards``, ``samples``, ``sample_every``; and the
+        family's own. Of texts also those of `ingest`: ``text``, ``id``, ``title``, ``date``, ``labels``,
+        ``covariates`` (columns of a frame), ``min_documents``, ``max_document_share``, ``max_words``, ``stop_words``,
+        ``min_letters``, ``tokenizer``, ``phrases``, ``segments``, ``like`` and so on.
 
     Returns
     -------
@@ -139,36 +130,37 @@ def fit(
     limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
     others = (*option_names(fit), *LIMIT_NAMES, *(() if reading is None else OPTIONS))
     config = make_options(family, options, others)
-    where = Where(scheduler, workers, memory, scratch, checkpoint_every, patience, tls, strict_bits)
-    with run_folder(out, scheduler) as place:
+    where = Where.of(scheduling, memory, checkpoints, waiting, tls)
+    with run_folder(out, scheduling.scheduler) as place:
         target = Run(place.run)
         if reading is None:
             require_corpus_folder(corpus)
         else:
             corpus = place.ingest(corpus, reading)
-        corpora = Corpus(corpus), None if heldout is None else Corpus(heldout)
-        source = None if warm is None else WarmSource.of(warm, restarts)
-        request = Request(*corpora, family, config, limits, seed, source, restarts, keep)
-        model = _Fit(request, target, where, sinks).run()
+        corpora = Corpus(corpus), None if request.heldout is None else Corpus(request.heldout)
+        source = None if request.warm is None else WarmSource.of(request.warm, ensemble.restarts)
+        full = Request(*corpora, family, config, limits, request.seed, source, ensemble.restarts, ensemble.keep)
+        model = _Fit(full, target, where, sinks).run()
         place.hand_over(model)
     return model
 
 
-@checked_keywords()
+@keywords(
+    moved=MovedOptions,
+    scheduling=SchedulerOptions,
+    memory=MemoryOptions,
+    checkpoints=CheckpointOptions,
+    waiting=PatienceOptions,
+)
 def resume(
     run: str | os.PathLike[str],
     *,
-    corpus: str | os.PathLike[str] | None = None,
-    heldout: str | os.PathLike[str] | None = None,
-    warm: str | os.PathLike[str] | None = None,
-    scheduler: str = "threads",
-    workers: int | None = None,
-    memory: str | int | None = None,
-    scratch: str | None = None,
-    checkpoint_every: int | None = None,
-    patience: float = PATIENCE,
+    moved: MovedOptions,
+    scheduling: SchedulerOptions,
+    memory: MemoryOptions,
+    checkpoints: CheckpointOptions,
+    waiting: PatienceOptions,
     tls: TLS | None = None,
-    strict_bits: bool = False,
     sinks: Sequence[Sink] = (),
     **options: Any,
 ) -> Model:
@@ -180,12 +172,18 @@ def resume(
     ----------
     run : str or path-like
         Folder of the run.
-    corpus, heldout : str or path-like, optional
-        Where its corpora lie by now, if they were moved.
-    warm : str or path-like, optional
-        Where the run lies by now that it begins from, if that was moved.
-    scheduler, workers, memory, scratch, checkpoint_every, patience, tls, strict_bits, sinks
-        As for `fit`; they may differ from before.
+    moved : MovedOptions
+        Where lies by now what the run was made of.
+    scheduling : SchedulerOptions
+        Which executor runs the tasks.
+    memory : MemoryOptions
+        What work may take.
+    checkpoints : CheckpointOptions
+        How often a run is saved, and what must be as it was.
+    waiting : PatienceOptions
+        How long a silent cluster is waited for.
+    tls, sinks
+        As for `fit`.
     **options
         ``iterations``, ``tolerance``, ``stop_on``, ``score_every`` and ``passes`` may differ from before; what would
         change the model may not.
@@ -210,12 +208,12 @@ def resume(
     target.record()
     with target.held() as lock:
         members = (target.record().get("warm") or {}).get("members", ())
-        source = None if warm is None else WarmSource.of(warm, len(members))
-        request, record = taken_up(target, corpus, heldout, options, source)
+        source = None if moved.warm is None else WarmSource.of(moved.warm, len(members))
+        request, record = taken_up(target, moved.corpus, moved.heldout, options, source)
         if finished_members(target, request) if request.restarts else is_done(target, request):
             return Model(run)
         target.rewrite(record)
-        where = Where(scheduler, workers, memory, scratch, checkpoint_every, patience, tls, strict_bits)
+        where = Where.of(scheduling, memory, checkpoints, waiting, tls)
         return _Fit(request, target, where, sinks, lock).run()
 
 

@@ -231,10 +231,10 @@ class Running:
     def _say_flat(self, progress: Progress) -> None:
         """Say that a figure has hardly changed over half of the iterations, and what would end the run."""
         figure = FIGURES[progress.flat]
-        more = " --stop-on score" if progress.flat == SCORE else ""
+        more = " and stop_on score" if progress.flat == SCORE else ""
         text = (
             f"the {figure} has hardly changed since iteration {progress.iteration // 2}; a fit with "
-            f"`--tolerance auto{more}` ends when it does not"
+            f"tolerance auto{more} ends when it does not"
         )
         self._teller.tell({**first("notice", text=text), "iteration": progress.iteration, "elapsed": progress.elapsed})
 

@@ -114,7 +114,7 @@ class TLS:
     def __post_init__(self) -> None:
         for name, path in (("ca", self.ca), ("cert", self.cert), ("key", self.key)):
             if not Path(path).is_file():
-                raise AbsentError(f"--tls-{name}: {path}: no such file")
+                raise AbsentError(f"`tls_{name}`: {path}: no such file")
 
 
 class Halt:

@@ -129,10 +129,10 @@ def reach_cluster(address: str, workers: int, tls: TLS | None = None, watch: Wat
     """
     encrypted = address.startswith("tls://")
     if tls is not None and not encrypted:
-        raise OptionError(f"--scheduler {address}: expected an address that begins with tls://")
+        raise OptionError(f"`scheduler` {address}: expected an address that begins with tls://")
     if tls is None and encrypted and dask.config.get("distributed.comm.tls.client.cert", None) is None:
         raise OptionError(
-            f"--scheduler {address}: expected --tls-ca, --tls-cert and --tls-key, or certificates in Dask's settings"
+            f"`scheduler` {address}: expected `tls_ca`, `tls_cert` and `tls_key`, or certificates in Dask's settings"
         )
 
     def reach(seconds: float) -> Any:

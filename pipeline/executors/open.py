@@ -15,9 +15,9 @@ SCHEDULERS = "threads, local, serial or an address such as tcp://host:8786"
 def check_scheduler(scheduler: str, workers: int | None) -> None:
     """Raise `OptionError` if `workers` is less than 1 or the scheduler none that there is; nothing is reached for."""
     if workers is not None and (type(workers) is not int or workers < 1):
-        raise OptionError(f"--workers: expected a whole number of 1 or more, found {workers!r}")
+        raise OptionError(f"expected a whole number of 1 or more, found {workers!r}", "workers")
     if scheduler not in ("serial", "threads", "local") and "://" not in scheduler:
-        raise OptionError(f"--scheduler: expected {SCHEDULERS}, found {scheduler!r}")
+        raise OptionError(f"expected {SCHEDULERS}, found {scheduler!r}", "scheduler")
 
 
 _warned = logging.getLogger("collapsium").warning
@@ -66,7 +66,7 @@ def open_executor(
     """
     check_scheduler(scheduler, workers)
     if tls is not None and scheduler in ("serial", "threads"):
-        raise OptionError(f"--tls-ca: expected a cluster (--scheduler local or tls://...), found {scheduler}")
+        raise OptionError(f"expected a cluster (`scheduler` local or tls://...), found {scheduler}", "tls_ca")
     if scheduler == "serial":
         return SerialExecutor()
     if scheduler == "threads":

@@ -34,7 +34,7 @@ def load_callback(name: str) -> Callable[..., Any]:
     """
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
-        raise OptionError(f"--callback: expected module:function or module:Class, found {name!r}")
+        raise OptionError(f"expected module:function or module:Class, found {name!r}", "callback")
     here = os.getcwd()  # noqa: PTH109 - an entry of sys.path
     sys.path.append(here)
     try:
@@ -45,11 +45,11 @@ def load_callback(name: str) -> Callable[..., Any]:
     except OptionError:
         raise
     except Exception as error:  # whatever a module of anybody's does when it is imported
-        raise OptionError(f"--callback {name}: {type(error).__name__}: {error}") from None
+        raise OptionError(f"`callback` {name}: {type(error).__name__}: {error}") from None
     finally:
         sys.path.remove(here)
     if not callable(callback):
-        raise OptionError(f"--callback {name}: expected something to call, found {type(callback).__name__}")
+        raise OptionError(f"`callback` {name}: expected something to call, found {type(callback).__name__}")
     return callback  # type: ignore[no-any-return]
 
 

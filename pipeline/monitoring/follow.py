@@ -220,8 +220,7 @@ def follow(
 
 def _dead(url: str, quiet: float) -> str:
     return (
-        f"{url}: nobody has worked on it for {quiet:.0f} s, and it has not come to its end; go on with "
-        f"`collapsium fit --resume {url}`"
+        f"{url}: nobody has worked on it for {quiet:.0f} s, and it has not come to its end; go on with `resume` {url}"
     )
 
 

@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.options import keywords
+from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
 from collapsium.storage.errors import AbsentError, CollapsiumError, MissingError, OccupiedError, OptionError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
@@ -55,16 +57,14 @@ class Exported(ShortRepr):
     notes: list[str] = field(default_factory=list)
 
 
-@checked_keywords()
+@keywords(options=ExportOptions, tables=TableOptions, scheduling=SchedulerOptions)
 def export(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    to: str,
-    threshold: float = 0.001,
-    corpus: str | os.PathLike[str] | None = None,
-    scheduler: str = "threads",
-    workers: int | None = None,
+    options: ExportOptions,
+    tables: TableOptions,
+    scheduling: SchedulerOptions,
     tls: TLS | None = None,
     progress: Counting = silent,
 ) -> Exported:
@@ -76,15 +76,13 @@ def export(
         Folder of a run or model; of an ensemble, its first member is written.
     out : str or path-like
         What to make: of ``csv`` and ``gensim`` a folder, of ``pyldavis`` a JSON file.
-    to : {"csv", "gensim", "pyldavis"}
-        ``csv``: topics.csv, words.csv (a row a topic and word) and documents.csv (a row a document and topic).
-        ``gensim``: a folder whose file ``model`` is opened by ``gensim.models.LdaModel.load``, in gensim's own format.
-        ``pyldavis``: the arguments of ``pyLDAvis.prepare``.
-    threshold : float, optional
-        Of ``csv``: smaller probabilities and proportions are left out.
-    corpus : str or path-like, optional
-        Of ``csv``: where the training corpus lies by now, whose ids a model does not keep.
-    scheduler, workers, tls : optional
+    options : ExportOptions
+        For whom a model is written.
+    tables : TableOptions
+        What the tables of an export hold.
+    scheduling : SchedulerOptions
+        Which executor runs the tasks.
+    tls : optional
         Of ``csv``: who reads the documents, as for `fit`.
     progress : callable, optional
         Told the number of documents, or of shards, written so far.
@@ -103,21 +101,25 @@ def export(
     MissingError
         gensim is not installed.
     """
-    if to not in FORMATS:
-        raise OptionError(f"--to: expected {', '.join(FORMATS)}, found {to!r}")
-    if not 0 <= threshold < 1:
-        raise OptionError(f"--threshold: expected a share in [0, 1), found {threshold}")
     model, found = Model(run), topics(run, WORDS)
-    if to != "csv" and any(topic.signed for topic in found):
-        raise OptionError(f"--to {to}: components of vectors have loadings, where topics have probabilities; --to csv")
-    if to == "pyldavis":
+    if options.to != "csv" and any(topic.signed for topic in found):
+        raise OptionError(
+            f"`to` {options.to}: components of vectors have loadings, where topics have probabilities; `to` csv"
+        )
+    if options.to == "pyldavis":
         return _to_pyldavis(model, found, out, progress)
     folder = Folder(out)
     ensure_free(folder)
-    if to == "gensim":
+    if options.to == "gensim":
         return _to_gensim(model, found, folder)
-    documents = _Documents(run, corpus, threshold, {"scheduler": scheduler, "workers": workers, "tls": tls}, progress)
-    return _to_csv(model, found, folder, threshold, documents)
+    documents = _Documents(
+        run,
+        tables.corpus,
+        tables.threshold,
+        {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls},
+        progress,
+    )
+    return _to_csv(model, found, folder, tables.threshold, documents)
 
 
 def _table(model: Model, ids: Ints, place: Path) -> Floats:
@@ -183,7 +185,7 @@ def _proportions(model: Model, ids: Ints, lengths: list[int], progress: Counting
 def _to_gensim(model: Model, found: list[Topic], folder: Folder) -> Exported:
     if importlib.util.find_spec("gensim") is None:
         raise MissingError(
-            "--to gensim: gensim is not there; the extra 'gensim' asks for it: pip install 'collapsium[gensim]'"
+            "`to` gensim: gensim is not there; the extra 'gensim' asks for it: pip install 'collapsium[gensim]'"
         )
     if not folder.local:
         raise OptionError(f"{folder.url}: gensim's files can be written to a local folder alone")
@@ -234,14 +236,14 @@ class _Documents:
             if corpus is None and Folder(self.run).exists(RUN_RECORD):
                 corpus = Run(self.run).place_of("corpus")
             if corpus is None:
-                return 0, ["documents.csv has no rows: the training corpus is not known; name it with --corpus"]
+                return 0, ["documents.csv has no rows: the training corpus is not known; name it with `corpus`"]
             part = place / "documents.parquet"
             options: dict[str, Any] = {"threshold": self.threshold, "progress": self.progress, **self.where}
             number = infer(model.folder.url, corpus, part, **options).rows
         except CollapsiumError as error:
             if self.corpus is not None or not isinstance(error, AbsentError):
                 raise
-            return 0, [f"documents.csv has no rows: {error}; if the corpus was moved, name it with --corpus"]
+            return 0, [f"documents.csv has no rows: {error}; if the corpus was moved, name it with `corpus`"]
         for batch in pq.ParquetFile(part).iter_batches(batch_size=4096, columns=["id", "topics", "proportions"]):
             for one in batch.to_pylist():
                 pairs = zip(one["topics"], one["proportions"], strict=True)

@@ -15,13 +15,16 @@ import pyarrow as pa
 from collapsium.pipeline.analysis.labels.candidates import Candidates, Judged, candidates_of, judge
 from collapsium.pipeline.analysis.labels.classification import Tally
 from collapsium.pipeline.analysis.labels.conditional import require_expectations
-from collapsium.pipeline.corpora.new_texts import TEXT_READING, Paths, documents_for
+from collapsium.pipeline.corpora.new_texts import Paths, documents_for
+from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.corpora.unknown_words import UnknownWords
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import require_corpus
-from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.options import keywords, without_none
+from collapsium.pipeline.reporting.options import PredictOptions
 from collapsium.pipeline.reporting.plots.confusion import draw_confusion, kind_of
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError
@@ -59,22 +62,18 @@ class Prediction:
     unknown: UnknownWords | None = None
 
 
-@checked_keywords(TEXT_READING)
+@keywords(options=PredictOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
 def predict(
     run: str | os.PathLike[str],
     documents: Paths,
     out: str | os.PathLike[str],
     *,
-    field: str,
-    values: Sequence[str | float] | None = None,
-    confusion: str | os.PathLike[str] | None = None,
-    seed: int = 0,
-    scheduler: str = "threads",
-    workers: int | None = None,
+    options: PredictOptions,
+    reading: ReadingOptions,
+    scheduling: SchedulerOptions,
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
-    **reading: Any,
 ) -> Prediction:
     """Predict a label or a number of documents: the one under which each document's perplexity is lowest.
 
@@ -94,22 +93,18 @@ def predict(
         the prediction; known, what the document has, of several values the predicted one if it is among them, else the
         first, null if it has none; and lists labels and scores of all candidates, in one order. Of documents without a
         known word predicted and perplexity are null, and scores are alike.
-    field : str
-        A field of labels, or a numeric covariate, that the model was fitted with.
-    values : sequence of str or float, optional
-        Among what to choose; by default all labels of the field in training, or all numbers, where they are few.
-    confusion : str or path-like, optional
-        Picture to draw, .png or .svg: documents by the value that they have and the predicted one.
-    seed : int, optional
-        For families that draw random numbers.
-    scheduler, workers, tls : optional
+    options : PredictOptions
+        What is predicted.
+    reading : ReadingOptions
+        Where texts for a model differ from its own documents.
+    scheduling : SchedulerOptions
+        Which executor runs the tasks.
+    tls : optional
         As for `fit`.
     notice : callable, optional
         Receives lines for the user: what texts are read by, and a warning of many unknown words.
     progress : callable, optional
         Told the number of documents written so far.
-    **reading
-        Of texts, as for `evaluate`.
 
     Returns
     -------
@@ -128,23 +123,23 @@ def predict(
         A confusion matrix is asked for, and no document has exactly one value.
     """
     lists = ending_of(out, ENDINGS) != ".csv"
-    kind = None if confusion is None else kind_of(confusion)
-    require_free(out, confusion)
+    kind = None if options.confusion is None else kind_of(options.confusion)
+    require_free(out, options.confusion)
     named = [(name, Model(url)) for name, url in leaves(run)]
     require_expectations(named[0][1])
-    where: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls}
-    with documents_for(run, documents, reading=reading, notice=notice, **where) as new:
+    where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
+    with documents_for(run, documents, reading=without_none(reading), notice=notice, **where) as new:
         for _, model in named:
             require_corpus(model.record.family, new.corpus)
             new.corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
-        candidates = candidates_of(named[0][1], new.corpus, field, values)
+        candidates = candidates_of(named[0][1], new.corpus, options.field, options.values)
         if kind is not None:
             _require_known(new.corpus, candidates)
-        executor, tally, written = open_executor(scheduler, workers, tls=tls), Tally(), 0
+        executor, tally, written = open_executor(scheduling.scheduler, scheduling.workers, tls=tls), Tally(), 0
         try:
             with written_to(out, _schema(candidates, lists)) as writer:
                 held = None
-                for reference, first, last, judged in judge(named, new.corpus, candidates, executor, seed):
+                for reference, first, last, judged in judge(named, new.corpus, candidates, executor, options.seed):
                     if held is None or held[0] is not reference:
                         held = reference, reference.documents().ids
                     table = _table(held[1].slice(first, last - first), judged, candidates)
@@ -155,9 +150,9 @@ def predict(
                 picture = None if kind is None else _picture(new.corpus, tally, candidates, kind)
         finally:
             executor.close()
-    if picture is not None and confusion is not None:
-        _put(File(confusion), picture)
-    return Prediction(field, written, tally.documents, tally.right, new.unknown)
+    if picture is not None and options.confusion is not None:
+        _put(File(options.confusion), picture)
+    return Prediction(options.field, written, tally.documents, tally.right, new.unknown)
 
 
 def _require_known(corpus: Corpus, candidates: Candidates) -> None:
@@ -167,12 +162,12 @@ def _require_known(corpus: Corpus, candidates: Candidates) -> None:
         numbers = labels.numbers.get(candidates.field, np.zeros(0))
         if any(name == candidates.field for name, _ in labels.names) or not np.isnan(numbers).all():
             return
-    raise InputError(corpus.url, f"--confusion: no document has a value of '{candidates.field}'")
+    raise InputError(corpus.url, f"`confusion`: no document has a value of '{candidates.field}'")
 
 
 def _picture(corpus: Corpus, tally: Tally, candidates: Candidates, kind: str) -> bytes:
     if not tally.pairs:
-        raise InputError(corpus.url, f"--confusion: no document with a known word has one '{candidates.field}' alone")
+        raise InputError(corpus.url, f"`confusion`: no document with a known word has one '{candidates.field}' alone")
     return draw_confusion(tally, f"{candidates.field}: known and predicted", kind)
 
 

@@ -84,8 +84,8 @@ def write(
     """
     named = [*pictures, *([] if graph is None else [graph])]
     if named and any(node.level is None for node in tree):
-        option = "--picture" if pictures else "--graphml"
-        raise OptionError(f"{option} {named[0]}: the family's topics are no tree; leave the option out")
+        option = "picture" if pictures else "graphml"
+        raise OptionError(f"`{option}` {named[0]}: the family's topics are no tree; leave the option out")
     shown = fold(tree, min_share=min_share, levels=levels, most=DRAWN) if pictures else []
     short = [replace(node, words=node.words[:words]) for node in shown]
     files = {path: draw(short, kind_of(path), title) for path in pictures}

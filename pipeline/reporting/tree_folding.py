@@ -35,9 +35,9 @@ class FoldedNodes(Topic):
 def check_folding(min_share: float | None, levels: int | None) -> None:
     """Refuse a share that is none, and less than one level; `OptionError` says what was expected."""
     if min_share is not None and not 0.0 <= min_share <= 1.0:
-        raise OptionError(f"--min-share {min_share}: expected a share from 0 to 1, such as 0.01")
+        raise OptionError(f"`min_share` {min_share}: expected a share from 0 to 1, such as 0.01")
     if levels is not None and levels < 1:
-        raise OptionError(f"--levels {levels}: expected 1, the root alone, or more")
+        raise OptionError(f"`levels` {levels}: expected 1, the root alone, or more")
 
 
 def fold(

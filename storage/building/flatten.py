@@ -93,7 +93,7 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
     corpus.require(DOCUMENTS, "flatten")
     if COLUMN not in corpus.manifest.fields:
         raise MismatchError(
-            f"{corpus.url}: its documents have no segments; `collapsium ingest --segments` keeps those of texts"
+            f"{corpus.url}: its documents have no segments; `ingest` with `segments` keeps those of texts"
         )
     ensure_free(Folder(out))
     words, read = corpus.vocabulary.words, 0

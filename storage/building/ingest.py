@@ -158,7 +158,7 @@ def _sided(part: Some, sides: Sides, first: int) -> Some:
 
 def _require_shard_tokens(shard_tokens: int | None) -> None:
     if shard_tokens is not None and shard_tokens < 1:
-        raise OptionError(f"--shard-tokens: expected 1 or more, found {shard_tokens}")
+        raise OptionError(f"expected 1 or more, found {shard_tokens}", "shard_tokens")
 
 
 def _kept_words(source: Source, cuts: Cuts, words: list[str]) -> tuple[npt.NDArray[np.bool_], Report, tuple[str, ...]]:

@@ -205,7 +205,7 @@ def split_labels(
         A folder exists.
     """
     if not 0 < share <= 1:
-        raise OptionError(f"--drop-labels: expected a share above 0, and at most 1, found {share}")
+        raise OptionError(f"expected a share above 0, and at most 1, found {share}", "drop_labels")
     words, written, able = corpus.vocabulary.words, 0, 0
     size = max(row.tokens for row in corpus.manifest.shards)
     with two_parts(corpus, train, heldout) as folders:
@@ -228,9 +228,9 @@ def _nothing(corpus: Corpus, field: str | None) -> str:
     """Say that there is nothing to drop, and what there would be."""
     found = summary(corpus)
     there = [*found.get("labels", {}), *found.get("covariates", {})]
-    named = f"there are {', '.join(there[:12])}" if there else "`collapsium ingest --labels` gives some"
+    named = f"there are {', '.join(there[:12])}" if there else "`ingest` with `labels` gives some"
     if field is None:
-        return f"--drop-labels: {corpus.url} has no labels; " + (
-            f"its covariates are dropped by name, --field {there[0]}" if there else named
+        return f"`drop_labels`: {corpus.url} has no labels; " + (
+            f"its covariates are dropped by name, `field` {there[0]}" if there else named
         )
-    return f"--field {field}: {corpus.url} has no labels or covariate of this name{suggestion(field, there)}; {named}"
+    return f"`field` {field}: {corpus.url} has no labels or covariate of this name{suggestion(field, there)}; {named}"

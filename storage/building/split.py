@@ -158,7 +158,7 @@ def split_corpus(
         A part would have no token.
     """
     if corpus.holds != DOCUMENTS:
-        raise OptionError(f"{corpus.url}: vectors have no tokens to split; hold out whole vectors (--documents)")
+        raise OptionError(f"{corpus.url}: vectors have no tokens to split; hold out whole vectors (`documents`)")
     _require_share(fraction)
     words, written = corpus.vocabulary.words, 0
     with two_parts(corpus, train, heldout) as folders:
@@ -175,7 +175,7 @@ def split_corpus(
 
 def _require_share(fraction: float) -> None:
     if not 0 < fraction < 1:
-        raise OptionError(f"--fraction: expected a share between 0 and 1, found {fraction}")
+        raise OptionError(f"expected a share between 0 and 1, found {fraction}", "fraction")
 
 
 @contextmanager
@@ -273,9 +273,9 @@ class Held:
     def fold(folds: int, fold: int) -> Held:
         """Hold out one of so many folds, counted from 0; `OptionError` where there is no such."""
         if folds < 2:
-            raise OptionError(f"--folds: expected 2 or more, found {folds}")
+            raise OptionError(f"expected 2 or more, found {folds}", "folds")
         if not 0 <= fold < folds:
-            raise OptionError(f"--fold: expected a number from 0 to {folds - 1}, found {fold}")
+            raise OptionError(f"expected a number from 0 to {folds - 1}, found {fold}", "fold")
         return Held(fold / folds, (fold + 1) / folds)
 
     def among(self, draws: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:

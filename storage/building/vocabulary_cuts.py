@@ -34,11 +34,11 @@ class Cuts:
 
     def __post_init__(self) -> None:
         if self.min_documents < 0:
-            raise OptionError(f"--min-documents: expected 0 or more, found {self.min_documents}")
+            raise OptionError(f"expected 0 or more, found {self.min_documents}", "min_documents")
         if not 0 < self.max_document_share <= 1:
-            raise OptionError(f"--max-document-share: expected a share in (0, 1], found {self.max_document_share}")
+            raise OptionError(f"expected a share in (0, 1], found {self.max_document_share}", "max_document_share")
         if self.max_words is not None and self.max_words < 1:
-            raise OptionError(f"--max-words: expected 1 or more, found {self.max_words}")
+            raise OptionError(f"expected 1 or more, found {self.max_words}", "max_words")
 
     @property
     def wanted(self) -> bool:

@@ -159,7 +159,7 @@ class Corpus:
         if not self.folder.exists():
             raise AbsentError(f"{self.folder.url}: no such corpus")
         if not self.folder.exists(MANIFEST):
-            raise AbsentError(f"{self.folder.url}: not a corpus, it has no {MANIFEST}; `collapsium ingest` makes one")
+            raise AbsentError(f"{self.folder.url}: not a corpus, it has no {MANIFEST}; `ingest` makes one")
         self.manifest: Manifest = read_manifest(self.folder)
 
     def __repr__(self) -> str:
@@ -249,5 +249,5 @@ class Corpus:
         if self.manifest.vocabulary.words_sha256 != words_sha256:
             raise MismatchError(
                 f"{self.url}: its vocabulary ({self.manifest.vocabulary.words} words) is not that of {name}; "
-                "expected a corpus ingested with the same vocabulary file, or made by `collapsium split`"
+                "expected a corpus ingested with the same vocabulary file, or made by `split`"
             )

@@ -220,7 +220,7 @@ def label_table(corpus: Corpus, fields: Sequence[str] = (), numbers: Sequence[st
     for what, asked, there in (("labels", fields, gathered.fields), ("covariates", numbers, gathered.columns)):
         for name in asked:
             if name not in there:
-                raise OptionError(f"--{what} {name}: {corpus.url} has no such field{suggestion(name, there)}")
+                raise OptionError(f"`{what}` {name}: {corpus.url} has no such field{suggestion(name, there)}")
     names = tuple(sorted(gathered.counts))
     each = tuple(_number_field(corpus, name, np.concatenate(gathered.values[name])) for name in numbers)
     return LabelTable(names, tuple(gathered.counts[name] for name in names), each, gathered.most, gathered.labelled)

@@ -95,7 +95,7 @@ class _Limited(io.RawIOBase):
             raise InputError(
                 self._path,
                 f"more than {size(self._limit)} come out of the compressed file, as of one that is made to fill "
-                "memory and disk; if it is to be trusted, raise the limit (--max-decompressed)",
+                "memory and disk; if it is to be trusted, raise the limit (`max_decompressed`)",
             )
         buffer[: len(data)] = data
         return len(data)
@@ -214,7 +214,7 @@ def vocabulary_beside(path: str, names: list[str], options: ReadOptions) -> list
         if folder.exists(name):
             return read_vocabulary_file(f"{head}/{name}" if head else name, options.max_decompressed)
     looked = f" (none of {', '.join(names)} lies beside it)" if names else ""
-    raise NoVocabularyError(path, f"expected a vocabulary; name one with --vocabulary FILE{looked}")
+    raise NoVocabularyError(path, f"expected a vocabulary; name one with `vocabulary` FILE{looked}")
 
 
 def distinct(paths: list[str]) -> list[str]:

@@ -127,7 +127,7 @@ def guess_format(path: str) -> str:
         return only if only in TEXTS else "text"
     if not folder.exists():
         raise AbsentError(f"{path}: no such file or folder")
-    raise OptionError(f"{path}: the name does not tell its format; say --format {'|'.join(FORMATS)}")
+    raise OptionError(f"{path}: the name does not tell its format; say `format` {'|'.join(FORMATS)}")
 
 
 def settled_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:
@@ -155,7 +155,7 @@ def settled_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptio
         The first index is said to be neither 0 nor 1.
     """
     if options.index_base not in (None, 0, 1):
-        raise OptionError(f"--index-base: expected 0 or 1, found {options.index_base}")
+        raise OptionError(f"expected 0 or 1, found {options.index_base}", "index_base")
     return replace(options, index_base=index_base(paths, options)) if kind == "svmlight" else options
 
 
@@ -235,7 +235,7 @@ def open_vectors(paths: list[str], options: ReadOptions | None = None, *, tagged
     """
     options = options or ReadOptions()
     if options.header not in (None, *HEADERS):
-        raise OptionError(f"--header: expected {' or '.join(HEADERS)}, found {options.header!r}")
+        raise OptionError(f"expected {' or '.join(HEADERS)}, found {options.header!r}", "header")
     stems = distinct(paths)
     files: list[DenseFile] = []
     for path in paths:

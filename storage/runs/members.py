@@ -97,7 +97,7 @@ def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
     if missing:
         raise AbsentError(
             f"{Folder(url).url}: {len(restarts) - len(missing)} of {len(restarts)} members are at their end; go on "
-            f"with `collapsium fit --resume`, or name one of them, such as {restarts[missing[0]][1].folder.url}"
+            f"with `resume`, or name one of them, such as {restarts[missing[0]][1].folder.url}"
         )
     found = []
     for number, run in restarts:
@@ -136,5 +136,5 @@ def member_of(url: str | os.PathLike[str], number: int) -> str:
     found = restarts or {own: place.url for own, place in enumerate(samples_of(url))}
     if number not in found:
         known = ", ".join(str(own) for own in found) or "no members"
-        raise OptionError(f"--member {number}: {Folder(url).url} has {known}")
+        raise OptionError(f"`member` {number}: {Folder(url).url} has {known}")
     return found[number]

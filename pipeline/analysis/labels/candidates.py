@@ -118,8 +118,8 @@ def candidates_of(model: Model, corpus: Corpus, field: str, values: Sequence[str
         if number.name == field:
             if values is None and not number.values:
                 raise OptionError(
-                    f"--field {field}: it had more than {MOST_VALUES} values in training; say among which to choose "
-                    "(--values 1,2,3)"
+                    f"`field` {field}: it had more than {MOST_VALUES} values in training; say among which to choose "
+                    "(`values` 1,2,3)"
                 )
             return Candidates(field, number.values if values is None else _numbers(field, values))
     taken = [*table.fields, *(one.name for one in table.numbers)]
@@ -127,17 +127,17 @@ def candidates_of(model: Model, corpus: Corpus, field: str, values: Sequence[str
         field == name for one in corpus.references for name, _ in one.labels().names
     )
     if there:
-        raise OptionError(f"--field {field}: the model was fitted without it, with {', '.join(taken)} alone")
-    raise OptionError(f"--field {field}: the model was fitted with no such field{suggestion(field, taken)}")
+        raise OptionError(f"`field` {field}: the model was fitted without it, with {', '.join(taken)} alone")
+    raise OptionError(f"`field` {field}: the model was fitted with no such field{suggestion(field, taken)}")
 
 
 def _labels(field: str, own: list[str], values: Sequence[str | float] | None) -> tuple[str, ...]:
     found = list(dict.fromkeys(own if values is None else [str(one) for one in values]))
     for one in found:
         if one not in own:
-            raise OptionError(f"--values: unknown {field} '{one}'{suggestion(one, own)}")
+            raise OptionError(f"unknown {field} '{one}'{suggestion(one, own)}", "values")
     if not found:
-        raise OptionError(f"--values: expected one {field} or more, found none")
+        raise OptionError(f"expected one {field} or more, found none", "values")
     return tuple(found)
 
 
@@ -149,10 +149,10 @@ def _numbers(field: str, values: Sequence[str | float]) -> tuple[float, ...]:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise OptionError(f"--values: {field} is a number; expected finite numbers, found '{one}'")
+            raise OptionError(f"{field} is a number; expected finite numbers, found '{one}'", "values")
         found.append(number)
     if not found:
-        raise OptionError("--values: expected one number or more, found none")
+        raise OptionError("expected one number or more, found none", "values")
     return tuple(dict.fromkeys(found))
 
 

@@ -98,7 +98,7 @@ def require_table(model: Model) -> LabelTable:
     table = table_of(model)
     if not len(table):
         raise OptionError(
-            f"{model.folder.url}: it was fitted to documents without labels; ingest them with --labels or --label-files"
+            f"{model.folder.url}: it was fitted to documents without labels; ingest them with `labels` or `label_files`"
         )
     return table
 

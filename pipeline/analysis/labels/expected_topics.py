@@ -23,7 +23,7 @@ from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.families.base import WeighsLabels
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels, Name
 from collapsium.storage.errors import NumericalError, OccupiedError, OptionError, suggestion
@@ -55,7 +55,7 @@ class ExpectedTopic:
     expected: float
 
 
-@checked_keywords()
+@keywords()
 def expected_topics(run: str | os.PathLike[str], given: Sequence[str], words: int = 10) -> list[ExpectedTopic]:
     """List the topics that a document with some labels is expected to have, the largest proportion first.
 
@@ -114,9 +114,9 @@ def _labels(table: LabelTable, given: Sequence[str]) -> Labels:
         if name in numbers and equals:
             numbers[name] = _number(name, value)
         elif text in numbers:
-            raise OptionError(f"--given {text}: it is a number; say {text}=NUMBER")
+            raise OptionError(f"`given` {text}: it is a number; say {text}=NUMBER")
         elif equals and name not in table.fields and not any(value == text for _, value in table.names):
-            raise OptionError(f"--given {text}: unknown field '{name}'{suggestion(name, [*table.fields, *numbers])}")
+            raise OptionError(f"`given` {text}: unknown field '{name}'{suggestion(name, [*table.fields, *numbers])}")
         else:
             names.add(table.names[table.number_of(text)])
     position = np.arange(len(names), dtype=np.int32)
@@ -130,7 +130,7 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise OptionError(f"--given {name}={text}: expected a finite number")
+        raise OptionError(f"`given` {name}={text}: expected a finite number")
     return value
 
 
@@ -187,7 +187,7 @@ class LabelTopics(ShortRepr):
         return smoothed_lift(float(self.expected[label, place]), self.topics[place].share)
 
 
-@checked_keywords()
+@keywords()
 def label_topics(run: str | os.PathLike[str], words: int = 10) -> LabelTopics:
     """Give the weights of labels and topics.
 

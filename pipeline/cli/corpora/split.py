@@ -10,19 +10,16 @@ held-out part those that were dropped. Vectors are split whole, or by labels.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from collapsium.pipeline.cli.options import add_json
+from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.corpora.options import SplitOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.storage.corpus.corpus import Corpus
 
-if TYPE_CHECKING:
-    from collapsium.storage.corpus.corpus import Corpus
-
-HELP = "split documents' tokens, whole documents or labels into training and held-out parts"
 EPILOG = """examples:
   collapsium split kos train heldout --fraction 0.1
   collapsium split kos train unseen --documents --fraction 0.2
@@ -30,60 +27,30 @@ EPILOG = """examples:
   collapsium split reuters some-labels dropped-labels --drop-labels 0.8 --field topics"""
 
 
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
-    """Add the command's options."""
-    parser.add_argument("corpus", metavar="CORPUS", help="what to split")
-    parser.add_argument("train", metavar="TRAIN", help="folder to make")
-    parser.add_argument("heldout", metavar="HELDOUT", help="folder to make")
-    parser.add_argument(
-        "--fraction",
-        type=float,
-        metavar="F",
-        help="each token's probability of being held out, or each document's (default: 0.1)",
-    )
-    parser.add_argument("--documents", action="store_true", help="hold out whole documents, or vectors")
-    parser.add_argument("--folds", type=int, metavar="K", help="hold out one of K folds of whole documents, or vectors")
-    parser.add_argument("--fold", type=int, metavar="I", help="which fold, from 0 to K-1")
-    parser.add_argument(
-        "--drop-labels", type=float, metavar="F", help="each label's probability of being dropped; tokens stay"
-    )
-    parser.add_argument(
-        "--field", metavar="NAME", help="the field of labels to drop from, or a covariate (default: all labels)"
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="another seed is another split (default: 0)")
-    add_json(parser)
-
-
-def run(arguments: argparse.Namespace) -> None:
+def execute(
+    corpus: Annotated[str, argument("CORPUS", "what to split")],
+    train: Annotated[str, argument("TRAIN", "folder to make")],
+    heldout: Annotated[str, argument("HELDOUT", "folder to make")],
+    /,
+    flags: Flags,
+) -> None:
     """Split, and say what came of it."""
     from collapsium.pipeline.corpora.ingest import split
-    from collapsium.storage.corpus.corpus import Corpus
 
+    options = flags.of(SplitOptions)
     with counting("splitting") as progress:
-        split(
-            arguments.corpus,
-            arguments.train,
-            arguments.heldout,
-            fraction=arguments.fraction,
-            seed=arguments.seed,
-            documents=arguments.documents,
-            folds=arguments.folds,
-            fold=arguments.fold,
-            drop_labels=arguments.drop_labels,
-            field=arguments.field,
-            progress=progress,
-        )
-    folders = {"train": arguments.train, "heldout": arguments.heldout}
-    if arguments.json:
+        split(corpus, train, heldout, **flags.given(SplitOptions), progress=progress)
+    folders = {"train": train, "heldout": heldout}
+    if flags.json:
         print_json({part: Corpus(folder).manifest.record() for part, folder in folders.items()})
         return
     for folder in folders.values():
         manifest = Corpus(folder).manifest
-        if arguments.drop_labels is not None:
+        if options.drop_labels is not None:
             print(f"{folder}: {_labels(Corpus(folder))} in {counted(manifest.documents, manifest.holds[:-1])}")
         elif manifest.vectors is not None:
             print(f"{folder}: {manifest.documents:,} vectors")
-        elif arguments.documents or arguments.folds:
+        elif options.documents or options.folds:
             print(f"{folder}: {manifest.tokens:,} tokens in {manifest.documents:,} documents")
         else:
             print(f"{folder}: {manifest.tokens:,} tokens")
@@ -97,3 +64,6 @@ def _labels(corpus: Corpus) -> str:
     numbers = {name: one["documents"] for name, one in found.get("covariates", {}).items()}
     parts = [counted(sum(one["labels"] for one in found.get("labels", {}).values()), "label")]
     return ", ".join([*parts, *(f"{count:,} of {name}" for name, count in numbers.items())])
+
+
+COMMAND = Command(execute, (SplitOptions, JsonOptions), epilog=EPILOG)

@@ -18,116 +18,70 @@ Of restarts or kept samples the mean of their predictions is scored, and each.
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from collapsium.pipeline.cli.options import add_json, add_scheduler, tls_of
+from collapsium.pipeline.analysis.options import CoherenceOptions, EvaluateOptions
+from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument
+from collapsium.pipeline.cli.new_texts import print_notice, with_unknown
+from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
-from collapsium.pipeline.cli.text_options import add_texts, print_notice, reading_of, with_unknown
+from collapsium.pipeline.corpora.options import ReadingOptions
+from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.keywords import names_of
 
 if TYPE_CHECKING:
     from collapsium.pipeline.analysis.coherence import Coherence
     from collapsium.pipeline.analysis.evaluate import Evaluation, Reconstruction
     from collapsium.pipeline.analysis.labels.classification import Classification
 
-HELP = "score a model on held-out tokens, unseen documents or vectors, or its topics' coherence"
 CLASSES = 20  # of a field, that are printed
 EMPTY = ("members", "given_labels", "fields")
-SOURCES = "--heldout --unseen --in-document --coherence"
 
 
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
-    """Add the command's options."""
-    parser.add_argument("run", metavar="RUN", help="a run or a model")
-    parser.add_argument(
-        "--heldout", metavar="CORPUS", help="further tokens of the training documents or, with --unseen, of those"
-    )
-    parser.add_argument(
-        "--unseen",
-        metavar="CORPUS|TEXTS",
-        help="other documents or vectors: a corpus with the same vocabulary or columns, or texts, read as the model's "
-        "own were",
-    )
-    parser.add_argument(
-        "--in-document",
-        metavar="CORPUS|TEXTS",
-        help="other documents, likewise, whose tokens are fitted and scored alike",
-    )
-    parser.add_argument(
-        "--given-labels",
-        action="store_true",
-        help="of --unseen, also the score given labels alone where there are none: that of the prior",
-    )
-    parser.add_argument(
-        "--field",
-        action="extend",
-        type=names_of,
-        default=[],
-        metavar="NAME,...",
-        help="of --unseen, how well this field of labels, or number, is predicted: accuracy, F1, confusion matrix "
-        "(--json has all of it); may be repeated",
-    )
-    parser.add_argument(
-        "--coherence",
-        metavar="CORPUS|TEXTS",
-        help="documents in which the topics' words are counted, such as the training ones",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="chooses the halves of unseen documents (default: 0)"
-    )
-    add_texts(parser)
-    add_scheduler(parser, "threads")
-    add_json(parser)
-    parser.set_defaults(refuse=parser.error)
-
-
-def run(arguments: argparse.Namespace) -> None:
+def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: Flags) -> None:
     """Print the score, the coherence, or both."""
-    named = {"heldout": arguments.heldout, "unseen": arguments.unseen, "in_document": arguments.in_document}
-    scored = any(one is not None for one in named.values())
-    if not scored and arguments.coherence is None:
-        arguments.refuse(f"one of the arguments {SOURCES} is required")
-    if arguments.in_document is not None and sum(one is not None for one in named.values()) > 1:
-        arguments.refuse("argument --in-document: not allowed with argument --heldout or --unseen")
-    besides: dict[str, Any] = {"given_labels": arguments.given_labels, "field": arguments.field}
-    if not scored and any(besides.values()):
-        arguments.refuse("--given-labels and --field take documents that the model has not seen (--unseen)")
-    where: dict[str, Any] = {
-        "scheduler": arguments.scheduler,
-        "workers": arguments.workers,
-        "tls": tls_of(arguments),
-    }
-    reading = reading_of(arguments)
+    from collapsium.pipeline.analysis.coherence import coherence
+    from collapsium.pipeline.analysis.evaluate import evaluate
+    from collapsium.pipeline.corpora.new_texts import is_corpus
+
+    options, counted_in = flags.of(EvaluateOptions), flags.of(CoherenceOptions).coherence
+    _require_documents(options, counted_in)
+    where = {**flags.given(SchedulerOptions), "tls": flags.of(CertificateOptions).tls}
+    reading = flags.given(ReadingOptions)
     found: dict[str, Any] = {}
     lines: list[str] = []
-    if scored:
-        from collapsium.pipeline.analysis.evaluate import evaluate
-
-        score = evaluate(
-            arguments.run, **named, **besides, seed=arguments.seed, notice=print_notice, **where, **reading
-        )
+    if _named(options):
+        score = evaluate(run, **flags.given(EvaluateOptions), notice=print_notice, **where, **reading)
         found.update(with_unknown(_told(asdict(score)), getattr(score, "unknown", None)))
         lines += _lines(score)
-    if arguments.coherence is not None:
-        from collapsium.pipeline.analysis.coherence import coherence
-        from collapsium.pipeline.corpora.new_texts import is_corpus
-
-        of_texts = {} if is_corpus(arguments.coherence) else reading
-        coherent = coherence(arguments.run, arguments.coherence, **where, **of_texts)
+    if counted_in is not None:
+        coherent = coherence(run, counted_in, **where, **({} if is_corpus(counted_in) else reading))
         found["coherence"] = _record(coherent)
         counted = sum(not math.isnan(value) for value in coherent.topic_npmi)
         lines += [f"coherence  {coherent.npmi:.4f} (NPMI), mean of {counted:,} topics"]
         lines += [f"diversity  {coherent.diversity:.4f}", f"counted in {coherent.documents:,} documents"]
         lines += [f"defined as {coherent.definition}"]
-    if arguments.json:
+    if flags.json:
         print_json(found)
         return
     print("\n".join(lines))
+
+
+def _named(options: EvaluateOptions) -> int:
+    """Return the number of sources of documents to score."""
+    return sum(one is not None for one in (options.heldout, options.unseen, options.in_document))
+
+
+def _require_documents(options: EvaluateOptions, counted_in: str | None) -> None:
+    """Refuse a command line without documents, and options of documents that are not named."""
+    if not _named(options) and counted_in is None:
+        raise UsageError("one of the arguments --heldout --unseen --in-document --coherence is required")
+    if options.in_document is not None and _named(options) > 1:
+        raise UsageError("argument --in-document: not allowed with argument --heldout or --unseen")
+    if not _named(options) and (options.given_labels or options.field):
+        raise UsageError("--given-labels and --field take documents that the model has not seen (--unseen)")
 
 
 def _lines(score: Evaluation | Reconstruction) -> list[str]:
@@ -192,3 +146,8 @@ def _record(found: Coherence) -> dict[str, Any]:
         "documents": found.documents,
         "definition": found.definition,
     }
+
+
+COMMAND = Command(
+    execute, (EvaluateOptions, CoherenceOptions, ReadingOptions, SchedulerOptions, CertificateOptions, JsonOptions)
+)

@@ -23,68 +23,42 @@ segment, counted from 1 in each document (of .npz the array segments).
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from typing import Annotated
 
-from collapsium.pipeline.cli.options import add_json, add_scheduler, tls_of
+from collapsium.pipeline.analysis.options import InferOptions
+from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.new_texts import TEXTS, print_notice, print_unknown, with_unknown
+from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
-from collapsium.pipeline.cli.text_options import TEXTS, add_texts, print_notice, print_unknown, reading_of, with_unknown
+from collapsium.pipeline.corpora.options import ReadingOptions
+from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
+from collapsium.pipeline.monitoring.console import counting
+from collapsium.storage.runs.members import reference_of
 
-HELP = "write topic proportions of documents, seen or unseen"
-
-
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
-    """Add the command's options."""
-    parser.add_argument("run", metavar="RUN", help="a run or a model")
-    parser.add_argument("documents", nargs="+", metavar="CORPUS|TEXTS", help=TEXTS)
-    parser.add_argument("out", metavar="OUT", help="file to write: .parquet, .csv, .npy or .npz")
-    parser.add_argument("--dense", action="store_true", help="of .parquet and .csv: a column for each topic")
-    parser.add_argument(
-        "--segments", action="store_true", help="a row a segment, of families that know segments: id, segment, ..."
-    )
-    parser.add_argument(
-        "--threshold", type=float, metavar="F", help="of sparse output: leave out smaller proportions (default: 0.001)"
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="for families that draw numbers (default: 0)")
-    parser.add_argument(
-        "--member",
-        type=int,
-        metavar="M",
-        help="of an ensemble or of samples: whose proportions (default: the first restart's, the last sample's)",
-    )
-    add_texts(parser)
-    add_scheduler(parser, "threads")
-    add_json(parser)
+OPTIONS = (InferOptions, ReadingOptions, SchedulerOptions)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def execute(
+    run: Annotated[str, argument("RUN", "a run or a model")],
+    documents: Annotated[list[str], argument("CORPUS|TEXTS", TEXTS)],
+    out: Annotated[str, argument("OUT", "file to write: .parquet, .csv, .npy or .npz")],
+    /,
+    flags: Flags,
+) -> None:
     """Infer, and say what came of it."""
     from collapsium.pipeline.analysis.infer import infer
-    from collapsium.pipeline.monitoring.console import counting
-    from collapsium.storage.runs.members import reference_of
 
+    options, tls = flags.of(InferOptions), flags.of(CertificateOptions).tls
     with counting("inferring") as progress:
-        found = infer(
-            arguments.run,
-            arguments.documents,
-            arguments.out,
-            dense=arguments.dense,
-            segments=arguments.segments,
-            threshold=arguments.threshold,
-            seed=arguments.seed,
-            member=arguments.member,
-            scheduler=arguments.scheduler,
-            workers=arguments.workers,
-            tls=tls_of(arguments),
-            notice=print_notice,
-            progress=progress,
-            **reading_of(arguments),
-        )
-    reference = reference_of(arguments.run) if arguments.member is None else None
+        found = infer(run, documents, out, **flags.given(*OPTIONS), tls=tls, notice=print_notice, progress=progress)
+    reference = reference_of(run) if options.member is None else None
     whose = f" by {reference}, the ensemble's first member" if reference else ""
-    rows = "segments" if arguments.segments else "documents"
-    if arguments.json:
-        print_json(with_unknown({"path": arguments.out, rows: found.rows, "member": reference}, found.unknown))
+    rows = "segments" if options.segments else "documents"
+    if flags.json:
+        print_json(with_unknown({"path": out, rows: found.rows, "member": reference}, found.unknown))
         return
-    print(f"{arguments.out}: proportions of {found.rows:,} {rows}{whose}")
+    print(f"{out}: proportions of {found.rows:,} {rows}{whose}")
     print_unknown(found.unknown)
+
+
+COMMAND = Command(execute, (*OPTIONS, CertificateOptions, JsonOptions))

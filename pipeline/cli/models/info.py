@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
-from collapsium.pipeline.cli.options import add_json
+from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import counted, plain
 
@@ -21,21 +21,14 @@ _SAY: dict[str, Callable[[dict[str, Any]], str]] = {
         + (f", from {one['least']:g} to {one['most']:g}, mean {one['mean']:g}" if one["documents"] else "")
     ),
 }
-HELP = "say what a corpus, run, comparison or model is"
 
 
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
-    """Add the command's options."""
-    parser.add_argument("path", metavar="PATH", help="a folder")
-    add_json(parser)
-
-
-def run(arguments: argparse.Namespace) -> None:
+def execute(path: Annotated[str, argument("PATH", "a folder")], /, flags: Flags) -> None:
     """Print what the folder is."""
     from collapsium.pipeline.analysis.info import info
 
-    found = info(arguments.path)
-    if arguments.json:
+    found = info(path)
+    if flags.json:
         print_json(found)
         return
     for name, value in found.items():
@@ -52,3 +45,6 @@ def run(arguments: argparse.Namespace) -> None:
         number = type(value) is int and name != "seed"
         shown = f"{value:,}" if number else value if isinstance(value, str) else json.dumps(value)
         print(f"{name:11} {shown}")
+
+
+COMMAND = Command(execute, (JsonOptions,))

@@ -29,91 +29,48 @@ more" of the node above, with their share. --min-share and --levels say otherwis
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from typing import Annotated
 
+from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument, in_flags
+from collapsium.pipeline.cli.options import SharesJsonOptions
 from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.reporting.options import (
+    FoldingOptions,
+    PlotOptions,
+    SegmentPlotOptions,
+    TimePlotOptions,
+    TopicPlotOptions,
+)
 
-HELP = "draw the course of a fit, its topics' sizes and their map, as PNG or SVG"
-WHAT = ("score", "objective", "topics", "parameters", "sizes", "map", "labels", "segments", "time", "tree")
-
-
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
-    """Add the command's options."""
-    parser.add_argument("run", metavar="RUN", help="a run or a model")
-    parser.add_argument("out", metavar="OUT", help="file to write, whose name ends in .png or .svg")
-    parser.add_argument(
-        "--what",
-        action="append",
-        choices=WHAT,
-        metavar="WHAT",
-        help=f"{', '.join(WHAT)}; may be given again (default: all that there is, but labels, segments, time and tree)",
-    )
-    parser.set_defaults(refuse=parser.error)
-    group = parser.add_argument_group("segments")
-    group.add_argument("--document", metavar="ID", help="the document (default: that of most segments)")
-    group.add_argument("--beside", metavar="RUN", help="another run, to be drawn next to it")
-    group = parser.add_argument_group("time")
-    group.add_argument("--period", metavar="PERIOD", help="hour, day, week, month, quarter, year or decade")
-    group.add_argument("--csv", metavar="FILE", help="write the shares of all topics: a row for each period and topic")
-    group.add_argument("--json", action="store_true", help="print the shares of all topics")
-    group = parser.add_argument_group("tree")
-    group.add_argument(
-        "--min-share",
-        type=float,
-        metavar="SHARE",
-        help="fold nodes that have less, with those below them, such as 0.01",
-    )
-    group.add_argument(
-        "--levels", type=int, metavar="N", help="fold nodes below the first N levels; the root is the first"
-    )
-    group = parser.add_argument_group("segments and time")
-    group.add_argument(
-        "--topics",
-        type=_ids,
-        metavar="ID,...",
-        help="topics that have colours, ten at most, or panels, twelve at most (default: the largest; of time also "
-        "those that change most)",
-    )
-    group.add_argument("--corpus", metavar="CORPUS", help="where the training corpus of the run lies by now")
+OPTIONS = (PlotOptions, SegmentPlotOptions, TimePlotOptions, FoldingOptions, TopicPlotOptions)
 
 
-def _ids(text: str) -> list[int]:
-    return [int(one) for one in text.split(",")]
-
-
-_ids.__name__ = "ids of topics"  # as argparse names what it expected
-
-
-def run(arguments: argparse.Namespace) -> None:
+def execute(
+    run: Annotated[str, argument("RUN", "a run or a model")],
+    out: Annotated[str, argument("OUT", "file to write, whose name ends in .png or .svg")],
+    /,
+    flags: Flags,
+) -> None:
     """Draw, and say what was drawn."""
-    from collapsium.pipeline.formatting import plain
+    from collapsium.pipeline.analysis.topic_shares import topic_shares
     from collapsium.pipeline.reporting.plots.run import plot
+    from collapsium.pipeline.reporting.plots.time import record_of
 
-    if arguments.json and arguments.what != ["time"]:
-        arguments.refuse("--json: expected with --what time")
-    found = plot(
-        arguments.run,
-        arguments.out,
-        what=arguments.what,
-        document=arguments.document,
-        topics=arguments.topics,
-        beside=arguments.beside,
-        corpus=arguments.corpus,
-        period=arguments.period,
-        csv=arguments.csv,
-        min_share=arguments.min_share,
-        levels=arguments.levels,
-    )
-    if arguments.json:
-        from collapsium.pipeline.analysis.topic_shares import topic_shares
-        from collapsium.pipeline.reporting.plots.time import record_of
-
-        print_json(record_of(topic_shares(arguments.run, period=arguments.period, corpus=arguments.corpus)))
+    options, of_time = flags.given(*OPTIONS), flags.of(PlotOptions).what == ("time",)
+    if flags.json and not of_time:
+        raise UsageError("--json: expected with --what time")
+    found = plot(run, out, **options)
+    if flags.json:
+        shares = topic_shares(run, period=options.get("period"), corpus=options.get("corpus"))
+        print_json(record_of(shares))
         return
-    if arguments.what == ["time"]:
-        print(f"{arguments.out}: {found[0]}")
+    if of_time:
+        print(f"{out}: {found[0]}")
         for note in found[1:]:
-            print(plain(note))
+            print(plain(in_flags(note)))
         return
-    print(f"{arguments.out}: {', '.join(found)}")
+    print(f"{out}: {', '.join(found)}")
+
+
+COMMAND = Command(execute, (*OPTIONS, SharesJsonOptions))

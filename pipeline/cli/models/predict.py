@@ -15,73 +15,48 @@ probabilities is taken.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
 
-from collapsium.pipeline.cli.options import add_json, add_scheduler, tls_of
+from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.new_texts import TEXTS, print_notice, print_unknown, with_unknown
+from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
-from collapsium.pipeline.cli.text_options import TEXTS, add_texts, print_notice, print_unknown, reading_of, with_unknown
+from collapsium.pipeline.corpora.options import ReadingOptions
+from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
+from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.reporting.options import PredictOptions
 
-HELP = "predict labels or ratings of documents from their words"
-
-
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
-    """Add the command's options."""
-    parser.add_argument("run", metavar="RUN", help="a run or a model, of a family that takes labels")
-    parser.add_argument("documents", nargs="+", metavar="CORPUS|TEXTS", help=TEXTS)
-    parser.add_argument("out", metavar="OUT", help="file to write: .parquet or .csv")
-    parser.add_argument("--field", required=True, metavar="NAME", help="the field of labels, or the number, to predict")
-    parser.add_argument(
-        "--values",
-        action="append",
-        metavar="V,V",
-        help="among what to choose; may be given again, and a value with a comma by itself (default: all labels of "
-        "the field in training, or all numbers, where they are few)",
-    )
-    parser.add_argument(
-        "--confusion",
-        metavar="FILE",
-        help="picture to draw, .png or .svg: documents by what they have and what was predicted (extra: plots)",
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="for families that draw numbers (default: 0)")
-    add_texts(parser)
-    add_scheduler(parser, "threads")
-    add_json(parser)
+OPTIONS = (PredictOptions, ReadingOptions, SchedulerOptions)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def execute(
+    run: Annotated[str, argument("RUN", "a run or a model, of a family that takes labels")],
+    documents: Annotated[list[str], argument("CORPUS|TEXTS", TEXTS)],
+    out: Annotated[str, argument("OUT", "file to write: .parquet or .csv")],
+    /,
+    flags: Flags,
+) -> None:
     """Predict, and say what came of it."""
-    from dataclasses import asdict
-
     from collapsium.pipeline.analysis.labels.candidates import listed
     from collapsium.pipeline.families.model import Model
-    from collapsium.pipeline.formatting import plain
-    from collapsium.pipeline.monitoring.console import counting
     from collapsium.pipeline.reporting.predict import predict
 
-    values = None if arguments.values is None else listed(Model(arguments.run), arguments.field, arguments.values)
+    options, tls = flags.given(*OPTIONS), flags.of(CertificateOptions).tls
+    if "values" in options:
+        options["values"] = listed(Model(run), options["field"], options["values"])
     with counting("predicting") as progress:
-        found = predict(
-            arguments.run,
-            arguments.documents,
-            arguments.out,
-            field=arguments.field,
-            values=values,
-            confusion=arguments.confusion,
-            seed=arguments.seed,
-            scheduler=arguments.scheduler,
-            workers=arguments.workers,
-            tls=tls_of(arguments),
-            notice=print_notice,
-            progress=progress,
-            **reading_of(arguments),
-        )
-    if arguments.json:
+        found = predict(run, documents, out, **options, tls=tls, notice=print_notice, progress=progress)
+    if flags.json:
         print_json(with_unknown(asdict(found), found.unknown))
         return
-    print(f"{arguments.out}: {plain(found.field)} of {found.documents:,} documents")
+    print(f"{out}: {plain(found.field)} of {found.documents:,} documents")
     print_unknown(found.unknown)
     if found.known:
         print(f"right in {found.right:,} of the {found.known:,} that have one ({found.right / found.known:.1%})")
-    if arguments.confusion is not None:
-        print(f"{arguments.confusion}: confusion matrix")
+    if "confusion" in options:
+        print(f"{options['confusion']}: confusion matrix")
+
+
+COMMAND = Command(execute, (*OPTIONS, CertificateOptions, JsonOptions))

@@ -13,66 +13,37 @@ can be trusted: stress (Kruskal's stress-1), and kept, the share of each topic's
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Annotated
 
-from collapsium.pipeline.cli.options import add_json, add_scheduler, tls_of
+from collapsium.pipeline.cli.command import Command, Flags, argument, in_flags
+from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
+from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.reporting.options import FoldingOptions, ReportOptions
 
-HELP = "write a page that shows a run: topics, examples, labels, the course of the fit"
-
-
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
-    """Add the command's options."""
-    parser.add_argument("run", metavar="RUN", help="a run, finished or not, or a model")
-    parser.add_argument("out", metavar="OUT.html", help="file to write")
-    parser.add_argument(
-        "--corpus", metavar="CORPUS", help="where the training corpus lies by now, if the run has no summary of it"
-    )
-    parser.add_argument(
-        "--texts",
-        action="append",
-        metavar="SOURCE",
-        help="texts that were ingested (file, folder or glob; may be given again): passages of the example documents "
-        "are shown, with the topics' words marked",
-    )
-    group = parser.add_argument_group("trees")
-    group.add_argument(
-        "--min-share",
-        type=float,
-        metavar="SHARE",
-        help="fold nodes that have less, with those below them, such as 0.01",
-    )
-    group.add_argument(
-        "--levels", type=int, metavar="N", help="fold nodes below the first N levels; the root is the first"
-    )
-    add_scheduler(parser, "threads")
-    add_json(parser)
+OPTIONS = (ReportOptions, FoldingOptions, SchedulerOptions)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def execute(
+    run: Annotated[str, argument("RUN", "a run, finished or not, or a model")],
+    out: Annotated[str, argument("OUT.html", "file to write")],
+    /,
+    flags: Flags,
+) -> None:
     """Write the page, and say what it shows."""
-    from collapsium.pipeline.formatting import plain
-    from collapsium.pipeline.monitoring.console import counting
     from collapsium.pipeline.reporting.page.report import report
 
     with counting("reading") as progress:
-        found = report(
-            arguments.run,
-            arguments.out,
-            corpus=arguments.corpus,
-            texts=arguments.texts,
-            min_share=arguments.min_share,
-            levels=arguments.levels,
-            scheduler=arguments.scheduler,
-            workers=arguments.workers,
-            tls=tls_of(arguments),
-            progress=progress,
-        )
-    if arguments.json:
+        found = report(run, out, **flags.given(*OPTIONS), tls=flags.of(CertificateOptions).tls, progress=progress)
+    if flags.json:
         print_json(asdict(found))
         return
-    print(f"{arguments.out}: {found.topics:,} topics, {found.examples:,} example documents")
+    print(f"{out}: {found.topics:,} topics, {found.examples:,} example documents")
     for note in found.notes:
-        print(plain(note))
+        print(plain(in_flags(note)))
+
+
+COMMAND = Command(execute, (*OPTIONS, CertificateOptions, JsonOptions))

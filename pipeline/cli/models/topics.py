@@ -38,110 +38,69 @@ of families without factors).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from collapsium.pipeline.cli.options import add_json
+from collapsium.pipeline.analysis.options import LabelOptions, TopicOptions
+from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument
+from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.reporting.options import FoldingOptions, TreeFileOptions
+from collapsium.storage.errors import OptionError
 
 if TYPE_CHECKING:
     from collapsium.pipeline.analysis.labels.expected_topics import ExpectedTopic, LabelTopics
     from collapsium.pipeline.analysis.topics import Topic
 
-HELP = "print the topics of a model, or draw their tree"
 WORDS, DRAWN = 10, 5
 FOREMOST, SHOWN = 5, 0.001  # topics of a label, and proportions, that are printed
 
 
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
-    """Add the command's options."""
-    parser.add_argument(
-        "run", metavar="RUN", help="a run, a model, or a simulated corpus, whose true topics are printed"
-    )
-    parser.add_argument(
-        "--words", type=int, metavar="N", help=f"words of each (default: {WORDS}, and {DRAWN} in pictures)"
-    )
-    add_json(parser)
-    parser.set_defaults(refuse=parser.error)
-    labels = parser.add_argument_group("labels", "of families that take them")
-    which = labels.add_mutually_exclusive_group()
-    which.add_argument(
-        "--given",
-        action="append",
-        metavar="LABEL,LABEL",
-        help="expected topics given these labels (value, or field=value where several fields have it) and numbers "
-        "(name=number); may be given again, and a label with a comma by itself",
-    )
-    which.add_argument("--labels", action="store_true", help="each label, with the topics that it raises most")
-    labels.add_argument("--csv", metavar="FILE", help="of --labels: write the whole table, a row a label and topic")
-    group = parser.add_argument_group(
-        "trees", "what to show, and files to write besides; refused where topics are no tree"
-    )
-    group.add_argument(
-        "--picture",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="draw the tree, by the file's ending as .svg or .png; may be given again (extra: plots)",
-    )
-    group.add_argument(
-        "--min-share",
-        type=float,
-        metavar="SHARE",
-        help="fold nodes that have less, with those below them, such as 0.01",
-    )
-    group.add_argument(
-        "--levels", type=int, metavar="N", help="fold nodes below the first N levels; the root is the first"
-    )
-    group.add_argument(
-        "--graphml",
-        metavar="FILE",
-        help="write the tree for networkx, Gephi, yEd and others: nodes with label, words, share, below and level, "
-        "edges from parent to child",
-    )
-
-
-def run(arguments: argparse.Namespace) -> None:
+def execute(
+    run: Annotated[str, argument("RUN", "a run, a model, or a simulated corpus, whose true topics are printed")],
+    /,
+    flags: Flags,
+) -> None:
     """Print the topics, and write their tree."""
     from collapsium.pipeline.analysis.topics import topics
     from collapsium.pipeline.reporting.tree_files import check, write
     from collapsium.pipeline.reporting.tree_folding import check_folding, fold
-    from collapsium.storage.errors import OptionError
 
-    pictures, graph, words = arguments.picture, arguments.graphml, arguments.words
-    if arguments.csv is not None and not arguments.labels:
-        arguments.refuse("--csv takes --labels")
-    if arguments.given is not None or arguments.labels:
-        if pictures or graph is not None or arguments.min_share is not None or arguments.levels is not None:
-            arguments.refuse(
+    words, labels, files = flags.of(TopicOptions).words, flags.of(LabelOptions), flags.of(TreeFileOptions)
+    folding = dict(flags.of(FoldingOptions))
+    if labels.given is not None and labels.labels:
+        raise UsageError("argument --labels: not allowed with argument --given")
+    if labels.csv is not None and not labels.labels:
+        raise UsageError("--csv takes --labels")
+    if labels.given is not None or labels.labels:
+        if flags.given(TreeFileOptions, FoldingOptions):
+            raise UsageError(
                 "--picture, --graphml, --min-share and --levels are of trees, without --given and --labels"
             )
-        _given_or_labels(arguments, WORDS if words is None else words)
+        _print_labelled(run, flags, WORDS if words is None else words)
         return
-    check(pictures, graph)
-    folding = {"min_share": arguments.min_share, "levels": arguments.levels}
+    check(files.picture, files.graphml)
     check_folding(**folding)
-    found = topics(arguments.run, WORDS if words is None else words)
-    for name, value in folding.items():
-        if value is not None and any(topic.level is None for topic in found):
-            raise OptionError(
-                f"--{name.replace('_', '-')} {value}: the family's topics are no tree; leave the option out"
-            )
-    title, count = f"{arguments.run}: {len(found):,} nodes", len(found)
-    write(found, pictures, graph, title=title, words=DRAWN if words is None else words, **folding)
-    if any(value is not None for value in folding.values()):
+    found = topics(run, WORDS if words is None else words)
+    for name, value in flags.given(FoldingOptions).items():
+        if any(topic.level is None for topic in found):
+            raise OptionError(f"`{name}` {value}: the family's topics are no tree; leave the option out")
+    title, count = f"{run}: {len(found):,} nodes", len(found)
+    drawn = DRAWN if words is None else words
+    write(found, files.picture, files.graphml, title=title, words=drawn, **folding)
+    if flags.given(FoldingOptions):
         found = fold(found, **folding)
-    if arguments.json:
+    if flags.json:
         several = any(topic.stability is not None for topic in found)
         print_json(_records(found, several))
         return
     _print(found)
-    for path in [*pictures, *([] if graph is None else [graph])]:
+    for path in [*files.picture, *([] if files.graphml is None else [files.graphml])]:
         print(f"{path}: a tree of {count:,} nodes")
 
 
-def _given_or_labels(arguments: argparse.Namespace, words: int) -> None:
+def _print_labelled(run: str, flags: Flags, words: int) -> None:
     """Print what labels let one expect."""
     from collapsium.pipeline.analysis.labels.expected_topics import (
         expected_topics,
@@ -150,17 +109,18 @@ def _given_or_labels(arguments: argparse.Namespace, words: int) -> None:
         write_weights,
     )
 
-    if arguments.given is not None:
-        expected = expected_topics(arguments.run, named_labels(arguments.run, arguments.given), words)
-        if arguments.json:
+    options = flags.of(LabelOptions)
+    if options.given is not None:
+        expected = expected_topics(run, named_labels(run, options.given), words)
+        if flags.json:
             print_json([{**_record(one.topic, False), "expected": one.expected} for one in expected])
         else:
             _print_expected(expected)
         return
-    table = label_topics(arguments.run, words)
-    if arguments.csv is not None:
-        write_weights(table, arguments.csv)
-    if arguments.json:
+    table = label_topics(run, words)
+    if options.csv is not None:
+        write_weights(table, options.csv)
+    if flags.json:
         rows = zip(table.titles, table.documents, table.weights.tolist(), strict=True)
         labels = [{"label": title, "documents": count, "weights": row} for title, count, row in rows]
         if table.expected is not None:
@@ -169,14 +129,12 @@ def _given_or_labels(arguments: argparse.Namespace, words: int) -> None:
         print_json({"topics": [_record(one, False) for one in table.topics], "labels": labels})
         return
     _print_labels(table)
-    if arguments.csv is not None:
-        print(f"{arguments.csv}: weights of {len(table.titles):,} labels and {len(table.topics):,} topics")
+    if options.csv is not None:
+        print(f"{options.csv}: weights of {len(table.titles):,} labels and {len(table.topics):,} topics")
 
 
 def _said(topic: Topic) -> str:
     """Return a topic's title, where it has one, and its words."""
-    from collapsium.pipeline.formatting import plain
-
     return plain(" ".join(([] if topic.title is None else [f"{topic.title}:"]) + topic.names))
 
 
@@ -194,7 +152,6 @@ def _print_expected(found: Sequence[ExpectedTopic]) -> None:
 def _print_labels(table: LabelTopics) -> None:
     """Print a line a label, and a line each of the topics that it raises most."""
     from collapsium.pipeline.analysis.labels.lift import LEAST_OVERALL
-    from collapsium.pipeline.formatting import plain
     from collapsium.pipeline.reporting.charts import times
 
     for label, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
@@ -247,3 +204,6 @@ def _print(found: Sequence[Topic]) -> None:
             print(f"{'':5} {'':8}{below}{stable}  {indent}{topic.label}")
             continue
         print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{_said(topic)}")
+
+
+COMMAND = Command(execute, (TopicOptions, JsonOptions, LabelOptions, TreeFileOptions, FoldingOptions))

@@ -7,32 +7,24 @@ and exits with 1 then.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Annotated
 
-from collapsium.pipeline.cli.options import add_json
+from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
-
-HELP = "check a corpus, run, comparison or model, and name what is broken"
-
-
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
-    """Add the command's options."""
-    parser.add_argument("path", metavar="PATH", help="a folder")
-    add_json(parser)
+from collapsium.pipeline.formatting import counted
+from collapsium.pipeline.monitoring.console import counting
 
 
-def run(arguments: argparse.Namespace) -> int:
+def execute(path: Annotated[str, argument("PATH", "a folder")], /, flags: Flags) -> int:
     """Print what is broken."""
     from collapsium.pipeline.analysis.verify import verify
-    from collapsium.pipeline.formatting import counted
-    from collapsium.pipeline.monitoring.console import counting
 
     with counting("verifying", "parts") as progress:
-        found = verify(arguments.path, progress=progress)
-    if arguments.json:
+        found = verify(path, progress=progress)
+    if flags.json:
         print_json(asdict(found))
         return bool(found.broken)
     for text in found.notes:
@@ -40,7 +32,10 @@ def run(arguments: argparse.Namespace) -> int:
     for text in found.broken:
         print(f"broken: {text}", file=sys.stderr)
     if found.broken:
-        print(f"{arguments.path}: {counted(len(found.broken), 'fault')} in a {found.kind}", file=sys.stderr)
+        print(f"{path}: {counted(len(found.broken), 'fault')} in a {found.kind}", file=sys.stderr)
         return 1
-    print(f"{arguments.path}: a {found.kind}, all well ({counted(found.parts, 'part')} checked)")
+    print(f"{path}: a {found.kind}, all well ({counted(found.parts, 'part')} checked)")
     return 0
+
+
+COMMAND = Command(execute, (JsonOptions,))

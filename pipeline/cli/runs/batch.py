@@ -20,21 +20,21 @@ a folder that commands take as a run: collapsium topics FOLDER/published/current
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from collapsium.pipeline.cli.options import add_log_format
+from pydantic import BaseModel
+
+from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.options import LineJsonOptions, LogOptions, QuietOptions
 from collapsium.pipeline.cli.output import print_error
+from collapsium.pipeline.monitoring.console import LogLines, RunView
+from collapsium.pipeline.workflows.batch.options import BatchOptions
 from collapsium.storage.errors import CollapsiumError, LockedError, TakenOverError
 from collapsium.storage.printable import json_text
 
-if TYPE_CHECKING:
-    from collapsium.pipeline.monitoring.console import LogLines
-
-HELP = "ingest or append, fit, evaluate, infer and publish, as one job"
 ALARM, LOCKED = 3, 4
 EPILOG = """exit codes:
   0    a version was published, or there was nothing new
@@ -59,75 +59,41 @@ tables and keys, with their defaults:
 """
 
 
-def _keys() -> str:
-    """Return what a job may say."""
-    from pydantic import BaseModel
-
-    from collapsium.pipeline.workflows.batch.config import TOLERANCE, Job
-
-    lines = []
-    for table, found in Job.model_fields.items():
-        model = found.annotation
-        if not (isinstance(model, type) and issubclass(model, BaseModel)):
-            continue
-        lines.append(f"  [{table}]")
-        for name, field in model.model_fields.items():
-            value = "" if field.is_required() else f" ({json.dumps(field.default)})"
-            lines.append(f"    {name + value:28} {field.description or ''}".rstrip())
-        if table == "ingest":
-            lines.append("    ...                          as the options of `collapsium ingest`")
-        if table == "fit":
-            text = f"as the options of `collapsium fit`, and of the family; tolerance is {TOLERANCE} by itself"
-            lines.append(f"    ...                          {text}")
-    return "\n".join(lines)
-
-
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Add the command's options."""
-    if "batch" in argv[:1]:
-        parser.epilog = EPILOG + _keys()
-    parser.add_argument("job", metavar="JOB.toml", help="what is to be done")
-    parser.add_argument("--accept", action="store_true", help="publish the new model however it scores")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
-    add_log_format(parser)
-    parser.add_argument("--json", action="store_true", help="print one line of JSON, for programs")
-
-
-def run(arguments: argparse.Namespace) -> int:
+def execute(job: Annotated[str, argument("JOB.toml", "what is to be done")], /, flags: Flags) -> int:
     """Do the job, and say what came of it."""
-    from collapsium.pipeline.monitoring.console import RunView
     from collapsium.pipeline.workflows.batch.job import batch
     from collapsium.pipeline.workflows.batch.job_file import read_job
 
-    read_job(arguments.job)
-    view = RunView(form=arguments.log_format)
+    read_job(job)
+    form = flags.of(LogOptions).log_format
+    view = RunView(form=form)
     warn, steps = partial(_warn, view.log), partial(_steps, view.log)
-    sinks: list[Callable[[dict[str, Any]], None]] = [warn] if arguments.quiet else [warn, view, steps]
+    sinks: list[Callable[[dict[str, Any]], None]] = [warn] if flags.values.get("quiet") else [warn, view, steps]
     try:
-        found = batch(arguments.job, accept=arguments.accept, sinks=sinks)
+        found = batch(job, **flags.given(BatchOptions), sinks=sinks)
     except TakenOverError as error:
-        _say(arguments, {"outcome": "taken-over", "error": str(error)})
+        _say(flags, job, {"outcome": "taken-over", "error": str(error)})
         raise
     except LockedError as error:
-        _say(arguments, {"outcome": "locked", "error": str(error)})
-        print_error(str(error), arguments.log_format)
+        _say(flags, job, {"outcome": "locked", "error": str(error)})
+        print_error(str(error), form)
         return LOCKED
     except (CollapsiumError, KeyboardInterrupt) as error:
         outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
-        _say(arguments, {"outcome": outcome, "error": str(error)})
+        _say(flags, job, {"outcome": outcome, "error": str(error)})
         raise
     finally:
         view.close()
-    if arguments.json:
-        _say(arguments, found.record())
+    if flags.json:
+        _say(flags, job, found.record())
     else:
-        print(f"{arguments.job}: {found.line()}")
+        print(f"{job}: {found.line()}")
     return ALARM if found.outcome == "alarm" else 0
 
 
-def _say(arguments: argparse.Namespace, record: dict[str, Any]) -> None:
-    if arguments.json:
-        print(json_text({**record, "job": arguments.job}), flush=True)
+def _say(flags: Flags, job: str, record: dict[str, Any]) -> None:
+    if flags.json:
+        print(json_text({**record, "job": job}), flush=True)
 
 
 def _warn(log: LogLines, event: dict[str, Any]) -> None:
@@ -144,3 +110,27 @@ def _steps(log: LogLines, event: dict[str, Any]) -> None:
             f" (version {event['version']})" if event["version"] and event["step"] not in ("ingest", "append") else ""
         )
         log.write(f"{event['step']}{version}", event="step", step=event["step"], version=event["version"])
+
+
+def _epilog() -> str:
+    """Return what help ends with: exit codes, an example, and what the file of a job may say."""
+    from collapsium.pipeline.workflows.batch.config import TOLERANCE, Job
+
+    lines = [EPILOG.rstrip("\n")]
+    for table, found in Job.model_fields.items():
+        model = found.annotation
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            continue
+        lines.append(f"  [{table}]")
+        for name, field in model.model_fields.items():
+            value = "" if field.is_required() else f" ({json.dumps(field.default)})"
+            lines.append(f"    {name + value:28} {field.description or ''}".rstrip())
+        if table == "ingest":
+            lines.append("    ...                          as the options of `collapsium ingest`")
+        if table == "fit":
+            text = f"as the options of `collapsium fit`, and of the family; tolerance is {TOLERANCE} by itself"
+            lines.append(f"    ...                          {text}")
+    return "\n".join(lines)
+
+
+COMMAND = Command(execute, (BatchOptions, QuietOptions, LogOptions, LineJsonOptions), epilog=_epilog)

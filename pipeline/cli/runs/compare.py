@@ -18,20 +18,19 @@ documents into memory, and are tuned on a tenth of the training documents.
 
 from __future__ import annotations
 
-import argparse
 import shlex
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from collapsium.pipeline.cli.options import add_json, add_log_format, add_memory, add_scheduler, tls_of
+from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.options import JsonOptions, LogOptions, QuietOptions
 from collapsium.pipeline.cli.output import print_json
-from collapsium.pipeline.workflows.compare.options import CompareOptions, compare_options
-from collapsium.storage.errors import flag_of
+from collapsium.pipeline.executors.options import CertificateOptions, MemoryOptions, SchedulerOptions
+from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.storage.io.folder import Folder
 
 if TYPE_CHECKING:
     from collapsium.pipeline.workflows.compare.runner import Comparison
 
-HELP = "compare families over numbers of topics and seeds: a table and plots"
 EPILOG = """examples:
   collapsium compare kos out --families lda,hdp --topics 40,80,120 --restarts 5
   collapsium compare train out --heldout heldout --families lda,gibbs-lda --samples 20 --sample-every 10
@@ -47,73 +46,36 @@ over K, such as 0.1/K, is that number divided by the cell's number of topics; no
 
 A field that says the same as the one to predict, such as a rating beside stars, must not be taken: --labels names
 those that are. Families take numbers by --set hdsp.scaling=linear --set hdsp.covariates=rating, and predict them."""
-GROUPS = {
-    "the grid": (
-        "families", "topics", "start_topics", "restarts", "start_from", "iterations", "samples", "sample_every",
-        "settings", "vary",
-    ),
-    "what is held out": ("fraction", "heldout", "unseen", "seed"),
-    "other libraries": ("peers",),
-    "labels and classes, with --unseen": (
-        "labels", "without", "field", "classifiers", "covariates", "lda_topics", "slda_topics",
-    ),
-}  # fmt: skip
-METAVARS = {
-    "settings": "FAMILY.OPTION=VALUE", "vary": "[FAMILY.]OPTION=V,V", "topics": "K,K", "start_topics": "N,N",
-    "lda_topics": "K,K", "slda_topics": "K,K", "start_from": "FAMILY", "field": "NAME", "heldout": "CORPUS",
-    "unseen": "CORPUS", "fraction": "F", "families": "A,B", "peers": "A,B", "labels": "A,B", "without": "A,B",
-    "classifiers": "A,B", "covariates": "A,B",
-}  # fmt: skip
-KINDS: dict[object, type] = {int: int, float | None: float}
+OPTIONS = (CompareOptions, SchedulerOptions, MemoryOptions)
 
 
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Add the command's options."""
-    parser.add_argument("corpus", metavar="CORPUS", help="what to fit to")
-    parser.add_argument("out", metavar="OUT", help="folder to make, or to go on with")
-    for title, names in GROUPS.items():
-        group = parser.add_argument_group(title)
-        for name in names:
-            field = CompareOptions.model_fields[name]
-            flag = "--set" if name == "settings" else flag_of(name)
-            more: dict[str, Any] = {"action": "append"} if name in ("settings", "vary") else {}
-            if not more:
-                more["type"] = KINDS.get(field.annotation, str)
-            group.add_argument(flag, dest=name, metavar=METAVARS.get(name, "N"), help=field.description, **more)
-    add_scheduler(parser, "threads")
-    add_memory(parser)
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
-    add_log_format(parser)
-    add_json(parser)
-    parser.set_defaults(words=list(argv))
-
-
-def run(arguments: argparse.Namespace) -> None:
+def execute(
+    corpus: Annotated[str, argument("CORPUS", "what to fit to")],
+    out: Annotated[str, argument("OUT", "folder to make, or to go on with")],
+    /,
+    flags: Flags,
+) -> None:
     """Compare, and print the table."""
-    from collapsium.storage.io.folder import Folder
-
-    options = {name: value for name in CompareOptions.model_fields if (value := getattr(arguments, name)) is not None}
-    compare_options(options)
-    where = {name: getattr(arguments, name) for name in ("scheduler", "workers", "memory", "scratch")}
-    # It loads the compiler, which wrong options need not wait for.
-    from collapsium.pipeline.workflows.compare.compare import compare
+    flags.of(CompareOptions)
+    options, tls = flags.given(*OPTIONS), flags.of(CertificateOptions).tls
+    from collapsium.pipeline.workflows.compare.compare import compare  # load the compiler: the options are right
     from collapsium.pipeline.workflows.compare.progress import GridView
 
-    view = GridView(form=arguments.log_format)
+    view = GridView(form=flags.of(LogOptions).log_format)
     begun: list[bool] = []
     sinks: list[Any] = [lambda event: begun.append(True) if event["event"] == "grid" else None]
-    sinks += [] if arguments.quiet else [view]
+    sinks += [] if flags.of(QuietOptions).quiet else [view]
     try:
-        found = compare(arguments.corpus, arguments.out, sinks=sinks, tls=tls_of(arguments), **where, **options)
+        found = compare(corpus, out, sinks=sinks, tls=tls, **options)
     except BaseException:
         view.close()
-        if begun and Folder(arguments.out).exists():
-            again = shlex.join(["collapsium", *arguments.words])
-            view.log.write(f"{arguments.out}: what is fitted so far is kept; go on with `{again}`")
+        if begun and Folder(out).exists():
+            again = shlex.join(["collapsium", *flags.words])
+            view.log.write(f"{out}: what is fitted so far is kept; go on with `{again}`")
         raise
     finally:
         view.close()
-    _print(found, as_json=arguments.json)
+    _print(found, as_json=flags.json)
 
 
 def _print(found: Comparison, *, as_json: bool) -> None:
@@ -126,3 +88,6 @@ def _print(found: Comparison, *, as_json: bool) -> None:
         f"\n{found.folder}: table.md says how each is defined; {len(found.plots)} plots, {len(found.baselines)} "
         "baselines"
     )
+
+
+COMMAND = Command(execute, (*OPTIONS, CertificateOptions, QuietOptions, LogOptions, JsonOptions), epilog=EPILOG)

@@ -10,38 +10,33 @@ and its topics are printed with the packages that use them most.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
+from typing import Annotated
 
-HELP = "ingest, fit and print topics of text that is on this machine"
+from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.monitoring.console import RunView, console_of
 
-
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
-    """Add the command's options."""
-    parser.add_argument(
-        "folder",
-        nargs="?",
-        default="collapsium-demo",
-        metavar="FOLDER",
-        help="folder to make (default: collapsium-demo)",
-    )
+FOLDER = "collapsium-demo"
 
 
-def run(arguments: argparse.Namespace) -> None:
+def execute(
+    folder: Annotated[str, argument("FOLDER", f"folder to make (default: {FOLDER})")] = FOLDER,
+    /,
+    *,
+    flags: Flags,  # noqa: ARG001
+) -> None:
     """Run the demonstration and print its table."""
     from rich.markup import escape
     from rich.table import Table
 
-    from collapsium.pipeline.formatting import plain
-    from collapsium.pipeline.monitoring.console import RunView, console_of
     from collapsium.pipeline.workflows.demo.demo import demonstrate
 
     console = console_of(sys.stdout)
     print("reading docstrings of the standard library and of the packages installed here", flush=True)
     view = RunView()
     try:
-        found = demonstrate(arguments.folder, [view])
+        found = demonstrate(folder, [view])
     finally:
         view.close()
     width = console.width if console.is_terminal else 150
@@ -53,4 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
         packages = escape(plain(", ".join(f"{name} {share:.0%}" for name, share in use.labels)))
         table.add_row(str(use.topic.id), f"{use.topic.share:.1%}", words, packages)
     console.print(table)
-    print(f"all of it lies in {arguments.folder}; try `collapsium info {arguments.folder}/run`")
+    print(f"all of it lies in {folder}; try `collapsium info {folder}/run`")
+
+
+COMMAND = Command(execute)

@@ -9,60 +9,52 @@ In a terminal, what is shown changes in place; else there is a line every two se
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from collapsium.pipeline.cli.options import add_json, add_log_format
+from pydantic import Field
+
+from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument, spelling
+from collapsium.pipeline.cli.options import JsonOptions, LogOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.executors.base import PATIENCE
+from collapsium.pipeline.monitoring.console import LogLines, RunView, shown
+from collapsium.pipeline.monitoring.follow import EVERY, follow, so_far
+from collapsium.pipeline.monitoring.run_status import Picture
+from collapsium.pipeline.options import Options, Value
+from collapsium.storage.errors import OptionError
 
-HELP = "watch a run, here or elsewhere"
 EPILOG = """examples:
   collapsium watch run
   collapsium watch s3://bucket/run --once"""
 
 
-def configure(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:  # noqa: ARG001
-    """Add the command's options."""
-    from collapsium.pipeline.monitoring.follow import EVERY
+class WatchOptions(Options):
+    """How a run is watched."""
 
-    parser.add_argument("run", metavar="RUN", help="folder of a run, there or to come")
-    parser.add_argument("--once", action="store_true", help="print how it stands, and end")
-    parser.add_argument(
-        "--every", type=_positive, default=EVERY, metavar="S", help=f"seconds between two looks (default: {EVERY:g})"
+    once: bool = Field(False, description="print how it stands, and end")
+    every: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
+        EVERY, gt=0, allow_inf_nan=False, description="seconds between two looks"
     )
-    parser.add_argument(
-        "--patience",
-        type=_positive,
-        default=PATIENCE,
-        metavar="S",
-        help=f"seconds without a run, or anyone who works on it, after which it is given up (default: {PATIENCE:.0f})",
+    patience: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
+        PATIENCE,
+        gt=0,
+        allow_inf_nan=False,
+        description="seconds without a run, or anyone who works on it, after which it is given up",
     )
-    add_log_format(parser)
-    add_json(parser)
 
 
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected seconds above 0, found {text}")
-    return value
-
-
-def run(arguments: argparse.Namespace) -> None:
+def execute(run: Annotated[str, argument("RUN", "folder of a run, there or to come")], /, flags: Flags) -> None:
     """Follow the run."""
-    from collapsium.pipeline.monitoring.console import LogLines, RunView, shown
-    from collapsium.pipeline.monitoring.follow import follow, so_far
-
-    if arguments.once or arguments.json:
-        events, state = so_far(arguments.run)
-        if arguments.json:
-            print_json(_record(arguments.run, events, state))
+    try:
+        options, form = flags.of(WatchOptions), flags.of(LogOptions).log_format
+    except OptionError as error:  # they are options of the command line alone
+        raise UsageError(f"argument {error.spelled(spelling)}") from None
+    if options.once or flags.json:
+        events, state = so_far(run)
+        if flags.json:
+            print_json(_record(run, events, state))
             return
         shown(events, state, sys.stdout)
         return
@@ -71,14 +63,14 @@ def run(arguments: argparse.Namespace) -> None:
     def view() -> RunView:
         for one in views:
             one.close()
-        views[:] = [RunView(behind=True, form=arguments.log_format)]
+        views[:] = [RunView(behind=True, form=form)]
         return views[0]
 
     def say(text: str) -> None:
-        LogLines(form=arguments.log_format).write(text)
+        LogLines(form=form).write(text)
 
     try:
-        follow(arguments.run, view, patience=arguments.patience, every=arguments.every, say=say)
+        follow(run, view, patience=options.patience, every=options.every, say=say)
     finally:
         for one in views:
             one.close()
@@ -86,8 +78,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _record(run: str, events: Sequence[dict[str, Any]], state: str) -> dict[str, Any]:
     """Say in one object how a run stands: its last iteration, and what is known besides."""
-    from collapsium.pipeline.monitoring.run_status import Picture
-
     picture = Picture()
     for event in events:
         picture.add(event)
@@ -97,3 +87,6 @@ def _record(run: str, events: Sequence[dict[str, Any]], state: str) -> dict[str,
         found.pop(name, None)
     left = None if picture.ended else course.left(picture.planned)
     return {**found, "left": left, "words": course.words, "words_iteration": course.words_at}
+
+
+COMMAND = Command(execute, (WatchOptions, LogOptions, JsonOptions), epilog=EPILOG)

@@ -119,5 +119,5 @@ def refuse_known(corpus: Corpus, names: Sequence[str]) -> NoReturn:
     """Raise `MismatchError`, as documents of these ids are in the corpus."""
     some = ", ".join(repr(name) for name in names[:NAMED])
     raise MismatchError(
-        f"{corpus.url}: has {corpus.holds} of the same ids already, such as {some}; --skip-existing leaves them out"
+        f"{corpus.url}: has {corpus.holds} of the same ids already, such as {some}; `skip_existing` leaves them out"
     )

@@ -14,12 +14,14 @@ from dataclasses import replace
 from collapsium.pipeline.corpora.append.additions import LOCK, Added, Addition, clean, clean_hidden, scratch_inside
 from collapsium.pipeline.corpora.append.documents import DocumentAddition
 from collapsium.pipeline.corpora.append.vectors import append_vectors
+from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
 from collapsium.pipeline.corpora.recorded_reading import history_for, require_named_again
 from collapsium.pipeline.corpora.side_files import look_beside_more
 from collapsium.pipeline.corpora.text_ingest import settled
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.keywords import checked_keywords, paths_of
+from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.options import keywords
 from collapsium.storage.building.ingest_record import History, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import VECTORS, Manifest
@@ -28,25 +30,18 @@ from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.readers.open import TEXTS, guess_format
 from collapsium.storage.readers.side_files.columns import Wanted
 from collapsium.storage.readers.texts.segment import HEADINGS
-from collapsium.storage.units import Counting, parse_size, silent
+from collapsium.storage.units import Counting, silent
 
 
-@checked_keywords()
+@keywords(options=AppendOptions, sides=SideFileOptions, scheduling=SchedulerOptions)
 def append(
     corpus: str | os.PathLike[str],
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
-    grow: bool = False,
-    skip_existing: bool = False,
-    format: str | None = None,
-    tokenizer: str | None = None,
-    max_decompressed: int | str | None = None,
-    scheduler: str | None = None,
-    workers: int | None = None,
+    options: AppendOptions,
+    sides: SideFileOptions,
+    scheduling: SchedulerOptions,
     tls: TLS | None = None,
-    label_files: str | Sequence[str] = (),
-    label_names: str | Sequence[str] = (),
-    headings: str | None = None,
     progress: Counting = silent,
 ) -> Manifest:
     """Add documents, or vectors, to a corpus as new shards, read as those that it was made of.
@@ -57,28 +52,14 @@ def append(
         The corpus, local or an fsspec URL.
     sources : path or sequence of paths
         Files, folders or globs, local or fsspec URLs.
-    grow : bool, optional
-        Give new words ids behind those of the vocabulary, if the corpus's cuts, applied to the new documents, keep
-        them; by default they are dropped, and counted in the report.
-    skip_existing : bool, optional
-        Leave out documents whose id is in the corpus; by default they are refused.
-    format : str, optional
-        As for `ingest`; by default told from the first name, or else the corpus's own.
-    tokenizer : str, optional
-        ``module:function``; must be said again where the corpus was made with one, as what a corpus names is not run.
-    max_decompressed : int or str, optional
-        As for `ingest`.
-    scheduler : str, optional
-        Where it runs, as for `ingest`; by default ``threads``.
-    workers : int, optional
-        How many.
+    options : AppendOptions
+        What is added to a corpus.
+    sides : SideFileOptions
+        Labels and numbers of documents that lie beside them.
+    scheduling : SchedulerOptions
+        Which executor runs the tasks.
     tls : TLS, optional
         Certificates for a cluster whose messages are encrypted.
-    label_files, label_names : str or sequence of str, optional
-        Side files of the documents that are added, as for `ingest`; their fields are those that the corpus was made
-        with. Without, documents that are added to a corpus with side files have no labels and no covariates.
-    headings : str, optional
-        The regular expression of ``segments="headings:REGEX"``; must be named again where the corpus was made with one.
     progress : callable, optional
         Told the number of documents read so far.
 
@@ -92,9 +73,19 @@ def append(
     CollapsiumError
         A source is missing or damaged, an id is there already, or another process appends. The corpus is as it was.
     """
-    wanted = Wanted(paths_of(label_files), paths_of(label_names))
-    limit = None if max_decompressed is None else parse_size(max_decompressed, "max_decompressed")
-    asked = Addition(grow, skip_existing, format, tokenizer, limit, scheduler, workers, tls, wanted, headings)
+    wanted = Wanted(sides.label_files, sides.label_names)
+    asked = Addition(
+        options.grow,
+        options.skip_existing,
+        options.format,
+        options.tokenizer,
+        options.max_decompressed,
+        scheduling.scheduler,
+        scheduling.workers,
+        tls,
+        wanted,
+        options.headings,
+    )
     return append_told(corpus, sources, asked, progress).manifest
 
 
@@ -133,7 +124,7 @@ def append_told(
     sides = look_beside_more(asked.beside, kept.beside, history.options, opened.manifest.fields)
     if sides is not None and sides.by_order and asked.skip_existing:
         raise OptionError(
-            "--skip-existing: leaves documents out, and side files have a line for each; give side files with ids"
+            "leaves documents out, and side files have a line for each; give side files with ids", "skip_existing"
         )
     with RunLock(opened.folder / LOCK) as lock, scratch_inside(opened.folder.fenced(lock)) as scratch:
         opened = Corpus(corpus)
@@ -170,7 +161,7 @@ def _history_of(corpus: Corpus, kept: History, paths: list[str], asked: Addition
             raise
         kind = kept.kind
     if kind == "vectors":
-        raise OptionError(f"--format {kind}: {corpus.url} is a corpus of documents")
+        raise OptionError(f"`format` {kind}: {corpus.url} is a corpus of documents")
     if kept.flattened:
         raise OptionError(
             f"{corpus.url}: its documents are segments that `collapsium flatten` made; append to the corpus that it "

@@ -106,8 +106,8 @@ class DocumentAddition:
         again = names.filter(pc.is_in(names, value_set=self._known)).to_pylist()
         if again and self._asked.skip_existing:
             raise MismatchError(
-                f"{self._corpus.url}: has documents numbered as these, such as {again[0]!r}; --skip-existing needs ids "
-                "(--id FIELD at ingest)"
+                f"{self._corpus.url}: has documents numbered as these, such as {again[0]!r}; `skip_existing` needs ids "
+                "(`id` FIELD at ingest)"
             )
         if again:
             self._meet_again(names, again)

@@ -78,7 +78,7 @@ def append_vectors(corpus: Corpus, paths: list[str], asked: Addition, progress: 
         sides = look_beside_more(asked.beside, kept.beside, kept.options, corpus.manifest.fields)
         if sides is not None and sides.by_order and asked.skip_existing:
             raise OptionError(
-                "--skip-existing: leaves vectors out, and side files have a line for each; give side files with ids"
+                "leaves vectors out, and side files have a line for each; give side files with ids", "skip_existing"
             )
         options = replace(kept.options, max_decompressed=asked.max_decompressed)
         sources = open_vectors(paths, options, tagged=True)
@@ -137,11 +137,11 @@ class _Selection:
 def _require_own(corpus: Corpus, asked: Addition) -> None:
     """Refuse options that are of documents."""
     if asked.grow:
-        raise OptionError(f"--grow: {corpus.url} is a corpus of vectors, whose columns are fixed")
+        raise OptionError(f"{corpus.url} is a corpus of vectors, whose columns are fixed", "grow")
     if asked.tokenizer is not None:
-        raise OptionError(f"--tokenizer {asked.tokenizer}: {corpus.url} is a corpus of vectors, which have no words")
+        raise OptionError(f"`tokenizer` {asked.tokenizer}: {corpus.url} is a corpus of vectors, which have no words")
     if asked.format not in (None, VECTORS):
-        raise OptionError(f"--format {asked.format}: {corpus.url} is a corpus of vectors")
+        raise OptionError(f"`format` {asked.format}: {corpus.url} is a corpus of vectors")
 
 
 def _require_columns(corpus: Corpus, sources: DenseSource) -> None:
@@ -200,7 +200,7 @@ def _refuse(corpus: Corpus, sources: DenseSource, ids: pa.Array) -> NoReturn:
     if sources.numbered:
         raise MismatchError(
             f"{corpus.url}: has vectors numbered as these, such as {ids[0].as_py()!r}; rename the file, or "
-            "give vectors ids (--id COLUMN at ingest), by which --skip-existing leaves them out"
+            "give vectors ids (`id` COLUMN at ingest), by which `skip_existing` leaves them out"
         )
     refuse_known(corpus, ids.to_pylist())
 

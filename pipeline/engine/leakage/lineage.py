@@ -23,8 +23,8 @@ from collapsium.storage.errors import MismatchError
 
 OTHER_LABELS = "; the model was fitted to these documents with other labels, so that their words are not unseen"
 SAME_VECTORS = "; the model was fitted to these vectors"
-TOKENS_ADVICE = "`collapsium split WHOLE TRAIN HELDOUT` holds tokens out: fit TRAIN, score HELDOUT"
-DOCUMENTS_ADVICE = "`collapsium split WHOLE TRAIN TEST --documents` holds documents out: fit TRAIN, score TEST"
+TOKENS_ADVICE = "`split` holds tokens out: fit the one part, score the other"
+DOCUMENTS_ADVICE = "`split` with `documents` holds documents out: fit the one part, score the other"
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def require_unseen(trained: Lineage | None, scored: Corpus, name: str) -> str:
         return OTHER_LABELS
     if shared_tokens(trained, own, name).disjoint:
         raise MismatchError(
-            f"{scored.url}: has held-out tokens of the documents of {name}, which are scored with --heldout; documents "
+            f"{scored.url}: has held-out tokens of the documents of {name}, which are scored with `heldout`; documents "
             f"that were fitted are not unseen. {DOCUMENTS_ADVICE}"
         )
     raise MismatchError(

@@ -24,7 +24,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import GlobalState
 
 SLOWEST = 3  # shards whose seconds are told by themselves
-NO_OBJECTIVE = "--stop-on objective: the family has no objective under these options; use counts or score"
+NO_OBJECTIVE = "`stop_on` objective: the family has no objective under these options; use counts or score"
 LOSSES = 3  # of work that cannot be done again, in a row, before the loop gives up
 
 
@@ -334,7 +334,7 @@ def require_whole(problem: Problem, state: State) -> None:
     """Raise `OptionError` where a run would end with a model that its family calls unsettled."""
     if problem.family.uncounted_tokens(state.globals) > 0:
         raise OptionError(
-            f"--iterations {state.iteration}: the run was planned with more, and some tokens do not count yet; "
+            f"`iterations` {state.iteration}: the run was planned with more, and some tokens do not count yet; "
             "go on with as many as it was begun with"
         )
 

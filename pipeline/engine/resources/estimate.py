@@ -15,10 +15,12 @@ import numpy.typing as npt
 from collapsium.pipeline.engine.partition import GROUP, _blocks
 from collapsium.pipeline.engine.resources.place import Place, place_of
 from collapsium.pipeline.engine.setup.inputs import labels_of
+from collapsium.pipeline.engine.setup.limits import EstimateOptions
 from collapsium.pipeline.executors.open import check_scheduler
+from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
 from collapsium.pipeline.families.base import FamilyOptions, Footprint, Summary
 from collapsium.pipeline.families.registry import load_family, make_options, require_corpus, require_schedule
-from collapsium.pipeline.keywords import checked_keywords, option_names
+from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.shard import Shard
@@ -88,12 +90,12 @@ class Plan(ShortRepr):
         if self.needed > self.place.memory:
             return (
                 f"a worker process needs {size(self.needed)} of memory and may hold {size(self.place.memory)}; give it "
-                "more (--memory), or take fewer topics, a smaller vocabulary or smaller shards"
+                "more (`memory`), or take fewer topics, a smaller vocabulary or smaller shards"
             )
         if self.free is not None and self.scratch > self.free:
             return (
                 f"local states need {size(self.scratch)} of disk, and {size(self.free)} are free in "
-                f"{self.place.scratch}; name another folder (--scratch), or give more memory (--memory)"
+                f"{self.place.scratch}; name another folder (`scratch`), or give more memory (`memory`)"
             )
         if self.run_free is not None and self.run > self.run_free:
             return (
@@ -144,19 +146,15 @@ class Plan(ShortRepr):
             raise CapacityError(f"this fit does not fit: {problem}\n{self.table()}")
 
 
-@checked_keywords()
+@keywords(options=EstimateOptions, scheduling=SchedulerOptions, memory=MemoryOptions)
 def estimate(
     corpus: str | os.PathLike[str],
     *,
     family: str,
-    scheduler: str = "threads",
-    workers: int | None = None,
-    memory: str | int | None = None,
-    scratch: str | None = None,
-    schedule: str = "batch",
-    restarts: int = 0,
-    samples: int = 0,
-    **options: Any,
+    options: EstimateOptions,
+    scheduling: SchedulerOptions,
+    memory: MemoryOptions,
+    **family_options: Any,
 ) -> Plan:
     """Predict what a fit would take, without running it.
 
@@ -166,9 +164,13 @@ def estimate(
         Folder of the corpus.
     family : str
         The model family.
-    scheduler, workers, memory, scratch, schedule, restarts, samples : optional
-        As for `fit`; of a cluster that runs elsewhere, `workers` are its processes.
-    **options
+    options : EstimateOptions
+        What of a fit's options changes what it takes.
+    scheduling : SchedulerOptions
+        Which executor runs the tasks; of a cluster that runs elsewhere, `workers` are its processes.
+    memory : MemoryOptions
+        What work may take.
+    **family_options
         The family's options.
 
     Returns
@@ -176,14 +178,14 @@ def estimate(
     Plan
         What the fit takes, and what does not fit.
     """
-    config, opened = make_options(family, options, option_names(estimate)), Corpus(corpus)
+    config, opened = make_options(family, family_options, option_names(estimate)), Corpus(corpus)
     require_corpus(family, opened)
     opened.require_tokens()
-    require_schedule(family, schedule)
-    check_scheduler(scheduler, workers)
-    place = place_of(scheduler, workers, memory, scratch)
-    more = {"restarts": restarts, "samples": samples}
-    return plan(opened, family, config, place, stochastic=schedule == "stochastic", **more)
+    require_schedule(family, options.schedule)
+    check_scheduler(scheduling.scheduler, scheduling.workers)
+    place = place_of(scheduling.scheduler, scheduling.workers, memory.memory, memory.scratch)
+    more = {"restarts": options.restarts, "samples": options.samples}
+    return plan(opened, family, config, place, stochastic=options.schedule == "stochastic", **more)
 
 
 def plan(
@@ -228,7 +230,7 @@ def plan(
     """
     for name, number in (("restarts", restarts), ("samples", samples)):
         if type(number) is not int or number < 0:
-            raise OptionError(f"--{name}: expected a whole number of 0 or more, found {number!r}")
+            raise OptionError(f"expected a whole number of 0 or more, found {number!r}", name)
     manifest = corpus.manifest
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
     words, growth, lengths = _look(corpus)

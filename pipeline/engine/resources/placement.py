@@ -13,8 +13,10 @@ from pathlib import Path
 
 from collapsium.pipeline.engine.resources.estimate import Plan
 from collapsium.pipeline.engine.resources.place import Place
+from collapsium.pipeline.engine.setup.limits import CheckpointOptions
 from collapsium.pipeline.executors.base import PATIENCE, TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.options import MemoryOptions, PatienceOptions, SchedulerOptions
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import unfinished
@@ -45,6 +47,17 @@ class Where:
             raise OptionError(f"expected seconds above 0, found {self.patience!r}", "patience")
         if type(self.strict_bits) is not bool:
             raise OptionError(f"expected true or false, found {self.strict_bits!r}", "strict_bits")
+
+    @staticmethod
+    def of(
+        scheduling: SchedulerOptions,
+        memory: MemoryOptions,
+        checkpoints: CheckpointOptions,
+        waiting: PatienceOptions,
+        tls: TLS | None,
+    ) -> Where:
+        """Put together the options of where a fit runs."""
+        return Where(**dict(scheduling), **dict(memory), **dict(checkpoints), patience=waiting.patience, tls=tls)
 
     @property
     def here(self) -> bool:

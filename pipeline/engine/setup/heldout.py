@@ -77,8 +77,8 @@ def require_tokens(heldout: Corpus) -> None:
     """
     if heldout.holds != DOCUMENTS:
         raise OptionError(
-            f"--heldout {heldout.url}: vectors have no tokens to hold out; score vectors that were not fitted, "
-            "as `collapsium split --documents` holds out, with `collapsium evaluate RUN --unseen CORPUS`"
+            f"`heldout` {heldout.url}: vectors have no tokens to hold out; score vectors that were not fitted, "
+            "as `split` with `documents` holds out, by `evaluate` with `unseen`"
         )
     heldout.require_tokens()
 

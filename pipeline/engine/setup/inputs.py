@@ -64,8 +64,8 @@ def require_labels(corpus: Corpus, family: str, config: FamilyOptions) -> None:
     table = labels_of(corpus, family, config)
     if table is None or not table.names:
         raise OptionError(
-            f"{corpus.url}: has no labels, and family '{family}' needs them; `collapsium ingest --labels NAME` takes "
-            "those of documents, `--label-files FILE` those of side files"
+            f"{corpus.url}: has no labels, and family '{family}' needs them; `ingest` with `labels` takes "
+            "those of documents, `label_files` those of side files"
         )
 
 
@@ -90,12 +90,12 @@ def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[s
     ):
         lines.append(
             f"{corpus.url}: has no segments, so that each document is one segment of '{family}'; "
-            "`collapsium ingest --segments` keeps those of texts"
+            "ingest with segments keeps those of texts"
         )
     table = labels_of(corpus, family, config) if config.takes_labels else None
     if table is not None and not len(table):
         lines.append(
-            f"{corpus.url}: has no labels, so that '{family}' is fitted as if there were none; `collapsium ingest "
-            "--labels NAME` takes those of documents"
+            f"{corpus.url}: has no labels, so that '{family}' is fitted as if there were none; ingest with "
+            "labels takes those of documents"
         )
     return lines

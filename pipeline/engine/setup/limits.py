@@ -1,98 +1,114 @@
-"""What a user says of a run: options of the loop and of the family, from the command line, `--set` and TOML files."""
+"""Options of a run: of the loop, of the family, and of where it runs; from keywords, flags and TOML files."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
+import pydantic
+from pydantic import Field
+from pydantic.fields import FieldInfo
+
+from collapsium.pipeline.executors.options import MemoryOptions, PatienceOptions, SchedulerOptions
 from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.options import Location, Options, Value, kinds_of
 from collapsium.storage.errors import AbsentError, InputError, OptionError, SettingError, flag_of, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
+from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.run import MAX_SAMPLES
 
 StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]
+Keep = Literal["all", "best"]
 AUTO = "auto"  # a tolerance that is chosen by rule
 ITERATIONS = 200  # of the batch schedule, if nothing else is said
 MOST = 1 << 31  # of whatever is counted: checkpoints hold 64-bit numbers, also of products of two
 
 
-@dataclass(frozen=True)
-class Limits:
-    """When a run ends, and how often it is scored.
+class EndOptions(Options):
+    """When a run ends, and how often it is scored."""
 
-    Attributes
-    ----------
-    iterations : int or None
-        The most sweeps over the corpus, by itself 200; in the stochastic schedule the most minibatches, by itself all.
-    tolerance : float or "auto"
-        End before, when the relative change of `stop_on` between iterations falls under it; 0 for never. ``auto`` ends
-        when the mean of the last quarter of the iterations differs little from that of the quarter before (see
-        `collapsium.pipeline.engine.loop.convergence`): of the held-out score where `stop_on` is ``score``, else of the
-        objective of a sampler, or of the change of the counts.
-    stop_on : {"counts", "objective", "score"}
-        What the tolerance is compared with: the expected counts, the family's objective, or the held-out score.
-    score_every : int or None
-        Score the held-out corpus every so many iterations, and after the last; by itself every iteration or, in the
-        stochastic schedule, after each pass.
-    local_sweeps : int
-        In the batch schedule: sweeps of a shard in an iteration, before the others hear of what it changed.
-    schedule : {"batch", "stochastic"}
-        Whether an iteration sweeps all shards, or a minibatch of them by a decaying step.
-    passes, batch_shards : int
-        In the stochastic schedule: passes over the corpus, and shards a minibatch.
-    samples, sample_every : int
-        How many states to keep as samples beside the model, the last one at the end, and the iterations between two; no
-        samples by itself.
+    iterations: Annotated[int | None, Value("N")] = Field(
+        None,
+        ge=1,
+        le=MOST,
+        description=f"sweeps over the corpus (default: {ITERATIONS}); in the stochastic schedule, minibatches "
+        f"(default: "
+        "all)",
+    )
+    tolerance: Annotated[float | Literal["auto"], Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
+        0.0,
+        ge=0,
+        description="end before, when the relative change of `stop_on` falls under it; auto: when the means of "
+        "its last "
+        "two quarters hardly differ (default: 0, never)",
+    )
+    stop_on: StopOn = Field(
+        "counts",
+        description="what the tolerance looks at: the expected counts, the family's objective, or the held-out score",
+    )
+    score_every: Annotated[int | None, Value("N", unit="iterations")] = Field(
+        None, ge=1, le=MOST, description="iterations between two scores (default: 1, or a pass)"
+    )
+
+
+class ScheduleOptions(Options):
+    """What an iteration sweeps."""
+
+    heading = "schedule"
+    local_sweeps: Annotated[int, Value("N")] = Field(
+        1,
+        ge=1,
+        le=MOST,
+        description="batch: sweeps of each shard in an iteration, before the others hear of it: less traffic for each "
+        "sweep, somewhat slower progress",
+    )
+    schedule: Schedule = Field(
+        "batch",
+        description="batch: each iteration sweeps all shards; stochastic: a minibatch of shards, each moving the "
+        "topics "
+        "by a smaller step, for corpora so large that one pass is enough",
+    )
+    passes: Annotated[int, Value("N")] = Field(1, ge=1, le=MOST, description="stochastic: passes over the corpus")
+    batch_shards: Annotated[int, Value("N", unit="shards")] = Field(
+        4, ge=1, le=MOST, description="stochastic: shards a minibatch, swept side by side"
+    )
+
+
+class SampleOptions(Options):
+    """States that are kept as models besides."""
+
+    heading = "ensembles"
+    samples: Annotated[int, Value("S")] = Field(
+        0,
+        ge=0,
+        le=MAX_SAMPLES,
+        description="keep S states as models too, the last of the run; their predictions are averaged",
+    )
+    sample_every: Annotated[int, Value("T", unit="iterations")] = Field(
+        0, ge=0, le=MOST, description="iterations between two of them"
+    )
+
+
+class Limits(SampleOptions, ScheduleOptions, EndOptions):
+    """Options of the loop: when a run ends, how often it is scored, what is swept, and which states are kept.
+
+    A tolerance of ``auto`` ends when the mean of the last quarter of the iterations differs little from that of the
+    quarter before (see `collapsium.pipeline.engine.loop.convergence`): of the held-out score where `stop_on` is
+    ``score``, else of the objective of a sampler, or of the change of the counts.
     """
 
-    iterations: int | None = None
-    tolerance: float | Literal["auto"] = 0.0
-    stop_on: StopOn = "counts"
-    score_every: int | None = None
-    local_sweeps: int = 1
-    schedule: Schedule = "batch"
-    passes: int = 1
-    batch_shards: int = 4
-    samples: int = 0
-    sample_every: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("iterations", "score_every", "local_sweeps", "passes", "batch_shards"):
-            value = getattr(self, name)
-            if value is None and name in ("iterations", "score_every"):
-                continue
-            if type(value) is not int or value < 1:
-                raise OptionError(f"expected a whole number of 1 or more, found {value!r}", name)
-            if value > MOST:
-                raise OptionError(f"expected a whole number of {MOST:,} or less, found {value!r}", name)
-        for name in ("samples", "sample_every"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 0:
-                raise OptionError(f"expected a whole number of 0 or more, found {value!r}", name)
-            most = MAX_SAMPLES if name == "samples" else MOST
-            if value > most:
-                raise OptionError(f"expected a whole number of {most:,} or less, found {value!r}", name)
-        self._require_tolerance()
-        if self.stop_on not in get_args(StopOn):
-            raise OptionError(_of_choices(self.stop_on, get_args(StopOn)), "stop_on")
-        if self.schedule not in get_args(Schedule):
-            raise OptionError(_of_choices(self.schedule, get_args(Schedule)), "schedule")
+    @pydantic.model_validator(mode="after")
+    def _go_together(self) -> Limits:
         if self.samples > 1 and not self.sample_every:
             raise OptionError(f"{self.samples} requires `sample_every`, the iterations between two", "samples")
         if self.sample_every and not self.samples:
             raise OptionError(f"{self.sample_every} requires `samples`, how many are kept", "sample_every")
         if self.samples and self.tolerance:
             raise OptionError("counts from the last iteration, so it does not go with `tolerance`", "samples")
-
-    def _require_tolerance(self) -> None:
-        value = self.tolerance
-        if value == AUTO:
-            return
-        if isinstance(value, (bool, str)) or not isinstance(value, (int, float)) or not value >= 0:
-            raise OptionError(f"expected a number of 0 or more, or {AUTO}, found {value!r}", "tolerance")
+        return self
 
     @property
     def sweeps(self) -> int:
@@ -136,37 +152,109 @@ class Limits:
         return found
 
 
-LIMIT_NAMES = tuple(field.name for field in fields(Limits))
-RUN_NAMES = (
-    "family",
-    "seed",
-    "heldout",
-    "warm",
-    "restarts",
-    "keep",
-    "scheduler",
-    "workers",
-    "memory",
-    "scratch",
-    "checkpoint_every",
-    "patience",
-    "strict_bits",
-    *LIMIT_NAMES,
+class RequestOptions(Options):
+    """What is drawn at random, what is scored, and what a fit begins from."""
+
+    seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
+    heldout: Annotated[Location | None, Value("CORPUS")] = Field(
+        None, description="held-out tokens of the same documents, to be scored"
+    )
+    warm: Annotated[Location | None, Value("RUN")] = Field(
+        None,
+        description="begin from another run's proportions and topics, of whatever family; it has the same "
+        "vocabulary, or "
+        "the first words of it; of more topics the largest are taken; shards that are the same go on from what a "
+        "run of "
+        "the same family has kept of them (with `resume`: where that run lies by now)",
+    )
+
+
+class MovedOptions(Options):
+    """Where lies by now what a run was made of, of one that is resumed."""
+
+    corpus: Annotated[Location | None, Value("CORPUS")] = Field(None, description="where its corpus lies by now")
+    heldout: Annotated[Location | None, Value("CORPUS")] = Field(
+        None, description="where its held-out tokens lie by now"
+    )
+    warm: Annotated[Location | None, Value("RUN")] = Field(
+        None, description="where the run lies by now that it begins from"
+    )
+
+
+class RestartOptions(Options):
+    """Fits of several seeds."""
+
+    heading = "ensembles"
+    restarts: Annotated[int, Value("R", expected=f"a whole number up to {MAX_RESTARTS}")] = Field(
+        0,
+        ge=0,
+        le=MAX_RESTARTS,
+        description="fit R seeds side by side; RUN/members/000 and so on are runs by themselves, whose predictions "
+        "`collapsium evaluate RUN` averages",
+    )
+    keep: Keep = Field(
+        "all",
+        description="best: keep the one restart with the best held-out score, which is no test of it then, or where "
+        "nothing is held out the best objective",
+    )
+
+
+class CheckpointOptions(Options):
+    """How often a run is saved, and what must be as it was."""
+
+    checkpoint_every: Annotated[int | None, Value("N", unit="iterations")] = Field(
+        None,
+        ge=1,
+        description="iterations between two checkpoints (default: one a minute, or fewer so that they take 5% of the "
+        "time)",
+    )
+    strict_bits: Annotated[bool, Value(expected="true or false")] = Field(
+        False,
+        description="end with an error where the workers' processors differ, or where processors or versions are "
+        "others "
+        "than the run began with: other bits may come out (default: give notice)",
+    )
+
+
+class EstimateOptions(Options):
+    """What of a fit's options changes what it takes."""
+
+    schedule: Schedule = Field("batch", description="as for fit: stochastic keeps no local states")
+    restarts: Annotated[int, Value("R", expected=f"a whole number up to {MAX_RESTARTS}")] = Field(
+        0, ge=0, le=MAX_RESTARTS, description="as for fit: members of an ensemble (default: none)"
+    )
+    samples: Annotated[int, Value("S")] = Field(
+        0, ge=0, le=MAX_SAMPLES, description="as for fit: states that are kept as models"
+    )
+
+
+LIMIT_NAMES = tuple(Limits.model_fields)
+RUN_MODELS: tuple[type[Options], ...] = (
+    RequestOptions,
+    RestartOptions,
+    SchedulerOptions,
+    MemoryOptions,
+    CheckpointOptions,
+    PatienceOptions,
+    Limits,
 )
+"""Options of a run but for the family's, as a configuration file may name them."""
+RUN_NAMES = ("family", *(name for model in RUN_MODELS for name in model.model_fields))
 KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def _toml_kinds(field: FieldInfo) -> tuple[type, ...]:
+    """Return the types that a TOML file may give an option."""
+    found: list[type] = []
+    for kind in kinds_of(field.annotation):
+        found += [float, int] if kind is float else [kind if isinstance(kind, type) else str]
+    return tuple(dict.fromkeys(found))
+
+
 RUN_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("family", "heldout", "warm", "keep", "scheduler", "stop_on", "scratch", "schedule"), (str,)),
-    **dict.fromkeys(("seed", "workers", "iterations", "score_every", "local_sweeps", "passes", "batch_shards"), (int,)),
-    **dict.fromkeys(("checkpoint_every", "restarts", "samples", "sample_every"), (int,)),
-    "patience": (float, int),
-    "tolerance": (float, int, str),
-    "memory": (str, int),
-    "strict_bits": (bool,),
+    "family": (str,),
+    **{name: _toml_kinds(field) for model in RUN_MODELS for name, field in model.model_fields.items()},
 }
-
-
-def _of_choices(value: Any, choices: tuple[str, ...]) -> str:
-    return f"expected {', '.join(choices)}, found {value!r}{suggestion(str(value), choices)}"
 
 
 @dataclass(frozen=True)
@@ -250,7 +338,7 @@ def read_config(path: str, family: str | None) -> dict[str, Any]:
     chosen = family or options.get("family")
     if chosen is None:
         raise SettingError(
-            path, f"expected a family ({', '.join(family_names())}), here or with --family", "field 'family'"
+            path, f"expected a family ({', '.join(family_names())}), here or with `family`", "field 'family'"
         )
     try:
         known = (*load_family(str(chosen)).Options.model_fields, *RUN_NAMES)
@@ -288,7 +376,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise OptionError(f"--set: expected name=VALUE, found {text!r}")
+        raise OptionError(f"expected name=VALUE, found {text!r}", "set")
     try:
         parsed = parse_toml(f"value = {value}")["value"]
     except ValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -75,31 +75,31 @@ class Request:
         if self.heldout is not None:
             require_tokens(self.heldout)
         if self.warm is not None and self.corpus.holds != DOCUMENTS:
-            raise OptionError("--warm: begins from topics over words, and vectors have none")
+            raise OptionError("begins from topics over words, and vectors have none", "warm")
         require_schedule(self.family, self.limits.schedule)
         require_labels(self.corpus, self.family, self.config)
         if type(self.seed) is not int:
-            raise OptionError(f"--seed: expected a whole number, found {self.seed!r}")
+            raise OptionError(f"expected a whole number, found {self.seed!r}", "seed")
         if not LEAST_INTEGER <= self.seed <= MOST_INTEGER:
-            raise OptionError(f"--seed: expected a whole number of 64 bits, found {self.seed}")
+            raise OptionError(f"expected a whole number of 64 bits, found {self.seed}", "seed")
         if type(self.restarts) is not int or not 0 <= self.restarts <= MAX_RESTARTS:
-            raise OptionError(f"--restarts: expected a whole number up to {MAX_RESTARTS}, found {self.restarts!r}")
+            raise OptionError(f"expected a whole number up to {MAX_RESTARTS}, found {self.restarts!r}", "restarts")
         if self.keep not in KEEPS:
-            raise OptionError(f"--keep: expected {' or '.join(KEEPS)}, found {self.keep!r}")
+            raise OptionError(f"expected {' or '.join(KEEPS)}, found {self.keep!r}", "keep")
         if self.keep == "best" and not self.restarts:
-            raise OptionError("--keep best: there is one fit only; name how many with --restarts")
+            raise OptionError("`keep` best: there is one fit only; name how many with `restarts`")
         alone = self.warm is not None and not self.warm.members
         if alone and self.restarts > 1 and not load_family(self.family).is_sampler:
             raise OptionError(
-                f"--restarts {self.restarts}: fits of '{self.family}' that begin from one run (--warm) draw nothing, "
+                f"`restarts` {self.restarts}: fits of '{self.family}' that begin from one run (`warm`) draw nothing, "
                 f"and would all be the same; name an ensemble of {self.restarts} restarts, or make a fit from each of "
                 "several runs"
             )
         if self.warm is not None and self.stochastic:
-            raise OptionError("--warm: the stochastic schedule keeps no responsibilities that could begin from a run")
+            raise OptionError("the stochastic schedule keeps no responsibilities that could begin from a run", "warm")
         self.limits.sampled(len(self.corpus.manifest.shards))
         if self.limits.stop_on == "score" and self.heldout is None:
-            raise OptionError("--stop-on score needs a held-out corpus (--heldout)")
+            raise OptionError("`stop_on` score needs a held-out corpus (`heldout`)")
 
     @property
     def stochastic(self) -> bool:
@@ -127,7 +127,7 @@ class Request:
             **more,
             "family": self.family,
             "options": self.config.model_dump(mode="json"),
-            "limits": asdict(self.limits),
+            "limits": self.limits.model_dump(),
             "planned": self.planned,
             "seed": self.seed,
             "corpus": _corpus_record(self.corpus),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, Limits
@@ -73,14 +73,14 @@ def taken_up(
     for name, had in (("restarts", restarts), ("keep", keep)):
         now = said.pop(name, had)
         if now != had:
-            raise OptionError(f"--{name} {now}: the run has {name} = {had}; start a new run, or leave the option out")
+            raise OptionError(f"`{name}` {now}: the run has {name} = {had}; start a new run, or leave the option out")
     before, limits = limits, _changed(said, family, config, seed, limits)
     train = _found(run.folder, corpus, wheres[0], "CORPUS", "corpus")
     _require_same_samples(before, limits, len(train.manifest.shards))
-    held = None if wheres[1] is None else _found(run.folder, heldout, wheres[1], "--heldout CORPUS", "held-out corpus")
+    held = None if wheres[1] is None else _found(run.folder, heldout, wheres[1], "`heldout` CORPUS", "held-out corpus")
     if wheres[1] is None and heldout is not None:
-        raise OptionError(f"--heldout {os.fspath(heldout)}: the run has none; start a new run to have it scored")
-    after = {**record, "limits": asdict(limits)}
+        raise OptionError(f"`heldout` {os.fspath(heldout)}: the run has none; start a new run to have it scored")
+    after = {**record, "limits": limits.model_dump()}
     after["corpus"] = {**wheres[0], "url": train.folder.address}
     if held is not None:
         after["heldout"] = {"url": held.folder.address, "digest": held.manifest.digest}
@@ -93,14 +93,14 @@ def _warm(folder: Folder, record: Mapping[str, Any] | None, given: WarmSource | 
     """Name the model that a run begins from, where it lies by now; refuse another."""
     if record is None:
         if given is not None:
-            raise MismatchError(f"--warm {given.url}: the run does not begin from another; start a new run")
+            raise MismatchError(f"`warm` {given.url}: the run does not begin from another; start a new run")
         return None
     recorded = WarmSource.from_record(folder, record)
     if given is None:
         return recorded
     pairs = zip((given, *given.members), (recorded, *recorded.members), strict=False)
     if len(given.members) != len(recorded.members) or any(one.digest != other.digest for one, other in pairs):
-        raise MismatchError(f"--warm {given.url}: it is not the model that the run begins from")
+        raise MismatchError(f"`warm` {given.url}: it is not the model that the run begins from")
     members = (replace(one, locals=other.locals) for one, other in zip(given.members, recorded.members, strict=True))
     return replace(given, locals=recorded.locals, members=tuple(members))
 
@@ -109,7 +109,7 @@ def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:
     if before.sampled(shards) != after.sampled(shards):
         when = ", ".join(str(iteration) for iteration in before.sampled(shards)) or "no iteration"
         raise OptionError(
-            f"--iterations {after.planned(shards)}: the run keeps samples after {when}, counted from its end; start a "
+            f"`iterations` {after.planned(shards)}: the run keeps samples after {when}, counted from its end; start a "
             "new run"
         )
 
@@ -129,10 +129,10 @@ def _changed(options: dict[str, Any], family: str, config: FamilyOptions, seed: 
     for name, value in now.items():
         if value != had[name]:
             raise OptionError(
-                f"--{name.replace('_', '-')} {value}: the run has {name} = {had[name]}, and another would change "
+                f"`{name}` {value}: the run has {name} = {had[name]}, and another would change "
                 "its results; start a new run, or leave the option out"
             )
-    return replace(limits, **said)
+    return Limits(**{**limits.model_dump(), **said})
 
 
 def _found(
@@ -176,7 +176,7 @@ def is_done(target: Run, request: Request) -> bool:
     planned = request.limits.planned(len(request.corpus.manifest.shards))
     latest = target.checkpoints.candidates()[0][:1]
     if latest and latest[0] > planned:
-        raise OptionError(f"--iterations {planned}: the run has made {latest[0]} already; name more, or a new run")
+        raise OptionError(f"`iterations` {planned}: the run has made {latest[0]} already; name more, or a new run")
     if not target.model.exists(MODEL_RECORD):
         return False
     try:

@@ -80,7 +80,7 @@ class WarmSource:
         model = Model(run)
         family = model.record.family
         if load_family(family).corpus_kind != DOCUMENTS:
-            raise OptionError(f"--warm {model.folder.url}: family '{family}' has no topics over words to begin from")
+            raise OptionError(f"`warm` {model.folder.url}: family '{family}' has no topics over words to begin from")
         kept = _kept(model)
         digest = digest_of(model.record.model_dump(mode="json"))
         return cls(model.folder.address, digest, len(_occupied(model)[0]), "" if kept is None else kept.digest)

@@ -20,11 +20,13 @@ from collapsium.pipeline.analysis.document_summary import Where
 from collapsium.pipeline.analysis.scoring.targets import HELDOUT
 from collapsium.pipeline.analysis.snippets import example_snippets
 from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.curves import charts_of
 from collapsium.pipeline.reporting.embedding import MapQuality
+from collapsium.pipeline.reporting.options import FoldingOptions, ReportOptions
 from collapsium.pipeline.reporting.page import segments as segmentview
 from collapsium.pipeline.reporting.page.context import Material, gather
 from collapsium.pipeline.reporting.page.tree import branches, view
@@ -73,17 +75,14 @@ class Report:
     map: MapQuality | None = None
 
 
-@checked_keywords()
+@keywords(options=ReportOptions, folding=FoldingOptions, scheduling=SchedulerOptions)
 def report(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    corpus: str | os.PathLike[str] | None = None,
-    texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
-    min_share: float | None = None,
-    levels: int | None = None,
-    scheduler: str = "threads",
-    workers: int | None = None,
+    options: ReportOptions,
+    folding: FoldingOptions,
+    scheduling: SchedulerOptions,
     tls: TLS | None = None,
     progress: Counting = silent,
 ) -> Report:
@@ -98,15 +97,13 @@ def report(
         Folder of a run, finished or not, or of a model.
     out : str or path-like
         HTML file to write, local or an fsspec URL.
-    corpus : str or path-like, optional
-        Where the training corpus lies by now; it is looked at only if there is no summary.
-    texts : path or sequence of paths, optional
-        The sources that were ingested: passages of the example documents are shown, with the topics' words marked.
-        They are read as the corpus was, from the beginning until all examples are found.
-    min_share, levels : float and int, optional
-        Of trees: branches whose share is less, or that lie below so many levels, are folded at first; by default those
-        beyond the largest nodes.
-    scheduler, workers, tls : optional
+    options : ReportOptions
+        What a report shows besides.
+    folding : FoldingOptions
+        Which branches of a tree are folded.
+    scheduling : SchedulerOptions
+        Which executor runs the tasks.
+    tls : optional
         Who looks at it then, as for `fit`.
     progress : callable, optional
         Told the number of shards read so far.
@@ -128,14 +125,14 @@ def report(
     target = File(out)
     if target.exists():
         raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
-    check_folding(min_share, levels)
-    material = gather(run, Where(corpus, scheduler, workers, tls, progress))
-    if not material.tree and (min_share is not None or levels is not None):
-        raise OptionError("--min-share and --levels: the family's topics are no tree; leave them out")
-    if texts is not None:
-        sources = [os.fspath(one) for one in ([texts] if isinstance(texts, (str, os.PathLike)) else texts)]
+    check_folding(folding.min_share, folding.levels)
+    material = gather(run, Where(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress))
+    if not material.tree and (folding.min_share is not None or folding.levels is not None):
+        raise OptionError("`min_share` and `levels`: the family's topics are no tree; leave them out")
+    if options.texts is not None:
+        sources = [os.fspath(one) for one in options.texts]
         material = _with_snippets(run, material, sources, progress)
-    material = replace(material, folding={"min_share": min_share, "levels": levels})
+    material = replace(material, folding={"min_share": folding.min_share, "levels": folding.levels})
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         part = Path(place) / "report.html"
         part.write_text(rendered(material), encoding="utf-8", errors="replace")

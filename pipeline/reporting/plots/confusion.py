@@ -43,9 +43,9 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     """
     kind = os.fspath(path).rpartition(".")[2].lower()
     if kind not in KINDS:
-        raise OptionError(f"--confusion {os.fspath(path)}: expected a name that ends in .png or .svg")
+        raise OptionError(f"`confusion` {os.fspath(path)}: expected a name that ends in .png or .svg")
     if not can_draw():
-        raise MissingError("--confusion needs matplotlib, which is not there; pip install 'collapsium[plots]'")
+        raise MissingError("`confusion` needs matplotlib, which is not there; pip install 'collapsium[plots]'")
     return kind
 
 

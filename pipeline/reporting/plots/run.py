@@ -17,9 +17,16 @@ from collapsium.pipeline.analysis.topics import topics as topics_of
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.keywords import checked_keywords
+from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.curves import COUNTS, NUMBERS, Series, events_of, series_of, title_of
 from collapsium.pipeline.reporting.label_map import label_map
+from collapsium.pipeline.reporting.options import (
+    FoldingOptions,
+    PlotOptions,
+    SegmentPlotOptions,
+    TimePlotOptions,
+    TopicPlotOptions,
+)
 from collapsium.pipeline.reporting.plots.labels import draw as draw_labels
 from collapsium.pipeline.reporting.plots.segments import draw_segments
 from collapsium.pipeline.reporting.plots.style import (
@@ -58,20 +65,22 @@ KINDS = ("png", "svg")
 MAP_WORDS, TREE_WORDS = 8, 5  # of a topic
 
 
-@checked_keywords()
+@keywords(
+    options=PlotOptions,
+    segments=SegmentPlotOptions,
+    periods=TimePlotOptions,
+    chosen=TopicPlotOptions,
+    folding=FoldingOptions,
+)
 def plot(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    what: Sequence[str] | None = None,
-    document: str | None = None,
-    topics: Sequence[int] | None = None,
-    beside: str | os.PathLike[str] | None = None,
-    corpus: str | os.PathLike[str] | None = None,
-    period: str | None = None,
-    csv: str | os.PathLike[str] | None = None,
-    min_share: float | None = None,
-    levels: int | None = None,
+    options: PlotOptions,
+    segments: SegmentPlotOptions,
+    periods: TimePlotOptions,
+    chosen: TopicPlotOptions,
+    folding: FoldingOptions,
 ) -> list[str]:
     """Draw a run.
 
@@ -81,31 +90,16 @@ def plot(
         Folder of a run, finished or not, or of a model.
     out : str or path-like
         PNG or SVG file to write, by its ending.
-    what : sequence of str, optional
-        Of ``score``, ``objective``, ``topics``, ``parameters``, ``sizes``, ``map``, ``labels``, ``segments``,
-        ``time`` and ``tree``: what to draw, a panel each (of parameters, a panel each); by default all that there is
-        but ``labels``, the map of labels and topics, ``segments``, topic proportions along a document's segments,
-        ``time``, shares of topics by period, and ``tree``, which are pictures by themselves.
-    document : str, optional
-        Of ``segments``, the document's id; by default that of most segments. Of a family without segments, the
-        documents ``ID#1``, ``ID#2`` and so on, as `flatten` names them, are drawn instead; by default all documents in
-        their order.
-    topics : sequence of int, optional
-        Of ``segments``, ids of the topics that have colours, ten at most; by default the largest. Of ``time``, twelve
-        at most; by default the largest, and those that change most.
-    beside : str or path-like, optional
-        Of ``segments``, a run on the same vocabulary to draw beside it; a topic of it has the colour of the topic of
-        `run` whose words' probabilities are nearest, one to one.
-    corpus : str or path-like, optional
-        Of ``segments``, where the training corpus of `run` lies by now; of ``time``, if the run has no summary.
-    period : str, optional
-        Of ``time``, ``hour``, ``day``, ``week``, ``month``, ``quarter``, ``year`` or ``decade``; by default one of
-        which there are about 10 to 60.
-    csv : str or path-like, optional
-        Of ``time``, a CSV file to write the shares of all topics to.
-    min_share, levels : float and int, optional
-        Of ``tree``, which branches are folded; see `collapsium.pipeline.reporting.tree_folding.fold`. By default the
-        largest nodes are drawn, sixty entries at most.
+    options : PlotOptions
+        What is drawn.
+    segments : SegmentPlotOptions
+        Whose segments are drawn.
+    periods : TimePlotOptions
+        Which shares by period are drawn.
+    chosen : TopicPlotOptions
+        Whose course is drawn.
+    folding : FoldingOptions
+        Which branches of a tree are folded.
 
     Returns
     -------
@@ -130,45 +124,47 @@ def plot(
     kind = os.fspath(out).rpartition(".")[2].lower()
     if kind not in KINDS:
         raise OptionError(f"{os.fspath(out)}: expected a name that ends in .png or .svg")
-    wanted = tuple(dict.fromkeys(what or WHAT))
-    options: dict[str, Any] = {
-        "document": document,
-        "topics": topics,
-        "beside": beside,
-        "corpus": corpus,
-        "period": period,
-        "csv": csv,
-        "min_share": min_share,
-        "levels": levels,
+    wanted = tuple(dict.fromkeys(options.what or WHAT))
+    besides: dict[str, Any] = {
+        "document": segments.document,
+        "topics": chosen.topics,
+        "beside": segments.beside,
+        "corpus": chosen.corpus,
+        "period": periods.period,
+        "csv": periods.csv,
+        "min_share": folding.min_share,
+        "levels": folding.levels,
     }
-    _check(wanted, options)
+    _check(wanted, besides)
     if not can_draw():
         raise MissingError("plots need matplotlib, which is not there; pip install 'collapsium[plots]'")
     target = File(out)
-    for path in (out, *([] if csv is None else [csv])):
+    for path in (out, *([] if periods.csv is None else [periods.csv])):
         if File(path).exists():
             raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
     if wanted == (LABELS,):
         _put(target, _labels(run, kind))
         return [LABELS]
     if wanted == (SEGMENTS,):
-        data, said = draw_segments(run, kind, document=document, chosen=topics, other=beside, corpus=corpus)
+        data, said = draw_segments(
+            run, kind, document=segments.document, chosen=chosen.topics, other=segments.beside, corpus=chosen.corpus
+        )
         _put(target, data)
         return said
     if wanted == (TREE,):
-        _put(target, _tree(run, kind, min_share, levels))
+        _put(target, _tree(run, kind, folding.min_share, folding.levels))
         return [TREE]
     if wanted == (TIME,):
-        found = topic_shares(run, period=period, corpus=corpus)
-        data = draw_time(run, found, kind, Folder(run).address.rpartition("/")[2], topics)
-        if csv is not None:
-            _put(File(csv), csv_of(found))
+        found = topic_shares(run, period=periods.period, corpus=chosen.corpus)
+        data = draw_time(run, found, kind, Folder(run).address.rpartition("/")[2], chosen.topics)
+        if periods.csv is not None:
+            _put(File(periods.csv), csv_of(found))
         _put(target, data)
         return [f"shares of topics in {len(found.names):,} {found.period}s", *found.notes]
     drawing = _panels(run, wanted)
-    missing = [name for name in what or () if name not in {one for one, _, _ in drawing}]
+    missing = [name for name in options.what or () if name not in {one for one, _, _ in drawing}]
     if missing:
-        raise OptionError(f"--what {missing[0]}: there is none to draw of {os.fspath(run)}")
+        raise OptionError(f"`what` {missing[0]}: there is none to draw of {os.fspath(run)}")
     if not drawing:
         raise AbsentError(f"{os.fspath(run)}: it has nothing to draw")
     data = _drawn(drawing, Folder(run).address.rpartition("/")[2], kind)
@@ -180,12 +176,12 @@ def _check(wanted: Sequence[str], besides: Mapping[str, Any]) -> None:
     """Refuse what cannot be drawn together, and options of another picture."""
     for name in wanted:
         if name not in (*WHAT, *ALONE):
-            raise OptionError(f"--what: expected {', '.join((*WHAT, *ALONE))}, found {name!r}")
+            raise OptionError(f"expected {', '.join((*WHAT, *ALONE))}, found {name!r}", "what")
         if name in ALONE and len(wanted) > 1:
-            raise OptionError(f"--what {name}: it is a picture by itself; draw the others into another file")
+            raise OptionError(f"`what` {name}: it is a picture by itself; draw the others into another file")
     for name, value in besides.items():
         if value is not None and not set(OF[name]) & set(wanted):
-            raise OptionError(f"--{name.replace('_', '-')}: expected with --what {' or '.join(OF[name])}")
+            raise OptionError(f"expected with `what` {' or '.join(OF[name])}", name)
 
 
 def _put(target: File, data: bytes) -> None:
@@ -207,7 +203,7 @@ def _tree(run: str | os.PathLike[str], kind: str, min_share: float | None, level
     """Draw the tree of topics, with its small or deep branches folded."""
     tree = topics_of(run, TREE_WORDS)
     if any(node.level is None for node in tree):
-        raise OptionError(f"--what {TREE}: there is none to draw of {os.fspath(run)}")
+        raise OptionError(f"`what` {TREE}: there is none to draw of {os.fspath(run)}")
     title = f"{Folder(run).address.rpartition('/')[2]}: {len(tree):,} nodes"
     return draw_tree(fold(tree, min_share=min_share, levels=levels, most=DRAWN), kind, title)
 

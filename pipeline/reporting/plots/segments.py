@@ -89,10 +89,10 @@ def _coloured(
         return [topic for topic in largest(pictures, partner, len(AREAS)) if topic in known]
     found = list(dict.fromkeys(chosen))
     if not found or len(found) > len(AREAS):
-        raise OptionError(f"--topics: expected 1 to {len(AREAS)} topics, found {len(found)}")
+        raise OptionError(f"expected 1 to {len(AREAS)} topics, found {len(found)}", "topics")
     for topic in found:
         if topic not in known:
-            raise OptionError(f"--topics {topic}: {pictures[0].name} has no topic {topic} with tokens")
+            raise OptionError(f"`topics` {topic}: {pictures[0].name} has no topic {topic} with tokens")
     return found
 
 

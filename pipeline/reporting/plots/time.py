@@ -78,11 +78,11 @@ def columns_of(found: TimeShares, known: Mapping[int, Topic], chosen: Sequence[i
         return [one for one in found.foremost() if int(found.topics[one]) in known]
     wanted = list(dict.fromkeys(chosen))
     if not 0 < len(wanted) <= MOST:
-        raise OptionError(f"--topics: expected 1 to {MOST} topics, found {len(wanted)}")
+        raise OptionError(f"expected 1 to {MOST} topics, found {len(wanted)}", "topics")
     place = {topic: column for column, topic in enumerate(found.topics.tolist())}
     for topic in wanted:
         if topic not in place:
-            raise OptionError(f"--topics {topic}: the model has no topic {topic} with tokens")
+            raise OptionError(f"`topics` {topic}: the model has no topic {topic} with tokens")
     return [place[topic] for topic in wanted]
 
 

@@ -78,10 +78,10 @@ def kind_of(path: str) -> str:
     """
     kind = path.rpartition(".")[2].lower()
     if kind not in KINDS:
-        raise OptionError(f"--picture {path}: expected a name that ends in .svg or .png")
+        raise OptionError(f"`picture` {path}: expected a name that ends in .svg or .png")
     if not can_draw():
         raise MissingError(
-            "--picture: pictures need matplotlib, which is not there; the extra 'plots' asks for it: "
+            "`picture`: pictures need matplotlib, which is not there; the extra 'plots' asks for it: "
             "pip install 'collapsium[plots]'"
         )
     return kind

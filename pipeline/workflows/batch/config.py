@@ -191,7 +191,7 @@ class Job(_Table):
         if self.holds == VECTORS:
             found.setdefault("format", VECTORS)
         if isinstance(found.get(SIZE), str):
-            found[SIZE] = parse_size(found[SIZE], f"[ingest]: '{SIZE}'")
+            found[SIZE] = parse_size(found[SIZE], SIZE)
         return found
 
     @property

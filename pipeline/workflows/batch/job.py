@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.keywords import checked_keywords
 from collapsium.pipeline.monitoring.events import Sink
+from collapsium.pipeline.options import keywords
 from collapsium.pipeline.workflows.batch.context import PUBLISHED, Bench
 from collapsium.pipeline.workflows.batch.job_file import named_as_in, read_job
 from collapsium.storage.corpus.manifest import DOCUMENTS
@@ -107,7 +107,7 @@ class Outcome:
         return f"version {self.version} published: {size}, {members}{scores}; {self.seconds:.0f} s"
 
 
-@checked_keywords()
+@keywords()
 def batch(job: str | os.PathLike[str], *, accept: bool = False, sinks: Sequence[Sink] = ()) -> Outcome:
     """Bring a job's published model up to date with its sources.
 
@@ -139,7 +139,7 @@ def batch(job: str | os.PathLike[str], *, accept: bool = False, sinks: Sequence[
         return _Batch(Bench(asked, folder.fenced(lock), sinks, lock.require), accept=accept, name=os.fspath(job)).run()
 
 
-@checked_keywords()
+@keywords()
 def versions(job: str | os.PathLike[str]) -> list[tuple[VersionRecord, bool]]:
     """List the published versions of a job, the oldest first, each with whether it is the current one."""
     place = Versions(Folder(read_job(job).batch.folder) / PUBLISHED)
@@ -147,7 +147,7 @@ def versions(job: str | os.PathLike[str]) -> list[tuple[VersionRecord, bool]]:
     return [(place.record(number), number == current) for number in place.numbers()]
 
 
-@checked_keywords()
+@keywords()
 def rollback(job: str | os.PathLike[str], *, to: int | None = None) -> int:
     """Make an older version of a job the current one.
 

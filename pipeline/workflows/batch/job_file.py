@@ -7,42 +7,29 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pydantic
 from pydantic import BaseModel
 
+from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, read_toml
 from collapsium.pipeline.families.registry import load_family, require_schedule
-from collapsium.pipeline.keywords import names_of, require_kind
+from collapsium.pipeline.options import names_of
 from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Job
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.errors import InputError, OptionError, SettingError, suggestion
-from collapsium.storage.readers.read_options import ReadOptions
 
-BY_ITSELF = (
-    "sources",
-    "corpus",
-    "progress",
-    "reading",
-    "scheduler",
-    "workers",
-    "tls",
-    "return",
-)  # of ingest: what the job says
+READING = (IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions)
+"""Options of `ingest` that the table ``[ingest]`` takes besides its own."""
 SEVERAL = ("labels", "covariates", "stop_words")  # lists of names, or a string with commas between
 SIDES = ("label_files", "label_names")  # they would have to grow with the sources
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-def reading_kinds() -> dict[str, Any]:
-    """Return what `ingest` can be told, with the type of each."""
-    from collapsium.pipeline.corpora.ingest import READ, ingest
-
-    told = {name: kind for name, kind in get_type_hints(ingest).items() if name not in BY_ITSELF}
-    reading = get_type_hints(ReadOptions)
-    several = dict.fromkeys(SEVERAL, tuple[str, ...])
-    return {**told, **{name: kind for name, kind in reading.items() if name not in READ}, **several}
+def reading_names() -> tuple[str, ...]:
+    """Return the names of what `ingest` can be told of reading."""
+    return tuple(name for model in READING for name in model.model_fields)
 
 
 def read_job(path: str | os.PathLike[str]) -> Job:
@@ -95,7 +82,7 @@ def keys_of(path: str | os.PathLike[str]) -> Keys:
     with contextlib.suppress(OptionError):
         config = load_family(str(tables.get("fit", {}).get("family"))).Options
         named |= {name: ("[fit]", name) for name in (*config.model_fields, *LIMIT_NAMES)}
-    named |= {name: ("[ingest]", name) for name in reading_kinds() if name not in named}
+    named |= {name: ("[ingest]", name) for name in reading_names() if name not in named}
     for table, options in tables.items():
         named |= {name.replace("-", "_"): (f"[{table}]", name) for name in options}
     return Keys(os.fspath(path), named)
@@ -171,7 +158,7 @@ def _require_known(job: Job) -> None:
         raise OptionError("[fit]: 'keep': there is one fit only; say how many with restarts")
     if not job.ingest.sources:
         raise OptionError("[ingest]: 'sources' names no file")
-    names = reading_kinds()
+    names = reading_names()
     for name, value in job.reading.items():
         if name in SIDES:
             raise OptionError(
@@ -179,8 +166,13 @@ def _require_known(job: Job) -> None:
             )
         if name not in names:
             raise OptionError(f"[ingest]: unknown key '{name}'{suggestion(name, {*names, *IngestTable.model_fields})}")
-        listed = tuple(value) if isinstance(value, list) else names_of(value) if isinstance(value, str) else value
-        require_kind(name, listed if name in SEVERAL else value, names[name], "[ingest]: ")
+        if name in SEVERAL and not isinstance(value, str | list):
+            raise OptionError(f"[ingest]: '{name}': expected a list of strings, found {value!r}")
+    try:
+        for model in READING:
+            model(**{name: value for name, value in job.reading.items() if name in model.model_fields})
+    except OptionError as error:
+        raise OptionError(f"[ingest]: '{error.parameter}': {error.message}") from None
     config = family.Options
     for name in job.fit.more:
         if name not in LIMIT_NAMES and name not in config.model_fields:

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.keywords import checked_keywords, parameters_of
+from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
 from collapsium.pipeline.monitoring.events import Sink
+from collapsium.pipeline.options import keywords
 from collapsium.pipeline.workflows.compare.fits import Resources
-from collapsium.pipeline.workflows.compare.options import CompareOptions, compare_options
+from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.pipeline.workflows.compare.runner import Comparison, run_comparison
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.io.folder import Folder
 
 
-@checked_keywords(parameters_of((name, field.default) for name, field in CompareOptions.model_fields.items()))
+@keywords(options=CompareOptions, scheduling=SchedulerOptions, memory=MemoryOptions)
 def compare(
     corpus: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    scheduler: str = "threads",
-    workers: int | None = None,
-    memory: str | int | None = None,
-    scratch: str | None = None,
+    options: CompareOptions,
+    scheduling: SchedulerOptions,
+    memory: MemoryOptions,
     tls: TLS | None = None,
     sinks: Sequence[Sink] = (),
-    **options: Any,
 ) -> Comparison:
     """Compare families over numbers of topics, with restarts: by held-out tokens, or on unseen documents.
 
@@ -42,11 +40,14 @@ def compare(
         Folder of the corpus.
     out : str or path-like
         Folder to make, or that of the same comparison begun before.
-    scheduler, workers, memory, scratch, tls, sinks
+    options : CompareOptions
+        What is compared, and on what.
+    scheduling : SchedulerOptions
+        Which executor runs the tasks.
+    memory : MemoryOptions
+        What work may take.
+    tls, sinks
         As for `fit`.
-    **options
-        The fields of `collapsium.pipeline.workflows.compare.options.CompareOptions`, which describes each: `families`,
-        `topics`, `restarts`, `iterations`, `heldout`, `unseen`, `settings`, `vary`, `peers`, `field` and others.
 
     Returns
     -------
@@ -64,5 +65,5 @@ def compare(
     CollapsiumError
         As for `fit`.
     """
-    resources = Resources(scheduler, workers, memory, scratch, tls)
-    return run_comparison(Corpus(corpus), Folder(out), compare_options(options), resources, sinks)
+    resources = Resources(**dict(scheduling), **dict(memory), tls=tls)
+    return run_comparison(Corpus(corpus), Folder(out), options, resources, sinks)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import pydantic
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, Limits
 from collapsium.pipeline.families.registry import family_names, load_family
-from collapsium.pipeline.keywords import names_of
+from collapsium.pipeline.options import Options, Value, names_of
 from collapsium.pipeline.workflows.compare.catalogue import CLASSIFIERS, LIBRARIES
 from collapsium.pipeline.workflows.compare.option_values import parse_settings, parse_vary, require_varied
 from collapsium.storage.corpus.manifest import DOCUMENTS
@@ -75,55 +73,83 @@ Settings = Annotated[dict[str, dict[str, Any]], BeforeValidator(_settings)]
 Vary = Annotated[dict[str, dict[str, list[Any]]], BeforeValidator(_vary)]
 
 
-class CompareOptions(BaseModel):
+_GRID, _HELD_OUT = "the grid", "what is held out"
+_PEERS, _CLASSES = "other libraries", "labels and classes, with --unseen"
+
+
+class CompareOptions(Options):
     """What is compared, and on what.
 
     Several names or numbers may also be a text with commas between them.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=False)
 
-    families: Names = Field(
+    families: Annotated[Names, Value("A,B", text=True, heading=_GRID)] = Field(
         (),
         description="families to fit (default: all that need no more than words and a number of topics; with `unseen` "
         "all that take labels)",
     )
-    topics: Counts = Field(
+    topics: Annotated[Counts, Value("K,K", text=True, heading=_GRID)] = Field(
         TOPICS, description=f"numbers of topics K (default: {','.join(map(str, TOPICS))}; with `unseen` 200)"
     )
-    start_topics: Counts = Field((1, 100), description="topics to start from, of families that find their number")
-    restarts: Count = Field(RESTARTS, description=f"seeds of each cell (default: {RESTARTS}; with `unseen` 1)")
-    start_from: str | None = Field(
+    start_topics: Annotated[Counts, Value("N,N", text=True, heading=_GRID)] = Field(
+        (1, 100), description="topics to start from, of families that find their number"
+    )
+    restarts: Annotated[Count, Value("R", heading=_GRID)] = Field(
+        RESTARTS, description=f"seeds of each cell (default: {RESTARTS}; with `unseen` 1)"
+    )
+    start_from: Annotated[str | None, Value("FAMILY", heading=_GRID)] = Field(
         None,
         description="fit this family first, from its most topics; fit the others from random starts and from its fits",
     )
-    iterations: Whole = Field(ITERATIONS, description="iterations of each fit")
-    samples: Whole = Field(0, description="of samplers: states whose predictions are averaged")
-    sample_every: Whole = Field(0, description="iterations between two samples")
-    settings: Settings = Field(
+    iterations: Annotated[Whole, Value("N", heading=_GRID)] = Field(ITERATIONS, description="iterations of each fit")
+    samples: Annotated[Whole, Value("S", heading=_GRID)] = Field(
+        0, description="of samplers: states whose predictions are averaged"
+    )
+    sample_every: Annotated[Whole, Value("T", heading=_GRID)] = Field(0, description="iterations between two samples")
+    settings: Annotated[Settings, Value("FAMILY.OPTION=VALUE", flag="--set", heading=_GRID)] = Field(
         {},
         description="options by family or peer and name; a number over K, such as 0.1/K, is divided by the cell's "
         "number of topics",
     )
-    vary: Vary = Field(
+    vary: Annotated[Vary, Value("[FAMILY.]OPTION=V,V", heading=_GRID)] = Field(
         {}, description="several values of options, by family, or * for all that have the option, and name: a cell each"
     )
-    heldout: Place | None = Field(None, description="held-out tokens of the same documents; the corpus stays whole")
-    unseen: Place | None = Field(None, description="other documents, to score given their labels alone")
-    fraction: float | None = Field(
+    heldout: Annotated[Place | None, Value("CORPUS", heading=_HELD_OUT)] = Field(
+        None, description="held-out tokens of the same documents; the corpus stays whole"
+    )
+    unseen: Annotated[Place | None, Value("CORPUS", heading=_HELD_OUT)] = Field(
+        None, description="other documents, to score given their labels alone"
+    )
+    fraction: Annotated[float | None, Value("F", heading=_HELD_OUT)] = Field(
         FRACTION, gt=0, lt=1, description="share of the tokens that is split off where no corpus of them is named"
     )
-    seed: Whole = Field(0, description="seed of the split and of all fits")
-    peers: Names = Field((), description=f"other libraries to fit beside ({','.join(LIBRARIES)})")
-    labels: Names = Field((), description="fields of labels to take (default: all)")
-    without: Names = Field((), description="fit each a second time without these fields of labels")
-    field: str | None = Field(None, description="a field of labels, or a number, to predict")
-    classifiers: Names = Field(
+    seed: Annotated[Whole, Value("S", heading=_HELD_OUT)] = Field(0, description="seed of the split and of all fits")
+    peers: Annotated[Names, Value("A,B", text=True, heading=_PEERS)] = Field(
+        (), description=f"other libraries to fit beside ({','.join(LIBRARIES)})"
+    )
+    labels: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
+        (), description="fields of labels to take (default: all)"
+    )
+    without: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
+        (), description="fit each a second time without these fields of labels"
+    )
+    field: Annotated[str | None, Value("NAME", heading=_CLASSES)] = Field(
+        None, description="a field of labels, or a number, to predict"
+    )
+    classifiers: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
         (), description=f"classifiers beside the families, with `field` (default: {','.join(CLASSIFIERS)})"
     )
-    covariates: Names = Field((), description="numbers that lda-svm takes besides the labels")
-    lda_topics: Counts = Field((200,), description="numbers of topics of lda-svm")
-    slda_topics: Counts = Field((50,), description="numbers of topics of slda")
+    covariates: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
+        (), description="numbers that lda-svm takes besides the labels"
+    )
+    lda_topics: Annotated[Counts, Value("K,K", text=True, heading=_CLASSES)] = Field(
+        (200,), description="numbers of topics of lda-svm"
+    )
+    slda_topics: Annotated[Counts, Value("K,K", text=True, heading=_CLASSES)] = Field(
+        (50,), description="numbers of topics of slda"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -184,37 +210,6 @@ class CompareOptions(BaseModel):
     def record(self) -> dict[str, Any]:
         """Return the options as a comparison's record has them; the corpora's digests stand for their folders."""
         return self.model_dump(mode="json", exclude={"heldout", "unseen"})
-
-
-def compare_options(given: Mapping[str, Any]) -> CompareOptions:
-    """Check the options of a comparison.
-
-    Parameters
-    ----------
-    given : mapping
-        Fields of `CompareOptions`; those that are None count as left out.
-
-    Returns
-    -------
-    CompareOptions
-        All options.
-
-    Raises
-    ------
-    OptionError
-        An option is unknown or out of range, or does not go with another.
-    """
-    try:
-        return CompareOptions.model_validate(dict(given))
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        cause = first.get("ctx", {}).get("error")
-        if isinstance(cause, OptionError):
-            raise cause from None
-        text = str(first["msg"]).replace("Input should be", "expected").replace("a valid integer", "a whole number")
-        text = text.replace("greater than or equal to 1", "a whole number of 1 or more")
-        text = re.sub("expected (greater|less)", r"expected a value \1", text)
-        raise OptionError(f"{text}, found {first['input']!r}", str(first["loc"][0])) from None
 
 
 def all_families() -> tuple[str, ...]:

@@ -121,7 +121,7 @@ class MatrixSource:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
             if sum(member.file_size for member in members) > limit:
-                raise InputError(self.name, f"more than {size(limit)} come out of it (--max-decompressed)")
+                raise InputError(self.name, f"more than {size(limit)} come out of it (`max_decompressed`)")
             for member in members:
                 with archive.open(member) as file:
                     version = np.lib.format.read_magic(file)

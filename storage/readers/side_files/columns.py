@@ -90,8 +90,8 @@ def chosen_of(
     if file.name and len(labels) + len(covariates) > 1:
         every = named(field for _, field in (*labels, *covariates))
         raise OptionError(
-            f"--label-files {file.name}=: names one field, and {file.path} has {every}; name them with "
-            "--labels NAME=FIELD"
+            f"`label_files` {file.name}=: names one field, and {file.path} has {every}; name them with "
+            "`labels` NAME=FIELD"
         )
     if file.name:
         labels = tuple((file.name, field) for _, field in labels)
@@ -100,7 +100,7 @@ def chosen_of(
     if taken is not None:
         raise OptionError(
             f"{file.path}: the covariate {taken!r} has a meaning of its own in a corpus; "
-            f"name it, --covariates NAME={taken}"
+            f"name it, `covariates` NAME={taken}"
         )
     return Chosen(labels, covariates)
 
@@ -239,7 +239,7 @@ def read_sides(wanted: Wanted, options: ReadOptions, covariates_of: Collection[s
         A file is missing or damaged, a number has no name, or what is asked for is not there.
     """
     if wanted.names and not wanted.files:
-        raise OptionError(f"--label-names {wanted.names[0]}: names labels of side files; say --label-files FILE too")
+        raise OptionError(f"`label_names` {wanted.names[0]}: names labels of side files; say `label_files` FILE too")
     files = [read_side(said, options) for said in wanted.files]
     asked = Fields.of(options)
     lists = [read_names(said, options) for said in wanted.names]
@@ -261,14 +261,14 @@ def _names_by_field(lists: list[tuple[str, str, list[str]]], labels: list[str]) 
     found: dict[str, tuple[str, list[str]]] = {}
     for field, path, names in lists:
         if not field and len(labels) != 1:
-            raise OptionError(f"--label-names {path}: say whose, FIELD={path}; there are {named(labels)}")
+            raise OptionError(f"`label_names` {path}: say whose, FIELD={path}; there are {named(labels)}")
         field = field or labels[0]
         if field not in labels:
             raise OptionError(
-                f"--label-names {field}={path}: no side file has labels {field!r}{suggestion(field, labels)}; "
+                f"`label_names` {field}={path}: no side file has labels {field!r}{suggestion(field, labels)}; "
                 f"there are {named(labels)}"
             )
         if field in found:
-            raise OptionError(f"--label-names {field}: is said twice")
+            raise OptionError(f"`label_names` {field}: is said twice")
         found[field] = (path, names)
     return found

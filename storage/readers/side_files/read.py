@@ -42,7 +42,7 @@ class _Told:
         if found is None:
             sought = self._said or "id"
             raise InputError(
-                path, f"no field {sought!r} (--id){near(sought, names)}; there are {named(names)}", where()
+                path, f"no field {sought!r} (`id`){near(sought, names)}; there are {named(names)}", where()
             )
         self.id = found
 
@@ -112,7 +112,7 @@ def read_side(said: str, options: ReadOptions) -> SideFile:
     OptionError
         The name is empty.
     """
-    name, path = named_file(said, "--label-files")
+    name, path = named_file(said, "label_files")
     kind = kind_of_name(path)
     files = find_files([path], kind, kind_of_name)
     if kind in RECORDS:
@@ -154,7 +154,7 @@ def named_file(said: str, flag: str) -> tuple[str, str]:
     if not equals or "/" in name or Folder(said).exists():
         return "", said
     if not name or not path:
-        raise OptionError(f"{flag} {said}: expected FILE or NAME=FILE")
+        raise OptionError(f"`{flag}` {said}: expected FILE or NAME=FILE")
     return name, path
 
 
@@ -208,7 +208,7 @@ def read_names(said: str, options: ReadOptions) -> tuple[str, str, list[str]]:
     InputError
         It is damaged.
     """
-    field, path = named_file(said, "--label-names")
+    field, path = named_file(said, "label_names")
     files = find_files([path], None, kind_of_name)
     if len(files) > 1:
         raise InputError(path, f"expected one file with a name a line, found {len(files):,} files")

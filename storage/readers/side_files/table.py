@@ -126,7 +126,7 @@ class Sides:
                 some = ", ".join(map(repr, side.ids.slice(0, 3).to_pylist())) or "none"
                 raise InputError(
                     side.path, f"expected ids of the documents, found none among {len(side):,} (such as {some}); "
-                    "--id FIELD names their field"
+                    "`id` FIELD names their field"
                 )  # fmt: skip
             unmatched += int((~seen).sum())
         return unmatched

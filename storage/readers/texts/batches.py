@@ -48,17 +48,17 @@ def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
     """
     if kind in FIXED:
         for flag, said in (
-            ("--id", options.id),
-            ("--text", options.text),
-            ("--title", options.title),
-            ("--date", options.date),
-            ("--labels", options.labels not in ((), FIXED[kind])),
-            ("--covariates", options.covariates),
+            ("id", options.id),
+            ("text", options.text),
+            ("title", options.title),
+            ("date", options.date),
+            ("labels", options.labels not in ((), FIXED[kind])),
+            ("covariates", options.covariates),
         ):
             if said:
-                raise OptionError(f"{flag}: documents of the format {kind} have no fields to name")
+                raise OptionError(f"documents of the format {kind} have no fields to name", flag)
         if options.segments == ENTRIES:
-            raise OptionError(f"--segments {ENTRIES}: documents of the format {kind} have no fields, and so no lists")
+            raise OptionError(f"`segments` {ENTRIES}: documents of the format {kind} have no fields, and so no lists")
         options = replace(options, labels=FIXED[kind])
     Fields.of(options)
     if options.segments is not None:

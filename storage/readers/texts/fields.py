@@ -55,16 +55,16 @@ class Fields:
             tuple((name, field or name) for name, _, field in (text.partition("=") for text in said))
             for said in (options.labels, options.covariates)
         )
-        for flag, named in (("--labels", labels), ("--covariates", covariates)):
+        for flag, named in (("labels", labels), ("covariates", covariates)):
             names = [name for name, _ in named]
             again = next((name for number, name in enumerate(names) if name in names[:number]), None)
             if again is not None:
-                raise OptionError(f"{flag} {again}: is said twice")
+                raise OptionError(f"`{flag}` {again}: is said twice")
             if "" in names:
-                raise OptionError(f"{flag}: expected FIELD or NAME=FIELD")
+                raise OptionError("expected FIELD or NAME=FIELD", flag)
         taken = next((name for name, _ in covariates if name in TAKEN), None)
         if taken is not None:
-            raise OptionError(f"--covariates {taken}: has a meaning of its own in a corpus; name it, NAME={taken}")
+            raise OptionError(f"`covariates` {taken}: has a meaning of its own in a corpus; name it, NAME={taken}")
         return Fields(
             options.id or "id",
             options.text or "text",
@@ -80,19 +80,17 @@ class Fields:
     @property
     def flags(self) -> dict[str, str]:
         """The fields that a document is made of, each with the option that names it."""
-        found = {self.id: "--id", self.text: "--text"}
-        found.update({field: "--labels" for _, field in self.labels})
-        found.update({field: "--covariates" for _, field in self.covariates})
-        found.update({field: flag for field, flag in ((self.title, "--title"), (self.date, "--date")) if field})
+        found = {self.id: "id", self.text: "text"}
+        found.update({field: "labels" for _, field in self.labels})
+        found.update({field: "covariates" for _, field in self.covariates})
+        found.update({field: flag for field, flag in ((self.title, "title"), (self.date, "date")) if field})
         return found
 
     @property
     def required(self) -> dict[str, str]:
         """The fields of `flags` without which a table, or all records together, are refused."""
         return {
-            field: flag
-            for field, flag in self.flags.items()
-            if flag in ("--id", "--text") or field not in self.optional
+            field: flag for field, flag in self.flags.items() if flag in ("id", "text") or field not in self.optional
         }
 
     @property
@@ -133,8 +131,8 @@ def id_of(path: str, record: Mapping[str, Any], field: str, where: Callable[[], 
     """
     name = record.get(field, ABSENT)
     if isinstance(name, bool) or not isinstance(name, (str, int)):
-        require_field(path, record, field, "--id", where)
-        raise InputError(path, f"expected a string or whole number in field {field!r} (--id)", where())
+        require_field(path, record, field, "id", where)
+        raise InputError(path, f"expected a string or whole number in field {field!r} (`id`)", where())
     return clean(str(name))
 
 
@@ -156,14 +154,16 @@ def require_columns(path: str, names: list[str], fields: Fields) -> None:
         One is not there; the error names those that are.
     """
     for field, flag in fields.required.items():
-        if field not in names and not (flag == "--id" and not fields.id_said):
-            raise InputError(path, f"no column {field!r} ({flag}){near(field, names)}; there are {named(names)}")
+        if field not in names and not (flag == "id" and not fields.id_said):
+            raise InputError(path, f"no column {field!r} (`{flag}`){near(field, names)}; there are {named(names)}")
 
 
 def require_field(path: str, record: Mapping[str, Any], field: str, flag: str, where: Callable[[], str]) -> None:
     """Refuse a record that lacks a field, which the option `flag` names; the error names those that are there."""
     if field not in record:
-        raise InputError(path, f"no field {field!r} ({flag}){near(field, record)}; there are {named(record)}", where())
+        raise InputError(
+            path, f"no field {field!r} (`{flag}`){near(field, record)}; there are {named(record)}", where()
+        )
 
 
 def named(names: Any) -> str:

@@ -106,7 +106,7 @@ class Gathering:
         self._segments: list[int] = []
         self._columns: dict[str, list[Any]] = {name: [] for name in self._kinds}
         self._origins: list[tuple[str, int]] = []
-        self._unseen = {field for field, flag in self._fields.flags.items() if flag not in ("--id", "--text")}
+        self._unseen = {field for field, flag in self._fields.flags.items() if flag not in ("id", "text")}
         self._seen: set[str] = set()
         self._missing = self.replaced = self.bytes = 0
 
@@ -160,16 +160,16 @@ class Gathering:
             text = ""
         if isinstance(text, str):
             return [text] if cut is None else cut(text)
-        require_field(path, record, field, "--text", where)
+        require_field(path, record, field, "text", where)
         if not isinstance(text, list):
-            raise InputError(path, f"expected a string in field {field!r} (--text)", where())
+            raise InputError(path, f"expected a string in field {field!r} (`text`)", where())
         if self._fields.segments != ENTRIES:
-            more = f"found a list; --segments {ENTRIES} makes each of its strings a segment"
-            raise InputError(path, f"expected a string in field {field!r} (--text), {more}", where())
+            more = f"found a list; `segments` {ENTRIES} makes each of its strings a segment"
+            raise InputError(path, f"expected a string in field {field!r} (`text`), {more}", where())
         wrong = next((one for one in text if not isinstance(one, str | None)), None)
         if wrong is not None:
             more = f"found {type(wrong).__name__} in it"
-            raise InputError(path, f"expected a list of strings in field {field!r} (--text), {more}", where())
+            raise InputError(path, f"expected a list of strings in field {field!r} (`text`), {more}", where())
         return [part or "" for part in text]
 
     def _add_further(self, path: str, record: Mapping[str, Any], where: Callable[[], str]) -> None:

@@ -233,6 +233,6 @@ def decoded(data: bytes, path: str, options: ReadOptions, into: Into, where: Cal
         return data.decode()
     except UnicodeDecodeError as error:
         if options.bad_bytes != "replace":
-            raise InputError(path, f"expected UTF-8 text ({error}); --bad-bytes replace goes on", where()) from None
+            raise InputError(path, f"expected UTF-8 text ({error}); `bad_bytes` replace goes on", where()) from None
         into.replaced += 1
         return data.decode(errors="replace")

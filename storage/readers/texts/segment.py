@@ -68,10 +68,10 @@ def cutter_of(how: str) -> Cutter:
     if how.startswith(HEADINGS) and how != HEADINGS:
         return functools.partial(_by_headings, _heading(how))
     if how in (HEADINGS, HEADINGS[:-1]):
-        raise OptionError(f"--segments {how}: expected a regular expression, such as {HEADINGS}'CHAPTER [IVXL]+'")
+        raise OptionError(f"`segments` {how}: expected a regular expression, such as {HEADINGS}'CHAPTER [IVXL]+'")
     if how not in _WAYS:
         near = suggestion(how.partition(":")[0], [*_WAYS, f"{HEADINGS}REGEX"])
-        raise OptionError(f"--segments {how}: there is no such way to cut texts{near}")
+        raise OptionError(f"`segments` {how}: there is no such way to cut texts{near}")
     return _WAYS[how]
 
 
@@ -79,7 +79,7 @@ def _heading(how: str) -> re.Pattern[str]:
     try:
         return re.compile(how.removeprefix(HEADINGS))
     except (re.error, OverflowError, RecursionError) as error:
-        raise OptionError(f"--segments {how}: expected a regular expression ({error})") from None
+        raise OptionError(f"`segments` {how}: expected a regular expression ({error})") from None
 
 
 def _kept(parts: Iterator[str] | list[str]) -> list[str]:

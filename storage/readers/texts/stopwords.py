@@ -76,7 +76,7 @@ def _read_list(path: str) -> AbstractSet[str]:
     except UnicodeDecodeError as error:
         raise InputError(path, f"expected stop words as UTF-8 text ({error})") from None
     except AbsentError:
-        raise OptionError(f"--stop-words {path}: no such file") from None
+        raise OptionError(f"`stop_words` {path}: no such file") from None
     return {word.lower() for line in lines for word in line.partition("#")[0].split()}
 
 
@@ -116,12 +116,12 @@ def list_of(language: str) -> AbstractSet[str]:
         import stopwordsiso
     except ImportError:
         raise MissingError(
-            f"--stop-words {language}: the lists of other languages are not installed; pip install 'collapsium[text]'"
+            f"`stop_words` {language}: the lists of other languages are not installed; pip install 'collapsium[text]'"
         ) from None
     known = (*stopwordsiso.langs(), DEFAULT, NONE)
     if language not in known:
         raise OptionError(
-            f"--stop-words {language}: no such language{suggestion(language, known)}; expected {DEFAULT}, {NONE} or "
+            f"`stop_words` {language}: no such language{suggestion(language, known)}; expected {DEFAULT}, {NONE} or "
             "codes of ISO 639-1 such as de, or files, whose names have a dot or a slash"
         )
     return frozenset(word.lower() for word in stopwordsiso.stopwords(language))

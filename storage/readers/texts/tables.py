@@ -109,7 +109,7 @@ def _next(rows: Any, span: Span, where: Callable[[], str]) -> list[str] | None:
         raise InputError(span.path, f"expected comma-separated values ({error})", where()) from None
     except UnicodeDecodeError as error:
         raise InputError(
-            span.path, f"expected UTF-8 text ({error.reason}); --bad-bytes replace goes on", f"after {where()}"
+            span.path, f"expected UTF-8 text ({error.reason}); `bad_bytes` replace goes on", f"after {where()}"
         ) from None
 
 
@@ -314,7 +314,7 @@ def _batches(file: BoundedFile, span: Span, wanted: list[str]) -> Iterator[Any]:
         yield from file.batches(wanted, groups)
     except SwollenError as error:
         raise InputError(
-            span.path, f"{error} and disk; if it is to be trusted, raise the limit (--max-decompressed)"
+            span.path, f"{error} and disk; if it is to be trusted, raise the limit (`max_decompressed`)"
         ) from None
     except FAULTS as error:
         if isinstance(error, InputError):

@@ -255,8 +255,8 @@ def texts_of_lines(path: str, options: ReadOptions) -> Iterator[Text]:
             name, text = record.get(id_field), record.get(text_field)
             if not isinstance(name, (str, int)) or isinstance(name, bool):
                 raise InputError(
-                    path, f"expected a string or whole number in field {id_field!r} (--id)", f"line {line}"
+                    path, f"expected a string or whole number in field {id_field!r} (`id`)", f"line {line}"
                 )
             if not isinstance(text, str):
-                raise InputError(path, f"expected a string in field {text_field!r} (--text)", f"line {line}")
+                raise InputError(path, f"expected a string in field {text_field!r} (`text`)", f"line {line}")
             yield Text(str(name), (text.encode("utf-8", "replace").decode(),))

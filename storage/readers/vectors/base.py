@@ -108,10 +108,12 @@ def place_of(text: str, names: Sequence[str], width: int, path: str, flag: str) 
         number = int(text)
         if 1 <= abs(number) <= width:
             return number - 1 if number > 0 else width + number
-        raise OptionError(f"{flag} {text}: {path} has the columns 1 to {width}, or -1 to -{width} from the right")
+        raise OptionError(f"`{flag}` {text}: {path} has the columns 1 to {width}, or -1 to -{width} from the right")
     if names:
-        raise OptionError(f"{flag} {text}: {path} has no such column{suggestion(text, names)}")
-    raise OptionError(f"{flag} {text}: {path} names no columns; expected a number, from the left (1) or the right (-1)")
+        raise OptionError(f"`{flag}` {text}: {path} has no such column{suggestion(text, names)}")
+    raise OptionError(
+        f"`{flag}` {text}: {path} names no columns; expected a number, from the left (1) or the right (-1)"
+    )
 
 
 def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str) -> Layout:
@@ -142,20 +144,20 @@ def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str)
     """
     if width > MOST_COLUMNS:
         raise InputError(path, f"expected at most {MOST_COLUMNS} columns, found {width}")
-    identity = None if options.id is None else place_of(options.id, names, width, path, "--id")
+    identity = None if options.id is None else place_of(options.id, names, width, path, "id")
     labels: list[tuple[str, int]] = []
     for number, text in enumerate(options.labels, start=1):
         field, equals, column = text.partition("=")
         if text in names or not equals:
             column = text
-            place = place_of(column, names, width, path, "--labels")
+            place = place_of(column, names, width, path, "labels")
             field = names[place] if names else "label" if len(options.labels) == 1 else f"label{number}"
         else:
-            place = place_of(column, names, width, path, "--labels")
+            place = place_of(column, names, width, path, "labels")
         labels.append((field, place))
     taken = [place for place in (identity, *(place for _, place in labels)) if place is not None]
     if len(set(taken)) < len(taken):
-        raise OptionError("--labels: a column is named twice, as a label or as the id")
+        raise OptionError("a column is named twice, as a label or as the id", "labels")
     values = tuple(place for place in range(width) if place not in set(taken))
     if not values:
         raise InputError(path, "expected a column of values")

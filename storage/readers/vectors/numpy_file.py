@@ -64,7 +64,7 @@ class MatrixFile:
     def __init__(self, path: str, options: ReadOptions) -> None:
         self.name, self._limit = path, options.max_decompressed
         if options.values is not None:
-            raise OptionError(f"--values {options.values}: {path} is one array, which has no name")
+            raise OptionError(f"`values` {options.values}: {path} is one array, which has no name")
         with reading(path), open_input(path, self._limit) as handle:
             header = _Header(path, handle)
         self.layout = layout_of(options, (), width_of(path, header.shape, header.dtype), path)
@@ -199,7 +199,7 @@ class ArchiveFile:
             headers = self._headers(handle)
         named = {"format", "shape", "data"}
         if named <= set(headers):
-            raise InputError(path, f"{EXPECTED}, found a sparse matrix; see --format npz")
+            raise InputError(path, f"{EXPECTED}, found a sparse matrix; see `format` npz")
         split = [text.partition("=") for text in options.labels]
         labels = [(field, name if equals else field) for field, equals, name in split]
         self._id_array = options.id if options.id in headers else None
@@ -226,7 +226,7 @@ class ArchiveFile:
             limit = max(LEAST_LIMIT, RATIO * bytes_) if self._limit is None else self._limit
             members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
             if sum(one.file_size for one in members) > limit:
-                raise InputError(self.name, f"more than {size(limit)} come out of it (--max-decompressed)")
+                raise InputError(self.name, f"more than {size(limit)} come out of it (`max_decompressed`)")
             for one in members:
                 with archive.open(one) as file:
                     name = one.filename.removesuffix(".npy")
@@ -237,11 +237,11 @@ class ArchiveFile:
     def _chosen(self, asked: str | None, names: list[str]) -> str:
         if asked is not None:
             if asked not in names:
-                raise OptionError(f"--values {asked}: {self.name} has no such array{suggestion(asked, names)}")
+                raise OptionError(f"`values` {asked}: {self.name} has no such array{suggestion(asked, names)}")
             return asked
         if len(names) != 1:
             raise InputError(
-                self.name, f"expected one array of vectors, found {', '.join(names) or 'none'} (--values NAME)"
+                self.name, f"expected one array of vectors, found {', '.join(names) or 'none'} (`values` NAME)"
             )
         return names[0]
 

@@ -62,14 +62,14 @@ class ZarrFile:
         found = zarr.open(store, mode="r")
         if not isinstance(found, zarr.Group):
             if asked is not None:
-                raise OptionError(f"--values {asked}: {self.name} is one array, which has no name")
+                raise OptionError(f"`values` {asked}: {self.name} is one array, which has no name")
             return found
         arrays = dict(found.arrays())
         if asked is not None and asked not in arrays:
-            raise OptionError(f"--values {asked}: {self.name} has no such array{suggestion(asked, arrays)}")
+            raise OptionError(f"`values` {asked}: {self.name} has no such array{suggestion(asked, arrays)}")
         if asked is None and len(arrays) != 1:
             raise InputError(
-                self.name, f"expected one array, found {', '.join(sorted(arrays)) or 'none'} (--values NAME)"
+                self.name, f"expected one array, found {', '.join(sorted(arrays)) or 'none'} (`values` NAME)"
             )
         return arrays[asked if asked is not None else next(iter(arrays))]
 
@@ -131,7 +131,7 @@ def _require_there(path: str, array: Any, limit: int | None) -> None:
         raise InputError(
             path,
             f"more than {size(allowed)} come out of it, as of an array that is made to fill memory and disk; if it is "
-            "to be trusted, raise the limit (--max-decompressed)",
+            "to be trusted, raise the limit (`max_decompressed`)",
         )
 
 

@@ -290,7 +290,7 @@ def test_prediction__overwrites_nothing_and_takes_documents_without_labels(place
         predict(place / "all", place / "bare", tmp_path / "out", field="kind", workers=1)
     with pytest.raises(InputError, match="has a value of 'kind'"):
         evaluate(place / "all", unseen=place / "bare", field=["kind"], workers=1)
-    with pytest.raises(OptionError, match="--unseen"):
+    with pytest.raises(OptionError, match="unseen"):
         evaluate(place / "all", heldout=place / "unseen", field=["kind"])
 
 

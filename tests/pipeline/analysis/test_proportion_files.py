@@ -99,7 +99,7 @@ def test_an_unknown_suffix__is_refused_before_any_work(made, tmp_path, capsys):
     with pytest.raises(OptionError, match=r"\.npy"):
         predict(made / "labelled", made / "c", tmp_path / "o.npy", field="topic")
     for name in ("o.npy", "o.parquet"):
-        with pytest.raises(OptionError, match="--threshold"):
+        with pytest.raises(OptionError, match="threshold"):
             infer(made / "run", made / "c", tmp_path / name, dense=True, threshold=0.1)
     assert not list(tmp_path.iterdir())
 

@@ -268,12 +268,12 @@ def test_plot__says_what_is_not_there(place, small, tmp_path):
     run, out = place / "run", tmp_path / "x.svg"
     cases = [
         ({"document": "nobody"}, OptionError, "no document of this id"),
-        ({"topics": [0, 99]}, OptionError, "--topics 99: run has no topic 99"),
+        ({"topics": [0, 99]}, OptionError, "`topics` 99: run has no topic 99"),
         ({"topics": list(range(11))}, OptionError, "expected 1 to 10 topics, found 11"),
         ({"corpus": place / "new"}, MismatchError, "not the corpus that the model was fitted to"),
-        ({"corpus": place / "gone"}, AbsentError, "--corpus"),
+        ({"corpus": place / "gone"}, AbsentError, "`corpus`"),
         ({"what": ["segments", "map"]}, OptionError, "picture by itself"),
-        ({"what": ["map"], "document": "x"}, OptionError, "--document: expected with --what segments"),
+        ({"what": ["map"], "document": "x"}, OptionError, "document: expected with `what` segments"),
     ]
     for given_, error, text in cases:
         with pytest.raises(error, match=text):

@@ -119,7 +119,7 @@ def test_plot__writes_a_picture_and_a_table(made, tmp_path, capsys):
 
 def test_plot__of_documents_without_dates_is_refused(small, tmp_path):
     fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=1, scheduler="serial")
-    with pytest.raises(OptionError, match="--date"):
+    with pytest.raises(OptionError, match="date"):
         plot(tmp_path / "run", tmp_path / "out.svg", what=["time"])
     report(tmp_path / "run", tmp_path / "out.html")
     assert 'id="time"' not in (tmp_path / "out.html").read_text()

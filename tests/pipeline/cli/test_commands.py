@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import verify
-from collapsium.pipeline.cli.main import COMMANDS, main
+from collapsium.pipeline.cli.app import COMMANDS
+from collapsium.pipeline.cli.main import main
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.runs.run import Run
 from tests.conftest import write_corpus

@@ -1,22 +1,22 @@
 """Options have one name: as a flag, as a Python keyword and as a TOML key; a wrong keyword is an OptionError."""
 
-import argparse
 import inspect
 
 import pytest
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.main import COMMANDS, _parser
+from collapsium.pipeline.cli.app import COMMANDS, load_command, parse
+from collapsium.pipeline.cli.reference import commands
 from collapsium.pipeline.corpora.ingest import reading_options
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES
-from collapsium.pipeline.keywords import names_of, option_names
+from collapsium.pipeline.options import names_of, option_names
 from collapsium.pipeline.workflows.batch.config import ClusterTable, HeldoutTable, InferTable
-from collapsium.pipeline.workflows.batch.job_file import reading_kinds
+from collapsium.pipeline.workflows.batch.job_file import reading_names
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.open import ReadOptions
 
 # What a command alone has: how it prints, where its options stand, certificates by file, callbacks by name.
-OF_COMMANDS = {"json", "quiet", "config", "settings", "callback", "log_format", "tls_ca", "tls_cert", "tls_key"}
+OF_COMMANDS = {"quiet", "config", "settings", "callback", "log_format", "as_json", "tls_ca", "tls_cert", "tls_key"}
 OF_PYTHON = {"progress", "sinks", "notice", "tls", "settings", "options"}
 FUNCTIONS = {
     "evaluate": ("evaluate", "coherence"),
@@ -32,18 +32,15 @@ APART = {
 PUBLIC = [name for name in pipeline.__all__ if inspect.isfunction(getattr(pipeline, name)) and name != "resume"]
 
 
-def commands():
-    """The parser of each command; only that of the command that is called has its options."""
-    return {name: _subparsers([name]).choices[name] for name in COMMANDS}
-
-
-def _subparsers(argv):
-    return next(action for action in _parser(argv)._actions if isinstance(action, argparse._SubParsersAction))
+def arguments_of(command):
+    """The names of a command's positional arguments and options."""
+    found = load_command(command)
+    return {one.name for one in found.arguments} | {*found.fields}
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if hasattr(pipeline, name)])
 def test_flags_are_called_as_the_keywords_of_python(command):
-    flags = {action.dest for action in commands()[command]._actions} - {"help"} - OF_COMMANDS
+    flags = arguments_of(command) - OF_COMMANDS
     names = set().union(*(option_names(getattr(pipeline, name)) for name in FUNCTIONS.get(command, (command,))))
     if "family" in names:
         names |= {*LIMIT_NAMES, "topics"} & flags
@@ -51,15 +48,15 @@ def test_flags_are_called_as_the_keywords_of_python(command):
 
 
 def test_flags_are_spelled_as_their_names():
-    for command, parser in commands().items():
-        for action in parser._actions:
-            spelled = {flag.removeprefix("--").replace("-", "_") for flag in action.option_strings} - {"_h", "set"}
-            assert not spelled or action.dest in spelled or action.dest == "settings", command
+    for command in commands():
+        for one in command.options:
+            spelled = one.flag.removeprefix("--").replace("-", "_")
+            assert spelled == one.name or one.name in ("settings", "as_json"), command
 
 
 def test_toml_keys_are_called_as_the_keywords_of_python():
     assert set(RUN_NAMES) <= {*option_names(pipeline.fit), *LIMIT_NAMES}
-    assert {*reading_kinds()} == {*option_names(pipeline.ingest)} - {
+    assert {*reading_names()} == {*option_names(pipeline.ingest)} - {
         "sources", "corpus", "progress", "scheduler", "workers", "tls"
     }  # fmt: skip
     assert {*ClusterTable.model_fields} - {"tls_ca", "tls_cert", "tls_key"} <= {*option_names(pipeline.fit)}
@@ -107,8 +104,8 @@ def test_several_names__are_lists_or_strings_with_commas():
     assert reading_options({"labels": "x,y", "max_decompressed": "1KB"}) == ReadOptions(
         labels=("x", "y"), max_decompressed=1000
     )
-    arguments = commands()["ingest"].parse_args(["s", "c", "--labels", "a,b=c", "--labels", "d", "--covariates", "e,f"])
-    assert (arguments.labels, arguments.covariates) == (["a", "b=c", "d"], ["e", "f"])
+    given = parse(["ingest", "s", "c", "--labels", "a,b=c", "--labels", "d", "--covariates", "e,f"]).call.flags.values
+    assert (given["labels"], given["covariates"]) == (["a", "b=c", "d"], ["e", "f"])
 
 
 def test_help_of_ingest__shows_what_it_takes():

@@ -178,9 +178,9 @@ def test_like__takes_the_default_stop_words_by_name(made, tmp_path, named):
 
 def test_like__names_the_stop_words_that_were_left_out(made, tmp_path):
     (tmp_path / "mine.txt").write_text("tacos\n")
-    with pytest.raises(OptionError, match=r"^--stop-words none: the documents of .* were read with english, and"):
+    with pytest.raises(OptionError, match=r"^`stop_words` none: the documents of .* were read with english, and"):
         ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words="none")
-    with pytest.raises(OptionError, match=r"^--stop-words english and a list of 1 words: .* read with english, and"):
+    with pytest.raises(OptionError, match=r"^`stop_words` english and a list of 1 words: .* read with english, and"):
         ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words=f"english,{tmp_path}/mine.txt")
 
 
@@ -220,7 +220,7 @@ def test_counts_without_words__are_of_the_recorded_vocabulary_if_that_was_not_pr
     shutil.copy(counted / "docword.a.txt", counted / "new/docword.a.txt")
     ingest(counted / "new/docword.a.txt", counted / "b", like=counted / "a")
     assert bags_of(counted / "b") == bags_of(counted / "a")
-    with pytest.raises(InputError, match="--vocabulary FILE"):
+    with pytest.raises(InputError, match="`vocabulary` FILE"):
         ingest(counted / "new/docword.a.txt", counted / "c", like=counted / "pruned")
     named = {"vocabulary": str(counted / "vocab.a.txt")}
     with documents_for(counted / "pruned", counted / "new/docword.a.txt", reading=named) as found:
@@ -264,7 +264,7 @@ def test_what_is_no_vocabulary__is_refused(made, tmp_path):
     for path, error, pattern in (
         (tmp_path / "two.parquet", InputError, "column 'word'"),
         (tmp_path / "twice.parquet", InputError, "row 2"),
-        (tmp_path, AbsentError, "--vocabulary"),
+        (tmp_path, AbsentError, "`vocabulary`"),
     ):
         with pytest.raises(error, match=pattern):
             ingest(made / "old.jsonl", tmp_path / "c", vocabulary=str(path), **FIELDS)

@@ -209,9 +209,9 @@ def test_many_segments_and_a_huge_one__are_one_document_each(tmp_path):
     [
         ({"segments": "sentense"}, r"did you mean 'sentences'"),
         ({"segments": "headings:["}, r"expected a regular expression"),
-        ({"segments": "column", "format": "text"}, r"--segments column: documents of the format text have no fields"),
-        ({"segments": "lines", "format": "uci"}, r"--segments: is of texts; documents of the format uci are counted"),
-        ({"segments": "lines", "format": "vectors"}, r"--segments: is of documents; vectors have no words"),
+        ({"segments": "column", "format": "text"}, r"`segments` column: documents of the format text have no fields"),
+        ({"segments": "lines", "format": "uci"}, r"segments: is of texts; documents of the format uci are counted"),
+        ({"segments": "lines", "format": "vectors"}, r"segments: is of documents; vectors have no words"),
     ],
 )
 def test_options_that_cannot_be__are_refused_before_anything_is_made(tmp_path, options, told):
@@ -224,9 +224,9 @@ def test_options_that_cannot_be__are_refused_before_anything_is_made(tmp_path, o
 @pytest.mark.parametrize(
     ("text", "segments", "told"),
     [
-        (["a"], None, r"line 1: expected a string in field 'text' \(--text\), found a list; --segments column makes"),
-        (["a"], "lines", "--segments column makes"),
-        (["a", 1], "column", r"line 1: expected a list of strings in field 'text' \(--text\), found int in it"),
+        (["a"], None, r"line 1: expected a string in field 'text' \(`text`\), found a list; `segments` column makes"),
+        (["a"], "lines", "`segments` column makes"),
+        (["a", 1], "column", r"line 1: expected a list of strings in field 'text' \(`text`\), found int in it"),
         ({"a": 1}, "column", r"expected a string in field 'text'"),
     ],
 )
@@ -328,7 +328,7 @@ def test_flatten__makes_documents_of_segments(made, tmp_path, capsys):
 
 def test_flatten__of_what_has_no_segments_or_is_damaged_leaves_nothing(made, tmp_path):
     write_corpus(tmp_path / "plain", [{0: 1}], 1)
-    with pytest.raises(MismatchError, match=r"its documents have no segments; `collapsium ingest --segments`"):
+    with pytest.raises(MismatchError, match=r"its documents have no segments; `ingest` with `segments`"):
         flatten(tmp_path / "plain", tmp_path / "flat")
     np.save(tmp_path / "x.npy", np.eye(3))
     ingest(tmp_path / "x.npy", tmp_path / "vectors")

@@ -201,7 +201,7 @@ def test_append__takes_side_files_of_what_it_adds(made, tmp_path):
     more = [put(tmp_path / "b.tsv", "n\ttag\tid\n\t7\te0\n3\t8\te5\n"), put(tmp_path / "author.txt", "2\n1\n")]
     for wrong, message in (
         ({"label_files": [str(tmp_path / "who.txt")]}, "expected 2 lines, one for each document, found 5"),
-        ({"label_files": more, "skip_existing": True}, "--skip-existing"),
+        ({"label_files": more, "skip_existing": True}, "^skip_existing: "),
         ({"label_files": [str(tmp_path / "a.csv")]}, "expected ids of the documents"),
         ({"label_files": [put(tmp_path / "z.csv", "id,z\ne0,4\n")]}, "further fields"),
     ):
@@ -235,11 +235,11 @@ def test_append__takes_side_files_of_documents_that_are_counted(made, tmp_path):
 WRONG = {
     "lines": ("d.jsonl", {"label_files": ["names.txt"]}, "expected 5 lines, one for each document, found 3"),
     "lines of vectors": ("v.csv", {"label_files": ["names.txt"]}, "expected 5 lines, one for each document, found 3"),
-    "no id": ("d.jsonl", {"label_files": ["d.csv"]}, "no field 'id' (--id); there are text"),
+    "no id": ("d.jsonl", {"label_files": ["d.csv"]}, "no field 'id' (`id`); there are text"),
     "no id matches": ("d.jsonl", {"label_files": ["side.csv"]}, "found none among 4 (such as '5', '9', '2')"),
     "absent": ("d.jsonl", {"label_files": ["none.txt"]}, "none.txt: no such file"),
     "names out of range": ("d.ldac", {"label_files": ["who.txt"], "label_names": ["two"]}, "from 1 to 2"),
-    "names of nothing": ("d.ldac", {"label_names": ["names.txt"]}, "say --label-files FILE too"),
+    "names of nothing": ("d.ldac", {"label_names": ["names.txt"]}, "say `label_files` FILE too"),
     "names of another": (
         "d.ldac",
         {"label_files": ["who.txt"], "label_names": ["whom=names.txt"]},
@@ -255,7 +255,7 @@ WRONG = {
     "numbers": ("d.csv", {"label_files": ["x.npz"]}, "the name tells npz"),
     "one name": ("d.csv", {"label_files": ["x=side.csv"]}, "names one field"),
     "no name": ("d.csv", {"label_files": ["=side.csv"]}, "expected FILE or NAME=FILE"),
-    "taken": ("d.csv", {"label_files": ["title.csv"]}, "--covariates NAME=title"),
+    "taken": ("d.csv", {"label_files": ["title.csv"]}, "`covariates` NAME=title"),
     "nested": ("d.csv", {"label_files": ["nested.jsonl"]}, "expected a string or a list of strings in field 'a'"),
     "cut short": ("d.csv", {"label_files": ["cut.csv"]}, "line 2: expected 3 values as in the header, found 2"),
     "bytes": ("d.csv", {"label_files": ["latin.txt"]}, "expected UTF-8 text"),
@@ -323,13 +323,13 @@ def test_split__keeps_the_labels_of_vectors_apart(made, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"drop_labels": 0.5, "documents": True}, "--documents"),
-        ({"drop_labels": 0.5, "fraction": 0.1}, "--fraction"),
-        ({"drop_labels": 0.5, "folds": 2, "fold": 0}, "--folds"),
+        ({"drop_labels": 0.5, "documents": True}, "^documents: "),
+        ({"drop_labels": 0.5, "fraction": 0.1}, "^fraction: "),
+        ({"drop_labels": 0.5, "folds": 2, "fold": 0}, "^folds: "),
         ({"drop_labels": 0.0}, "expected a share above 0"),
         ({"drop_labels": float("nan")}, "expected a share above 0"),
-        ({"field": "tag"}, "say --drop-labels too"),
-        ({"drop_labels": 0.5}, "its covariates are dropped by name, --field stars"),
+        ({"field": "tag"}, "say `drop_labels` too"),
+        ({"drop_labels": 0.5}, "its covariates are dropped by name, `field` stars"),
         ({"drop_labels": 0.5, "field": "star"}, "did you mean 'stars'"),
     ],
 )

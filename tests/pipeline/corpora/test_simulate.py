@@ -253,7 +253,7 @@ def test_simulate__refuses_what_cannot_be(tmp_path):
     for name in ("documents", "words", "tokens"):
         with pytest.raises(OptionError, match=f"--{name}: expected 1 or more"):
             simulate(tmp_path / "c", **{**good, name: 0})
-    with pytest.raises(OptionError, match="--shard-tokens"):
+    with pytest.raises(OptionError, match="shard_tokens"):
         simulate(tmp_path / "c", **good, shard_tokens=0)
     (tmp_path / "c").mkdir()
     with pytest.raises(OccupiedError):
@@ -307,9 +307,9 @@ def test_the_truth_of_vectors__reconstructs_all_but_noise(tmp_path):
 
 
 def test_vectors__are_refused_what_documents_are_asked_for(tmp_path):
-    with pytest.raises(OptionError, match="--tokens: family 'hca' draws vectors"):
+    with pytest.raises(OptionError, match="tokens: family 'hca' draws vectors"):
         simulate(tmp_path / "c", family="hca", documents=3, words=5, tokens=4)
-    with pytest.raises(OptionError, match="--tokens is required"):
+    with pytest.raises(OptionError, match="`tokens` is required"):
         simulate(tmp_path / "c", family="lda", documents=3, words=5, topics=2)
     with pytest.raises(OptionError, match="branching: expected one value, or 2 with a depth of 3"):
         simulate(tmp_path / "c", family="hca", documents=3, words=5, depth=3, branching=[2, 2, 2])

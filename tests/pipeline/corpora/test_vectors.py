@@ -245,14 +245,14 @@ def rows_of(corpus):
     ("options", "message"),
     [
         ({}, "vectors have no tokens to split; hold out whole vectors"),
-        ({"documents": True, "fraction": 1.0}, "--fraction"),
+        ({"documents": True, "fraction": 1.0}, "^fraction: "),
         ({"documents": True, "fraction": 1e-9}, "the corpus is empty"),
-        ({"folds": 1, "fold": 0}, "--folds: expected 2 or more, found 1"),
-        ({"folds": 3, "fold": 3}, "--fold: expected a number from 0 to 2, found 3"),
-        ({"folds": 3, "fold": -1}, "--fold: expected a number from 0 to 2, found -1"),
-        ({"folds": 3}, "--folds and --fold belong together"),
-        ({"fold": 3}, "--folds and --fold belong together"),
-        ({"folds": 3, "fold": 1, "fraction": 0.5}, "--fraction 0.5: with --folds 3"),
+        ({"folds": 1, "fold": 0}, "folds: expected 2 or more, found 1"),
+        ({"folds": 3, "fold": 3}, "fold: expected a number from 0 to 2, found 3"),
+        ({"folds": 3, "fold": -1}, "fold: expected a number from 0 to 2, found -1"),
+        ({"folds": 3}, "`folds` and `fold` belong together"),
+        ({"fold": 3}, "`folds` and `fold` belong together"),
+        ({"folds": 3, "fold": 1, "fraction": 0.5}, "`fraction` 0.5: with `folds` 3"),
     ],
 )
 def test_splits_that_cannot_be__leave_nothing(corpus, tmp_path, options, message):

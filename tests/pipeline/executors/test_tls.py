@@ -63,7 +63,7 @@ def test_certificates_of_dasks_configuration__are_used(tls, cluster, monkeypatch
 
 def test_a_client_without_the_certificate__is_turned_away(cluster, tmp_path, monkeypatch):
     monkeypatch.setitem(_settings(), "distributed.comm.timeouts.connect", "3s")
-    with pytest.raises(OptionError, match="expected --tls-ca, --tls-cert and --tls-key"):
+    with pytest.raises(OptionError, match="expected `tls_ca`, `tls_cert` and `tls_key`"):
         open_executor(cluster)
     plain = cluster.replace("tls://", "tcp://")
     with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
@@ -107,7 +107,7 @@ def test_a_local_cluster__hears_no_other_process_of_the_machine(tmp_path, monkey
 
 
 def test_wrong_options__are_clear_errors(tls, tmp_path, capsys):
-    with pytest.raises(AbsentError, match="--tls-key: /none: no such file"):
+    with pytest.raises(AbsentError, match="`tls_key`: /none: no such file"):
         TLS(tls.ca, tls.cert, "/none")
     with pytest.raises(OptionError, match="expected an address that begins with tls://"):
         open_executor("tcp://127.0.0.1:1", tls=tls)

@@ -145,7 +145,7 @@ def test_follow__gives_up_a_run_that_nobody_works_on(tmp_path, monkeypatch):
     with pytest.raises(AbsentError, match="nobody has worked on it"):
         follow(str(tmp_path / "run"), Seen, patience=0.1, every=0.01, say=said.append)
     assert len(said) == 1
-    assert "collapsium fit --resume" in said[0]
+    assert "go on with `resume`" in said[0]
 
 
 def test_follow__refuses_what_is_no_run(small):

@@ -97,7 +97,7 @@ def test_split_corpus__keeps_ids_words_and_shards(tmp_path):
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -1.0, float("nan")])
 def test_split_corpus__refuses_a_fraction_out_of_range(tmp_path, fraction):
     corpus = Corpus(write_corpus(tmp_path / "c", [{0: 5}], 1))
-    with pytest.raises(OptionError, match="--fraction"):
+    with pytest.raises(OptionError, match="fraction"):
         split_corpus(corpus, tmp_path / "a", tmp_path / "b", fraction=fraction)
 
 

@@ -90,7 +90,7 @@ def test_texts_of_parquet__are_bounded_unless_they_are_trusted(tmp_path, options
     ids = ["a"] if listed else [str(n) for n in range(100)]
     (tmp_path / "x.parquet").write_bytes(bytes_of({"id": ids, "text": texts}, **options))
     how = {"segments": "column"} if listed else {}
-    with pytest.raises(InputError, match=r"come out of it.*--max-decompressed"):
+    with pytest.raises(InputError, match=r"come out of it.*`max_decompressed`"):
         ingest(tmp_path / "x.parquet", tmp_path / "corpus", scheduler="serial", **how)
     assert not (tmp_path / "corpus").exists()
     ingest(tmp_path / "x.parquet", tmp_path / "corpus", scheduler="serial", max_decompressed="100MB", **how)
@@ -163,6 +163,6 @@ def test_a_chunk_that_holds_more_than_it_may__is_refused(tmp_path):
 
 def test_a_zarr_array_of_missing_chunks__is_refused_at_once(tmp_path):
     zarr.create_array(str(tmp_path / "x.zarr"), shape=(900 << 10, 1 << 10), chunks=(1 << 10, 1 << 10), dtype="float64")
-    with pytest.raises(InputError, match=r"come out of it.*--max-decompressed"):
+    with pytest.raises(InputError, match=r"come out of it.*`max_decompressed`"):
         ingest(tmp_path / "x.zarr", tmp_path / "corpus")
     assert not (tmp_path / "corpus").exists()

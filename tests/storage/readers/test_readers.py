@@ -271,7 +271,7 @@ def test_absent_files_and_unknown_formats__are_clear_errors(tmp_path):
         guess_format(put(tmp_path, "data.bin", "x"))
     with pytest.raises(OptionError, match="did you mean 'ldac'"):
         open_source(["x"], "lda-c")
-    with pytest.raises(InputError, match="name one with --vocabulary"):
+    with pytest.raises(InputError, match="name one with `vocabulary`"):
         open_source([put(tmp_path, "x.ldac", "1 0:1\n")])
     put(tmp_path, "vocab.txt", "a\na\n")
     with pytest.raises(InputError, match="line 2: the word 'a' stands on line 1 already"):

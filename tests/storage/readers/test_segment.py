@@ -119,12 +119,12 @@ def test_huge_texts__are_cut_in_a_time_that_is_linear(how, text):
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ("sentence", r"--segments sentence: there is no such way to cut texts \(did you mean 'sentences'\?\)"),
+        ("sentence", r"`segments` sentence: there is no such way to cut texts \(did you mean 'sentences'\?\)"),
         ("heading:x", r"did you mean 'headings:REGEX'"),
         ("words", r"known: column, headings:REGEX, lines, paragraphs, sentences"),
         ("headings", "expected a regular expression, such as headings:'CHAPTER"),
         ("headings:", "expected a regular expression, such as headings:'CHAPTER"),
-        ("headings:(", r"--segments headings:\(: expected a regular expression \(missing \)"),
+        ("headings:(", r"`segments` headings:\(: expected a regular expression \(missing \)"),
         ("headings:a{99999999999}", "expected a regular expression"),
         ("", "there is no such way"),
     ],

@@ -176,10 +176,10 @@ def test_labels_and_ids__are_arrays_of_an_archive(tmp_path, monkeypatch):
         {"field": "y", "value": "2"},
         {"field": "sort", "value": "c"},
     ]
-    with pytest.raises(InputError, match=r"expected one array of vectors, found X, y, kind, ids \(--values NAME\)"):
+    with pytest.raises(InputError, match=r"expected one array of vectors, found X, y, kind, ids \(`values` NAME\)"):
         read(str(path))
     assert read(str(path), values="X").values.tobytes() == SMALL.tobytes()
-    with pytest.raises(OptionError, match="--values Y: .* has no such array"):
+    with pytest.raises(OptionError, match="`values` Y: .* has no such array"):
         read(str(path), values="Y")
     np.savez(path, X=SMALL, y=np.arange(4))
     with pytest.raises(InputError, match="array 'y': expected one value for each of 3 vectors, found 4"):
@@ -192,9 +192,9 @@ def test_groups__name_their_array(tmp_path):
     for name in ("a", "b"):
         group.create_array(name, data=SMALL + (name == "b"))
     assert read(path, values="b").values.tobytes() == (SMALL + 1).tobytes()
-    with pytest.raises(InputError, match=r"expected one array, found a, b \(--values NAME\)"):
+    with pytest.raises(InputError, match=r"expected one array, found a, b \(`values` NAME\)"):
         read(path)
-    with pytest.raises(OptionError, match="--values c: .* has no such array"):
+    with pytest.raises(OptionError, match="`values` c: .* has no such array"):
         read(path, values="c")
     with pytest.raises(OptionError, match="is one array, which has no name"):
         read(f"{path}/a", values="a")

@@ -109,9 +109,9 @@ def test_short_words__are_left_out_before_phrases_and_of_what_is_added(tmp_path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stop_words": "english,klingon"}, "--stop-words klingon: no such language"),
-        ({"stop_words": "no/such.txt"}, "--stop-words no/such.txt: no such file"),
-        ({"min_letters": 0}, "--min-letters: expected a whole number of 1 or more, found 0"),
+        ({"stop_words": "english,klingon"}, "`stop_words` klingon: no such language"),
+        ({"stop_words": "no/such.txt"}, "`stop_words` no/such.txt: no such file"),
+        ({"min_letters": 0}, "min_letters: expected a whole number of 1 or more, found 0"),
         ({"min_letters": True}, "min_letters.*expected .*found True"),
     ],
 )
@@ -124,7 +124,7 @@ def test_wrong_requests__leave_nothing(tmp_path, options, message):
 def test_counted_documents__take_no_stop_words(tmp_path):
     (tmp_path / "x.ldac").write_text("1 0:1\n")
     (tmp_path / "words").write_text("the\n")
-    with pytest.raises(CollapsiumError, match="--stop-words: is of texts"):
+    with pytest.raises(CollapsiumError, match="stop_words: is of texts"):
         ingest(tmp_path / "x.ldac", tmp_path / "c", vocabulary=str(tmp_path / "words"), stop_words="english")
 
 

@@ -154,9 +154,9 @@ def test_the_same_addition_again__is_refused_or_adds_nothing(corpus, capsys):
         ("id,kind,c0,other\nx,a,1,2\n", {}, MismatchError, "has a column 'other' where .* has 'c1'"),
         ("id,kind,c0,c1\nx,a,1,inf\n", {}, InputError, "expected a finite number"),
         ("id,kind,c0,c1\nx,a,1,2\nx,a,1,2\n", {}, InputError, "the id 'x' occurs twice"),
-        ("id,kind,c0,c1\nx,a,1,2\n", {"grow": True}, OptionError, "--grow: .* whose columns are fixed"),
-        ("id,kind,c0,c1\nx,a,1,2\n", {"format": "jsonl"}, OptionError, "--format jsonl: .* a corpus of vectors"),
-        ("id,kind,c0,c1\nx,a,1,2\n", {"tokenizer": "a:b"}, OptionError, "--tokenizer a:b: .* have no words"),
+        ("id,kind,c0,c1\nx,a,1,2\n", {"grow": True}, OptionError, "grow: .* whose columns are fixed"),
+        ("id,kind,c0,c1\nx,a,1,2\n", {"format": "jsonl"}, OptionError, "`format` jsonl: .* a corpus of vectors"),
+        ("id,kind,c0,c1\nx,a,1,2\n", {"tokenizer": "a:b"}, OptionError, "`tokenizer` a:b: .* have no words"),
     ],
 )
 def test_what_cannot_be_appended__is_refused_and_nothing_is_changed(corpus, text, options, error, message):

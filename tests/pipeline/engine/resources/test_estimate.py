@@ -191,7 +191,7 @@ def test_require__refuses_with_a_table_of_what_is_needed_and_the_limit():
     assert table == found.table()
     assert first == f"this fit does not fit: {found.problem()}"
     assert f"needs {size(found.needed)} of memory and may hold 100 MB" in first
-    assert "--memory" in first
+    assert "`memory`" in first
     assert "in all, of 100 MB" in table
     for name in found.memory:
         assert f"  {name} " in table
@@ -205,7 +205,7 @@ def test_require__refuses_scratch_files_for_which_no_disk_is_free(monkeypatch, t
     where = replace(place(memory=planned(corpus, 100).needed / 2), scratch=str(tmp_path / "not" / "there"))
     found = planned(corpus, 100, where)
     with pytest.raises(
-        CapacityError, match=r"local states need .* of disk, and 1.0 MB are free in .*not/there.*--scratch"
+        CapacityError, match=r"local states need .* of disk, and 1.0 MB are free in .*not/there.*`scratch`"
     ):
         found.require()
     assert not (tmp_path / "not").exists()  # asking makes nothing
@@ -300,7 +300,7 @@ def test_place_of__knows_this_machine():
     for scheduler in ("threads", "serial", "local", "tcp://there:8786"):
         found = place_of(scheduler, 2, "1.5GB", "/elsewhere")
         assert (found.scheduler, found.memory, found.scratch) == (scheduler, 1.5e9, "/elsewhere")
-    with pytest.raises(OptionError, match="--memory"):
+    with pytest.raises(OptionError, match="memory"):
         place_of("threads", 2, "lots")
 
 

@@ -232,7 +232,7 @@ def test_what_does_not_fit__is_refused_before_anything_runs(planted, sources, tm
     other = write_corpus(tmp_path / "other", [{0: 3}], 29)
     given = {"family": "lda", "topics": 3, "iterations": 2, "warm": sources["lda"]}
     for corpus, more, kind, text in (
-        (planted[0], {"schedule": "stochastic"}, OptionError, "--warm: the stochastic schedule"),
+        (planted[0], {"schedule": "stochastic"}, OptionError, "warm: the stochastic schedule"),
         (other, {}, MismatchError, "its vocabulary"),
         (planted[0], {"warm": tmp_path / "nothing"}, AbsentError, "no such run"),
     ):

@@ -35,5 +35,5 @@ def test_report__names_topics_by_their_labels(tmp_path):
     with pytest.raises(OptionError, match="expected a whole number, 1 or more, found 'a'"):
         Model(tmp_path / "run").topics("a")
     for words in (0, True, 1.5, None):
-        with pytest.raises(OptionError, match="--words: expected a whole number"):
+        with pytest.raises(OptionError, match="words: expected a whole number"):
             topics(tmp_path / "run", words)

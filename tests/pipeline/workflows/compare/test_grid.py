@@ -12,14 +12,14 @@ from collapsium.pipeline.workflows.compare.baselines.library_fits import library
 from collapsium.pipeline.workflows.compare.fits import Resources
 from collapsium.pipeline.workflows.compare.grid import cells_of
 from collapsium.pipeline.workflows.compare.option_values import number_of, parse_settings, parse_vary, variants_of
-from collapsium.pipeline.workflows.compare.options import compare_options
+from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.pipeline.workflows.compare.targets import HeldOutTokens
 from collapsium.storage.errors import OptionError
 
 
 def asked(families, **options):
     """Options of a comparison of families."""
-    return compare_options({"families": families, **options})
+    return CompareOptions(families=families, **options)
 
 
 def fits_of_libraries(options):

@@ -10,7 +10,7 @@ from collapsium.pipeline.workflows.compare import tables
 from collapsium.pipeline.workflows.compare.metrics.base import Metric
 from collapsium.pipeline.workflows.compare.metrics.registry import definitions, metrics_for, row_schema, tables_text
 from collapsium.pipeline.workflows.compare.metrics.scores import score_fields
-from collapsium.pipeline.workflows.compare.options import compare_options
+from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.storage.io.folder import Folder
 
 ROW = {
@@ -66,7 +66,7 @@ def test_reports__say_what_was_compared_and_what_is_left_out():
 
 @pytest.mark.parametrize("options", [{}, {"unseen": "other"}, {"unseen": "other", "field": "kind"}], ids=str)
 def test_schemas__have_what_all_comparisons_tell_and_the_fields_of_their_metrics(options, tmp_path):
-    metrics = metrics_for(compare_options({"families": ["hdsp"], **options}))
+    metrics = metrics_for(CompareOptions(families=["hdsp"], **options))
     schema = row_schema(metrics)
     assert schema.names[:4] == ["cell", "family", "start", "topics"]
     assert {"scores", "options", *(name for metric in metrics for name in metric.fields)} <= set(schema.names)
@@ -80,7 +80,7 @@ def test_schemas__have_what_all_comparisons_tell_and_the_fields_of_their_metrics
 
 def test_metrics__are_defined_and_have_no_field_of_another_of_the_same_comparison():
     for options in ({}, {"unseen": "other", "field": "kind"}):
-        metrics = metrics_for(compare_options({"families": ["hdsp"], **options}))
+        metrics = metrics_for(CompareOptions(families=["hdsp"], **options))
         names = [name for metric in metrics for name in metric.fields]
         assert len(set(names)) == len(names)
         assert all(metric.definition in definitions(metrics) for metric in metrics)

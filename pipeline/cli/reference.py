@@ -1,0 +1,123 @@
+"""All commands with their options, as data, from which a page of reference can be made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from collapsium.pipeline.cli.app import COMMANDS, load_command
+from collapsium.pipeline.cli.command import described, label_of
+from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.options import choices_of, heading_of, kinds_of, limits_of, spelled_flag, value_of
+
+
+@dataclass(frozen=True)
+class OptionEntry:
+    """An option.
+
+    Attributes
+    ----------
+    name : str
+        The keyword of functions, and the key in TOML files.
+    flag : str
+        The flag of the command line.
+    kinds : tuple of str
+        The types of its value.
+    default : object
+        Its default; None where it is required, or left open.
+    required : bool
+        Whether it must be given.
+    choices : tuple of str
+        The values that it can have, where these are few.
+    limits : dict
+        The limits of a number, by ``ge``, ``gt``, ``le`` and ``lt``.
+    unit : str or None
+        The unit of its value.
+    metavar : str or None
+        What stands for its value in help.
+    heading : str
+        The group that it stands in; empty for the command's own.
+    description : str
+        What it says.
+    """
+
+    name: str
+    flag: str
+    kinds: tuple[str, ...]
+    default: Any
+    required: bool
+    choices: tuple[str, ...]
+    limits: dict[str, Any]
+    unit: str | None
+    metavar: str | None
+    heading: str
+    description: str
+
+
+@dataclass(frozen=True)
+class CommandEntry:
+    """A command.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    summary : str
+        What the list of commands says of it.
+    description : str
+        What it is for.
+    arguments : dict of str to str
+        Descriptions of its positional arguments.
+    options : tuple of OptionEntry
+        Its options, without those of families.
+    """
+
+    name: str
+    summary: str
+    description: str
+    arguments: dict[str, str]
+    options: tuple[OptionEntry, ...]
+
+
+def commands() -> list[CommandEntry]:
+    """Return all commands with their arguments and options."""
+    return [_command(name) for name in COMMANDS]
+
+
+def families() -> dict[str, tuple[OptionEntry, ...]]:
+    """Return the options of all families."""
+    return {
+        name: tuple(_option(option, field, "") for option, field in load_family(name).Options.model_fields.items())
+        for name in family_names()
+    }
+
+
+def _command(name: str) -> CommandEntry:
+    command = load_command(name)
+    options = [
+        _option(option, field, heading_of(model, option))
+        for model in command.options
+        for option, field in model.model_fields.items()
+    ]
+    arguments = {label_of(one): str(described(one)[1].help) for one in command.arguments}
+    return CommandEntry(name, COMMANDS[name][1], command.description.strip(), arguments, tuple(options))
+
+
+def _option(name: str, field: FieldInfo, heading: str) -> OptionEntry:
+    value = value_of(field)
+    kinds = tuple(getattr(kind, "__name__", str(kind)) for kind in kinds_of(field.annotation))
+    return OptionEntry(
+        name,
+        spelled_flag(name, field),
+        kinds,
+        None if field.is_required() else field.default,
+        field.is_required(),
+        choices_of(field),
+        limits_of(field),
+        value.unit,
+        value.metavar,
+        heading,
+        field.description or "",
+    )

@@ -1,0 +1,78 @@
+"""Options of where work runs: which executor, its certificates, and what it may take."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from collapsium.pipeline.executors.base import PATIENCE, TLS
+from collapsium.pipeline.options import Location, Options, Value
+from collapsium.storage.errors import OptionError
+
+_WHERE = "where it runs"
+
+
+class SchedulerOptions(Options):
+    """Which executor runs the tasks."""
+
+    heading = _WHERE
+    scheduler: Annotated[str, Value("WHERE")] = Field(
+        "threads",
+        description="threads: worker threads in this process; local: a Dask cluster of worker processes on this "
+        "machine, "
+        "with its dashboard; serial: one task after another; or a Dask scheduler's address such as tcp://host:8786",
+    )
+    workers: Annotated[int | None, Value("N")] = Field(
+        None, description="workers to start (default: one a processor), or to wait for"
+    )
+
+
+class CertificateOptions(Options):
+    """Certificates of a cluster, by file."""
+
+    heading = _WHERE
+    tls_ca: Annotated[Location | None, Value("FILE")] = Field(
+        None,
+        description="certificate of the authority, for a cluster whose messages are encrypted (tls://..., or local)",
+    )
+    tls_cert: Annotated[Location | None, Value("FILE")] = Field(None, description="this side's certificate")
+    tls_key: Annotated[Location | None, Value("FILE")] = Field(None, description="its private key")
+
+    @property
+    def tls(self) -> TLS | None:
+        """The certificates, None where none are named."""
+        named = {"ca": self.tls_ca, "cert": self.tls_cert, "key": self.tls_key}
+        given = {name: path for name, path in named.items() if path is not None}
+        if not given:
+            return None
+        missing = next((name for name in named if name not in given), None)
+        if missing is not None:
+            raise OptionError(f"`tls_{missing}` is required: `tls_ca`, `tls_cert` and `tls_key` belong together")
+        return TLS(**given)
+
+
+class PatienceOptions(Options):
+    """How long a silent cluster is waited for."""
+
+    heading = _WHERE
+    patience: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
+        PATIENCE,
+        gt=0,
+        description="seconds after which a worker without a sign of life is given up, and a cluster that does "
+        "not answer",
+    )
+
+
+class MemoryOptions(Options):
+    """What work may take."""
+
+    heading = "what it may take"
+    memory: Annotated[str | int | None, Value("SIZE", unit="bytes")] = Field(
+        None,
+        description="what each worker process may hold, such as 750MB or 1.5GB (threads are one process); local states "
+        "that do not fit lie on disk (default: what the machine has left, or what the cluster says)",
+    )
+    scratch: Annotated[Location | None, Value("FOLDER")] = Field(
+        None, description="where they lie, on each machine (default: the system's temporary folder)"
+    )

@@ -1,0 +1,330 @@
+"""Options, each declared once: models whose fields are keywords of functions, flags of commands and keys of TOML files.
+
+A field of a model has a name, a type, a default, its limits, how its value is written, and a description. `keywords`
+makes a function take the fields of models as keyword arguments; `collapsium.pipeline.cli.command` makes flags of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import reprlib
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeVar, get_args, get_origin
+
+import annotated_types
+import pydantic
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
+from pydantic.fields import FieldInfo
+
+from collapsium.storage.errors import OptionError, flag_of, suggestion
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+_BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
+
+
+@dataclass(frozen=True)
+class Value:
+    """How the value of an option is written.
+
+    Attributes
+    ----------
+    metavar : str or None
+        What stands for it in help, such as ``N``; of choices these themselves.
+    unit : str or None
+        Its unit, such as ``seconds``.
+    expected : str or None
+        What errors say was expected, such as ``a share in [0, 1)``; by default made of the type and the limits.
+    text : bool
+        Whether the command line leaves the text as it is, for the model to read.
+    flag : str or None
+        Its flag, where that is not its name.
+    heading : str or None
+        The heading that it stands under in help, where that is not its model's.
+    """
+
+    metavar: str | None = None
+    unit: str | None = None
+    expected: str | None = None
+    text: bool = False
+    flag: str | None = None
+    heading: str | None = None
+
+
+class Options(BaseModel):
+    """Options that belong together; whoever takes several groups of options takes several models.
+
+    Raises
+    ------
+    OptionError
+        A value is of another type, or out of its limits.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    heading: ClassVar[str] = ""
+    """Heading of their group in help; by default they stand with the command's own."""
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except pydantic.ValidationError as error:
+            raise option_error(error, type(self)) from None
+
+
+def without_none(options: Options) -> dict[str, Any]:
+    """Return the options that are not None."""
+    return {name: value for name, value in options if value is not None}
+
+
+def value_of(field: FieldInfo) -> Value:
+    """Return how the value of a field is written."""
+    return next((one for one in field.metadata if isinstance(one, Value)), Value())
+
+
+def spelled_flag(name: str, field: FieldInfo) -> str:
+    """Return the flag of an option."""
+    return value_of(field).flag or flag_of(name)
+
+
+def kinds_of(annotation: Any) -> tuple[Any, ...]:
+    """Return the types of a field but for None: one, or those of a union."""
+    if get_origin(annotation) in (Literal, tuple) or not get_args(annotation):
+        return (annotation,)
+    if get_origin(annotation) is Annotated:
+        return kinds_of(get_args(annotation)[0])
+    return tuple(kind for one in get_args(annotation) for kind in kinds_of(one) if kind is not type(None))
+
+
+def choices_of(field: FieldInfo) -> tuple[str, ...]:
+    """Return the values that a field can have, of those that are a choice."""
+    for kind in kinds_of(field.annotation):
+        inner = get_args(kind)[0] if get_origin(kind) is tuple else kind
+        if get_origin(inner) is Literal:
+            return tuple(str(one) for one in get_args(inner))
+    return ()
+
+
+def heading_of(model: type[Options], name: str) -> str:
+    """Return the heading of an option: its own, or that of the model that declares it, which another may build on."""
+    own = value_of(model.model_fields[name]).heading
+    if own is not None:
+        return own
+    owner = next(one for one in model.__mro__ if name in vars(one).get("__annotations__", {}))
+    return owner.heading if issubclass(owner, Options) else ""
+
+
+def limits_of(field: FieldInfo) -> dict[str, Any]:
+    """Return the limits of a number: ``ge``, ``gt``, ``le`` and ``lt``."""
+    kinds = {"ge": annotated_types.Ge, "gt": annotated_types.Gt, "le": annotated_types.Le, "lt": annotated_types.Lt}
+    return {name: getattr(one, name) for one in field.metadata for name, kind in kinds.items() if isinstance(one, kind)}
+
+
+def option_error(error: pydantic.ValidationError, model: type[BaseModel]) -> OptionError:
+    """Return the first thing that is wrong with options as the error of ours that names the option."""
+    first = error.errors()[0]
+    cause = first.get("ctx", {}).get("error")
+    name = str(first["loc"][0]) if first["loc"] else None
+    if isinstance(cause, OptionError):
+        return cause if cause.parameter or name is None else OptionError(cause.message, name)
+    if name is None or name not in model.model_fields:
+        return OptionError(str(first["msg"]), name)
+    field, found = model.model_fields[name], reprlib.repr(first["input"])
+    near = suggestion(str(first["input"]), choices_of(field)) if first["type"] == "literal_error" else ""
+    return OptionError(f"expected {_expected(field, first)}, found {found}{near}", name)
+
+
+def _expected(field: FieldInfo, error: Any) -> str:
+    """Return what was expected of a field."""
+    kind, limits, said = str(error["type"]), limits_of(field), value_of(field).expected
+    if said is not None:
+        return said
+    if kind == "literal_error":
+        choices = choices_of(field)
+        return (" or " if len(choices) == 2 else ", ").join(choices)
+    if int in kinds_of(field.annotation) and "ge" in limits:
+        if kind == "less_than_equal":
+            return f"a whole number of {limits['le']:,} or less"
+        return f"a whole number of {limits['ge']} or more"
+    text = str(error["msg"]).removeprefix("Input should be ").replace("a valid tuple", "a list of strings")
+    return f"a value {text}" if kind in _BOUNDS else text
+
+
+def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
+    """Make a function take options as keyword arguments.
+
+    A keyword that it does not have, or lacks, is an `OptionError`.
+
+    A function that takes ``**options`` too checks those itself, as they depend on others (on the family).
+
+    Parameters
+    ----------
+    **models : type of Options
+        By the names of the function's parameters that receive them. Signature and docstring then have their fields.
+
+    Returns
+    -------
+    callable
+        The decorator.
+    """
+
+    def decorate(function: Callable[_Arguments, _Result]) -> Callable[..., _Result]:
+        own = [one for one in inspect.signature(function).parameters.values() if one.name not in models]
+        parameters = [*own, *(one for model in models.values() for one in _parameters(model))]
+        known = {one.name: one for one in sorted(parameters, key=lambda one: one.kind)}
+        is_open = any(one.kind is one.VAR_KEYWORD for one in own)
+        required = [one.name for one in known.values() if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> _Result:
+            unknown = next((name for name in kwargs if name not in known), None)
+            if unknown is not None and not is_open:
+                raise OptionError(f"{function.__name__}: unknown option {unknown!r}{suggestion(unknown, known)}")
+            missing = next((name for name in required if name not in kwargs), None)
+            if missing is not None:
+                raise OptionError(f"{function.__name__}: the option {missing!r} is required")
+            for name, model in models.items():
+                kwargs[name] = model(**{one: kwargs.pop(one) for one in model.model_fields if one in kwargs})
+            return function(*args, **kwargs)
+
+        vars(call)["__signature__"] = inspect.Signature(list(known.values()))
+        call.__doc__ = _described(function.__doc__, models)
+        return call
+
+    return decorate
+
+
+def _parameters(model: type[Options]) -> Iterator[inspect.Parameter]:
+    """Return a keyword for each option of a model."""
+    for name, field in model.model_fields.items():
+        default = inspect.Parameter.empty if field.is_required() else field.default
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.annotation)
+
+
+def _described(text: str | None, models: dict[str, type[Options]]) -> str | None:
+    """Put the options of models into a docstring, in place of the parameters that receive them."""
+    lines = inspect.cleandoc(text or "").split("\n")
+    for parameter, model in models.items():
+        place = next((number for number, line in enumerate(lines) if line.startswith(f"{parameter} : ")), None)
+        if place is None:
+            continue
+        end = next((n for n in range(place + 1, len(lines)) if not lines[n].startswith(" ")), len(lines))
+        lines[place:end] = [line for name, field in model.model_fields.items() for line in _entry(name, field)]
+    return "\n".join(lines) if text else text
+
+
+def _entry(name: str, field: FieldInfo) -> list[str]:
+    """Return a parameter as numpydoc writes it."""
+    kind = " or ".join(getattr(one, "__name__", str(one)) for one in kinds_of(field.annotation))
+    body = textwrap.wrap(field.description or "", 110, initial_indent="    ", subsequent_indent="    ")
+    return [f"{name} : {kind}{'' if field.is_required() else ', optional'}", *body]
+
+
+def option_names(function: Callable[..., object]) -> tuple[str, ...]:
+    """Return the names by which a public function takes arguments, its options included.
+
+    Parameters
+    ----------
+    function : callable
+        Decorated with `keywords`, or any other.
+
+    Returns
+    -------
+    tuple of str
+        In the order of the signature.
+    """
+    return tuple(
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    )
+
+
+def names_of(value: Any, option: str = "names") -> tuple[str, ...]:
+    """Return the names in an option that takes several.
+
+    Parameters
+    ----------
+    value : str or sequence of str
+        A list, or a string with commas between; numbers are written out, as columns of vectors may be numbers.
+    option : str, optional
+        What the option is called, for the error.
+
+    Returns
+    -------
+    tuple of str
+        The names.
+
+    Raises
+    ------
+    OptionError
+        It is something else.
+    """
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        return tuple(name.strip() for name in str(value).split(",") if name.strip())
+    if isinstance(value, (list, tuple)) and all(isinstance(one, (str, int)) for one in value):
+        return tuple(str(one) for one in value)
+    raise OptionError(f"expected a list of strings, found {reprlib.repr(value)}", option)
+
+
+def paths_of(value: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """Return the paths in an option that takes several: a list, or a single one, commas and all."""
+    return tuple(os.fspath(one) for one in ((value,) if isinstance(value, (str, os.PathLike)) else value))
+
+
+def _path(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _names(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    return names_of(value, info.field_name or "names")
+
+
+def _listed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Commas:
+    """Marks an option whose flag takes several values with commas between."""
+
+
+Location = Annotated[str, BeforeValidator(_path)]
+"""A path or URL."""
+Locations = Annotated[tuple[str, ...], BeforeValidator(paths_of)]
+"""Paths, or a single one; its flag may be repeated."""
+Names = Annotated[tuple[str, ...], BeforeValidator(_names), Commas()]
+"""Names, or a string with commas between; its flag may be repeated."""
+Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+"""Texts, each as it stands; its flag may be repeated."""
+
+
+def require_kind(name: str, value: Any, kind: Any, where: str = "") -> None:
+    """Refuse a value that is not of the type of an option.
+
+    Parameters
+    ----------
+    name : str
+        The option.
+    value : object
+        What it was given.
+    kind : type
+        Its annotation.
+    where : str, optional
+        What the error begins with, if not with the option alone.
+
+    Raises
+    ------
+    OptionError
+        The value is of another type.
+    """
+    try:
+        pydantic.TypeAdapter(kind).validate_python(value, strict=True)
+    except pydantic.ValidationError as error:
+        text = str(error.errors()[0]["msg"]).replace("Input should be", "expected")
+        text = text.replace("a valid tuple", "a list of strings")
+        text = f"{text}, found {reprlib.repr(value)}"
+        raise (OptionError(f"{where}'{name}': {text}") if where else OptionError(text, name)) from None

@@ -1,0 +1,23 @@
+"""Options of batch jobs that do not stand in their files."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from collapsium.pipeline.options import Options, Value
+
+
+class BatchOptions(Options):
+    """What is done with the new model."""
+
+    accept: bool = Field(False, description="publish the new model however it scores")
+
+
+class RollbackOptions(Options):
+    """Which version is made the current one."""
+
+    to: Annotated[int | None, Value("N")] = Field(
+        None, description="which version (default: the one before the current one)"
+    )
