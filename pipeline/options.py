@@ -58,6 +58,11 @@ class Value:
 class Options(BaseModel):
     """Options that belong together; whoever takes several groups of options takes several models.
 
+    Parameters
+    ----------
+    **values
+        The options by name.
+
     Raises
     ------
     OptionError
@@ -92,7 +97,7 @@ def spelled_flag(name: str, field: FieldInfo) -> str:
 
 def kinds_of(annotation: Any) -> tuple[Any, ...]:
     """Return the types of a field but for None: one, or those of a union."""
-    if get_origin(annotation) in (Literal, tuple) or not get_args(annotation):
+    if get_origin(annotation) in (Literal, dict, tuple) or not get_args(annotation):
         return (annotation,)
     if get_origin(annotation) is Annotated:
         return kinds_of(get_args(annotation)[0])
@@ -129,7 +134,7 @@ def option_error(error: pydantic.ValidationError, model: type[BaseModel]) -> Opt
     cause = first.get("ctx", {}).get("error")
     name = str(first["loc"][0]) if first["loc"] else None
     if isinstance(cause, OptionError):
-        return cause if cause.parameter or name is None else OptionError(cause.message, name)
+        return cause if cause.subject or name is None else OptionError(cause.message, name)
     if name is None or name not in model.model_fields:
         return OptionError(str(first["msg"]), name)
     field, found = model.model_fields[name], reprlib.repr(first["input"])
@@ -149,6 +154,8 @@ def _expected(field: FieldInfo, error: Any) -> str:
         if kind == "less_than_equal":
             return f"a whole number of {limits['le']:,} or less"
         return f"a whole number of {limits['ge']} or more"
+    if kind == "greater_than_equal" and type(error["input"]) is int:
+        return f"a whole number of {error['ctx']['ge']} or more"
     text = str(error["msg"]).removeprefix("Input should be ").replace("a valid tuple", "a list of strings")
     return f"a value {text}" if kind in _BOUNDS else text
 

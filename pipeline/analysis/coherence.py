@@ -69,9 +69,9 @@ def coherence(
     run: str | os.PathLike[str],
     documents: Paths,
     *,
+    words: int = 10,
     reading: ReadingOptions,
     scheduling: SchedulerOptions,
-    words: int = 10,
     tls: TLS | None = None,
 ) -> Coherence:
     """Measure the coherence and diversity of a model's topics.

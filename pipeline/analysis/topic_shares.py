@@ -131,9 +131,9 @@ class TimeShares(ShortRepr):
 def topic_shares(
     run: str | os.PathLike[str],
     *,
-    scheduling: SchedulerOptions,
     period: str | None = None,
     corpus: str | os.PathLike[str] | None = None,
+    scheduling: SchedulerOptions,
     tls: TLS | None = None,
     progress: Counting = silent,
 ) -> TimeShares:

@@ -41,8 +41,8 @@ LEAST_PROPORTION = 1e-4  # of 500 topics at the defaults, smaller ones are 62% o
 def simulate(
     corpus: str | os.PathLike[str],
     *,
-    sizes: SimulateOptions,
     family: str,
+    sizes: SimulateOptions,
     progress: Counting = silent,
     **options: Any,
 ) -> Manifest:

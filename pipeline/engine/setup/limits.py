@@ -22,6 +22,7 @@ from collapsium.storage.runs.run import MAX_SAMPLES
 StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]
 Keep = Literal["all", "best"]
+Tolerance = Annotated[float, Field(ge=0)] | Literal["auto"]
 AUTO = "auto"  # a tolerance that is chosen by rule
 ITERATIONS = 200  # of the batch schedule, if nothing else is said
 MOST = 1 << 31  # of whatever is counted: checkpoints hold 64-bit numbers, also of products of two
@@ -38,9 +39,8 @@ class EndOptions(Options):
         f"(default: "
         "all)",
     )
-    tolerance: Annotated[float | Literal["auto"], Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
+    tolerance: Annotated[Tolerance, Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
         0.0,
-        ge=0,
         description="end before, when the relative change of `stop_on` falls under it; auto: when the means of "
         "its last "
         "two quarters hardly differ (default: 0, never)",

@@ -103,11 +103,15 @@ class CompareOptions(Options):
         None,
         description="fit this family first, from its most topics; fit the others from random starts and from its fits",
     )
-    iterations: Annotated[Whole, Value("N", heading=_GRID)] = Field(ITERATIONS, description="iterations of each fit")
-    samples: Annotated[Whole, Value("S", heading=_GRID)] = Field(
+    iterations: Annotated[Whole, Value("N", expected="a whole number", heading=_GRID)] = Field(
+        ITERATIONS, description="iterations of each fit"
+    )
+    samples: Annotated[Whole, Value("S", expected="a whole number", heading=_GRID)] = Field(
         0, description="of samplers: states whose predictions are averaged"
     )
-    sample_every: Annotated[Whole, Value("T", heading=_GRID)] = Field(0, description="iterations between two samples")
+    sample_every: Annotated[Whole, Value("T", expected="a whole number", heading=_GRID)] = Field(
+        0, description="iterations between two samples"
+    )
     settings: Annotated[Settings, Value("FAMILY.OPTION=VALUE", flag="--set", heading=_GRID)] = Field(
         {},
         description="options by family or peer and name; a number over K, such as 0.1/K, is divided by the cell's "
@@ -125,7 +129,9 @@ class CompareOptions(Options):
     fraction: Annotated[float | None, Value("F", heading=_HELD_OUT)] = Field(
         FRACTION, gt=0, lt=1, description="share of the tokens that is split off where no corpus of them is named"
     )
-    seed: Annotated[Whole, Value("S", heading=_HELD_OUT)] = Field(0, description="seed of the split and of all fits")
+    seed: Annotated[Whole, Value("S", expected="a whole number", heading=_HELD_OUT)] = Field(
+        0, description="seed of the split and of all fits"
+    )
     peers: Annotated[Names, Value("A,B", text=True, heading=_PEERS)] = Field(
         (), description=f"other libraries to fit beside ({','.join(LIBRARIES)})"
     )

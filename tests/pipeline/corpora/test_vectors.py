@@ -12,7 +12,7 @@ from collapsium.pipeline.engine.loop import topic_snapshots as glancing
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.workflows.compare.grid import require_comparable
-from collapsium.pipeline.workflows.compare.options import all_families, compare_options
+from collapsium.pipeline.workflows.compare.options import CompareOptions, all_families
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, MismatchError, NumericalError, OptionError
 from collapsium.storage.runs.run import Run
@@ -372,7 +372,7 @@ def test_comparisons__are_of_families_of_documents_unless_others_are_named(corpu
     assert "means" not in all_families()
     assert all(load_family(name).corpus_kind == "documents" for name in all_families())
     with pytest.raises(MismatchError, match="family 'means' takes a corpus of vectors"):
-        require_comparable(Corpus(documents), compare_options({"families": ["lda"], "start_from": "means"}))
+        require_comparable(Corpus(documents), CompareOptions(families=["lda"], start_from="means"))
 
 
 def test_events__tell_of_no_score(corpus, tmp_path):

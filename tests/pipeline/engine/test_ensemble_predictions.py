@@ -78,7 +78,7 @@ def test_infer__gives_one_members_proportions(small, single, ensemble, tmp_path)
     for name, number in (("first", 0), ("last", 2)):
         infer(single / str(number), small[0], tmp_path / f"{name}-single")
         assert pq.read_table(tmp_path / name).equals(pq.read_table(tmp_path / f"{name}-single"))
-    with pytest.raises(OptionError, match="--member 3: .* has 0, 1, 2"):
+    with pytest.raises(OptionError, match="`member` 3: .* has 0, 1, 2"):
         infer(ensemble, small[0], tmp_path / "none", member=3)
 
 

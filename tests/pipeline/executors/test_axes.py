@@ -11,7 +11,7 @@ from collapsium.pipeline.reporting.charts import ticks
 from collapsium.pipeline.reporting.curves import charts_of
 from collapsium.pipeline.reporting.plots.run import _course
 from collapsium.pipeline.reporting.plots.style import whole_numbers
-from collapsium.pipeline.workflows.compare.options import compare_options
+from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.pipeline.workflows.compare.plots.base import Results
 from collapsium.pipeline.workflows.compare.plots.registry import draw_plots
 from collapsium.storage.io.folder import Folder
@@ -78,7 +78,7 @@ def test_steps_of_a_comparison__are_whole_numbers(tmp_path):
     course = {"cell": "a", "seconds": 1.0, "objective": None, "topics_99": None}
     series = [{**course, "iteration": n, "steps": 1000 * n, "score": -7.0 - 1 / n} for n in (1, 2, 3)]
     (tmp_path / "out").mkdir()
-    draw_plots(Results(compare_options({"families": ["lda"]}), rows, [], series), Folder(tmp_path / "out"))
+    draw_plots(Results(CompareOptions(families=["lda"]), rows, [], series), Folder(tmp_path / "out"))
     for name, text in (("score-by-steps", "2,000"), ("score-by-topics", "1,000")):
         assert f"<!-- {text} -->" in (tmp_path / f"out/{name}.svg").read_text()
 

@@ -74,14 +74,14 @@ def test_the_column_that_is_named__is_that_of_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"labels": ("9",)}, r"--labels 9: .*x.csv has the columns 1 to 2, or -1 to -2"),
-        ({"labels": ("-3",)}, r"--labels -3: .*x.csv has the columns"),
-        ({"labels": ("0",)}, r"--labels 0: .*x.csv has the columns"),
-        ({"labels": ("c",)}, r"--labels c: .* has no such column"),
-        ({"id": "c"}, r"--id c: .* has no such column"),
+        ({"labels": ("9",)}, r"`labels` 9: .*x.csv has the columns 1 to 2, or -1 to -2"),
+        ({"labels": ("-3",)}, r"`labels` -3: .*x.csv has the columns"),
+        ({"labels": ("0",)}, r"`labels` 0: .*x.csv has the columns"),
+        ({"labels": ("c",)}, r"`labels` c: .* has no such column"),
+        ({"id": "c"}, r"`id` c: .* has no such column"),
         ({"labels": ("a", "1")}, "a column is named twice"),
         ({"labels": ("a",), "id": "a"}, "a column is named twice"),
-        ({"header": "perhaps"}, "--header: expected yes or no, found 'perhaps'"),
+        ({"header": "perhaps"}, "header: expected yes or no, found 'perhaps'"),
         ({"header": "no", "labels": ("a",)}, "names no columns; expected a number"),
     ],
 )
@@ -127,7 +127,7 @@ def test_other_files__are_refused(tmp_path):
     with pytest.raises(AbsentError, match="no such file"):
         read(str(tmp_path / "x.csv"))
     scipy.sparse.save_npz(tmp_path / "x.npz", scipy.sparse.csr_matrix(SMALL))
-    with pytest.raises(InputError, match="found a sparse matrix; see --format npz"):
+    with pytest.raises(InputError, match="found a sparse matrix; see `format` npz"):
         read(str(tmp_path / "x.npz"))
     (tmp_path / "folder").mkdir()
     with pytest.raises(InputError, match="expected a Zarr array"):
@@ -147,13 +147,13 @@ def test_other_files__are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("x.csv", {"format": "vectors", "stop_words": "none"}, "--stop-words: is of documents"),
-        ("x.csv", {"format": "vectors", "min_documents": 2}, "--min-documents: is of documents"),
-        ("x.csv", {"format": "vectors", "max_document_share": 0.5}, "--max-document-share: is of documents"),
-        ("x.csv", {"format": "vectors", "text": "text"}, "--text: is of documents"),
-        ("x.mtx", {"labels": "1"}, "--labels: is of vectors alone"),
-        ("x.txt", {"values": "a"}, "--values: is of vectors alone"),
-        ("x.txt", {"header": "no"}, "--header: is of vectors alone"),
+        ("x.csv", {"format": "vectors", "stop_words": "none"}, "stop_words: is of documents"),
+        ("x.csv", {"format": "vectors", "min_documents": 2}, "min_documents: is of documents"),
+        ("x.csv", {"format": "vectors", "max_document_share": 0.5}, "max_document_share: is of documents"),
+        ("x.csv", {"format": "vectors", "text": "text"}, "text: is of documents"),
+        ("x.mtx", {"labels": "1"}, "labels: is of vectors alone"),
+        ("x.txt", {"values": "a"}, "values: is of vectors alone"),
+        ("x.txt", {"header": "no"}, "header: is of vectors alone"),
         ("x.csv", {"format": "vectors", "shard_tokens": 0}, "--shard-tokens"),
     ],
 )
@@ -200,7 +200,7 @@ def test_arrays_that_promise_too_much__are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.storage.readers.vectors.numpy_file.LEAST_LIMIT", 1 << 10)
     np.savez_compressed(tmp_path / "x.npz", np.zeros((10**5, 4)))
     monkeypatch.setattr("collapsium.storage.readers.vectors.numpy_file.RATIO", 2)
-    with pytest.raises(InputError, match=r"come out of it \(--max-decompressed\)"):
+    with pytest.raises(InputError, match=r"come out of it \(`max_decompressed`\)"):
         read(str(tmp_path / "x.npz"))
     assert len(read(str(tmp_path / "x.npz"), max_decompressed=10**8)) == 10**5
 

@@ -64,7 +64,7 @@ def test_a_flat_score__is_told_once_also_after_a_resume(small, tmp_path):
     given = {"family": "lda", "topics": 2, "iterations": 140, "heldout": small[1], "scheduler": "serial"}
     fit(small[0], tmp_path / "whole", **given)
     (notice,) = told(tmp_path / "whole")
-    assert "--tolerance auto" in notice["text"]
+    assert "tolerance auto" in notice["text"]
 
     def stop(event):
         if event["event"] == "iteration" and event["iteration"] == notice["iteration"] + 5:

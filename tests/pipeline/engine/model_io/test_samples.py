@@ -76,8 +76,8 @@ def test_samples__count_from_the_end_which_stays(small, sampled, tmp_path):
     resume(run, iterations=8, samples=3)  # the same again
     for more, text in (
         ({"iterations": 10}, "keeps samples after 4, 6, 8"),
-        ({"samples": 2}, "--samples 2: the run has samples = 3"),
-        ({"sample_every": 1}, "--sample-every 1: the run has sample_every = 2"),
+        ({"samples": 2}, "`samples` 2: the run has samples = 3"),
+        ({"sample_every": 1}, "`sample_every` 1: the run has sample_every = 2"),
     ):
         with pytest.raises(OptionError, match=text):
             resume(run, **more)

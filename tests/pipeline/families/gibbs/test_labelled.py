@@ -47,7 +47,7 @@ def test_a_corpus_without_labels__is_refused_and_nothing_is_left(small, tmp_path
 @pytest.mark.parametrize("family", FAMILIES)
 def test_fields__are_chosen_and_an_unknown_one_is_suggested(labelled_small, tmp_path, family):
     given = {"family": family, "iterations": 1, "scheduler": "serial", **FAMILIES[family]}
-    with pytest.raises(OptionError, match="--labels kinds: .*did you mean 'kind'"):
+    with pytest.raises(OptionError, match="`labels` kinds: .*did you mean 'kind'"):
         fit(labelled_small[0], tmp_path / "run", labels=("kinds",), **given)
     assert not (tmp_path / "run").exists()
     fit(labelled_small[0], tmp_path / "run", labels=("kind",), **given)

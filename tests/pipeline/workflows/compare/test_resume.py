@@ -141,8 +141,8 @@ def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ({"scheduler": "bogus"}, "--scheduler"),
-        ({"workers": 0}, "--workers"),
+        ({"scheduler": "bogus"}, "scheduler: "),
+        ({"workers": 0}, "workers: "),
         ({"memory": "10XB"}, "10XB"),
         ({"memory": "10MB"}, "memory"),
         ({"scheduler": "tcp://127.0.0.1:1"}, "127.0.0.1:1"),
