@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import Command, Flags, argument, in_flags
 from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
@@ -37,7 +37,7 @@ def execute(corpus: Annotated[str, argument("CORPUS", "folder of the corpus")], 
         return
     print(plan.table())
     problem = plan.problem()
-    print(f"\n{'does not fit: ' + problem if problem else 'fits'}")
+    print(f"\n{'does not fit: ' + in_flags(problem) if problem else 'fits'}")
 
 
 COMMAND = Command(

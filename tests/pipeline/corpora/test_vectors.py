@@ -340,7 +340,7 @@ def test_the_commands__refuse_in_one_line(corpus, tmp_path, capsys):
 
 
 def test_vectors__are_never_held_out_by_tokens(corpus, documents, tmp_path):
-    message = "--heldout .*: vectors have no tokens to hold out.*evaluate RUN --unseen"
+    message = "`heldout` .*: vectors have no tokens to hold out.*`evaluate` with `unseen`"
     assert_refused(message, tmp_path, lambda: fitted(corpus, tmp_path / "out", heldout=corpus))
     assert_refused(message, tmp_path, lambda: fit(documents, tmp_path / "out", family="lda", topics=2, heldout=corpus))
     assert_refused(message, tmp_path, lambda: compare(documents, tmp_path / "out", families=["lda"], heldout=corpus))
@@ -357,7 +357,7 @@ def test_warm_starts__are_of_topics_over_words(corpus, documents, tmp_path):
     message = "family 'means' has no topics over words to begin from"
     assert_refused(message, tmp_path, lambda: fitted(corpus, out, warm=tmp_path / "run"))
     assert_refused(message, tmp_path, lambda: fit(documents, out, warm=tmp_path / "run", **lda))
-    message = "--warm: begins from topics over words, and vectors have none"
+    message = "warm: begins from topics over words, and vectors have none"
     assert_refused(message, tmp_path, lambda: fitted(corpus, out, warm=tmp_path / "lda"))
 
 

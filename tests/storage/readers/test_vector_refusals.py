@@ -154,7 +154,7 @@ def test_other_files__are_refused(tmp_path):
         ("x.mtx", {"labels": "1"}, "labels: is of vectors alone"),
         ("x.txt", {"values": "a"}, "values: is of vectors alone"),
         ("x.txt", {"header": "no"}, "header: is of vectors alone"),
-        ("x.csv", {"format": "vectors", "shard_tokens": 0}, "--shard-tokens"),
+        ("x.csv", {"format": "vectors", "shard_tokens": 0}, "^shard_tokens: "),
     ],
 )
 def test_options_of_the_other_kind__are_refused(tmp_path, source, options, message):
