@@ -1,7 +1,7 @@
 """The one door to the compiler.
 
-Kernels are declared with the types of their arguments (`kernels.argument_types`) and compiled when first called, or
-all at once by `warm`.
+Kernels are declared with the types of their arguments (`kernels.argument_types`) and compiled when first called, or all
+at once by `warm`.
 Inputs are declared read-only, so a kernel that would change one does not compile, and arrays that arrive read-only
 from another worker fit. The compiler is imported when the first kernel is compiled or loaded: commands that call none
 need not wait for it. Machine code is compiled for one target (`kernels.target`), not for the processor at hand. It is
@@ -20,27 +20,13 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from collapsium.workers.kernels.argument_types import ArgumentType, RecordType, argument_types
 from collapsium.workers.kernels.target import compile_for_target, machine_code_cache, target
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-f8, i8, u8 = ArgumentType("float64"), ArgumentType("int64"), ArgumentType("uint64")
-F4, F4_2 = ArgumentType("float32", 1), ArgumentType("float32", 2)
-F8, F8_2, F8_3 = ArgumentType("float64", 1), ArgumentType("float64", 2), ArgumentType("float64", 3)
-I4, I8 = ArgumentType("int32", 1), ArgumentType("int64", 1)
-I4_2, I8_2 = ArgumentType("int32", 2), ArgumentType("int64", 2)
-U1, U2, U8 = ArgumentType("uint8", 1), ArgumentType("uint16", 1), ArgumentType("uint64", 1)
-OUT_F4, OUT_F4_2 = ArgumentType("float32", 1, written=True), ArgumentType("float32", 2, written=True)
-OUT_I4, OUT_I4_2 = ArgumentType("int32", 1, written=True), ArgumentType("int32", 2, written=True)
-OUT_I8, OUT_I8_2 = ArgumentType("int64", 1, written=True), ArgumentType("int64", 2, written=True)
-OUT_U1, OUT_U2 = ArgumentType("uint8", 1, written=True), ArgumentType("uint16", 1, written=True)
-OUT_F8, OUT_F8_2 = ArgumentType("float64", 1, written=True), ArgumentType("float64", 2, written=True)
-OUT_F8_3 = ArgumentType("float64", 3, written=True)
 
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
@@ -60,9 +46,7 @@ class Kernel(Generic[P, R]):
     Parameters
     ----------
     function : callable
-        The kernel as Python.
-    types : tuple of ArgumentType, optional
-        Types of its arguments; by default those of its annotations.
+        The kernel as Python; the types of its arguments are those of its annotations.
 
     Attributes
     ----------
@@ -70,10 +54,9 @@ class Kernel(Generic[P, R]):
         The function as it was written, for the tests with the compiler off.
     """
 
-    def __init__(self, function: Callable[P, R], types: tuple[ArgumentType | RecordType, ...] | None = None) -> None:
+    def __init__(self, function: Callable[P, R]) -> None:
         functools.update_wrapper(self, function)
         self.python = function
-        self._types = types
         self._records: tuple[tuple[int, RecordType], ...] = ()
         self._compiled: Callable[P, R] | None = None
         _registered.append(self)
@@ -136,7 +119,7 @@ class Kernel(Generic[P, R]):
         if _INTERPRETED:
             return self.python
         chosen, folder = compile_for_target(), cache_folder()
-        arguments = argument_types(self.python) if self._types is None else self._types
+        arguments = argument_types(self.python)
         self._records = tuple((place, one) for place, one in enumerate(arguments) if isinstance(one, RecordType))
         types = tuple(_compiler_type(one) for one in arguments)
         dispatcher: Any = numba.njit(**_OPTIONS)(self.python)
@@ -186,15 +169,9 @@ def _compiler_type(argument: ArgumentType | RecordType) -> Any:
     return types.Array(number, argument.ndim, "C", readonly=not argument.written) if argument.ndim else number
 
 
-@overload
-def kernel(function: Callable[P, R], /) -> Kernel[P, R]: ...
-@overload
-def kernel(*types: ArgumentType) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
-def kernel(*types: Any) -> Any:
-    """Declare a kernel, by the types that its parameters are annotated with (`argument_types`) or by a list of them."""
-    if len(types) == 1 and not isinstance(types[0], ArgumentType):
-        return Kernel(types[0])
-    return lambda function: Kernel(function, types)
+def kernel(function: Callable[P, R]) -> Kernel[P, R]:
+    """Declare a kernel, by the types that its parameters are annotated with (`argument_types`)."""
+    return Kernel(function)
 
 
 class Helper(Generic[R]):

@@ -27,9 +27,7 @@ def fresh(tmp_path, monkeypatch):
     folder = functools.cache(compiler.cache_folder.__wrapped__)
     monkeypatch.setattr(compiler, "cache_folder", folder)
     monkeypatch.setattr(compiling, "cache_folder", folder)
-    return [
-        compiler.Kernel(one.python, one._types) for one in (components.nearest, responsibilities.count_responsibilities)
-    ]
+    return [compiler.Kernel(one.python) for one in (components.nearest, responsibilities.count_responsibilities)]
 
 
 @pytest.fixture

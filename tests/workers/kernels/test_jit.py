@@ -43,7 +43,7 @@ def test_kernels__leave_nothing_to_be_called_that_stands_elsewhere_too(kernel, m
     """A function that stands both beside a kernel and by itself is another one where machine code is loaded."""
     monkeypatch.setattr(module, "_registered", [])
     monkeypatch.setattr(module, "cache_folder", lambda: None)  # machine code that was loaded cannot be looked at
-    compiled = module.Kernel(kernel.python, kernel._types).compile()
+    compiled = module.Kernel(kernel.python).compile()
     written = compiled.inspect_asm(compiled.signatures[0])
     assert "zmm" not in written  # a register of AVX-512, which not all processors have
     functions = re.findall(r"^\s*\.type\s+\"?([^\s,\"]+)\"?,@function", written, re.MULTILINE)
