@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import predict
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def fold_in_counts(shard: Shard, word_probability: Vector, prior: Vector) -> npt
         E[n_dk].
     """
     counts = np.zeros((shard.documents, prior.size))
-    predict.fold_in(shard.offsets, shard.position, shard.counts, word_probability, prior, FOLD_IN_SWEEPS, counts)
+    predict.fold_in(document_pairs(shard), word_probability, prior, FOLD_IN_SWEEPS, counts)
     return counts.astype(np.float32)
 
 
