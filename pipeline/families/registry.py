@@ -22,7 +22,7 @@ FAMILIES = {
     "gibbs-hdp": "collapsium.pipeline.families.gibbs.gibbs_hdp",
     "gibbs-lda": "collapsium.pipeline.families.gibbs.gibbs_lda",
     "gibbs-ncrp": "collapsium.pipeline.families.ncrp.gibbs_ncrp:GibbsNcrp",
-    "hca": "collapsium.pipeline.families.hca.hca",
+    "hca": "collapsium.pipeline.families.hca.hca:Hca",
     "hdp": "collapsium.pipeline.families.cvb.hdp",
     "hdsp": "collapsium.pipeline.families.vb.hdsp:Hdsp",
     "labeled-lda": "collapsium.pipeline.families.gibbs.labeled_lda",

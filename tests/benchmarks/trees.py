@@ -16,8 +16,7 @@ import numpy as np
 
 from collapsium.pipeline import Corpus, Model, evaluate, fit, simulate, split, topics
 from collapsium.storage.runs.run import Run
-from collapsium.workers.families.hca import hca
-from collapsium.workers.families.ncrp.tree import swept
+from collapsium.workers.families.ncrp.tree import Tree
 
 PRIOR = {"depth": 3, "eta": (1.0,), "alpha": (50.0, 20.0, 10.0), "gamma": 1.0}
 PAPER = {"variational": -5.433, "Gibbs": -5.392}
@@ -103,11 +102,18 @@ def shown(model, family):
     """A model's tree, the tokens or vectors below each node, and what each node has: words' chances, or loadings."""
     rows = [model.rows(block) for block in range(len(model.blocks))]
     if family == "hca":
-        each = [np.abs(hca.loadings(one, model.globals)) for one in rows]
+        each = [np.abs(one.loadings(model.globals)) for one in rows]
     else:
         each = [model.shard_model.probabilities(one, model.globals)["word_topic"] for one in rows]
     table = np.concatenate(each)
-    return swept(model.globals), model.globals["node_passes"], table / (table.sum(axis=0) + 1e-300)
+    return *tree_of(model.globals, family), table / (table.sum(axis=0) + 1e-300)
+
+
+def tree_of(state, family):
+    """A model's tree, and the tokens or vectors below each node."""
+    if family == "gibbs-ncrp":
+        return Tree(state.node_parent, state.alpha.size), state.node_documents
+    return state.fitted.tree, state.masses.node_passes if family == "hca" else state.node_passes
 
 
 def distances(model, truth, family):

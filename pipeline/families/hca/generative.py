@@ -1,40 +1,38 @@
-"""Planted Gaussian trees, and vectors drawn from them, for families to simulate from."""
+"""Gaussian trees that are drawn, and vectors drawn from them, for families to simulate from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.hca.options import HcaOptions
 from collapsium.pipeline.families.ncrp import nodes as tallies
 from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.ncrp.tree import Tree
+from collapsium.workers.families.hca.states import TREE, HcaGlobals, Loadings, NextLoadings, NodeMasses
+from collapsium.workers.families.ncrp.tree import Tree, Vector
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import Vectors
 
-Vector = npt.NDArray[np.float64]
+NO_MASS = -1e300
+"""Logarithm of no mass."""
 
-NOTHING = -1e300  # logarithm of no mass
 
-
-def tree(
-    summary: Summary, branching: Sequence[int], loading: float, noise: float, stream: Stream
-) -> tuple[Vector, dict[str, npt.NDArray[Any]]]:
+def draw_tree(globals: HcaGlobals, options: HcaOptions, words: int, stream: Stream) -> tuple[Vector, HcaGlobals]:
     """Draw a tree's loadings and mean.
 
     Parameters
     ----------
-    summary : Summary
-        Sizes of the corpus.
-    branching : sequence of int
-        Children of each node of the root's level, the next, ...
-    loading, noise : float
-        Standard deviations.
+    globals : HcaGlobals
+        Before any vector has been seen.
+    options : HcaOptions
+        The tree's branching, and the standard deviations.
+    words : int
+        Columns of the vectors.
     stream : Stream
         The corpus's.
 
@@ -42,41 +40,48 @@ def tree(
     -------
     rows : numpy.ndarray of float64, shape (columns of the vectors, nodes + 1)
         Loadings of each node and, last, the mean.
-    globals : dict of str to numpy.ndarray
-        What is known of the tree, as a sweep would leave it: all leaves are as likely, and nothing is outside.
+    globals : HcaGlobals
+        As a sweep would leave them: all leaves are equally likely, and nothing is outside.
     """
-    parents = tallies.planted(list(branching))
-    found = Tree(parents, len(branching) + 1)
-    size = parents.size + 1
-    drawn = stream.at(purpose="simulate loadings").generator().normal(scale=loading, size=(size, summary.words))
-    rows = np.ascontiguousarray(drawn.T)
-    full = found.levels == found.depth - 1
-    ends = np.where(full, summary.documents / full.sum(), 0.0)
-    logs = np.where(full, -np.log(full.sum()), NOTHING)
-    made = {"solve": np.eye(size), "gram": np.einsum("wi,wj->ij", rows, rows), "spread": np.zeros(size)}
-    made.update(parent=parents, end_log=logs)
-    return rows, {
-        **Moves(found).table(),
-        **{f"next_{name}": value for name, value in made.items()},
-        **{name: value for name, value in made.items() if name != "parent"},
-        "node_parent": parents,
-        "node_passes": found.gathered(ends),
-        "node_ends": ends,
-        "tau": np.array(noise**-2.0),
-        "log_tau": np.array(-2.0 * np.log(noise)),
-    }
+    branching = [int(one) for one in np.resize(options.branching, options.depth - 1)]
+    parents = tallies.planted(branching)
+    tree = Tree(parents, len(branching) + 1)
+    size, generator = parents.size + 1, stream.at(purpose="simulate loadings").generator()
+    rows = np.ascontiguousarray(generator.normal(scale=options.loading_scale, size=(size, words)).T)
+    full = tree.levels == tree.depth - 1
+    ends = np.where(full, globals.documents / full.sum(), 0.0)
+    logs = np.where(full, -np.log(full.sum()), NO_MASS)
+    solve, gram, spread = np.eye(size), np.einsum("wi,wj->ij", rows, rows), np.zeros(size)
+    upcoming = replace(globals.next_sweep.upcoming, next_parent=parents, next_end_log=logs)
+    following = replace(
+        globals.next_sweep,
+        upcoming=upcoming,
+        moves=Moves(tree).move_table(),
+        next_loadings=NextLoadings(solve, gram, spread),
+        tau=options.noise_scale**-2.0,
+        log_tau=float(-2.0 * np.log(options.noise_scale)),
+    )
+    drawn = replace(
+        globals,
+        clustering=replace(globals.clustering, stage=TREE),
+        fitted=replace(globals.fitted, node_parent=parents, end_log=logs),
+        masses=NodeMasses(tree.gathered(ends), ends),
+        loadings=Loadings(solve, gram, spread),
+        next_sweep=following,
+    )
+    return rows, drawn
 
 
-def vectors(
-    rows: npt.NDArray[Any], found: Tree, tau: float, documents: int, stream: Stream
+def draw_vectors(
+    rows: npt.NDArray[Any], tree: Tree, tau: float, documents: int, stream: Stream
 ) -> tuple[Vectors, npt.NDArray[np.float64]]:
-    """Draw vectors from a planted tree.
+    """Draw vectors from a tree.
 
     Parameters
     ----------
     rows : numpy.ndarray, shape (columns of the vectors, nodes + 1)
-        As `tree` drew them.
-    found : Tree
+        As `draw_tree` drew them.
+    tree : Tree
         The nodes.
     tau : float
         Precision of the noise.
@@ -97,11 +102,11 @@ def vectors(
     from collapsium.storage.corpus.vectors import Vectors
 
     generator = stream.generator()
-    leaf = generator.choice(np.flatnonzero(found.levels == found.depth - 1), documents)
-    factors, noise = generator.normal(size=(documents, found.depth)), generator.normal(size=(documents, len(rows)))
+    leaf = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
+    factors, noise = generator.normal(size=(documents, tree.depth)), generator.normal(size=(documents, len(rows)))
     values = rows[:, -1] + noise / np.sqrt(tau)
-    for level, nodes in enumerate(found.paths()[leaf].T):
+    for level, nodes in enumerate(tree.paths()[leaf].T):
         values += factors[:, level, np.newaxis] * rows.T[nodes]
-    theta = np.zeros((documents, found.parents.size))
+    theta = np.zeros((documents, tree.parents.size))
     theta[np.arange(documents), leaf] = 1.0
     return Vectors(pa.nulls(documents, pa.string()), values), theta

@@ -5,25 +5,24 @@ c_n ~ nCRP(gamma), x_n ~ N(0, I_L), t_n ~ N(W_{c_n} x_n + mu, I / tau), w_i and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.base import Description, Footprint, Summary
-from collapsium.pipeline.families.hca import generative as planted
+from collapsium.pipeline.families.base import Description, Footprint, Simulates, Summary
+from collapsium.pipeline.families.hca import generative
 from collapsium.pipeline.families.hca import posterior as gaussian
 from collapsium.pipeline.families.hca import shared_paths as chains
-from collapsium.pipeline.families.hca import tree_moves as splitting
-from collapsium.pipeline.families.hca.initialisation import Begun
-from collapsium.pipeline.families.hca.options import Config
+from collapsium.pipeline.families.hca.initialisation import InitialTree
+from collapsium.pipeline.families.hca.options import HcaOptions
 from collapsium.pipeline.families.hca.posterior import Sums
 from collapsium.pipeline.families.hca.tree_update import (
     SweepResult,
-    components_table,
     continue_trial,
     move_nodes,
-    next_globals,
+    next_sweep,
     sweep_chains,
 )
 from collapsium.pipeline.families.ncrp import node_moves
@@ -34,219 +33,234 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
-from collapsium.workers.families.hca.hca import CLUSTERS, SEEDING, TREE, loadings
-from collapsium.workers.families.ncrp.tree import ahead, swept
+from collapsium.workers.families.hca.hca import HcaShardModel
+from collapsium.workers.families.hca.states import (
+    CANDIDATES,
+    CLUSTERS,
+    SEEDING,
+    TREE,
+    Clustering,
+    HcaGlobals,
+    HcaRows,
+    Loadings,
+    NextLoadings,
+    NextSweep,
+    NodeMasses,
+    Splits,
+)
+from collapsium.workers.families.hca.sums import Candidates, ClusterSums, TreeSums
+from collapsium.workers.families.ncrp.tree import FittedTree
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import Vectors
 
-CHANGE = "moved"
-SCHEDULES = ("batch",)
-SAMPLER = False
-LINEAR_ALGEBRA = True
-CORPUS = "vectors"
+SEEDS_PER_LEAF = 4
+"""Initial clusters for each leaf."""
 
-SEEDS = 4  # clusters to begin with, for each leaf
 CLUSTER_ROUNDS = 10
-FACTORED = 5  # sweeps with q(x | c) before the factorised form begins
-CHAINED = 18  # sweeps of chains, before these are joined to a tree
-MOVES = "grown", "pruned", "merged"
+SWEEPS_BEFORE_FACTORS = 5
+"""Sweeps with q(x | c) before the factorised form begins."""
+
+CHAIN_SWEEPS = 18
+"""Sweeps of chains, before these are joined to a tree."""
 
 
-def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
-    """Make the globals before any vector has been seen."""
-    seeds = max(1, min(SEEDS * config.sizes()[-1], summary.documents))
-    columns = max(config.max_nodes, seeds, 1 + config.sizes()[-1] * config.depth)
-    chained = config.depth > 2
-    root = node_moves.first_tree(columns, 0)
-    size, nothing = columns + 1, np.zeros(columns)
-    empty = {"solve": np.zeros((size, size)), "gram": np.zeros((size, size)), "spread": np.ones(size)}
-    return {
-        "vocabulary": np.array(float(summary.words)),
-        "documents": np.array(float(summary.documents)),
-        "full_depth": np.array(config.depth),
-        "gamma": np.array(config.gamma),
-        "prior_variance": np.array(config.prior_variance),
-        "factorised": np.array(config.form == "factorised"),
-        "apart": np.array(0),  # whether the factorised form has begun
-        "seeds_wanted": np.array(seeds),
-        "seeds": np.zeros(0, dtype=np.int64),
-        "stage": np.array(0),
-        "rounds": np.array(0),
-        "chained": np.array(CHAINED if chained else 0),  # sweeps until chains are joined
-        "cluster_counts": nothing,
-        "tau": np.array(1.0),
-        "log_tau": np.array(0.0),
-        "kl": np.array(0.0),
-        "another_round": np.array(0.0),
-        "depth": np.array(config.depth),
-        "node_parent": root.parents,
-        "node_passes": nothing,
-        "node_ends": nothing,
-        "end_log": np.zeros(columns),
-        **empty,
-        **{f"next_{name}": value for name, value in empty.items()},
-        "next_parent": root.parents,
-        "next_depth": np.array(config.depth),
-        "next_end_log": np.zeros(columns),
-        **Moves(root).table(),
-        **{f"{when}{name}": np.array(0) for name in MOVES for when in ("", "next_")},
-        **splitting.begun(columns),
-    }
+class Hca(Simulates[HcaOptions, HcaGlobals, HcaRows]):
+    """Hierarchical component analysis."""
+
+    shard_model, Options = HcaShardModel, HcaOptions
+    corpus_kind = "vectors"
+    uses_linear_algebra = True
+
+    def initialise(self, summary: Summary, options: HcaOptions, stream: Stream) -> HcaGlobals:
+        """Return the global state before any vector has been seen."""
+        seeds = max(1, min(SEEDS_PER_LEAF * options.sizes()[-1], summary.documents))
+        columns = max(options.max_nodes, seeds, 1 + options.sizes()[-1] * options.depth)
+        root = node_moves.first_tree(columns, 0)
+        size, nothing, moves = columns + 1, np.zeros(columns), Moves(root)
+        loadings = Loadings(np.zeros((size, size)), np.zeros((size, size)), np.ones(size))
+        upcoming = replace(moves.upcoming(nothing), next_depth=options.depth)
+        return HcaGlobals(
+            vocabulary=float(summary.words),
+            documents=float(summary.documents),
+            full_depth=options.depth,
+            factorised=options.form == "factorised",
+            separate_factors=False,
+            rounds=0,
+            chain_sweeps_left=CHAIN_SWEEPS if options.depth > 2 else 0,
+            clustering=Clustering(CANDIDATES, seeds, np.zeros(0, dtype=np.int64), nothing),
+            fitted=FittedTree(root.parents, options.depth, nothing, grown=0, merged=0, pruned=0),
+            masses=NodeMasses(nothing, nothing),
+            loadings=loadings,
+            next_sweep=NextSweep(
+                upcoming=upcoming,
+                moves=moves.move_table(),
+                next_loadings=NextLoadings(loadings.solve, loadings.gram, loadings.spread),
+                tau=1.0,
+                log_tau=0.0,
+                kl=0.0,
+            ),
+            splits=Splits.none(columns),
+        )
+
+    def footprint(self, summary: Summary, options: HcaOptions) -> Footprint:
+        """Return the memory that the state of a fit takes: sums, those saved, and probes, by column and node."""
+        columns = max(options.max_nodes, max(SEEDS_PER_LEAF, options.depth) * options.sizes()[-1] + 1) + 1
+        own = 8.0 * options.depth + 12.0 * 4 + (8.0 * options.depth**2 if options.form == "factorised" else 0.0)
+        return Footprint(
+            kept=24.0 * columns,
+            shown=24.0 * columns,
+            swept=48.0 * columns,
+            delta=16.0 * columns,
+            pair=0.0,
+            document=own,
+            portion=0.0,
+        )
+
+    def update(self, globals: HcaGlobals, delta: Delta, options: HcaOptions, stream: Stream) -> HcaGlobals:
+        """Compute clusters and from them a tree, then the best q(w), q(mu), q(tau) and q(v), and move nodes.
+
+        Parameters
+        ----------
+        globals : HcaGlobals
+            As the sweep was made against.
+        delta : Delta
+            `Candidates`, `ClusterSums` or `TreeSums`.
+        options : HcaOptions
+            The options.
+        stream : Stream
+            Addressed to the iteration.
+
+        Returns
+        -------
+        HcaGlobals
+            The next ones: components of the tree of this sweep, and of that of the next.
+        """
+        clusters, swept = delta.read(ClusterSums), delta.read(TreeSums)
+        if delta.read(Candidates) is not None:
+            seeds = delta.ids["document"][: globals.clustering.max_seeds]
+            clustering = replace(globals.clustering, seeds=seeds, stage=SEEDING)
+            return replace(globals, clustering=clustering, another_round=True)
+        if globals.clustering.stage < TREE and clusters is not None:
+            return _with_clusters(globals, clusters, options, stream)
+        if swept is None:
+            raise ValueError("expected the sums of a sweep")
+        return _with_sweep(globals, swept, self.objective(globals, delta)["objective"], options)
+
+    def needs_another_round(self, globals: HcaGlobals) -> bool:
+        """Return whether the iteration goes on with one more sweep."""
+        return globals.another_round
+
+    def objective(self, globals: HcaGlobals, delta: Delta) -> dict[str, float]:
+        """Return the evidence lower bound, in nats, right after q(c).
+
+        sum_n log sum_c S_nc - KL(q | p) of w, mu, tau and v.
+
+        Parameters
+        ----------
+        globals : HcaGlobals
+            As the sweep was made against.
+        delta : Delta
+            As for `update`.
+
+        Returns
+        -------
+        dict of str to float
+            ``objective``; nothing before there is a tree.
+        """
+        swept = delta.read(TreeSums)
+        if swept is None:
+            return {}
+        model = globals.next_sweep
+        spread = float(model.next_loadings.next_spread[-1])
+        constant = 0.5 * globals.vocabulary * (model.log_tau - special.log(2.0 * np.pi) - model.tau * spread)
+        return {"objective": swept.bound + swept.documents * constant - model.kl}
+
+    def figures(self, globals: HcaGlobals) -> dict[str, float]:
+        """Return the nodes and leaves, how many nodes moved before the sweep, and the noise's variance 1 / E[tau]."""
+        tree, fitted = globals.fitted.tree, globals.fitted
+        leaves = float((tree.levels == tree.depth - 1).sum())
+        moved = {"grown": float(fitted.grown), "pruned": float(fitted.pruned), "merged": float(fitted.merged)}
+        return {"nodes": float(tree.columns.size), "leaves": leaves, **moved, "noise": 1.0 / globals.next_sweep.tau}
+
+    def describe(self, block: HcaRows, globals: HcaGlobals, count: int) -> Description:
+        """Describe the nodes depth-first by their largest loadings; a share is that of the vectors that end there."""
+        tree, masses = globals.fitted.tree, globals.masses
+        columns = tallies.depth_first(tree.parents, masses.node_passes)
+        loadings = block.loadings(globals)[:, columns]
+        top = largest(np.abs(loadings.T), count)
+        share = masses.node_ends[columns] / max(float(masses.node_ends.sum()), 1e-300)
+        values = np.take_along_axis(loadings.T, top, axis=1)
+        return Description(columns, share, top, values, parent=tree.parents[columns], signed=True)
+
+    def draw_model(self, summary: Summary, options: HcaOptions, stream: Stream) -> tuple[Arrays, HcaGlobals]:
+        """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
+        globals = self.initialise(summary, options, stream)
+        rows, drawn = generative.draw_tree(globals, options, summary.words, stream)
+        return {"word_node": rows}, drawn
+
+    def simulate(
+        self, topics: Arrays, globals: HcaGlobals, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Vectors, npt.NDArray[np.float64]]:
+        """Draw vectors and their leaves: all leaves are equally likely, x ~ N(0, I), t ~ N(W x + mu, I / tau)."""
+        tau = globals.next_sweep.tau
+        return generative.draw_vectors(topics["word_node"], globals.fitted.tree, tau, documents, stream)
 
 
-def footprint(summary: Summary, config: Config) -> Footprint:
-    """Say what the state of a fit takes: sums, those kept and probes, of columns and nodes."""
-    columns = max(config.max_nodes, max(SEEDS, config.depth) * config.sizes()[-1] + 1) + 1
-    own = 8.0 * config.depth + 12.0 * 4 + (8.0 * config.depth**2 if config.form == "factorised" else 0.0)
-    return Footprint(
-        kept=24.0 * columns,
-        shown=24.0 * columns,
-        swept=48.0 * columns,
-        delta=16.0 * columns,
-        pair=0.0,
-        document=own,
-        portion=0.0,
-    )
+def _with_clusters(globals: HcaGlobals, sums: ClusterSums, options: HcaOptions, stream: Stream) -> HcaGlobals:
+    """Return the global state after a round of clustering; after the last with a tree of the clusters."""
+    clustering = replace(globals.clustering, cluster_counts=sums.cluster_counts, stage=CLUSTERS)
+    after = replace(globals, another_round=True, rounds=globals.rounds + 1, clustering=clustering)
+    if after.rounds <= CLUSTER_ROUNDS:
+        return after
+    tree = _tree_of_clusters(after, sums, options, stream)
+    return replace(after, clustering=replace(clustering, stage=TREE), next_sweep=tree)
 
 
-def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
-    """Make clusters and of them a tree, then the best q(w), q(mu), q(tau) and q(v), and move nodes.
-
-    Parameters
-    ----------
-    globals : Arrays
-        As the sweep was made against.
-    delta : Delta
-        The sum over all shards, and what folding it told.
-    config : Config
-        The options.
-    stream : Stream
-        Addressed to the iteration.
-
-    Returns
-    -------
-    Arrays
-        The next globals: components of the tree of this sweep, and of that of the next.
-    """
-    again = {"another_round": np.array(1.0)}
-    if "candidates" in delta:
-        seeds = delta.ids["document"][: int(globals["seeds_wanted"])]
-        return {**globals, **again, "seeds": seeds, "stage": np.array(SEEDING)}
-    if int(globals["stage"]) < TREE:
-        rounds, counts = int(globals["rounds"]) + 1, delta["cluster_counts"]
-        after = {**globals, **again, "rounds": np.array(rounds), "cluster_counts": counts, "stage": np.array(CLUSTERS)}
-        return after if rounds <= CLUSTER_ROUNDS else _planted(after, delta, config, stream)
-    tree = ahead(globals)
-    whole = _sums(globals, delta)
-    sums = whole.moved(Moves(tree))  # without the side of a leaf that a split would make another
-    ends = np.where(tree.levels >= 0, delta["ends"], 0.0)
-    found = gaussian.fitted(sums, config.prior(), float(globals["tau"]))
-    passes = tree.gathered(ends)
-    sticks = nested.sticks(tree, passes, ends, config.gamma)
-    rounds = int(globals["rounds"]) + 1
-    began = rounds >= CLUSTER_ROUNDS + FACTORED and not globals["chained"]
-    after = {
-        **globals,
-        "node_parent": tree.parents,
-        "node_passes": passes,
-        "node_ends": ends,
-        **components_table(found),
-        "end_log": np.maximum(nested.end_logs(tree, sticks, config.gamma), -1e300),
-        "rounds": np.array(rounds),
-        "apart": np.array(int(config.form == "factorised" and began)),
-        "another_round": np.array(0.0),
-        "restoring": np.array(0),
-        "probe_scale": 1.0 / np.sqrt(np.where(delta["probe_square"] > 0.0, delta["probe_square"], 1.0)),
-        **{name: globals[f"next_{name}"] for name in MOVES},
-    }
-    if int(globals["chained"]):
-        return {**after, **again, **sweep_chains(tree, sums, found, ends, config, int(globals["chained"]) - 1)}
-    swept_ = SweepResult(sums, whole, found, delta, ends, passes, objective(globals, delta)["objective"])
-    if int(globals["trial_left"]):
-        after = continue_trial(after, swept_, config)
-        if float(after["another_round"]):
-            return after
-    return move_nodes(after, swept_, config)
-
-
-def _sums(globals: Arrays, delta: Delta) -> Sums:
-    square, beyond, documents = (delta.number(name) for name in ("square", "beyond", "documents"))
-    return Sums(delta["second"], delta["products"], square, beyond, documents, float(globals["vocabulary"]))
-
-
-def _planted(globals: dict[str, npt.NDArray[Any]], delta: Delta, config: Config, stream: Stream) -> Arrays:
-    """Make a tree of clusters, or a chain for each group of them under a root that no vector has."""
-    counts, chained = delta["cluster_counts"], bool(globals["chained"])
-    clusters = np.flatnonzero(counts > 0)
-    labels = chains.levels(delta["products"], counts, clusters, config.sizes())
+def _tree_of_clusters(globals: HcaGlobals, clusters: ClusterSums, options: HcaOptions, stream: Stream) -> NextSweep:
+    """Return a tree of clusters, or a chain for each group of them under a root that no vector has."""
+    counts, chained = clusters.cluster_counts, globals.chain_sweeps_left > 0
+    present = np.flatnonzero(counts > 0)
+    labels = chains.levels(clusters.products, counts, present, options.sizes())
     if chained:
-        labels[1:] = [labels[-1]] * config.depth
-    columns, words = int(globals["node_parent"].size), float(globals["vocabulary"])
-    begun = Begun(labels, columns, clusters, stream, chained=chained)
-    documents, square = delta.number("documents"), delta.number("square")
-    sums = begun.sums(counts, delta["products"], square, documents, words)
-    found = gaussian.fitted(sums, config.prior(), gaussian.first_tau(sums, config.prior()))
-    ahead_ = next_globals(Moves(begun.tree), sums, found, begun.ends(counts), config)
-    return {**globals, "stage": np.array(TREE), **ahead_, **Moves(begun.tree, begun.sources).table()}
+        labels[1:] = [labels[-1]] * options.depth
+    initial = InitialTree(labels, globals.fitted.node_parent.size, present, stream, chained=chained)
+    sums = initial.sums(counts, clusters.products, clusters.square, clusters.documents, globals.vocabulary)
+    components = gaussian.fitted(sums, options.prior(), gaussian.first_tau(sums, options.prior()))
+    following = next_sweep(Moves(initial.tree), sums, components, initial.ends(counts), options)
+    return replace(following, moves=Moves(initial.tree, initial.sources).move_table())
 
 
-def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
-    """Give the evidence lower bound, in nats, right after q(c): sum_n log sum_c S_nc - KL(q | p) of w, mu, tau and v.
-
-    Parameters
-    ----------
-    globals : Arrays
-        As the sweep was made against.
-    delta : Delta
-        What the sweep told.
-
-    Returns
-    -------
-    dict of str to float
-        ``objective``; nothing before there is a tree.
-    """
-    if "bound" not in delta:
-        return {}
-    words, tau = float(globals["vocabulary"]), float(globals["tau"])
-    constant = (
-        0.5 * words * (float(globals["log_tau"]) - special.log(2.0 * np.pi) - tau * float(globals["next_spread"][-1]))
+def _with_sweep(globals: HcaGlobals, swept: TreeSums, bound: float, options: HcaOptions) -> HcaGlobals:
+    """Return the global state after a sweep of a tree."""
+    upcoming = globals.next_sweep.upcoming
+    tree, gamma = upcoming.tree, options.gamma
+    square = swept.square, swept.beyond, swept.documents
+    whole = Sums(swept.second, swept.products, *square, globals.vocabulary)
+    sums = whole.moved(Moves(tree))  # without the other side of a leaf that may be split
+    ends = np.where(tree.levels >= 0, swept.ends, 0.0)
+    components = gaussian.fitted(sums, options.prior(), globals.next_sweep.tau)
+    passes = tree.gathered(ends)
+    sticks = nested.sticks(tree, passes, ends, gamma)
+    rounds, left = globals.rounds + 1, globals.chain_sweeps_left
+    with_factors = rounds >= CLUSTER_ROUNDS + SWEEPS_BEFORE_FACTORS and not left
+    scale = 1.0 / np.sqrt(np.where(swept.probe_square > 0.0, swept.probe_square, 1.0))
+    after = replace(
+        globals,
+        fitted=upcoming.fitted(np.maximum(nested.end_logs(tree, sticks, gamma), -1e300)),
+        masses=NodeMasses(passes, ends),
+        loadings=components.loadings,
+        rounds=rounds,
+        separate_factors=options.form == "factorised" and with_factors,
+        another_round=False,
+        splits=replace(globals.splits, restoring=False, probe_scale=scale),
     )
-    return {"objective": delta.number("bound") + delta.number("documents") * constant - float(globals["kl"])}
-
-
-def figures(globals: Arrays) -> dict[str, float]:
-    """Give the nodes and leaves, how many nodes moved before the sweep, and the noise's variance 1 / E[tau]."""
-    tree = swept(globals)
-    found = {"nodes": float(tree.columns.size), "leaves": float((tree.levels == tree.depth - 1).sum())}
-    found.update({name: float(globals[name]) for name in MOVES})
-    return {**found, "noise": 1.0 / float(globals["tau"])}
-
-
-def describe(block: Arrays, globals: Arrays, count: int) -> Description:
-    """Describe the nodes depth-first by their largest loadings; a share is that of the vectors that end at the node."""
-    tree = swept(globals)
-    columns = tallies.depth_first(tree.parents, globals["node_passes"])
-    made = loadings(block, globals)[:, columns]
-    top = largest(np.abs(made.T), count)
-    share = globals["node_ends"][columns] / max(float(globals["node_ends"].sum()), 1e-300)
-    values = np.take_along_axis(made.T, top, axis=1)
-    return Description(columns, share, top, values, parent=tree.parents[columns], signed=True)
-
-
-def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
-    """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
-    branching = [int(one) for one in np.resize(config.branching, config.depth - 1)]
-    drawn, known = planted.tree(summary, branching, config.loading_scale, config.noise_scale, stream)
-    return {"word_node": drawn}, {**initialise(summary, config, stream), **known, "stage": np.array(TREE)}
-
-
-def simulate(
-    rows: Arrays,
-    globals: Arrays,
-    documents: int,
-    tokens: float,
-    stream: Stream,
-) -> tuple[Vectors, npt.NDArray[np.float64]]:
-    """Draw vectors: all leaves are as likely, x ~ N(0, I), t ~ N(W x + mu, I / tau); their leaves are proportions."""
-    return planted.vectors(rows["word_node"], swept(globals), float(globals["tau"]), documents, stream)
+    if left:
+        following, left = sweep_chains(tree, sums, components, ends, options, left - 1)
+        return replace(after, another_round=True, next_sweep=following, chain_sweeps_left=left)
+    result = SweepResult(sums, whole, components, swept, ends, passes, bound)
+    if after.splits.trial_left:
+        after = continue_trial(after, result, options)
+        if after.another_round:
+            return after
+    return move_nodes(after, result, options)

@@ -1,4 +1,4 @@
-"""How a tree of components begins: leaves, and the nodes above them, from clusters of vectors."""
+"""Initialise a tree of components: leaves, and the nodes above them, from clusters of vectors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-LOOSE = 0.01  # variance of the factors that begin, without which those of one path would be one direction
+FACTOR_VARIANCE = 0.01
+"""Variance of the initial factors, without which those of one path would be one direction."""
 
 
-class Begun:
+class InitialTree:
     """A tree of clusters, each with factors of plus and minus one.
 
-    A leaf's factor is one for all its vectors, so that it begins at their mean; those of the nodes above are drawn a
-    cluster, so that nodes on a path part.
+    A leaf's factor is one for all its vectors, so that it starts at their mean; those of the nodes above are drawn for
+    each cluster, so that nodes on a path differ.
 
     Parameters
     ----------
@@ -81,12 +82,12 @@ class Begun:
         Returns
         -------
         Sums
-            With factors that vary by `LOOSE` around one.
+            With factors that vary by `FACTOR_VARIANCE` around one.
         """
         weights = self._weights
         second = np.einsum("ci,cj->ij", weights[:-1] * counts[:, np.newaxis], weights[:-1])
         mean = np.einsum("ci,c->i", weights[:-1], counts)
-        second += LOOSE * np.diag(np.diag(second))
+        second += FACTOR_VARIANCE * np.diag(np.diag(second))
         second[-1], second[:, -1] = mean, mean
         second[-1, -1] = documents
         brought = np.einsum("ci,cj->ij", weights, np.einsum("cd,dj->cj", products, weights))

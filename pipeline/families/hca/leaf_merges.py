@@ -111,7 +111,7 @@ def pooled(tree: Tree, sums: Sums, found: Components, ends: Vector, prior: Prior
     tree : Tree
         Of chains under a root that no vector has.
     sums : Sums
-        What the sweep came to.
+        Sums of the sweep.
     found : Components
         The best given these.
     ends : numpy.ndarray of float64, shape (columns,)

@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from collapsium.pipeline.families.base import FamilyConfig
+from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.hca.posterior import Prior
 
 SHRINKING = 0.35  # nodes of a level for each of the level below
 
 
-class Config(FamilyConfig, title="hierarchical component analysis: a Gaussian tree on vectors, variational"):
+class HcaOptions(FamilyOptions, title="hierarchical component analysis: a Gaussian tree on vectors, variational"):
     """Options of the family."""
 
     depth: int = Field(2, ge=1, le=8, description="levels L of the tree: components that a vector has")
@@ -47,7 +47,7 @@ class Config(FamilyConfig, title="hierarchical component analysis: a Gaussian tr
         return value
 
     @model_validator(mode="after")
-    def _a_node_a_level(self) -> Config:
+    def _a_node_a_level(self) -> HcaOptions:
         if self.max_nodes < self.depth:
             raise ValueError(f"max_nodes: expected at least {self.depth}, a node a level")
         if len(self.branching) not in (1, self.depth - 1):
@@ -59,12 +59,12 @@ class Config(FamilyConfig, title="hierarchical component analysis: a Gaussian tr
         return Prior(self.prior_variance, self.tau_shape, self.tau_rate)
 
     def sizes(self) -> list[int]:
-        """Return how many nodes each level begins with: a root, and as many leaves as leave room for the others."""
+        """Return the initial number of nodes of each level: a root, and as many leaves as leave room for the others."""
         for leaves in range(self.max_nodes, 0, -1):
             above = [
                 max(1, round(leaves * SHRINKING ** (self.depth - 1 - level))) for level in range(1, self.depth - 1)
             ]
-            found = [1, *above, leaves][-self.depth :] if self.depth > 1 else [1]
-            if sum(found) <= self.max_nodes:
-                return [*found[:-1], found[-1] + self.max_nodes - sum(found)] if self.depth > 1 else found
+            sizes = [1, *above, leaves][-self.depth :] if self.depth > 1 else [1]
+            if sum(sizes) <= self.max_nodes:
+                return [*sizes[:-1], sizes[-1] + self.max_nodes - sum(sizes)] if self.depth > 1 else sizes
         return [1] * self.depth

@@ -1,4 +1,4 @@
-"""Gaussian trees on the driver: the best q(w) and q(tau) given what vectors came to, and the bound.
+"""Gaussian trees on the driver: the best q(w) and q(tau) given sums over vectors, and the bound.
 
 Arrays are by column of the rows, the mean being the last; A = sum_n q E[x x'], K = B'B over the columns of the vectors.
 """
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.storage.errors import NumericalError
 from collapsium.workers import special_functions as special
+from collapsium.workers.families.hca.states import Loadings, NextLoadings
 from collapsium.workers.special_functions import digamma, gammaln
 
 Ints = npt.NDArray[np.int64]
@@ -25,7 +26,7 @@ STEADY = 1e-10  # relative change of tau at which they end
 
 @dataclass(frozen=True)
 class Sums:
-    """What a sweep came to.
+    """Sums of a sweep.
 
     Attributes
     ----------
@@ -70,7 +71,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Components:
-    """What is found of the loadings, the mean and the noise: q(w), q(mu) and q(tau).
+    """Posterior of the loadings, the mean and the noise: q(w), q(mu) and q(tau).
 
     Attributes
     ----------
@@ -89,6 +90,16 @@ class Components:
     spread: Vector
     shape: float
     rate: float
+
+    @property
+    def loadings(self) -> Loadings:
+        """The loadings and the mean as sweeps see them."""
+        return Loadings(self.solve, self.gram, self.spread)
+
+    @property
+    def next_loadings(self) -> NextLoadings:
+        """The same for the next sweep."""
+        return NextLoadings(self.solve, self.gram, self.spread)
 
     @property
     def tau(self) -> float:
@@ -117,7 +128,7 @@ def fitted(sums: Sums, prior: Prior, tau: float) -> Components:
     Parameters
     ----------
     sums : Sums
-        What the sweep came to.
+        Sums of the sweep.
     prior : Prior
         The priors.
     tau : float
@@ -192,7 +203,7 @@ def expanded(moves: Moves, sums: Sums, passes: Vector, prior: Prior, tau: float)
     moves : Moves
         Without any so far.
     sums : Sums
-        What the sweep came to.
+        Sums of the sweep.
     passes : numpy.ndarray of float64, shape (columns,)
         Vectors through each node.
     prior : Prior

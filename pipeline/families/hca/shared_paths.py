@@ -21,7 +21,7 @@ from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-ROUNDS = 8  # of loadings and maps, to judge a grouping
+ROUNDS = 8  # of loadings and maps, to score a grouping
 TRIED = 24  # numbers of groups
 APART = 2.0  # distance of leaves that are in different groups already
 
@@ -79,7 +79,7 @@ def joined(
     tree : Tree
         Of chains under a root that no vector has; the tree that is made has a level less.
     sums : Sums
-        What the sweep came to.
+        Sums of the sweep.
     found : Components
         The best given these.
     ends : numpy.ndarray of float64, shape (columns,)
@@ -98,15 +98,15 @@ def joined(
     ends : numpy.ndarray of float64, shape (columns,)
         That tree's.
     """
-    judge = _Judge(sums, found, prior, gamma)
+    scores = _GroupingScores(sums, found, prior, gamma)
     chosen = _Chains(tree, found.gram, ends).grouped(np.zeros((0, 4)), 1)
-    best, brought, _ = judge.settled(chosen)
+    best, brought, _ = scores.fit(chosen)
     for level in range(1, tree.depth - 2):
         linked, reached, held = chosen.linked(), -np.inf, chosen
         least = len(set(held.above[-1].tolist()))
         for number in _numbers(least, max(min(sizes[level], len(held.nodes)), least)):
             tried = held.grouped(linked, number)
-            moves, after, value = judge.settled(tried)
+            moves, after, value = scores.fit(tried)
             if value > reached:
                 chosen, reached, best, brought = tried, value, moves, after
     return best, brought
@@ -118,13 +118,13 @@ def _numbers(least: int, most: int) -> list[int]:
     return [int(number) for number in found]
 
 
-class _Judge:
-    """Says what of the bound a grouping of chains decides, when their factors are mapped as suits it best."""
+class _GroupingScores:
+    """Scores of groupings of chains: the part of the bound that they decide, with the best maps of their factors."""
 
     def __init__(self, sums: Sums, found: Components, prior: Prior, gamma: float) -> None:
         self.sums, self.found, self.prior, self.gamma = sums, found, prior, gamma
 
-    def settled(self, chains: _Chains) -> tuple[Moves, Vector, float]:
+    def fit(self, chains: _Chains) -> tuple[Moves, Vector, float]:
         """Return moves, the ends of the tree that they make, and the value, after some rounds of loadings and maps.
 
         x' = G x of each leaf, where G is from the best q(x') of what its chain explains, and the best q(w) is then

@@ -2,178 +2,200 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.pipeline.families.hca import leaf_merges as pooling
 from collapsium.pipeline.families.hca import posterior as gaussian
 from collapsium.pipeline.families.hca import shared_paths as chains
 from collapsium.pipeline.families.hca import tree_moves as splitting
-from collapsium.pipeline.families.hca.options import Config
+from collapsium.pipeline.families.hca.options import HcaOptions
 from collapsium.pipeline.families.hca.posterior import Components, Sums
-from collapsium.pipeline.families.hca.tree_moves import Judge
+from collapsium.pipeline.families.hca.tree_moves import TreeScores
 from collapsium.pipeline.families.ncrp import node_moves
 from collapsium.pipeline.families.ncrp import prior as nested
 from collapsium.pipeline.families.ncrp.node_moves import Moves
-from collapsium.workers.arrays.delta import Arrays, Delta
-from collapsium.workers.families.ncrp.tree import Tree, swept
+from collapsium.workers.families.hca.states import HcaGlobals, NextSweep
+from collapsium.workers.families.hca.sums import TreeSums
+from collapsium.workers.families.ncrp.tree import Ints, Tree, Vector
 
-POOLING = 6  # sweeps between two looks for chains that span the same
-EVERY = 3  # iterations between two looks for nodes that are better merged
+SWEEPS_PER_POOLING = 6
+"""Sweeps between two looks for chains that span the same."""
+
+ITERATIONS_PER_COMPARISON = 3
+"""Iterations between two looks for nodes that are better merged."""
 
 
 @dataclass(frozen=True)
 class SweepResult:
-    """Results of a sweep: sums of the tree, and with a side of a leaf; the best q given them; and the bound."""
+    """Results of a sweep.
+
+    Attributes
+    ----------
+    sums, whole : Sums
+        Sums of the tree, and with the other side of a leaf.
+    components : Components
+        The best q given them.
+    swept : TreeSums
+        All sums.
+    ends, passes : numpy.ndarray of float64, shape (columns,)
+        Vectors that end at each node of the tree, and that pass it.
+    bound : float
+        The bound.
+    """
 
     sums: Sums
     whole: Sums
-    found: Components
-    delta: Delta
-    ends: npt.NDArray[np.float64]
-    passes: npt.NDArray[np.float64]
+    components: Components
+    swept: TreeSums
+    ends: Vector
+    passes: Vector
     bound: float
 
 
-def continue_trial(
-    after: dict[str, npt.NDArray[Any]], told: SweepResult, config: Config
-) -> dict[str, npt.NDArray[Any]]:
-    """Go on with a split on trial; at its end keep it, or go back to what was before."""
-    left = int(after["trial_left"]) - 1
+def continue_trial(after: HcaGlobals, result: SweepResult, options: HcaOptions) -> HcaGlobals:
+    """Go on with a split on trial; at its end accept it, or go back to the state before."""
+    left = after.splits.trial_left - 1
     if left:
-        moves = _eased(Moves(swept(after)), told, after, config)
-        more = {"trial_left": np.array(left), "another_round": np.array(1.0)}
-        return {**after, **next_globals(moves, told.sums, told.found, told.ends, config, told.ends), **more}
-    if not splitting.surpassed(after, told.bound):
+        moves = _expanded(Moves(after.fitted.tree), result, after, options)
+        following = next_sweep(moves, result.sums, result.components, result.ends, options, result.ends)
+        splits = replace(after.splits, trial_left=left)
+        return replace(after, next_sweep=following, splits=splits, another_round=True)
+    if not splitting.surpassed(after.splits, result.bound):
         return splitting.restored(after)
-    return {**splitting.accepted(after), "grown": np.array(1)}
+    accepted = splitting.accepted(after)
+    return replace(accepted, fitted=replace(accepted.fitted, grown=1))
 
 
-def _eased(moves: Moves, told: SweepResult, after: Arrays, config: Config) -> Moves:
-    """Bring factors to their prior, unless vectors keep them."""
-    if int(after["apart"]):
+def _expanded(moves: Moves, result: SweepResult, after: HcaGlobals, options: HcaOptions) -> Moves:
+    """Bring factors to their prior, unless local states have them."""
+    if after.separate_factors:
         return moves
-    return gaussian.expanded(moves, told.sums, told.passes, config.prior(), told.found.tau)
+    return gaussian.expanded(moves, result.sums, result.passes, options.prior(), result.components.tau)
 
 
-def move_nodes(after: dict[str, npt.NDArray[Any]], told: SweepResult, config: Config) -> Arrays:
-    """Move nodes, or put a split on trial, or name the leaf that the coming sweep shall part."""
-    tree = swept(after)
-    compare = int(after["rounds"]) % EVERY == 0
-    moves = _moves(Moves(tree), told.sums, told.found, told.delta, config, told.passes, compare=compare)
-    still = not sum(moves.counts.values())
-    brought = told.ends if still else moves.summed(told.ends)
-    if still:
-        moves = _eased(moves, told, after, config)
-    begun = config.form == "conditional" or bool(after["apart"])
-    after["another_round"] = np.array(float(not begun))  # the first iteration has a bound of the form asked for
-    onward = {**after, **next_globals(moves, told.sums, told.found, told.ends, config, brought)}
-    calm = int(after["calm"]) + 1 if still and begun and splitting.steady(after, told.bound) else 0
-    split, named = after["split"], np.full(3, -1)
-    onward.update(calm=np.array(calm), split=named)
+def move_nodes(after: HcaGlobals, result: SweepResult, options: HcaOptions) -> HcaGlobals:
+    """Move nodes, or put a split on trial, or choose the leaf that the next sweep splits."""
+    tree = after.fitted.tree
+    compare = after.rounds % ITERATIONS_PER_COMPARISON == 0
+    moves = _moves(Moves(tree), result, options, compare=compare)
+    unmoved = not sum(moves.counts.values())
+    ends = result.ends if unmoved else moves.summed(result.ends)
+    if unmoved:
+        moves = _expanded(moves, result, after, options)
+    # The first iteration has a bound of the requested form.
+    begun = options.form == "conditional" or after.separate_factors
+    following = next_sweep(moves, result.sums, result.components, result.ends, options, ends)
+    converged = unmoved and begun and splitting.has_converged(after.splits, result.bound)
+    calm = after.splits.calm + 1 if converged else 0
+    split, chosen = after.splits.split, np.full(3, -1)
+    splits = replace(after.splits, calm=calm, split=chosen)
+    onward = replace(after, next_sweep=following, another_round=not begun, splits=splits)
     if int(split[0]) >= 0:
-        trial = _parted(tree, split, told, config) if calm else None
+        trial = _trial(tree, split, result, options) if calm else None
         if trial is not None:
-            return splitting.on_trial(onward, trial, int(split[0]), told.bound)
-        onward["tried"] = splitting.in_vain(after, int(split[0]))
-    elif config.split and calm >= splitting.CALM:
-        named = splitting.chosen(after, tree, told.delta["probe_gain"], told.ends, told.found.tau)
-    return {**onward, "split": named, "last_bound": np.array(told.bound)}
+            return splitting.start_trial(onward, trial, int(split[0]), result.bound)
+        splits = splitting.with_rejection(splits, int(split[0]))
+    elif options.split and calm >= splitting.CALM_ITERATIONS:
+        gain, tau = result.swept.probe_gain, result.components.tau
+        chosen = splitting.leaf_to_split(after.splits, tree, gain, result.ends, after.vocabulary, tau)
+    return replace(onward, splits=replace(splits, split=chosen, last_bound=result.bound))
 
 
-def _parted(
-    tree: Tree, split: npt.NDArray[np.int64], told: SweepResult, config: Config
-) -> dict[str, npt.NDArray[Any]] | None:
-    """Return the globals of a tree with a leaf parted and, where it is full, the pair merged that is missed least."""
-    moves, ends = splitting.parted(tree, split, told.delta["ends"])
+def _trial(tree: Tree, split: Ints, result: SweepResult, options: HcaOptions) -> NextSweep | None:
+    """Return the next sweep with a leaf split and, where the tree is full, the pair merged that costs least."""
+    moves, ends = splitting.split_leaf(tree, split, result.swept.ends)
     if min(ends[split[:2]]) < 1.0:
         return None
-    if tree.columns.size >= config.max_nodes:
-        sums, kept = told.whole.moved(moves), (int(split[0]), int(split[1]))
-        pair = _judge(sums, told.found, config).best_pair(Moves(moves.tree), ends, kept)[0]
+    if tree.columns.size >= options.max_nodes:
+        sums, excluded = result.whole.moved(moves), (int(split[0]), int(split[1]))
+        scores = _scores(sums, result.components, options)
+        pair = scores.best_pair(Moves(moves.tree), ends, excluded)[0]
         if pair is None:
             return None
         moves = moves.merged([pair[:2]], pair[2])
         ends[pair[0]] += ends[pair[1]]
         ends[pair[1]] = 0.0
-    return next_globals(moves, told.whole, told.found, ends, config, ends)
-
-
-def components_table(found: Components, which: str = "") -> dict[str, npt.NDArray[Any]]:
-    """Return the components as globals hold them, `which` before each name."""
-    return {f"{which}{name}": getattr(found, name) for name in ("solve", "gram", "spread")}
+    return next_sweep(moves, result.whole, result.components, ends, options, ends)
 
 
 def sweep_chains(
-    tree: Tree, sums: Sums, found: Components, ends: npt.NDArray[np.float64], config: Config, left: int
-) -> dict[str, npt.NDArray[Any]]:
-    """Sweep chains once more or, when that has been often enough, join them to a tree; pool those that are the same."""
-    moves, brought = Moves(tree), ends
-    if left % POOLING == 0:
-        moves, brought = pooling.pooled(tree, sums, found, ends, config.prior(), config.gamma)
-        left += POOLING * bool(moves.sources)  # as those that are left shall settle
-    if left:
-        if not moves.sources:
-            moves = gaussian.expanded(moves, sums, tree.gathered(ends), config.prior(), found.tau)
-        return {**next_globals(moves, sums, found, ends, config, brought), "chained": np.array(left)}
+    tree: Tree, sums: Sums, components: Components, ends: Vector, options: HcaOptions, left: int
+) -> tuple[NextSweep, int]:
+    """Sweep chains once more or, after enough sweeps, join them to a tree; pool those that are the same.
 
-    moves, brought = chains.joined(tree, sums, found, ends, config.sizes(), config.prior(), config.gamma)
-    return {**next_globals(moves, sums, found, ends, config, brought), "chained": np.array(left)}
+    Parameters
+    ----------
+    tree : Tree
+        Of chains.
+    sums : Sums
+        Sums of the sweep.
+    components : Components
+        The best q given them.
+    ends : numpy.ndarray of float64, shape (columns,)
+        Vectors that end at each node.
+    options : HcaOptions
+        The options.
+    left : int
+        Sweeps of chains still to come.
+
+    Returns
+    -------
+    next_sweep : NextSweep
+        The next one.
+    left : int
+        Sweeps of chains still to come; more if chains were pooled, as the others converge anew.
+    """
+    moves, moved_ends, prior = Moves(tree), ends, options.prior()
+    if left % SWEEPS_PER_POOLING == 0:
+        moves, moved_ends = pooling.pooled(tree, sums, components, ends, prior, options.gamma)
+        left += SWEEPS_PER_POOLING * bool(moves.sources)
+    if not left:
+        moves, moved_ends = chains.joined(tree, sums, components, ends, options.sizes(), prior, options.gamma)
+    elif not moves.sources:
+        moves = gaussian.expanded(moves, sums, tree.gathered(ends), prior, components.tau)
+    return next_sweep(moves, sums, components, ends, options, moved_ends), left
 
 
-def next_globals(
+def next_sweep(
     moves: Moves,
     sums: Sums,
-    found: Components,
-    ends: npt.NDArray[np.float64],
-    config: Config,
-    brought: npt.NDArray[np.float64] | None = None,
-) -> dict[str, npt.NDArray[Any]]:
-    """Return what the next sweep is made with: components and sticks of the tree that has moved, and KL(q | p)."""
+    components: Components,
+    ends: Vector,
+    options: HcaOptions,
+    moved_ends: Vector | None = None,
+) -> NextSweep:
+    """Return the model of the next sweep: components and sticks of the tree that has moved, and KL(q | p)."""
     if moves.sources or sum(moves.counts.values()):
-        sums, ends = sums.moved(moves), moves.summed(ends) if brought is None else brought
-        found = gaussian.fitted(sums, config.prior(), found.tau)
-    tree, gamma = moves.tree, config.gamma
+        sums, ends = sums.moved(moves), moves.summed(ends) if moved_ends is None else moved_ends
+        components = gaussian.fitted(sums, options.prior(), components.tau)
+    tree, gamma = moves.tree, options.gamma
     sticks = nested.sticks(tree, tree.gathered(ends), ends, gamma)
     new = [column for column, made in moves.sources.items() if not made]
     sticks.a[new], sticks.b[new] = 1.0, gamma
-    kl = gaussian.divergence(found, tree.columns, config.prior(), sums.words)
+    kl = gaussian.divergence(components, tree.columns, options.prior(), sums.words)
     kl += nested.sticks_divergence(tree, sticks, gamma)
-    return {
-        **components_table(found, "next_"),
-        "tau": np.array(found.tau),
-        "log_tau": np.array(found.log_tau),
-        "kl": np.array(kl),
-        "next_parent": tree.parents,
-        "next_depth": np.array(tree.depth),
-        "next_end_log": np.maximum(nested.end_logs(tree, sticks, gamma), -1e300),
-        **moves.table(),
-        **{f"next_{name}": np.array(count) for name, count in moves.counts.items()},
-    }
+    return NextSweep(
+        upcoming=moves.upcoming(nested.end_logs(tree, sticks, gamma)),
+        moves=moves.move_table(),
+        next_loadings=components.next_loadings,
+        tau=components.tau,
+        log_tau=components.log_tau,
+        kl=kl,
+    )
 
 
-def _moves(
-    moves: Moves,
-    sums: Sums,
-    found: Components,
-    delta: Delta,
-    config: Config,
-    passes: npt.NDArray[np.float64],
-    *,
-    compare: bool,
-) -> Moves:
+def _moves(moves: Moves, result: SweepResult, options: HcaOptions, *, compare: bool) -> Moves:
     """Merge leaves whose vectors are the same, prune, and merge what the bound prefers as one."""
     tree = moves.tree
-    if config.merge < 1.0:
-        moves = moves.merged(node_moves.alike_paths(tree, delta["alike"], config.merge))
-    moves = moves.pruned(moves.summed(passes), config.prune)
-    if compare and config.compare and not moves.sources and tree.columns.size > 1:
-        return _judge(sums, found, config).compared(moves, delta["ends"])
+    if options.merge < 1.0:
+        moves = moves.merged(node_moves.alike_paths(tree, result.swept.end_products, options.merge))
+    moves = moves.pruned(moves.summed(result.passes), options.prune)
+    if compare and options.compare and not moves.sources and tree.columns.size > 1:
+        return _scores(result.sums, result.components, options).compared(moves, result.swept.ends)
     return moves
 
 
-def _judge(sums: Sums, found: Components, config: Config) -> Judge:
-    return Judge(sums, found, config.prior(), config.gamma)
+def _scores(sums: Sums, components: Components, options: HcaOptions) -> TreeScores:
+    return TreeScores(sums, components, options.prior(), options.gamma)

@@ -49,10 +49,6 @@ class Moves:
             np.array([row[2] for row in rows], dtype=np.float64),
         )
 
-    def table(self) -> dict[str, npt.NDArray[np.float64] | Ints]:
-        """Return the table of moves as arrays."""
-        return self.move_table().to_arrays()
-
     def upcoming(self, end_log: Vector) -> UpcomingTree:
         """Return the tree as that of the next sweep, with its ends' log prior masses."""
         counts = self.counts

@@ -227,13 +227,13 @@ NCRP_ARRAYS = FamilyArrays(
 
 # Gaussian trees.
 
-KEPT = "kept_"
+SAVED = "saved_"
 
 
 def _hca_rows(names: str, *rules: Rule) -> Callable[[Arrays], Part]:
     fields = {
         "word_node": numbers("f8", "word topic+1"),
-        "word_kept": numbers("f8", "word topic+1"),
+        "word_saved": numbers("f8", "word topic+1"),
         "word_probe": numbers("f8", "word topic"),
     }
     part = Part({name: fields[name] for name in names.split()}, rules)
@@ -246,7 +246,7 @@ def _hca_local(globals: Arrays) -> Part:
     if globals["factorised"]:
         factors["document_spread"] = numbers("f8", f"document {depth} {depth}")
     fields = {"document_best": indices("i4", "document", "topic"), **LISTS, **factors}
-    fields |= optional({f"{name}_kept": one for name, one in factors.items()})
+    fields |= optional({f"{name}_saved": one for name, one in factors.items()})
     return Part(fields, (nodes_of("document_ends", "node_parent"), nodes_of("document_best", "node_parent")))
 
 
@@ -259,12 +259,12 @@ _GAUSSIAN = {
     **each("next_gram solve next_solve", numbers("f8", "topic+1 topic+1")),
     **each("spread next_spread", counts("f8", "topic+1")),
     **_moves("next+1"),
-    **singles("f8", "gamma prior_variance tau vocabulary", POSITIVE),
-    **singles("f8", "another_round documents kl kept_bound last_bound log_tau"),
-    **flags("factorised"),
-    **singles("i8", "apart calm chained restoring rounds trial_left", 0),
+    **singles("f8", "tau vocabulary", POSITIVE),
+    **singles("f8", "documents kl last_bound log_tau trial_bound"),
+    **flags("another_round factorised restoring separate_factors"),
+    **singles("i8", "calm chain_sweeps_left rounds trial_left", 0),
     **singles("i8", "full_depth", 1, MOST_DEPTH),
-    **singles("i8", "seeds_wanted", 0),
+    **singles("i8", "max_seeds", 0),
     **singles("i8", "stage", 0, 3),
     "trial_leaf": indices("i8", "", "next", -1),
     "split": indices("i8", "3", "next", -1),
@@ -273,7 +273,7 @@ _GAUSSIAN = {
     "seeds": numbers("i8 u8", "seed", -np.inf, np.inf),
 }
 
-_KEPT = {**_GAUSSIAN, **_moves("next+1", "kept_move")}
+_SAVED = {**_GAUSSIAN, **_moves("next+1", "saved_move")}
 
 
 def _enough_ends(arrays: Arrays, known: Known) -> str | None:
@@ -286,16 +286,16 @@ HCA_ARRAYS = FamilyArrays(
     Part(
         {
             **_GAUSSIAN,
-            **optional({f"{KEPT}{name}": one for name, one in _KEPT.items() if not name.startswith(KEPT)}),
+            **optional({f"{SAVED}{name}": one for name, one in _SAVED.items()}),
         },
         (
             *TREES,
             _enough_ends,
-            tree(f"{KEPT}node_parent", "full_depth"),
-            tree(f"{KEPT}next_parent", "full_depth"),
+            tree(f"{SAVED}node_parent", "full_depth"),
+            tree(f"{SAVED}next_parent", "full_depth"),
         ),
     ),
     _hca_rows("word_node"),
-    _hca_rows("word_node word_kept word_probe", fitted),
+    _hca_rows("word_node word_saved word_probe", fitted),
     _hca_local,
 )

@@ -19,7 +19,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.state import State
 
 Ints = npt.NDArray[np.int64]
@@ -264,33 +263,6 @@ class DocumentEnds(State):
             if shift:
                 np.add.at(sums, (ends[here + shift], ends[here]), both)
         return sums
-
-
-def swept(globals: Arrays) -> Tree:
-    """Return the tree of the last sweep, to which rows, local states and models belong."""
-    return Tree(np.asarray(globals["node_parent"]), int(globals["depth"]))
-
-
-def ahead(globals: Arrays) -> Tree:
-    """Return the tree of the next sweep."""
-    return Tree(np.asarray(globals["next_parent"]), int(globals["next_depth"]))
-
-
-def moved(columns: npt.NDArray[Any], globals: Arrays) -> npt.NDArray[np.float64]:
-    """Bring numbers by column to the tree of the next sweep, by the table of moves."""
-    return MoveTable.from_arrays(globals).apply(columns)
-
-
-def kept_lists(
-    kept: npt.NDArray[Any], masses: npt.NDArray[Any], columns: npt.NDArray[Any]
-) -> dict[str, npt.NDArray[Any]]:
-    """Return the largest ends of documents as arrays."""
-    return DocumentEnds.of_largest(kept, masses, columns).to_arrays()
-
-
-def products_of_ends(local: Arrays, columns: int) -> Vector:
-    """Sum q(c_n = i) q(c_n = j) over the documents of a local state."""
-    return DocumentEnds.from_arrays(local).products(columns)
 
 
 def level_sums(values: Vector, depth: int) -> Vector:

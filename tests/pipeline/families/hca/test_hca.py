@@ -1,6 +1,7 @@
 """Gaussian trees on vectors: what a fit promises, whatever the vectors, and what can be asked of its model."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,14 +12,15 @@ from collapsium.pipeline import Corpus, Model, estimate, evaluate, fit, infer, r
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.families.hca import hca as driver
+from collapsium.pipeline.families.hca.hca import Hca
 from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.families.hca import hca
+from collapsium.workers.families.hca.hca import HcaShardModel
+from collapsium.workers.families.hca.states import HcaRows, NextLoadings
+from collapsium.workers.families.hca.sums import TreeSums
 from collapsium.workers.families.hca.vector_paths import MAX_ENDS
-from collapsium.workers.families.ncrp.tree import ahead, swept
 from tests.conformance import bits, problem_of, state_bits, states
 from tests.conftest import write_corpus
 from tests.storage.corpus.test_vectors import write_vectors
@@ -101,8 +103,9 @@ def swept_bound(problem, state, globals_):
     told = Delta()
     for shard, one in zip(problem.shards, state.swept, strict=True):
         rows = state.blocks[0].value.rows
-        told += hca.sweep(shard.value, one.value.local, rows, globals_, problem.stream)[1]
-    return driver.objective(globals_, told)["objective"], told
+        told += problem.shard_model.sweep(shard.value, one.value.local, rows, globals_, problem.stream)[1]
+    told += problem.shard_model.fold(state.blocks[0].value.rows, told.with_dim("word"), globals_)[1]
+    return Hca().objective(globals_, told)["objective"], told.read(TreeSums)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -115,47 +118,50 @@ def test_nodes_at_the_prior__leave_the_bound_as_it_is(tmp_path, form, depth):
     seen = []
     for state, _progress in found[4:]:
         globals_ = state.globals
-        inner = [int(c) for c in ahead(globals_).columns if ahead(globals_).levels[c] < depth - 1]
+        upcoming = globals_.next_sweep.upcoming.tree
+        inner = [int(c) for c in upcoming.columns if upcoming.levels[c] < depth - 1]
         before, told = swept_bound(problem, state, globals_)
         for end in inner:
-            moves = Moves(ahead(globals_)).grown([end])
+            moves = Moves(upcoming).grown([end])
             if not moves.counts["grown"]:
                 continue
             grown = with_moves(problem, state, moves, config)
             after, of_grown = swept_bound(problem, state, grown)
             new = [column for column, made in moves.sources.items() if not made]
             assert after == pytest.approx(before, rel=1e-9)
-            assert of_grown["ends"][new].sum() > 0.0  # what the end had is theirs, in part
-            assert of_grown["ends"].sum() == pytest.approx(told["ends"].sum(), rel=1e-12)
-            seen.append(of_grown["ends"][new].sum())
+            assert of_grown.ends[new].sum() > 0.0  # what the end had is theirs, in part
+            assert of_grown.ends.sum() == pytest.approx(told.ends.sum(), rel=1e-12)
+            seen.append(of_grown.ends[new].sum())
     assert max(seen) > 1e-6 or form == "factorised"
 
 
 def with_moves(problem, state, moves, config):
     """A state's globals with nodes that come at the prior, all else being as it is."""
-    globals_ = dict(state.globals)
+    globals_, following = state.globals, state.globals.next_sweep
     from collapsium.pipeline.families.ncrp import prior as nested
 
-    rows, columns = dict(moves.table()), [column for column, made in moves.sources.items() if not made]
-    size = globals_["next_spread"].size
-    gram, solve, spread = (np.array(globals_[f"next_{name}"]) for name in ("gram", "solve", "spread"))
+    columns = [column for column, made in moves.sources.items() if not made]
+    loadings = following.next_loadings.loadings
+    gram, solve, spread = (np.array(one) for one in (loadings.gram, loadings.solve, loadings.spread))
     gram[columns], gram[:, columns], solve[:, columns] = 0.0, 0.0, 0.0
     spread[columns] = config.prior_variance
-    assert size == globals_["node_parent"].size + 1
-    old, tree = ahead(globals_), moves.tree
+    assert spread.size == globals_.fitted.node_parent.size + 1
+    old, tree = following.upcoming.tree, moves.tree
     # The sticks that the coming sweep has, from which its logs of ends were made; those that come have the prior's.
-    ends = state.globals["node_ends"]
+    ends = state.globals.masses.node_ends
     sticks = nested.sticks(old, old.gathered(ends), ends, config.gamma)
     np.testing.assert_allclose(
-        nested.end_logs(old, sticks, config.gamma)[old.columns], globals_["next_end_log"][old.columns]
+        nested.end_logs(old, sticks, config.gamma)[old.columns], following.upcoming.next_end_log[old.columns]
     )
     sticks.a[columns], sticks.b[columns] = 1.0, config.gamma
     for column in columns:
         siblings = tree.children(tree.parents[column])
         sticks.rank[column] = siblings.size - 1
     logs = np.maximum(nested.end_logs(tree, sticks, config.gamma), -1e300)
-    return {**globals_, "next_gram": gram, "next_solve": solve, "next_spread": spread, "next_parent": tree.parents,
-            "next_end_log": logs, **rows}  # fmt: skip
+    upcoming = replace(following.upcoming, next_parent=tree.parents, next_end_log=logs)
+    loadings = NextLoadings(solve, gram, spread)
+    after = replace(following, upcoming=upcoming, next_loadings=loadings, moves=moves.move_table())
+    return replace(globals_, next_sweep=after)
 
 
 # Where it runs, and how -----------------------------------------------------------------------------------------------
@@ -193,7 +199,7 @@ def test_shards__do_not_change_what_is_found(tmp_path, form):
     for shards in (1, 3, 7):
         _, made = states(corpus_of(tmp_path, values, shards), "hca", {"form": form, "depth": 3, "max_nodes": 10}, 15)
         found.append(made[-1][1].figures["objective"])
-        shapes.append(made[-1][0].globals["node_parent"].tolist())
+        shapes.append(made[-1][0].globals.fitted.node_parent.tolist())
     assert found == pytest.approx([found[0]] * 3, rel=1e-6)
     assert shapes == [shapes[0]] * 3
 
@@ -219,9 +225,8 @@ def test_local_states__grow_with_vectors_and_depth_alone(tmp_path, form):
             write_vectors(tmp_path / f"{count}-{words}-{nodes}-{depth}", drawn(15, count, words)),
             "hca", {"form": form, "max_nodes": nodes, "depth": depth, "compare": False}, 3)  # fmt: skip
         local = found[-1][0].swept[0].value.local
-        lists = ["document_lists", "document_ends", "document_masses"]
-        assert local["document_ends"].size <= MAX_ENDS * count
-        return sum(local[name].nbytes for name in local if name not in lists)
+        assert local.ends.document_ends.size <= MAX_ENDS * count
+        return local.nbytes - local.ends.nbytes
 
     one = size(40, 4, 6, 2)
     assert size(40, 30, 6, 2) == size(40, 4, 12, 2) == one
@@ -242,8 +247,7 @@ def test_vectors_that_begin_clusters__do_not_depend_on_their_order(tmp_path):
 
 
 def loadings_of(model):
-    rows = np.concatenate([model.rows(block)["word_node"] for block in range(len(model.blocks))])
-    return hca.loadings({"word_node": rows}, model.globals)
+    return HcaRows.joined([model.rows(block) for block in range(len(model.blocks))]).loadings(model.globals)
 
 
 def best_by_hand(model, values):
@@ -251,17 +255,19 @@ def best_by_hand(model, values):
     from scipy import stats
 
     globals_ = model.globals
-    tree, made = swept(globals_), loadings_of(model)
-    tau, words = float(globals_["tau"]), values.shape[1]
+    tree, made = globals_.fitted.tree, loadings_of(model)
+    tau, words = globals_.next_sweep.tau, values.shape[1]
     full = [c for c in tree.columns if tree.levels[c] == tree.depth - 1]
     scores, factors = np.zeros((len(values), len(full))), np.zeros((len(values), len(full), tree.depth))
     for place, end in enumerate(full):
         path = tree.path(end)
         matrix = made[:, path]
-        loose = np.eye(tree.depth) + tau * words * np.diag(globals_["spread"][path])  # what s adds to x's precision
+        loose = np.eye(tree.depth) + tau * words * np.diag(
+            globals_.loadings.spread[path]
+        )  # what s adds to x's precision
         cover = np.eye(words) / tau + matrix @ np.linalg.inv(loose) @ matrix.T
         scores[:, place] = stats.multivariate_normal(made[:, -1], cover).logpdf(values)
-        scores[:, place] += globals_["end_log"][end] - 0.5 * np.linalg.slogdet(loose)[1]
+        scores[:, place] += globals_.fitted.end_log[end] - 0.5 * np.linalg.slogdet(loose)[1]
         inverse = np.linalg.inv(loose + tau * matrix.T @ matrix)
         factors[:, place] = tau * (values - made[:, -1]) @ matrix @ inverse
     best = scores.argmax(axis=1)
@@ -274,7 +280,7 @@ def test_evaluate__is_the_reconstruction_along_the_most_probable_path(tmp_path, 
     values = drawn(11, 97)[67:]
     unseen = write_vectors(tmp_path / "unseen", values, 40)
     best, _ = best_by_hand(model, values)
-    made, tree, total = loadings_of(model), swept(model.globals), 0.0
+    made, tree, total = loadings_of(model), model.globals.fitted.tree, 0.0
     for value, end in zip(values, best, strict=True):
         w, mean = made[:, tree.path(end)], made[:, -1]
         total += ((value - mean - w @ np.linalg.lstsq(w, value - mean, rcond=None)[0]) ** 2).sum()
@@ -286,7 +292,7 @@ def test_evaluate__is_the_reconstruction_along_the_most_probable_path(tmp_path, 
 @pytest.mark.parametrize("form", FORMS)
 def test_infer__gives_paths_and_factors(tmp_path, corpus, form):
     model = fitted(corpus, tmp_path / "run", 15, depth=3, form=form)
-    values, tree = drawn(11, 97)[67:], swept(model.globals)
+    values, tree = drawn(11, 97)[67:], model.globals.fitted.tree
     unseen = write_vectors(tmp_path / "unseen", values, 40)
     for place, count in ((corpus, 67), (unseen, 30)):
         assert infer(tmp_path / "run", place, tmp_path / f"{count}.parquet", scheduler="serial").rows == count
@@ -305,7 +311,7 @@ def test_infer__gives_paths_and_factors(tmp_path, corpus, form):
 
 def test_topics__are_a_tree_of_signed_loadings(tmp_path, corpus, capsys):
     model = fitted(corpus, tmp_path / "run", 15, depth=3)
-    made, tree = loadings_of(model), swept(model.globals)
+    made, tree = loadings_of(model), model.globals.fitted.tree
     listed = topics(tmp_path / "run", words=3)
     assert sorted(topic.id for topic in listed) == sorted(tree.columns.tolist())
     assert sum(topic.share for topic in listed) == pytest.approx(1.0)
@@ -327,8 +333,8 @@ def test_topics__are_a_tree_of_signed_loadings(tmp_path, corpus, capsys):
 def test_a_model__is_well_and_of_whole_numbers_of_vectors(tmp_path, corpus):
     model = fitted(corpus, tmp_path / "run", 12, depth=3)
     assert not verify(tmp_path / "run").broken
-    assert model.globals["node_ends"].sum() == pytest.approx(67.0)
-    assert model.globals["node_passes"][0] == pytest.approx(67.0)
+    assert model.globals.masses.node_ends.sum() == pytest.approx(67.0)
+    assert model.globals.masses.node_passes[0] == pytest.approx(67.0)
     assert isinstance(Model(tmp_path / "run"), Model)
 
 
@@ -346,7 +352,7 @@ def test_warm_starts__are_refused_and_leave_nothing(tmp_path, corpus):
         assert not (tmp_path / "run").exists()
     shard = Corpus(corpus).references[0].load()
     with pytest.raises(OptionError, match="begins from no other run"):
-        hca.start(shard, {}, {}, None, {"document_topic": np.ones((1, 1))})
+        HcaShardModel(make_options("hca", {})).start(shard, None, None, None, {"document_topic": np.ones((1, 1))})
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from collapsium.pipeline import Model, fit, simulate
 from collapsium.pipeline.families.hca import shared_paths as chains
 from collapsium.pipeline.families.hca.posterior import fitted
-from collapsium.workers.families.hca.hca import loadings
-from collapsium.workers.families.ncrp.tree import swept
 from tests.chains import PRIOR, chained, spanned
 
 
@@ -73,11 +71,11 @@ def test_joined__has_no_more_nodes_than_there_is_room_for(seed, leaves, most):
 
 def judged(model, truth):
     """Leaves below each branch with 1% of the vectors or more, and the cosine of each true node's nearest."""
-    ours, passes = swept(model.globals), model.globals["node_passes"]
-    made, drawn = loadings(model.rows(0), model.globals), truth.rows(0)["word_node"]
+    ours, passes = model.globals.fitted.tree, model.globals.masses.node_passes
+    made, drawn = model.rows(0).loadings(model.globals), truth.rows(0).word_node
     there = passes >= 0.01 * passes[0]
     shape = sorted(int(there[ours.children(one)].sum()) for one in ours.children(0) if there[one])
-    true = swept(truth.globals)
+    true = truth.globals.fitted.tree
     cosine = np.abs(made.T @ drawn) / np.outer(np.linalg.norm(made, axis=0) + 1e-300, np.linalg.norm(drawn, axis=0))
     near = [cosine[:-1][there & (ours.levels == true.levels[node]), node].max() for node in true.columns]
     return shape, min(near)

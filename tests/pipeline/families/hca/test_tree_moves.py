@@ -1,12 +1,18 @@
 """Splits of leaves on trial: kept where the bound is larger, and without a trace where it is not."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit, resume, simulate
+from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.hca import tree_moves as splitting
+from collapsium.pipeline.families.hca.hca import Hca
+from collapsium.pipeline.families.registry import make_options
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.hca.states import NodeMasses, Splits
 from collapsium.workers.families.ncrp.tree import FREE, Tree
 from tests.conformance import bits, states
 from tests.pipeline.engine.model_io.test_checkpoints import stop_at
@@ -30,7 +36,7 @@ def told_of(corpus, iterations, **options):
 
 def trials(found):
     """How many splits were on trial after an iteration."""
-    return sum(int(state.globals["trial_left"]) == splitting.ROUNDS for state, _ in found)
+    return sum(state.globals.splits.begins_trial for state, _ in found)
 
 
 @pytest.mark.parametrize("form", ["conditional", "factorised"])
@@ -50,17 +56,18 @@ def test_splits__raise_the_bound_and_never_lower_it(planted, form):
 
 @pytest.mark.parametrize("form", ["conditional", "factorised"])
 def test_splits_in_vain__leave_all_bits_as_they_were(planted, form, monkeypatch):
-    monkeypatch.setattr(splitting, "surpassed", lambda globals, bound: False)
+    monkeypatch.setattr(splitting, "surpassed", lambda splits, bound: False)
     options = {"depth": 3, "max_nodes": 13, "form": form, **QUIET}
     plain, without = told_of(planted, 24, split=False, **options)
     found, told = told_of(planted, 24, **options)
     assert trials(found) > 1
     assert [one["objective"] for one in told] == [one["objective"] for one in without]
     for ours, theirs in zip(found[-1][0].swept, plain[-1][0].swept, strict=True):
-        for name, values in theirs.value.local.items():
-            np.testing.assert_array_equal(ours.value.local[name], values)
-    rows = [state.blocks[0].value.rows["word_node"] for state in (found[-1][0], plain[-1][0])]
-    nodes = np.append(np.flatnonzero(plain[-1][0].globals["node_parent"] != FREE), rows[0].shape[1] - 1)
+        local = ours.value.local.to_arrays()
+        for name, values in theirs.value.local.to_arrays().items():
+            np.testing.assert_array_equal(local[name], values)
+    rows = [state.blocks[0].value.rows.word_node for state in (found[-1][0], plain[-1][0])]
+    nodes = np.append(np.flatnonzero(plain[-1][0].globals.fitted.node_parent != FREE), rows[0].shape[1] - 1)
     np.testing.assert_array_equal(rows[0][:, nodes], rows[1][:, nodes])
 
 
@@ -69,10 +76,10 @@ def test_splits_in_vain__leave_all_bits_as_they_were(planted, form, monkeypatch)
 def test_a_run_that_stops_in_the_midst_of_a_trial__is_resumed_to_the_same_bits(planted, tmp_path, monkeypatch, kept):
     """Whether the split stays, or all that went before has to come back."""
     if not kept:
-        monkeypatch.setattr(splitting, "surpassed", lambda globals, bound: False)
+        monkeypatch.setattr(splitting, "surpassed", lambda splits, bound: False)
     options = {"depth": 3, "max_nodes": 13}
     found, _ = told_of(planted, 24, **options)
-    on_trial = [state.iteration for state, _ in found if int(state.globals["trial_left"])]
+    on_trial = [state.iteration for state, _ in found if state.globals.splits.trial_left]
     assert on_trial
     given = {"family": "hca", "iterations": 24, "scheduler": "serial", **options}
     whole, shards = fit(planted, tmp_path / "whole", **given), len(Corpus(planted).manifest.shards)
@@ -82,11 +89,11 @@ def test_a_run_that_stops_in_the_midst_of_a_trial__is_resumed_to_the_same_bits(p
         assert bits(resume(tmp_path / str(number), scheduler="serial"), shards) == bits(whole, shards)
 
 
-def globals_of(tried=(0, 0, 0, 0, 0)):
-    return {**splitting.begun(5), "tried": np.array(tried), "vocabulary": np.array(4.0)}
+def splits_of(tried=(0, 0, 0, 0, 0)):
+    return replace(Splits.none(5), tried=np.array(tried))
 
 
-def test_chosen__is_the_leaf_of_which_most_is_left_beyond_noise():
+def test_leaf_to_split__is_the_leaf_of_which_most_is_left_beyond_noise():
     ends = np.array([0.0, 100.0, 100.0, 0.0, 0.0])
     noise = (10.0 + 2.0) ** 2 / 2.0
     for gain, tried, expected in (
@@ -96,31 +103,38 @@ def test_chosen__is_the_leaf_of_which_most_is_left_beyond_noise():
         ([0.0, 500.0, 900.0, 0.0, 0.0], (0, 2, 2, 0, 0), [-1, -1, -1]),
         ([0.0, noise - 1.0, noise - 1.0, 0.0, 0.0], (0, 0, 0, 0, 0), [-1, -1, -1]),
     ):
-        found = splitting.chosen(globals_of(tried), TREE, np.array(gain), ends, 2.0)
+        found = splitting.leaf_to_split(splits_of(tried), TREE, np.array(gain), ends, 4.0, 2.0)
         assert found.tolist() == expected
     few = np.array([0.0, 3.0, 3.0, 0.0, 0.0])
-    assert splitting.chosen(globals_of(), TREE, np.full(5, 1e6), few, 2.0)[0] == -1
+    assert splitting.leaf_to_split(splits_of(), TREE, np.full(5, 1e6), few, 4.0, 2.0)[0] == -1
     full = Tree(np.array([-1, 0, 0, 0, 0]), 2)
-    assert splitting.chosen(globals_of(), full, np.full(5, 1e6), np.full(5, 50.0), 2.0)[0] == -1
+    assert splitting.leaf_to_split(splits_of(), full, np.full(5, 1e6), np.full(5, 50.0), 4.0, 2.0)[0] == -1
 
 
-def test_parted__makes_a_sibling_of_a_leafs_other_side():
-    moves, ends = splitting.parted(TREE, np.array([2, 3, 1]), np.array([0.0, 10.0, 30.0, 12.0, 0.0]))
+def test_split_leaf__makes_a_sibling_of_a_leafs_other_side():
+    moves, ends = splitting.split_leaf(TREE, np.array([2, 3, 1]), np.array([0.0, 10.0, 30.0, 12.0, 0.0]))
     assert moves.tree.parents.tolist() == [-1, 0, 0, 0, FREE]
     assert ends.tolist() == [0.0, 10.0, 18.0, 12.0, 0.0]
     assert moves.sources == {2: [(2, 1.0), (3, -1.0)], 3: [(3, 1.0)]}
     assert moves.counts["grown"] == 1
 
 
-def test_restored__are_the_globals_of_before_a_trial():
-    before = {**globals_of(), "next_parent": TREE.parents, "tau": np.array(2.0)}
-    before.update(node_parent=TREE.parents, node_passes=np.ones(5), node_ends=np.ones(5))
-    trial = {"next_parent": np.array([-1, 0, 0, 0, FREE]), "tau": np.array(3.0)}
-    begun = splitting.on_trial(before, trial, 2, -7.0)
-    assert float(begun["tau"]) == 3.0
-    after = splitting.restored({**begun, "node_parent": trial["next_parent"]})
-    for name in ("next_parent", "tau", "node_parent", "node_passes", "node_ends"):
-        np.testing.assert_array_equal(after[name], before[name])
-    assert after["tried"].tolist() == [0, 0, 1, 0, 0]
-    assert int(after["restoring"]) == 1
-    assert not [name for name in after if name.startswith("kept_") and name != "kept_bound"]
+def test_restored__is_the_state_of_before_a_trial():
+    options = make_options("hca", {"depth": 2, "max_nodes": 5})
+    before = Hca().initialise(Summary(60, 4, 240), options, Stream(0))
+    columns = before.fitted.node_parent.size
+    before = replace(before, masses=NodeMasses(np.ones(columns), np.ones(columns)))
+    moved = np.where(np.arange(columns) < 4, np.minimum(np.arange(columns), 1) - 1, FREE)
+    trial = replace(before.next_sweep, upcoming=replace(before.next_sweep.upcoming, next_parent=moved), tau=3.0)
+    begun = splitting.start_trial(before, trial, 2, -7.0)
+    assert begun.next_sweep.tau == 3.0
+    assert begun.splits.trial_bound == -7.0
+    read = type(begun).from_arrays(begun.to_arrays())  # as from a checkpoint
+    after = splitting.restored(replace(read, fitted=replace(read.fitted, node_parent=moved)))
+    for part in ("next_sweep", "fitted", "masses"):
+        for name, values in getattr(before, part).to_arrays().items():
+            np.testing.assert_array_equal(getattr(after, part).to_arrays()[name], values)
+    assert np.flatnonzero(after.splits.tried).tolist() == [2]
+    assert after.splits.restoring
+    assert after.saved is None
+    assert not [name for name in after.to_arrays() if name.startswith("saved_")]

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline.families.ncrp import node_moves
 from collapsium.pipeline.families.ncrp.node_moves import Moves
-from collapsium.workers.families.ncrp.tree import FREE, NOWHERE, ROOT, Tree, moved
+from collapsium.workers.families.ncrp.tree import FREE, NOWHERE, ROOT, Tree
 from tests.pipeline.families.ncrp.test_prior import masses
 from tests.strategies import trees
 
@@ -23,9 +23,9 @@ def require_consistent(moves, before):
         assert all(before.levels[source] >= 0 for source, _ in made)
     for node in nodes:
         assert before.levels[node] >= 0 or int(node) in moves.sources
-    table = moves.table()
-    assert set(table["move_target"]) == set(moves.sources)
-    assert set(table["move_source"]) <= {NOWHERE, *before.columns.tolist()}
+    table = moves.move_table()
+    assert set(table.move_target) == set(moves.sources)
+    assert set(table.move_source) <= {NOWHERE, *before.columns.tolist()}
 
 
 def sibling_pairs(tree, data):
@@ -49,7 +49,7 @@ def test_merged__keeps_all_tokens_and_documents(tree, seed, data):
         first, above = into.get(int(node), int(node)), int(tree.parents[node])
         assert moves.tree.parents[first] == into.get(above, above)
     rows = np.random.default_rng(seed).random((3, tree.parents.size)) * (tree.levels >= 0)
-    after = moved(rows, moves.table())
+    after = moves.move_table().apply(rows)
     kept = moves.tree.levels >= 0
     np.testing.assert_allclose(after[:, kept].sum(axis=1), rows.sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(moves.summed(rows[0])[kept], after[0, kept], rtol=1e-12)
@@ -88,7 +88,7 @@ def test_grown__adds_whole_paths_as_far_as_there_is_room(tree, picks):
     leaves = [node for node in new if not moves.tree.children(node).size]
     assert (moves.tree.levels[leaves] == tree.depth - 1).all()
     assert all(moves.tree.children(node).size <= 1 for node in new)
-    rows = moved(np.ones((2, tree.parents.size)), moves.table())
+    rows = moves.move_table().apply(np.ones((2, tree.parents.size)))
     assert (rows[:, new] == 0.0).all()
     assert (rows[:, tree.columns] == 1.0).all()
 
@@ -105,7 +105,7 @@ def test_moves__one_after_another_keep_a_tree(tree, seed, data):
     moves = moves.grown([pick for pick in picks if moves.tree.levels[pick] < tree.depth - 1])
     require_consistent(moves, tree)
     rows = np.random.default_rng(seed).random((2, tree.parents.size)) * (tree.levels >= 0)
-    after = moved(rows, moves.table())
+    after = moves.move_table().apply(rows)
     np.testing.assert_allclose(moves.summed(rows[0])[moves.tree.columns], after[0, moves.tree.columns], rtol=1e-12)
     assert (after[:, moves.tree.columns].sum(axis=1) <= rows.sum(axis=1) * (1 + 1e-12)).all()
 
@@ -126,11 +126,11 @@ def test_regrouped__puts_leaves_under_groups_and_keeps_all_tokens(leaves, depth,
     assert sorted(np.flatnonzero(moves.tree.levels == depth - 1)) == sorted(kept)
     assert all(moves.tree.children(node).size for node in moves.tree.columns[:-1] if moves.tree.levels[node] < depth - 1) or not leaves  # fmt: skip
     rows = generator.random((3, columns)) * (tree.levels >= 0)
-    after = moved(rows, moves.table())[:, moves.tree.columns]
+    after = moves.move_table().apply(rows)[:, moves.tree.columns]
     np.testing.assert_allclose(after.sum(axis=1), rows.sum(axis=1), rtol=1e-12)
     share = alpha[1:] / alpha[1:].sum()
     for level in range(1, depth):
-        here = moved(rows, moves.table())[:, moves.tree.levels == level].sum(axis=1)
+        here = moves.move_table().apply(rows)[:, moves.tree.levels == level].sum(axis=1)
         np.testing.assert_allclose(here, share[level - 1] * rows[:, 1:].sum(axis=1), rtol=1e-9, atol=1e-12)
 
 

@@ -1,5 +1,7 @@
 """Probes of what leaves leave over, and vectors on the two sides of one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,8 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.hca.leaf_splits import Parting, sides
+from collapsium.workers.families.hca.leaf_splits import LeafProbes, other_side
+from collapsium.workers.families.hca.states import Splits
 from tests.storage.corpus.test_vectors import write_vectors
 
 
@@ -15,8 +18,8 @@ def shard_of(place, values):
     return Corpus(write_vectors(place, values, values.size)).references[0].load()
 
 
-def told(columns, split=(-1, -1, -1)):
-    return {"probe_scale": np.ones(columns), "split": np.array(split)}
+def splits(columns, split=(-1, -1, -1)):
+    return replace(Splits.none(columns), split=np.array(split))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -26,28 +29,28 @@ def test_probes__come_to_the_direction_along_which_most_is_left(tmp_path, seed):
     values = generator.normal(size=(300, 6)) * scales @ np.linalg.qr(generator.normal(size=(6, 6)))[0]
     shard, probe, every = shard_of(tmp_path / "c", values), np.zeros((6, 3)), np.arange(300)
     for _ in range(12):
-        parting = Parting(shard, Stream(seed), probe, told(3))
-        parting.leaf(1, np.zeros(6), np.zeros((1, 6)), every, np.zeros((300, 1)))
-        found = parting.probes[:, 1]
-        probe = parting.probes / max(float(np.linalg.norm(found)), 1e-300)
+        probes = LeafProbes(shard, Stream(seed), probe, splits(3))
+        probes.step(1, np.zeros(6), np.zeros((1, 6)), every, np.zeros((300, 1)))
+        found = probes.probes[:, 1]
+        probe = probes.probes / max(float(np.linalg.norm(found)), 1e-300)
     top = np.linalg.svd(values, full_matrices=False)
     assert abs(probe[:, 1] @ top[2][0]) == pytest.approx(1.0, abs=1e-4)
-    assert parting.gain[1] == pytest.approx(top[1][0] ** 2, rel=1e-3)
+    assert probes.gain[1] == pytest.approx(top[1][0] ** 2, rel=1e-3)
     assert not probe[:, [0, 2]].any()
-    assert parting.other is None
+    assert probes.other is None
 
 
 def test_sides__part_two_lines_and_two_clusters(tmp_path):
     generator = np.random.default_rng(5)
     factor, line = generator.normal(size=400), generator.integers(0, 2, 400) * 2 - 1
-    other = sides(factor, factor * line, lines=True)  # left over of two lines is as large as the bisector's factor
+    other = other_side(factor, factor * line, lines=True)  # left over of two lines is as large as the bisector's factor
     np.testing.assert_array_equal(other, line < 0)
     cluster = 3.0 * line + 0.1 * generator.normal(size=400)
-    np.testing.assert_array_equal(sides(factor, cluster, lines=False), line < 0)
+    np.testing.assert_array_equal(other_side(factor, cluster, lines=False), line < 0)
 
 
 @given(st.integers(1, 40), st.integers(0, 100))
-def test_parted__vectors_are_the_same_in_any_shards(tmp_path_factory, cut, seed):
+def test_other_side__vectors_are_the_same_in_any_shards(tmp_path_factory, cut, seed):
     """A probe begins from signs by address, so that the sums of two shards are those of one."""
     values = np.random.default_rng(seed).normal(size=(41, 3))
     place = tmp_path_factory.mktemp("p")
@@ -56,9 +59,9 @@ def test_parted__vectors_are_the_same_in_any_shards(tmp_path_factory, cut, seed)
         total = np.zeros((3, 2))
         for number, part in enumerate(parts):
             shard = shard_of(place / f"{name}{number}", part)
-            parting = Parting(shard, Stream(seed).at(place=number), np.zeros((3, 2)), told(2, (1, 0, 0)))
-            parting.leaf(1, np.zeros(3), np.zeros((1, 3)), np.arange(len(part)), np.zeros((len(part), 1)))
-            assert parting.other[0] == 0
-            total += parting.probes
+            probes = LeafProbes(shard, Stream(seed).at(place=number), np.zeros((3, 2)), splits(2, (1, 0, 0)))
+            probes.step(1, np.zeros(3), np.zeros((1, 3)), np.arange(len(part)), np.zeros((len(part), 1)))
+            assert probes.other[0] == 0
+            total += probes.probes
         sums.append(total)
     np.testing.assert_allclose(sums[0], sums[1], atol=1e-12)

@@ -3,7 +3,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.families.ncrp.tree import FREE, NOWHERE, ROOT, Tree, ahead, deepened, level_sums, moved, swept
+from collapsium.workers.families.ncrp.tree import (
+    FREE,
+    NOWHERE,
+    ROOT,
+    FittedTree,
+    MoveTable,
+    Tree,
+    UpcomingTree,
+    deepened,
+    level_sums,
+)
 from tests.strategies import trees
 
 #       0
@@ -61,17 +71,14 @@ def test_gathered__sums_what_is_below_each_node(tree, seed):
     assert found[0] == pytest.approx(ends[tree.columns].sum(), rel=1e-12)
 
 
-def globals_of(rows):
+def moves_of(rows):
     source, target, weight = zip(*rows, strict=True) if rows else ((), (), ())
-    return {
-        "move_source": np.array(source, dtype=np.int64),
-        "move_target": np.array(target, dtype=np.int64),
-        "move_weight": np.array(weight, dtype=np.float64),
-    }
+    sources, targets = np.array(source, dtype=np.int64), np.array(target, dtype=np.int64)
+    return MoveTable(sources, targets, np.array(weight, dtype=np.float64))
 
 
 @given(st.integers(1, 6), st.integers(0, 5), st.data())
-def test_moved__is_a_matrix_by_which_columns_are_multiplied(columns, words, data):
+def test_moves__are_a_matrix_by_which_columns_are_multiplied(columns, words, data):
     column = st.integers(0, columns - 1)
     row = st.tuples(st.one_of(st.just(NOWHERE), column), column, st.sampled_from([0.0, 0.25, 1.0]))
     rows = data.draw(st.lists(row, max_size=8))
@@ -82,15 +89,15 @@ def test_moved__is_a_matrix_by_which_columns_are_multiplied(columns, words, data
         if source != NOWHERE:
             matrix[source, target] += weight
     before = values.copy()
-    np.testing.assert_allclose(moved(values, globals_of(rows)), values @ matrix, rtol=1e-12)
+    np.testing.assert_allclose(moves_of(rows).apply(values), values @ matrix, rtol=1e-12)
     np.testing.assert_array_equal(values, before)  # rows that others hold are not written on
     if words:
-        np.testing.assert_allclose(moved(values[0], globals_of(rows)), values[0] @ matrix, rtol=1e-12)
+        np.testing.assert_allclose(moves_of(rows).apply(values[0]), values[0] @ matrix, rtol=1e-12)
 
 
-def test_moved__copies_nothing_where_nothing_moves():
+def test_moves__copy_nothing_where_nothing_moves():
     values = np.ones((3, 4))
-    assert moved(values, globals_of([])) is values
+    assert moves_of([]).apply(values) is values
 
 
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(0, 3), st.integers(0, 1000))
@@ -110,14 +117,11 @@ def test_level_sums__put_what_is_below_into_the_last():
     np.testing.assert_array_equal(level_sums(np.array([50.0, 20.0, 10.0]), 3), [50.0, 20.0, 10.0])
 
 
-def test_globals__hold_the_tree_that_was_and_the_one_to_come():
-    globals_ = {
-        "node_parent": SAMPLE.parents,
-        "depth": np.array(3),
-        "next_parent": np.array([ROOT, 0, FREE]),
-        "next_depth": np.array(2),
-    }
-    assert swept(globals_).depth == 3
-    np.testing.assert_array_equal(swept(globals_).parents, SAMPLE.parents)
-    assert ahead(globals_).depth == 2
-    np.testing.assert_array_equal(ahead(globals_).columns, [0, 1])
+def test_states__hold_the_tree_that_was_and_the_one_to_come():
+    fitted = FittedTree(SAMPLE.parents, 3, np.zeros(7), grown=0, merged=0, pruned=0)
+    upcoming = UpcomingTree(np.array([ROOT, 0, FREE]), 2, np.zeros(3), next_grown=1, next_merged=2, next_pruned=3)
+    assert fitted.tree.depth == 3
+    np.testing.assert_array_equal(fitted.tree.parents, SAMPLE.parents)
+    np.testing.assert_array_equal(upcoming.tree.columns, [0, 1])
+    after = upcoming.fitted(np.ones(3))
+    assert (after.depth, after.grown, after.merged, after.pruned) == (2, 1, 2, 3)

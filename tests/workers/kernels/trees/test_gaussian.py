@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.workers.families.hca.states import Loadings, TreeModel
 from collapsium.workers.families.hca.vector_paths import end_paths, end_quadratics
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 from collapsium.workers.kernels.trees.gaussian import (
@@ -41,7 +42,7 @@ def trees(draw, most=9):
 
 @st.composite
 def problems(draw):
-    """Vectors, and the globals of a tree; values and precision may be of any size, and need not fit one another."""
+    """Vectors, and a tree with loadings; values and precision may be of any size, and need not fit one another."""
     tree, generator = draw(trees()), np.random.default_rng(draw(st.integers(0, 2**31)))
     count, words = draw(st.integers(0, 4)), draw(st.integers(1, 6))
     scale = draw(st.sampled_from([1e-100, 1e-3, 1.0, 1e5, 1e100]))
@@ -51,17 +52,17 @@ def problems(draw):
     spread = scale**2 * np.exp(generator.normal(-3.0, 2.0, size=size + 1))
     values = scale * draw(st.sampled_from([1.0, 0.0, 10.0])) * generator.normal(size=(count, words))
     variance = scale**2 * draw(st.sampled_from([1.0, 1000.0]))
-    globals_ = {
-        "vocabulary": np.array(float(words)),
-        "prior_variance": np.array(variance),
-        "tau": np.array(tau),
-        "next_gram": loadings @ loadings.T,
-        "next_spread": spread,
-    }
+    gram = loadings @ loadings.T
+    model = TreeModel(tree, Loadings(np.zeros(gram.shape), gram, spread), np.zeros(size), without_root=False)
     end_log = generator.normal(scale=2.0, size=tree.columns.size) - 3.0
-    paths = end_paths(tree, chained=False)
+    paths = end_paths(tree, without_root=False)
     twin = naive.Paths(loadings[tree.columns], spread[tree.columns], loadings[-1], paths, end_log, tau, variance)
-    return tree, values, globals_, twin
+    return model, values, twin
+
+
+def sizes_of(twin):
+    """Columns of the vectors, prior variance and precision."""
+    return float(twin.mean.size), twin.variance, twin.precision
 
 
 def results_for(count, twin, most):
@@ -105,8 +106,8 @@ def require_equal(values, twin, made, expected, most):
 
 @given(problems(), st.integers(1, 4))
 def test_components__equal_their_twin(drawn, most):
-    tree, values, globals_, twin = drawn
-    quadratic, covariance, log_determinant = end_quadratics(tree, twin.paths, globals_, "next_")
+    model, values, twin = drawn
+    quadratic, covariance, log_determinant = end_quadratics(model, twin.paths, *sizes_of(twin))
     for end in range(len(twin.paths)):
         near(quadratic[end], twin.quadratic(end), 1e-10)
     made = results_for(len(values), twin, most)
@@ -118,9 +119,9 @@ def test_components__equal_their_twin(drawn, most):
 
 @given(problems(), st.integers(1, 4), st.integers(0, 1000))
 def test_factors__equal_their_twin(drawn, most, seed):
-    tree, values, globals_, twin = drawn
+    model, values, twin = drawn
     depth, generator = twin.paths.shape[1], np.random.default_rng(seed)
-    quadratic, _, _ = end_quadratics(tree, twin.paths, globals_, "next_")
+    quadratic, _, _ = end_quadratics(model, twin.paths, *sizes_of(twin))
     location = generator.normal(size=(len(values), depth))
     root = 0.3 * generator.normal(size=(len(values), depth, depth))
     spread = np.matmul(root, root.transpose(0, 2, 1)) + 0.1 * np.eye(depth)

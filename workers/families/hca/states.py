@@ -1,0 +1,359 @@
+"""States and sums of hierarchical component analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State
+from collapsium.workers.families.ncrp.tree import DocumentEnds, FittedTree, Ints, MoveTable, Tree, UpcomingTree, Vector
+
+CANDIDATES, SEEDING, CLUSTERS, TREE = range(4)
+"""Stages of a fit: candidates for the first clusters, clusters of one vector each, clusters, and a tree."""
+
+TRIAL_ROUNDS = 5
+"""Rounds of one iteration for which a split is on trial."""
+
+SAVED = "saved_"
+
+
+class HcaOptions(Protocol):
+    """The options that a shard model reads."""
+
+    @property
+    def prior_variance(self) -> float:
+        """Variance s0 of each loading, and of the mean."""
+
+
+@dataclass(frozen=True)
+class Loadings(State):
+    """Loadings and mean as sweeps see them.
+
+    Attributes
+    ----------
+    solve : numpy.ndarray of float64, shape (columns + 1, columns + 1)
+        H: loadings are B H.
+    gram : numpy.ndarray of float64, shape (columns + 1, columns + 1)
+        m_i'm_j.
+    spread : numpy.ndarray of float64, shape (columns + 1,)
+        s_i.
+    """
+
+    solve: Vector
+    gram: Vector
+    spread: Vector
+
+
+@dataclass(frozen=True)
+class NextLoadings(State):
+    """Loadings and mean of the tree of the next sweep, with the attributes of `Loadings`."""
+
+    next_solve: Vector
+    next_gram: Vector
+    next_spread: Vector
+
+    @property
+    def loadings(self) -> Loadings:
+        """The same, whatever the tree."""
+        return Loadings(self.next_solve, self.next_gram, self.next_spread)
+
+
+@dataclass(frozen=True)
+class NextSweep(State):
+    """The model with which the next sweep is made.
+
+    Attributes
+    ----------
+    upcoming : UpcomingTree
+        The tree.
+    moves : MoveTable
+        Moves that bring the rows to it.
+    next_loadings : NextLoadings
+        Its loadings.
+    tau, log_tau : float
+        E[tau] and E[log tau].
+    kl : float
+        KL(q | p) of the loadings, the mean, tau and the sticks.
+    """
+
+    upcoming: UpcomingTree
+    moves: MoveTable
+    next_loadings: NextLoadings
+    tau: float
+    log_tau: float
+    kl: float
+
+
+@dataclass(frozen=True)
+class NodeMasses(State):
+    """Vectors of the tree of the last sweep.
+
+    Attributes
+    ----------
+    node_passes, node_ends : numpy.ndarray of float64, shape (columns,)
+        Expected vectors that pass each node, and that end at it.
+    """
+
+    node_passes: Vector
+    node_ends: Vector
+
+
+@dataclass(frozen=True)
+class SavedTree(State):
+    """What a split that is rejected goes back to; arrays are named as those of its parts, after ``saved_``.
+
+    Attributes
+    ----------
+    next_sweep : NextSweep
+        The next sweep as it would have been without the trial.
+    masses : NodeMasses
+        Vectors of the tree before the trial.
+    node_parent : numpy.ndarray of int64, shape (columns,)
+        The tree before the trial.
+    """
+
+    next_sweep: NextSweep
+    masses: NodeMasses
+    node_parent: Ints
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays by name."""
+        return {f"{SAVED}{name}": values for name, values in super().to_arrays().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
+        """Return the state that named arrays hold."""
+        return super().from_arrays(_saved(arrays))
+
+    @classmethod
+    def is_in(cls, arrays: Mapping[str, Any]) -> bool:
+        """Return whether named arrays hold all of the state."""
+        return super().is_in(_saved(arrays))
+
+    @classmethod
+    def array_names(cls) -> frozenset[str]:
+        """Return the names of all arrays that the state may have."""
+        return frozenset(f"{SAVED}{name}" for name in super().array_names())
+
+
+def _saved(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(SAVED): arrays[name] for name in arrays if name.startswith(SAVED)}
+
+
+@dataclass(frozen=True)
+class Splits(State):
+    """Splits of leaves.
+
+    Attributes
+    ----------
+    split : numpy.ndarray of int64, shape (3,)
+        The leaf that the next sweep splits, the column of its other side, and whether by lines; all -1 for none.
+    probe_scale : numpy.ndarray of float64, shape (columns,)
+        By which the probes of the rows are scaled to length one.
+    tried : numpy.ndarray of int64, shape (columns,)
+        Rejected splits of each leaf.
+    trial_leaf, trial_left : int
+        Leaf whose split is on trial, -1 for none, and rounds of the trial still to come.
+    restoring : bool
+        Whether the next sweep goes back to the rows and local states of before a trial.
+    trial_bound, last_bound : float
+        Bound before the trial, and before the last iteration.
+    calm : int
+        Iterations since the tree has changed.
+    """
+
+    split: Ints
+    probe_scale: Vector
+    tried: Ints
+    trial_leaf: int = -1
+    trial_left: int = 0
+    restoring: bool = False
+    trial_bound: float = 0.0
+    last_bound: float = 0.0
+    calm: int = 0
+
+    @classmethod
+    def none(cls, columns: int) -> Self:
+        """Return the state before any split."""
+        return cls(np.full(3, -1), np.ones(columns), np.zeros(columns, dtype=np.int64))
+
+    @property
+    def begins_trial(self) -> bool:
+        """Whether the next sweep is the first of a trial."""
+        return self.trial_left == TRIAL_ROUNDS
+
+
+@dataclass(frozen=True)
+class Clustering(State):
+    """Progress of the clustering by which a fit starts.
+
+    Attributes
+    ----------
+    stage : int
+        `CANDIDATES`, `SEEDING`, `CLUSTERS` or `TREE`.
+    max_seeds : int
+        Most vectors that start clusters.
+    seeds : numpy.ndarray of int64, shape (seeds,)
+        Stable hashes of the vectors that start clusters, ascending.
+    cluster_counts : numpy.ndarray of float64, shape (columns,)
+        Vectors of each cluster.
+    """
+
+    stage: int
+    max_seeds: int
+    seeds: Ints
+    cluster_counts: Vector
+
+
+@dataclass(frozen=True)
+class TreeModel:
+    """A tree with its loadings, to which vectors are fitted.
+
+    Attributes
+    ----------
+    tree : Tree
+        The nodes.
+    loadings : Loadings
+        The loadings.
+    end_log : numpy.ndarray of float64, shape (columns,)
+        Log prior mass of each end.
+    without_root : bool
+        Whether the tree is of chains under a root that no vector has.
+    """
+
+    tree: Tree
+    loadings: Loadings
+    end_log: Vector
+    without_root: bool
+
+
+@dataclass(frozen=True)
+class HcaGlobals(GlobalState):
+    """The trees of the last and the next sweep, with their loadings.
+
+    Attributes
+    ----------
+    vocabulary : float
+        D, the number of columns of the vectors.
+    documents : float
+        Number of vectors.
+    full_depth : int
+        Levels of the tree.
+    factorised : bool
+        Whether the form is q(c) q(x), and local states have q(x).
+    separate_factors : bool
+        Whether q(x) is updated separately by now: the factorised form begins after some sweeps with q(x | c).
+    rounds : int
+        Sweeps so far.
+    chain_sweeps_left : int
+        Sweeps until chains are joined to a tree.
+    clustering : Clustering
+        Progress of the start.
+    fitted, masses, loadings : FittedTree, NodeMasses and Loadings
+        The tree of the last sweep.
+    next_sweep : NextSweep
+        The tree of the next sweep.
+    splits : Splits
+        Splits of leaves.
+    another_round : bool
+        Whether the iteration goes on with one more sweep.
+    saved : SavedTree or None
+        What a split on trial may have to go back to.
+    """
+
+    vocabulary: float
+    documents: float
+    full_depth: int
+    factorised: bool
+    separate_factors: bool
+    rounds: int
+    chain_sweeps_left: int
+    clustering: Clustering
+    fitted: FittedTree
+    masses: NodeMasses
+    loadings: Loadings
+    next_sweep: NextSweep
+    splits: Splits
+    another_round: bool = False
+    saved: SavedTree | None = None
+
+    @property
+    def fitted_model(self) -> TreeModel:
+        """The tree of the last sweep, to which rows, local states and models belong."""
+        return TreeModel(self.fitted.tree, self.loadings, self.fitted.end_log, without_root=False)
+
+    @property
+    def next_model(self) -> TreeModel:
+        """The tree of the next sweep."""
+        upcoming, chained = self.next_sweep.upcoming, self.chain_sweeps_left > 0
+        return TreeModel(upcoming.tree, self.next_sweep.next_loadings.loadings, upcoming.next_end_log, chained)
+
+
+@dataclass(frozen=True)
+class HcaRows(Rows):
+    """Sums over vectors, with a row for each of their columns.
+
+    Attributes
+    ----------
+    word_node : numpy.ndarray of float64, shape (words, columns + 1)
+        B: sum_n q(c_n through i) E[x_i] t_n, and last sum_n t_n.
+    word_saved : numpy.ndarray of float64, shape (words, columns + 1), or None
+        The same before a trial; None in a finished model.
+    word_probe : numpy.ndarray of float64, shape (words, columns), or None
+        Probes of the leaves; None in a finished model.
+    """
+
+    word_node: Vector
+    word_saved: Vector | None = None
+    word_probe: Vector | None = None
+
+    @property
+    def saved(self) -> Vector:
+        """Sums before a trial."""
+        return _present(self.word_saved)
+
+    @property
+    def probes(self) -> Vector:
+        """Probes of the leaves."""
+        return _present(self.word_probe)
+
+    def loadings(self, globals: HcaGlobals) -> Vector:
+        """Return E[w_i] by column and, last, E[mu], shape (words, columns + 1)."""
+        loadings: Vector = np.einsum("wi,ij->wj", self.word_node, globals.loadings.solve)
+        return loadings
+
+
+def _present(values: Vector | None) -> Vector:
+    if values is None:
+        raise ValueError("expected rows of a fit, found those of a finished model")
+    return values
+
+
+@dataclass(frozen=True)
+class VectorFactors(LocalState):
+    """Paths and factors of vectors.
+
+    Attributes
+    ----------
+    ends : DocumentEnds
+        The most probable ends.
+    document_best : numpy.ndarray of int32, shape (vectors,)
+        Column of the most probable full path's end.
+    document_factors : numpy.ndarray of float64, shape (vectors, depth)
+        E[x | best].
+    document_spread : numpy.ndarray of float64, shape (vectors, depth, depth), or None
+        Covariance of q(x), in the factorised form.
+    document_factors_saved, document_spread_saved : numpy.ndarray, or None
+        The same before a trial.
+    """
+
+    ends: DocumentEnds
+    document_best: npt.NDArray[np.int32]
+    document_factors: Vector
+    document_spread: Vector | None = None
+    document_factors_saved: Vector | None = None
+    document_spread_saved: Vector | None = None
