@@ -25,7 +25,8 @@ from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import require_corpus
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.pipeline.reporting.options import PredictOptions
-from collapsium.pipeline.reporting.plots.confusion import draw_confusion, kind_of
+from collapsium.pipeline.reporting.plots.confusion import draw_confusion
+from collapsium.pipeline.reporting.plots.style import picture_kind
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError
 from collapsium.storage.io.file import File
@@ -123,7 +124,7 @@ def predict(
         A confusion matrix is asked for, and no document has exactly one value.
     """
     lists = ending_of(out, ENDINGS) != ".csv"
-    kind = None if options.confusion is None else kind_of(options.confusion)
+    kind = None if options.confusion is None else picture_kind(options.confusion, "confusion")
     require_free(out, options.confusion)
     named = [(name, Model(url)) for name, url in leaves(run)]
     require_expectations(named[0][1])

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.reporting.plots.tree import draw, kind_of
+from collapsium.pipeline.reporting.plots.style import picture_kind
+from collapsium.pipeline.reporting.plots.tree import draw
 from collapsium.pipeline.reporting.tree_folding import DRAWN, fold
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.io.file import File
@@ -40,7 +41,7 @@ def check(pictures: Sequence[str], graph: str | None) -> None:
         A file exists.
     """
     for path in pictures:
-        kind_of(path)
+        picture_kind(path, "picture")
     named = [*pictures, *([] if graph is None else [graph])]
     for path in named:
         if named.count(path) > 1:
@@ -88,7 +89,7 @@ def write(
         raise OptionError(f"`{option}` {named[0]}: the family's topics are no tree; leave the option out")
     shown = fold(tree, min_share=min_share, levels=levels, most=DRAWN) if pictures else []
     short = [replace(node, words=node.words[:words]) for node in shown]
-    files = {path: draw(short, kind_of(path), title) for path in pictures}
+    files = {path: draw(short, picture_kind(path, "picture"), title) for path in pictures}
     if graph is not None:
         files[graph] = graphml(tree)
     for path, content in files.items():

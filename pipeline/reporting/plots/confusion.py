@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import Any
 
@@ -10,43 +9,13 @@ import numpy as np
 
 from collapsium.pipeline.analysis.labels.classification import Tally, Value
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.reporting.plots.style import SALT, can_draw, saved
-from collapsium.storage.errors import MissingError, OptionError
+from collapsium.pipeline.reporting.plots.style import SALT, saved
 
-KINDS = ("png", "svg")
 MOST = 30  # values that have a row; what is left is one more
 NUMBERED = 16  # up to so many rows, cells have their numbers
 REST = "all others"
 CELL, FRAME = 0.34, (2.6, 2.2)  # inches
 LETTERS = 24  # of a name
-
-
-def kind_of(path: str | os.PathLike[str]) -> str:
-    """Return ``png`` or ``svg``, by a picture's ending.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Of the picture.
-
-    Returns
-    -------
-    str
-        Its kind.
-
-    Raises
-    ------
-    OptionError
-        It ends otherwise.
-    MissingError
-        There is no matplotlib to draw it.
-    """
-    kind = os.fspath(path).rpartition(".")[2].lower()
-    if kind not in KINDS:
-        raise OptionError(f"`confusion` {os.fspath(path)}: expected a name that ends in .png or .svg")
-    if not can_draw():
-        raise MissingError("`confusion` needs matplotlib, which is not there; pip install 'collapsium[plots]'")
-    return kind
 
 
 def draw_confusion(tally: Tally, title: str, kind: str) -> bytes:

@@ -33,8 +33,8 @@ from collapsium.pipeline.reporting.plots.style import (
     COLOURS,
     LATE,
     SALT,
-    can_draw,
     new_panels,
+    picture_kind,
     saved,
     thousands,
     whole_numbers,
@@ -44,7 +44,7 @@ from collapsium.pipeline.reporting.plots.topic_map import POOL, MapPanel
 from collapsium.pipeline.reporting.plots.tree import draw as draw_tree
 from collapsium.pipeline.reporting.topic_map import map_names, relevant
 from collapsium.pipeline.reporting.tree_folding import DRAWN, fold
-from collapsium.storage.errors import AbsentError, MissingError, OccupiedError, OptionError
+from collapsium.storage.errors import AbsentError, OccupiedError, OptionError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
 
@@ -61,7 +61,6 @@ OF = {  # options of pictures
     "min_share": (TREE,),
     "levels": (TREE,),
 }
-KINDS = ("png", "svg")
 MAP_WORDS, TREE_WORDS = 8, 5  # of a topic
 
 
@@ -121,9 +120,7 @@ def plot(
     AbsentError
         The run has nothing to draw.
     """
-    kind = os.fspath(out).rpartition(".")[2].lower()
-    if kind not in KINDS:
-        raise OptionError(f"{os.fspath(out)}: expected a name that ends in .png or .svg")
+    kind = picture_kind(out)
     wanted = tuple(dict.fromkeys(options.what or WHAT))
     besides: dict[str, Any] = {
         "document": segments.document,
@@ -136,8 +133,6 @@ def plot(
         "levels": folding.levels,
     }
     _check(wanted, besides)
-    if not can_draw():
-        raise MissingError("plots need matplotlib, which is not there; pip install 'collapsium[plots]'")
     target = File(out)
     for path in (out, *([] if periods.csv is None else [periods.csv])):
         if File(path).exists():

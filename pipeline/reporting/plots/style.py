@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import os
 from typing import Any
+
+from collapsium.storage.errors import MissingError, OptionError
 
 # Okabe and Ito's colours, which people who see colours differently can tell apart; their yellow is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -19,6 +22,39 @@ LATE = 0.1  # share of the iterations whose scores lie before what is shown
 def can_draw() -> bool:
     """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
+
+
+def picture_kind(path: str | os.PathLike[str], option: str | None = None) -> str:
+    """Return ``png`` or ``svg``, by a picture's ending.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The picture.
+    option : str, optional
+        The option that names it, for errors.
+
+    Returns
+    -------
+    str
+        Its kind.
+
+    Raises
+    ------
+    OptionError
+        It ends otherwise.
+    MissingError
+        There is no matplotlib to draw it.
+    """
+    named = "" if option is None else f"`{option}` "
+    kind = os.fspath(path).rpartition(".")[2].lower()
+    if kind not in ("png", "svg"):
+        raise OptionError(f"{named}{os.fspath(path)}: expected a name that ends in .svg or .png")
+    if not can_draw():
+        raise MissingError(
+            f"{named}{os.fspath(path)}: pictures need matplotlib, which is not there; pip install 'collapsium[plots]'"
+        )
+    return kind
 
 
 def saved(figure: Any, kind: str, dpi: float = DPI) -> bytes:

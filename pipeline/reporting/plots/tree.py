@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.reporting.plots.style import COLOURS, DPI, SALT, can_draw, saved
+from collapsium.pipeline.reporting.plots.style import COLOURS, DPI, SALT, saved
 from collapsium.pipeline.reporting.tree_layout import (
     FONT,
     INSET,
@@ -30,7 +30,6 @@ from collapsium.pipeline.reporting.tree_layout import (
     parents_of,
     wrapped,
 )
-from collapsium.storage.errors import MissingError, OptionError
 
 if TYPE_CHECKING:
     from collapsium.pipeline.analysis.topics import Topic
@@ -47,44 +46,12 @@ STYLE = {  # an SVG names all the fonts, of which a reader takes the first that 
     "text.usetex": False,
 }
 INK, GREY, THREAD = "#111111", "#4a4a4a", "#8c9aa5"
-KINDS = ("png", "svg")
 CAPTION = (
     "Each node: its id, the share of the {what} at it and below it, and its {words}. "
     "The darker a node and the thicker its line, the larger the share.{folded}"
 )
 
 FOLDED = " Small nodes are folded: … n more, with their share."
-
-
-def kind_of(path: str) -> str:
-    """Return ``png`` or ``svg``, by a path's ending.
-
-    Parameters
-    ----------
-    path : str
-        Of a picture.
-
-    Returns
-    -------
-    str
-        Its kind.
-
-    Raises
-    ------
-    OptionError
-        It ends otherwise.
-    MissingError
-        There is no matplotlib to draw it.
-    """
-    kind = path.rpartition(".")[2].lower()
-    if kind not in KINDS:
-        raise OptionError(f"`picture` {path}: expected a name that ends in .svg or .png")
-    if not can_draw():
-        raise MissingError(
-            "`picture`: pictures need matplotlib, which is not there; the extra 'plots' asks for it: "
-            "pip install 'collapsium[plots]'"
-        )
-    return kind
 
 
 def draw(tree: Sequence[Topic], kind: str, title: str) -> bytes:

@@ -310,7 +310,7 @@ def test_files__of_flat_topics_are_refused(capsys, tmp_path, small, option):
 def test_picture__without_matplotlib_is_a_clear_error(tmp_path, monkeypatch, model):
     from collapsium.pipeline.reporting.tree_files import check
 
-    monkeypatch.setattr("collapsium.pipeline.reporting.plots.tree.can_draw", lambda: False)
+    monkeypatch.setattr("collapsium.pipeline.reporting.plots.style.can_draw", lambda: False)
     with pytest.raises(MissingError, match=r"pip install 'collapsium\[plots\]'"):
         check([str(tmp_path / "x.svg")], None)
     check([], str(tmp_path / "x.graphml"))
