@@ -1,4 +1,4 @@
-"""Moves of nodes from one tree to another: which are merged, pruned and grown, and by how much the evidence rises."""
+"""Moves of nodes from one tree to another: merges, pruning and growth, and the evidence that merges gain."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from collapsium.workers.special_functions import gammaln
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-CLEAR = 0.05  # Hellinger distance by which one number of groups is better than the others
-LOPSIDED = 0.6  # share of the leaves in one group by which these are no groups
+CLEAR_GAP = 0.05  # Hellinger distance by which one number of groups is better than the others
+MAX_GROUP_SHARE = 0.6  # of the leaves; above it a linkage has found no groups
 
 
 @dataclass(frozen=True)
 class Moves:
-    """A tree on its way to another: nodes that went, came and were put together.
+    """A tree with some of its nodes removed, added or merged.
 
     Attributes
     ----------
     tree : Tree
-        As it is by now.
+        After the moves.
     sources : dict of int to list of (int, float)
         Of each column that changes, the columns of the rows that make it up, with weights; none for an empty node.
     counts : dict of str to int
@@ -62,7 +62,7 @@ class Moves:
         )
 
     def summed(self, values: Vector) -> Vector:
-        """Bring a value a node that is above zero, such as a mass, to the new tree."""
+        """Return numbers by node that are above zero, such as masses, of the new tree."""
         after = np.where(self.tree.levels >= 0, values, 0.0)
         for target, made in self.sources.items():
             after[target] = sum(abs(weight) * values[source] for source, weight in made)
@@ -75,11 +75,11 @@ class Moves:
         self,
         parents: Ints,
         sources: dict[int, list[tuple[int, float]]],
-        what: str,
+        kind: str,
         count: int,
         depth: int | None = None,
     ) -> Moves:
-        counts = {**self.counts, what: self.counts[what] + count}
+        counts = {**self.counts, kind: self.counts[kind] + count}
         return replace(self, tree=Tree(parents, depth or self.tree.depth), sources=sources, counts=counts)
 
     def merged(self, pairs: list[tuple[int, int]], sign: float = 1.0) -> Moves:
@@ -93,13 +93,13 @@ class Moves:
         return self._with(parents, sources, "merged", len(pairs))
 
     def pruned(self, passes: Vector, least: float) -> Moves:
-        """Drop the nodes that next to nothing passes, with all below them."""
+        """Remove the nodes whose mass is below a threshold, with all below them."""
         parents, sources = np.array(self.tree.parents), dict(self.sources)
         gone = [node for node in self.tree.columns[1:] if passes[node] < least]
         for node in gone:
             sources.pop(int(node), None)
             parents[node] = FREE
-        while True:  # what hung on them
+        while True:  # nodes below them
             hanging = [node for node in np.flatnonzero(parents >= 0) if parents[parents[node]] == FREE]
             if not hanging:
                 break
@@ -110,7 +110,7 @@ class Moves:
         return self._with(parents, sources, "pruned", dropped)
 
     def grown(self, ends: list[int]) -> Moves:
-        """Add to each of some inner nodes the nodes that make its path full, at the prior; as far as there is room."""
+        """Add to each of some inner nodes the nodes that complete its path, at the prior; as far as there is room."""
         parents, sources = np.array(self.tree.parents), dict(self.sources)
         free = [int(column) for column in np.flatnonzero(parents == FREE)]
         count = 0
@@ -154,8 +154,8 @@ def evidence_gains(
     one, other, whole = tokens[first], tokens[second], words * prior[first]
     total = gammaln(one + whole) + gammaln(other + whole) - gammaln(one + other + whole) - gammaln(whole)
     some, more = np.maximum(passes[first], 0.5), np.maximum(passes[second], 0.5)
-    found: Vector = gains + total + gammaln(some + more) - gammaln(some) - gammaln(more) - special.log(gamma)
-    return found
+    evidence: Vector = gains + total + gammaln(some + more) - gammaln(some) - gammaln(more) - special.log(gamma)
+    return evidence
 
 
 def disjoint(first: Ints, second: Ints, value: Vector, passes: Vector) -> list[tuple[int, int]]:
@@ -180,30 +180,30 @@ def nearest_siblings(tree: Tree, affinity: Vector, count: int) -> tuple[Ints, In
         others = others[others != node]
         for other in others[np.argsort(-affinity[node, others], kind="stable")[:count]]:
             pairs.add((min(int(node), int(other)), max(int(node), int(other))))
-    found = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-    return np.ascontiguousarray(found[:, 0]), np.ascontiguousarray(found[:, 1])
+    columns = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+    return np.ascontiguousarray(columns[:, 0]), np.ascontiguousarray(columns[:, 1])
 
 
 def affinities(roots: Vector, tokens: Vector) -> Vector:
     """Return sum_w sqrt(p_iw p_jw) of all columns, from sums of roots of counts; 0 where there are no tokens."""
     scale = np.where(tokens > 0.0, 1.0 / np.sqrt(np.maximum(tokens, 1e-300)), 0.0)
-    found: Vector = np.clip(roots * scale * scale[:, np.newaxis], 0.0, 1.0)
-    return found
+    affinity: Vector = np.clip(roots * scale * scale[:, np.newaxis], 0.0, 1.0)
+    return affinity
 
 
 def alike_paths(tree: Tree, alike: Vector, least: float) -> list[tuple[int, int]]:
     """Return pairs of sibling leaves whose documents are almost the same: P_i'P_j / (|P_i| |P_j|) above a threshold."""
     norm = np.sqrt(np.maximum(np.diag(alike), 1e-300))
     cosine = alike / (norm * norm[:, np.newaxis])
-    found: list[tuple[int, int, float]] = []
+    alike_pairs: list[tuple[int, int, float]] = []
     for one in np.flatnonzero(tree.levels == tree.depth - 1):
         others = tree.children(tree.parents[one])
-        found.extend(
+        alike_pairs.extend(
             (int(one), int(other), float(cosine[one, other]))
             for other in others[(others > one) & (cosine[one, others] > least)]
         )
-    pairs = np.array([pair[:2] for pair in found], dtype=np.int64).reshape(-1, 2)
-    return disjoint(pairs[:, 0], pairs[:, 1], np.array([pair[2] for pair in found]), np.diag(alike))
+    pairs = np.array([pair[:2] for pair in alike_pairs], dtype=np.int64).reshape(-1, 2)
+    return disjoint(pairs[:, 0], pairs[:, 1], np.array([pair[2] for pair in alike_pairs]), np.diag(alike))
 
 
 def regrouped(moves: Moves, distance: Vector, alpha: Vector, depth: int) -> Moves:
@@ -267,13 +267,15 @@ def _nested_groups(distance: Vector, levels: int, room: int) -> list[Ints]:
         low = numbers[-1] if numbers else 1
         able = np.arange(max(low, 2), min(most, max(3 * even[level], 3), size - 1) + 1)
         gap = heights[size - able] - heights[size - able - 1]
-        clear = able.size and gap.max() >= CLEAR
+        clear = able.size and gap.max() >= CLEAR_GAP
         numbers.append(int(able[gap.argmax()]) if clear else max(even[level], low))
-    found = [fcluster(tree, number, "maxclust").astype(np.int64) for number in numbers]
-    if levels and np.bincount(found[0]).max() > LOPSIDED * size:  # a few leaves stand apart, which makes no groups
+    labels = [fcluster(tree, number, "maxclust").astype(np.int64) for number in numbers]
+    if (
+        levels and np.bincount(labels[0]).max() > MAX_GROUP_SHARE * size
+    ):  # a few leaves stand apart, which makes no groups
         tree = linkage(near, "ward")
-        found = [fcluster(tree, number, "maxclust").astype(np.int64) for number in even]
-    return found
+        labels = [fcluster(tree, number, "maxclust").astype(np.int64) for number in even]
+    return labels
 
 
 def first_tree(columns: int, leaves: int) -> Tree:

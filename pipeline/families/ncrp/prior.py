@@ -17,7 +17,7 @@ from collapsium.workers.special_functions import betaln, digamma
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-GAMMAS = -7.0, 7.0  # logarithms between which gamma is learned
+LOG_GAMMA_RANGE = -7.0, 7.0  # in which gamma is learned
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,18 @@ class Sticks:
     @property
     def log_stick(self) -> Vector:
         """E[log v_i]."""
-        found: Vector = digamma(self.a) - digamma(self.a + self.b)
-        return found
+        log_stick: Vector = digamma(self.a) - digamma(self.a + self.b)
+        return log_stick
 
     @property
     def log_rest(self) -> Vector:
         """E[log(1 - v_i)]."""
-        found: Vector = digamma(self.b) - digamma(self.a + self.b)
-        return found
+        log_rest: Vector = digamma(self.b) - digamma(self.a + self.b)
+        return log_rest
 
 
 def sticks(tree: Tree, passes: Vector, ends: Vector, gamma: float) -> Sticks:
-    """Return the best q(v) given q(c): a_i = 1 + what passes i, b_i = gamma + what passes a later sibling.
+    """Return the best q(v) given q(c): a_i = 1 + mass of i, b_i = gamma + mass of later siblings.
 
     Siblings are numbered by falling mass, which no other order beats; paths outside the tree come behind all of them.
 
@@ -81,7 +81,7 @@ def sticks(tree: Tree, passes: Vector, ends: Vector, gamma: float) -> Sticks:
 
 
 def outside_log(gamma: float) -> float:
-    """Return the log mass of all that is below one level outside the tree: u - log(1 - exp r).
+    """Return the log mass of all nodes of one level outside the tree: u - log(1 - exp r).
 
     With u = E[log v] and r = E[log(1 - v)] of v ~ Beta(1, gamma), a sum over j of exp(u + (j - 1) r).
 
@@ -99,14 +99,14 @@ def outside_log(gamma: float) -> float:
     return float(digamma(1.0) - both - special.log(-special.expm1(digamma(gamma) - both)))
 
 
-def end_logs(tree: Tree, found: Sticks, gamma: float) -> Vector:
+def end_logs(tree: Tree, factors: Sticks, gamma: float) -> Vector:
     """Return log sum_c exp(E[log p(c | V)]) over the full paths of each end.
 
     Parameters
     ----------
     tree : Tree
         The nodes.
-    found : Sticks
+    factors : Sticks
         q(v).
     gamma : float
         Concentration of the prior, which holds outside the tree.
@@ -117,11 +117,11 @@ def end_logs(tree: Tree, found: Sticks, gamma: float) -> Vector:
         (14) of Wang and Blei (2009) without Z0; -inf where there is no node.
     """
     logs = np.full(tree.parents.size, -np.inf)
-    log_stick, log_rest, beyond = found.log_stick, found.log_rest, outside_log(gamma)
+    log_stick, log_rest, beyond = factors.log_stick, factors.log_rest, outside_log(gamma)
     down = np.zeros(tree.parents.size)
     for node in tree.columns:
         children = tree.children(node)
-        order = children[np.argsort(found.rank[children], kind="stable")]
+        order = children[np.argsort(factors.rank[children], kind="stable")]
         before = np.cumsum(np.append(0.0, log_rest[order]))
         down[order] = down[node] + log_stick[order] + before[:-1]
         left = tree.depth - 1 - tree.levels[node]
@@ -129,33 +129,33 @@ def end_logs(tree: Tree, found: Sticks, gamma: float) -> Vector:
     return logs
 
 
-def sticks_bound(tree: Tree, found: Sticks, ends: Vector, gamma: float) -> float:
-    """Return E[log p(c | V)] + H of what is outside, and -KL(q(v) | p(v)), all given q(c) and its best q(v)."""
+def sticks_bound(tree: Tree, factors: Sticks, ends: Vector, gamma: float) -> float:
+    """Return E[log p(c | V)] + the entropy outside the tree, and -KL(q(v) | p(v)), all given q(c) and its best q(v)."""
     nodes = tree.columns[1:]
-    value = (betaln(found.a[nodes], found.b[nodes]) - betaln(1.0, gamma)).sum()
+    value = (betaln(factors.a[nodes], factors.b[nodes]) - betaln(1.0, gamma)).sum()
     left = tree.depth - 1 - tree.level
     return float(value + (ends[tree.columns] * left).sum() * outside_log(gamma))
 
 
-def sticks_divergence(tree: Tree, found: Sticks, gamma: float) -> float:
+def sticks_divergence(tree: Tree, factors: Sticks, gamma: float) -> float:
     """Return KL(q(v) | p(v)) of all nodes but the root."""
     nodes = tree.columns[1:]
-    a, b = found.a[nodes], found.b[nodes]
+    a, b = factors.a[nodes], factors.b[nodes]
     value = betaln(1.0, gamma) - betaln(a, b) + (a - 1.0) * digamma(a) + (b - gamma) * digamma(b)
     return float((value + (1.0 + gamma - a - b) * digamma(a + b)).sum())
 
 
-def learned_gamma(tree: Tree, found: Sticks, ends: Vector, gamma: float) -> float:
+def learned_gamma(tree: Tree, factors: Sticks, ends: Vector, gamma: float) -> float:
     """Return the gamma that maximises the bound given q(c) and q(v); at least as good as the one given."""
     from scipy.optimize import minimize_scalar
 
     nodes = tree.columns[1:]
-    rest = float(found.log_rest[nodes].sum())
+    rest = float(factors.log_rest[nodes].sum())
     left = float((ends[tree.columns] * (tree.depth - 1 - tree.level)).sum())
 
-    def worse(log_gamma: float) -> float:
+    def loss(log_gamma: float) -> float:
         value = float(special.exp(log_gamma))
         return -(nodes.size * log_gamma + (value - 1.0) * rest + left * outside_log(value))
 
-    best = minimize_scalar(worse, bounds=GAMMAS, method="bounded", options={"xatol": 1e-6})
-    return float(special.exp(best.x)) if best.fun < worse(float(special.log(gamma))) else gamma
+    best = minimize_scalar(loss, bounds=LOG_GAMMA_RANGE, method="bounded", options={"xatol": 1e-6})
+    return float(special.exp(best.x)) if best.fun < loss(float(special.log(gamma))) else gamma

@@ -112,7 +112,7 @@ def test_learned_gamma__is_no_worse_than_any(tree, seed, gamma, sharp):
         return bound_of(tree, found, ends, one, one)
 
     for other in (gamma, *np.geomspace(1e-3, 1e3, 13), 0.99 * learned, 1.01 * learned):
-        if np.exp(nested.GAMMAS[0]) <= other <= np.exp(nested.GAMMAS[1]):
+        if np.exp(nested.LOG_GAMMA_RANGE[0]) <= other <= np.exp(nested.LOG_GAMMA_RANGE[1]):
             assert value(learned) >= value(other) - 1e-7 * abs(value(other)) - 1e-7
     assert value(learned) >= value(gamma) - 1e-12 * abs(value(gamma))
 
