@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import pydantic
@@ -69,7 +70,7 @@ class CellRow(_Fields):
     score: Number | None
     family: str | None = None
     baseline: str | None = None
-    start: str | int | None = None
+    start: str = ""
     topics: Small | None = None
     restarts: Small = 1
     iterations: Small = 0
@@ -102,10 +103,22 @@ class CellRow(_Fields):
         for name in OF_FITS if self.baseline is None else OF_BASELINES:
             if name not in self.model_fields_set:
                 raise ValueError(f"expected the field {name!r}")
-        whole = (self.family, self.score, self.ensemble_score, self.perplexity, self.seconds, self.topics_99)
-        if self.baseline is None and any(one is None for one in whole):
-            raise ValueError("expected a family, its score, perplexity, seconds and topics")
+        if self.baseline is not None:
+            return self
+        whole = (self.cell, self.score, self.ensemble_score, self.perplexity, self.seconds, self.topics_99)
+        if not self.family or any(one is None for one in whole):
+            raise ValueError("expected a cell, a family, its score, perplexity, seconds and topics")
+        if not _is_object(self.options):
+            raise ValueError("expected options as an object of JSON in a text")
         return self
+
+
+def _is_object(text: Any) -> bool:
+    """Return whether a text is an object of JSON."""
+    try:
+        return isinstance(text, str) and isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 class CellRecord(BaseModel):
