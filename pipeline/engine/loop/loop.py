@@ -239,7 +239,8 @@ class Loop:
     ) -> Progress:
         """Return what an iteration told, before it is scored; `before` are the globals that it began from."""
         now, iteration = time.perf_counter(), state.iteration
-        require_finite({name: np.asarray(value) for name, value in figures.items()}, iteration)
+        with np.errstate(over="ignore"):  # windows sum squares
+            require_finite({name: np.square(value) for name, value in figures.items()}, iteration)
         seconds = shares(told, self.executor.workers, 0.0, updating, 0.0)
         tokens = told.number("tokens")
         moved = self.problem.family.moved_tokens(told) / max(tokens, 1.0) if iteration else None

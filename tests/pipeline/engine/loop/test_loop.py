@@ -79,7 +79,7 @@ def test_sums__of_groups_are_added_two_by_two(groups, heights):
     assert [height(tree) for tree in found] == [GROUP - 1 + one for one in heights]
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1e300])
 def test_figures_that_are_not_finite__end_a_fit_by_name(small, tmp_path, monkeypatch, value):
     monkeypatch.setattr(load_family("lda"), "objective", lambda *_: {"objective": value})
     with pytest.raises(NumericalError, match="iteration 0: objective is no longer finite"):
