@@ -13,9 +13,7 @@ from cyclopts.exceptions import CoercionError, MissingArgumentError, UnknownOpti
 from pydantic import Field
 
 from collapsium.pipeline.cli.command import OPTIONS, Call, Command, Flags, UsageError
-from collapsium.pipeline.cli.family_options import named_config, requested_family
 from collapsium.pipeline.cli.help import Help
-from collapsium.pipeline.families.registry import family_names
 from collapsium.pipeline.options import Options, choices_of, kinds_of, spelled_flag, value_of
 from collapsium.storage.errors import flag_of, suggestion
 
@@ -129,16 +127,19 @@ def parse(words: Sequence[str]) -> Line:
         Help or the version was asked for, and is printed.
     """
     place = next((number for number, word in enumerate(words) if not word.startswith("-")), len(words))
-    root = Command(_nothing, (RootOptions,), epilog=EPILOG)
-    call = _read(_root(root), root, words[:place])
-    if place == len(words):
-        return Line(call, "", False)
+    debug = False
+    if place == len(words) or place:
+        root = Command(_nothing, (RootOptions,), epilog=EPILOG)
+        call = _read(_root(root), root, words[:place])
+        debug = call.flags.of(RootOptions).debug
+        if place == len(words):
+            return Line(call, "", debug)
     name, rest = words[place], words[place + 1 :]
     if name not in COMMANDS:
         raise UsageError(f"unknown command {name!r}{suggestion(name, COMMANDS)}")
     command = load_command(name)
     try:
-        return Line(_read(command_app(name, command, rest), command, rest), name, call.flags.of(RootOptions).debug)
+        return Line(_read(command_app(name, command, rest), command, rest), name, debug)
     except UsageError as error:
         raise UsageError(error.message, name) from None
 
@@ -178,7 +179,7 @@ def command_app(name: str, command: Command, words: Sequence[str]) -> App:
     words : sequence of str
         The command line, which may name a family.
     """
-    heading, config = named_config(words) if command.takes_family else ("", None)
+    heading, config = ("", None) if command.family is None else command.family.config(words)
     app = App(
         name=f"collapsium {name}",
         usage=f"collapsium {name} {command.usage}",
@@ -262,9 +263,8 @@ def _unreadable(flag: str, text: str, command: Command) -> str:
 def _unknown(word: str, error: UnknownOptionError, command: Command, words: Sequence[str]) -> str:
     """Return what is wrong with an option that is not there: the family, whose it may be, or the option."""
     flag = word.partition("=")[0]
-    family = requested_family(words) if command.takes_family else None
-    if family is not None and family not in family_names():
-        return f"argument --family: unknown family {family!r}{suggestion(family, family_names())}"
+    wrong, hint = ("", "") if command.family is None else command.family.unknown(words)
+    if wrong:
+        return f"argument --family: {wrong}"
     known = [name for argument in error.argument_collection for name in argument.names if name.startswith("-")]
-    hint = "; options of a family need --family" if command.takes_family and family is None else ""
     return f"unknown option {flag}{suggestion(flag, [*known, '--help'])}{hint}"

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar, get_args, get_origin
 
 from cyclopts import Group, Parameter, Token
 from pydantic import BaseModel
@@ -119,6 +119,16 @@ class Call:
         return self.run(*self.arguments, flags=self.flags)
 
 
+class FamilySource(Protocol):
+    """Finds the family that a command line names."""
+
+    def config(self, words: Sequence[str]) -> tuple[str, type[BaseModel]]:
+        """Return the heading and the options of the family."""
+
+    def unknown(self, words: Sequence[str]) -> tuple[str, str]:
+        """Return what is wrong with the family's name, and a hint for options that nobody knows; empty if nothing."""
+
+
 class Flag(NamedTuple):
     """A parameter of the function that the command-line library calls, with the heading that it stands under."""
 
@@ -141,14 +151,14 @@ class Command:
         The models whose fields are its flags.
     epilog : str or callable
         What its help ends with, or a function that makes it.
-    takes_family : bool
-        Whether the options of the family that the command line names are flags too.
+    family : FamilySource or None
+        What finds the family that the command line names, whose options are flags too.
     """
 
     run: Callable[..., int | None]
     options: tuple[type[Options], ...] = ()
     epilog: str | Callable[[], str] = ""
-    takes_family: bool = False
+    family: FamilySource | None = None
 
     @property
     def description(self) -> str:

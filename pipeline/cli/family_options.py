@@ -43,13 +43,24 @@ class TopicCountOptions(Options):
     topics: int | None = Field(None, description="number of topics, or the most there can be")
 
 
-def named_config(words: Sequence[str]) -> tuple[str, type[BaseModel]]:
-    """Return the options of the family that a command line names, and their heading; of none what most have."""
-    family = requested_family(words)
-    if family not in family_names():
-        return OPTIONS, TopicCountOptions
-    config = load_family(str(family)).Options
-    return f"options of {family} ({config.model_config.get('title', '')})", config
+class NamedFamily:
+    """The family that ``--family``, the configuration file or the run to resume names."""
+
+    def config(self, words: Sequence[str]) -> tuple[str, type[BaseModel]]:
+        """Return the heading and the options of the family; of none what most have."""
+        family = requested_family(words)
+        if family not in family_names():
+            return OPTIONS, TopicCountOptions
+        config = load_family(str(family)).Options
+        return f"options of {family} ({config.model_config.get('title', '')})", config
+
+    def unknown(self, words: Sequence[str]) -> tuple[str, str]:
+        """Return what is wrong with the family's name, and a hint for options that nobody knows; empty if nothing."""
+        family = requested_family(words)
+        if family is None:
+            return "", "; options of a family need --family"
+        known = family in family_names()
+        return "" if known else f"unknown family {family!r}{suggestion(family, family_names())}", ""
 
 
 def _value_behind(words: Sequence[str], flag: str) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium.pipeline.cli.command import Command, Flags, argument
-from collapsium.pipeline.cli.family_options import FamilyFlags, gather
+from collapsium.pipeline.cli.family_options import FamilyFlags, NamedFamily, gather
 from collapsium.pipeline.corpora.options import SimulateOptions
 from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.formatting import counted
@@ -34,4 +34,4 @@ def execute(corpus: Annotated[str, argument("CORPUS", "folder to make")], /, fla
     print(f"{corpus}: {manifest.documents:,} {what}, {number:,} {kind}, {counted(len(manifest.shards), 'shard')}")
 
 
-COMMAND = Command(execute, (FamilyFlags, SimulateOptions), epilog=EPILOG, takes_family=True)
+COMMAND = Command(execute, (FamilyFlags, SimulateOptions), epilog=EPILOG, family=NamedFamily())

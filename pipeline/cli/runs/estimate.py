@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium.pipeline.cli.command import Command, Flags, argument, in_flags
-from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
+from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, NamedFamily, gather
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.setup.limits import RUN_NAMES, EstimateOptions
@@ -44,5 +44,5 @@ COMMAND = Command(
     execute,
     (FamilyFlags, ConfigOptions, *OPTIONS, JsonOptions),
     epilog=EPILOG,
-    takes_family=True,
+    family=NamedFamily(),
 )

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument
-from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
+from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, NamedFamily, gather
 from collapsium.pipeline.cli.options import CallbackOptions, JsonOptions, LogOptions, QuietOptions, callbacks_of
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.setup.limits import CheckpointOptions, Limits, RequestOptions, RestartOptions
@@ -183,5 +183,5 @@ COMMAND = Command(
         JsonOptions,
     ),
     epilog=EPILOG,
-    takes_family=True,
+    family=NamedFamily(),
 )
