@@ -32,12 +32,12 @@ def execute(corpus: Annotated[str, argument("CORPUS", "folder of the corpus")], 
     options = {name: value for name, value in asked.options.items() if name not in others}
     with asked.named():
         plan = estimate(corpus, family=asked.family, **options)
+    problem = in_flags(plan.problem())
     if flags.json:
-        print_json(plan.record())
+        print_json({**plan.record(), "problem": problem})
         return
     print(plan.table())
-    problem = plan.problem()
-    print(f"\n{'does not fit: ' + in_flags(problem) if problem else 'fits'}")
+    print(f"\n{f'does not fit: {problem}' if problem else 'fits'}")
 
 
 COMMAND = Command(
