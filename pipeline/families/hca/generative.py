@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.families.hca.options import HcaOptions
-from collapsium.pipeline.families.ncrp import nodes as tallies
 from collapsium.pipeline.families.ncrp.node_moves import Moves
+from collapsium.pipeline.families.ncrp.nodes import regular_tree
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.hca.states import TREE, HcaGlobals, Loadings, NextLoadings, NodeMasses
 from collapsium.workers.families.ncrp.tree import Tree, Vector
@@ -44,7 +44,7 @@ def draw_tree(globals: HcaGlobals, options: HcaOptions, words: int, stream: Stre
         As a sweep would leave them: all leaves are equally likely, and nothing is outside.
     """
     branching = [int(one) for one in np.resize(options.branching, options.depth - 1)]
-    parents = tallies.planted(branching)
+    parents = regular_tree(branching)
     tree = Tree(parents, len(branching) + 1)
     size, generator = parents.size + 1, stream.at(purpose="simulate loadings").generator()
     rows = np.ascontiguousarray(generator.normal(scale=options.loading_scale, size=(size, words)).T)

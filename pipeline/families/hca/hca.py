@@ -26,9 +26,9 @@ from collapsium.pipeline.families.hca.tree_update import (
     sweep_chains,
 )
 from collapsium.pipeline.families.ncrp import node_moves
-from collapsium.pipeline.families.ncrp import nodes as tallies
 from collapsium.pipeline.families.ncrp import prior as nested
 from collapsium.pipeline.families.ncrp.node_moves import Moves
+from collapsium.pipeline.families.ncrp.nodes import depth_first
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
@@ -186,7 +186,7 @@ class Hca(Simulates[HcaOptions, HcaGlobals, HcaRows]):
     def describe(self, block: HcaRows, globals: HcaGlobals, count: int) -> Description:
         """Describe the nodes depth-first by their largest loadings; a share is that of the vectors that end there."""
         tree, masses = globals.fitted.tree, globals.masses
-        columns = tallies.depth_first(tree.parents, masses.node_passes)
+        columns = depth_first(tree.parents, masses.node_passes)
         loadings = block.loadings(globals)[:, columns]
         top = largest(np.abs(loadings.T), count)
         share = masses.node_ends[columns] / max(float(masses.node_ends.sum()), 1e-300)

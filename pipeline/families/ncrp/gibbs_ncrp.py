@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from collapsium.pipeline.families import generative
 from collapsium.pipeline.families.base import Description, FamilyOptions, Footprint, Simulates, Summary
 from collapsium.pipeline.families.hyperparameters import slice_sampled
-from collapsium.pipeline.families.ncrp.nodes import depth_first, planted
+from collapsium.pipeline.families.ncrp.nodes import depth_first, regular_tree
 from collapsium.pipeline.families.ncrp.sample_probability import SampleProbability
 from collapsium.storage.errors import NumericalError
 from collapsium.workers.arrays.delta import Arrays, Delta
@@ -220,7 +220,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
         self, summary: Summary, options: GibbsNcrpOptions, stream: Stream
     ) -> tuple[Arrays, GibbsNcrpGlobals]:
         """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
-        parent = planted([int(children) for children in np.resize(options.branching, options.depth - 1)])
+        parent = regular_tree([int(children) for children in np.resize(options.branching, options.depth - 1)])
         level = levels(parent)
         eta = np.resize(np.array(options.eta, dtype=np.float64), options.depth)
         alpha = np.resize(np.array(options.alpha, dtype=np.float64), options.depth)

@@ -20,7 +20,7 @@ from collapsium.pipeline.families.ncrp.initialisation import (
     with_seeds,
     with_warm_tree,
 )
-from collapsium.pipeline.families.ncrp.nodes import depth_first, planted
+from collapsium.pipeline.families.ncrp.nodes import depth_first, regular_tree
 from collapsium.pipeline.families.ncrp.options import NcrpOptions
 from collapsium.pipeline.families.ncrp.prior import end_logs, learned_gamma, sticks, sticks_bound
 from collapsium.pipeline.families.ncrp.tree_update import move_nodes
@@ -166,7 +166,7 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobals, NcrpRows]):
 
     def draw_model(self, summary: Summary, options: NcrpOptions, stream: Stream) -> tuple[Arrays, NcrpGlobals]:
         """Draw a tree in which each node has as many children as ``branching`` says, to simulate from."""
-        parents = planted([int(children) for children in np.resize(options.branching, options.depth - 1)])
+        parents = regular_tree([int(children) for children in np.resize(options.branching, options.depth - 1)])
         tree = Tree(parents, options.depth)
         share = 1.0 / np.bincount(tree.levels)[tree.levels]  # of the documents
         alphas = options.alphas()

@@ -28,15 +28,15 @@ def depth_first(parent: Ints, weight: npt.NDArray[np.generic]) -> Ints:
     below: dict[int, list[int]] = {}
     for node in np.lexsort((-np.arange(parent.size), weight)):  # the last comes first off the stack
         below.setdefault(int(parent[node]), []).append(int(node))
-    found, waiting = [], list(below.get(-1, []))
+    nodes, waiting = [], list(below.get(-1, []))
     while waiting:
-        found.append(waiting.pop())
-        waiting += below.get(found[-1], [])
-    return np.array(found, dtype=np.int64)
+        nodes.append(waiting.pop())
+        waiting += below.get(nodes[-1], [])
+    return np.array(nodes, dtype=np.int64)
 
 
-def planted(branching: Sequence[int]) -> Ints:
-    """Return the parents of the nodes of a tree, level by level, in which each node has as many children as is said.
+def regular_tree(branching: Sequence[int]) -> Ints:
+    """Return the parents of the nodes of a tree, level by level; the nodes of a level have equally many children.
 
     Parameters
     ----------

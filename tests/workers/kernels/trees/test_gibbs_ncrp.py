@@ -11,7 +11,7 @@ from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.hyperparameters import slice_sampled
 from collapsium.pipeline.families.ncrp import gibbs_ncrp as driver
-from collapsium.pipeline.families.ncrp.nodes import depth_first, planted
+from collapsium.pipeline.families.ncrp.nodes import depth_first, regular_tree
 from collapsium.pipeline.families.registry import make_options, shard_model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
@@ -169,7 +169,7 @@ def test_options__that_do_not_fit_are_refused(options, message):
 
 
 def test_nodes__are_described_depth_first_with_their_parents():
-    parent = planted([2, 2])
+    parent = regular_tree([2, 2])
     np.testing.assert_array_equal(parent, [-1, 0, 0, 1, 1, 2, 2])
     weight = np.array([10, 4, 6, 2, 2, 1, 5])
     assert depth_first(parent, weight).tolist() == [0, 2, 6, 5, 1, 3, 4]
