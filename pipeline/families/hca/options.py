@@ -30,7 +30,7 @@ class HcaOptions(FamilyOptions, title="hierarchical component analysis: a Gaussi
         0.95, gt=0, le=1, description="cosine of two sibling leaves' vectors above which they become one; 1 for never"
     )
     split: bool = Field(
-        True, description="whether leaves are parted on trial, in a full tree with a merge elsewhere (SMEM)"
+        True, description="whether leaves are split on trial, in a full tree with a merge elsewhere (SMEM)"
     )
     compare: bool = Field(True, description="whether siblings become one where the bound is larger then")
     branching: tuple[int, ...] = Field(

@@ -132,7 +132,7 @@ def fitted(sums: Sums, prior: Prior, tau: float) -> Components:
     prior : Prior
         The priors.
     tau : float
-        E[tau] to begin with.
+        Initial E[tau].
 
     Returns
     -------

@@ -85,13 +85,13 @@ def move_nodes(after: HcaGlobals, result: SweepResult, options: HcaOptions) -> H
     if unmoved:
         moves = _expanded(moves, result, after, options)
     # The first iteration has a bound of the requested form.
-    begun = options.form == "conditional" or after.separate_factors
+    in_requested_form = options.form == "conditional" or after.separate_factors
     following = next_sweep(moves, result.sums, result.components, result.ends, options, ends)
-    converged = unmoved and begun and splitting.has_converged(after.splits, result.bound)
+    converged = unmoved and in_requested_form and splitting.has_converged(after.splits, result.bound)
     calm = after.splits.calm + 1 if converged else 0
     split, chosen = after.splits.split, np.full(3, -1)
     splits = replace(after.splits, calm=calm, split=chosen)
-    onward = replace(after, next_sweep=following, another_round=not begun, splits=splits)
+    onward = replace(after, next_sweep=following, another_round=not in_requested_form, splits=splits)
     if int(split[0]) >= 0:
         trial = _trial(tree, split, result, options) if calm else None
         if trial is not None:
