@@ -87,7 +87,7 @@ def document_counts(local, topics):
     """A shard's counts by document and topic as its local state has them, without background."""
     if "document_topic" in local:
         return local["document_topic"]
-    found = np.zeros((local["document_rest"].size, topics))
+    found = np.zeros((local["document_lists"].size - 1, topics))
     owner = np.repeat(np.arange(len(found)), np.diff(local["document_lists"]))
     found[owner, local["document_topics"]] = local["document_counts"]
     return found

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from collapsium.workers.families.base import AnyShardModel
 
 FAMILIES = {
-    "author-topic": "collapsium.pipeline.families.gibbs.author_topic",
+    "author-topic": "collapsium.pipeline.families.gibbs.author_topic:AuthorTopic",
     "dirichlet-network": "collapsium.pipeline.families.networks.dirichlet_network",
-    "gibbs-hdp": "collapsium.pipeline.families.gibbs.gibbs_hdp",
-    "gibbs-lda": "collapsium.pipeline.families.gibbs.gibbs_lda",
+    "gibbs-hdp": "collapsium.pipeline.families.gibbs.gibbs_hdp:GibbsHdp",
+    "gibbs-lda": "collapsium.pipeline.families.gibbs.gibbs_lda:GibbsLda",
     "gibbs-ncrp": "collapsium.pipeline.families.ncrp.gibbs_ncrp:GibbsNcrp",
     "hca": "collapsium.pipeline.families.hca.hca:Hca",
     "hdp": "collapsium.pipeline.families.cvb.hdp",
     "hdsp": "collapsium.pipeline.families.vb.hdsp:Hdsp",
-    "labeled-lda": "collapsium.pipeline.families.gibbs.labeled_lda",
+    "labeled-lda": "collapsium.pipeline.families.gibbs.labeled_lda:LabeledLda",
     "lda": "collapsium.pipeline.families.cvb.lda",
     "ncrp": "collapsium.pipeline.families.ncrp.ncrp:Ncrp",
-    "partially-labeled-lda": "collapsium.pipeline.families.gibbs.partially_labeled_lda",
+    "partially-labeled-lda": "collapsium.pipeline.families.gibbs.partially_labeled_lda:PartiallyLabeledLda",
     "segmented-lda": "collapsium.pipeline.families.networks.segmented_lda",
     "sequential-lda": "collapsium.pipeline.families.networks.sequential_lda",
     "vb-lda": "collapsium.pipeline.families.vb.vb_lda:VbLda",

@@ -219,7 +219,13 @@ LABELS = {"document_labels": offsets("document", "labelled"), "document_label": 
 SAMPLED_BLOCKS = Part({"word_topic": counts("i4", "word topic")})
 GROWING_BLOCKS = Part({"word_topic": counts("i4", "word <topic")})
 SAMPLED_ROWS = Part({"word_topic": counts("i4 f8", "word topic")})
-SAMPLED = Part({**LISTS, "token_topic": indices("u2", "token", "topic")}, (at_most("document_lists", "topic"),))
+SAMPLED = Part(
+    {
+        **{name: field for name, field in LISTS.items() if name != "document_rest"},
+        "token_topic": indices("u2", "token", "topic"),
+    },
+    (at_most("document_lists", "topic"),),
+)
 
 
 def sampled_rows(globals: Arrays) -> Part:
@@ -273,7 +279,6 @@ GIBBS_LDA_ARRAYS = FamilyArrays(
     Part({
         "alpha": numbers("f8", "topic", POSITIVE),
         **PRIORS,
-        **flags("learn_alpha"),
         "topic": counts("i8 f8", "topic"),
     }),
     sampled_rows,

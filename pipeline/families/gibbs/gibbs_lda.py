@@ -6,33 +6,36 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b, ..., b). With several shards it is AD-LD
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
-from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import Description, FamilyConfig, Footprint, Summary
-from collapsium.pipeline.families.gibbs import common as gibbs
+from collapsium.pipeline.families import generative
+from collapsium.pipeline.families.base import FamilyOptions, Footprint, Summary
+from collapsium.pipeline.families.gibbs.sampler import (
+    SIMULATED_CONCENTRATION,
+    SIMULATED_TOKENS,
+    GibbsFamily,
+    footprint,
+)
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.gibbs.gibbs_lda import priors
+from collapsium.workers.families.gibbs.gibbs_lda import GibbsLdaGlobals, GibbsLdaShardModel, GibbsLdaSums, WordTables
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-CORPUS = "documents"
-CHANGE = "moved"
-SCHEDULES = gibbs.SCHEDULES
-SAMPLER = True
-LEAST = 1e-8  # smallest Dirichlet parameter that learning may reach
+MIN_PARAMETER = 1e-8
+"""Smallest Dirichlet parameter that learning may reach."""
 
 Learned = Literal["alpha", "asymmetric-alpha", "beta"]
 
 
-class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed Gibbs sampling"):
+class GibbsLdaOptions(FamilyOptions, title="latent Dirichlet allocation, collapsed Gibbs sampling"):
     """Options of the family."""
 
     topics: int = Field(ge=1, le=65_535, description="number of topics K")
@@ -46,6 +49,11 @@ class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed Gibbs s
         (), description="what is learned: alpha (one value for all), asymmetric-alpha (a value a topic), beta"
     )
 
+    @property
+    def learns_alpha(self) -> bool:
+        """Whether a_k is learned."""
+        return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
+
     @field_validator("learn")
     @classmethod
     def _one_alpha(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
@@ -54,97 +62,85 @@ class Config(FamilyConfig, title="latent Dirichlet allocation, collapsed Gibbs s
         return learn
 
 
-def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
-    """Make the globals before any document has been seen."""
-    return {
-        "vocabulary": np.array(float(summary.words)),
-        "alpha": np.full(config.topics, config.alpha),
-        "beta": np.array(config.beta),
-        "learn_alpha": np.array(bool({"alpha", "asymmetric-alpha"} & set(config.learn))),
-        "topic": np.zeros(config.topics, dtype=np.int64),
-    }
+class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobals]):
+    """Latent Dirichlet allocation by collapsed Gibbs sampling."""
 
+    shard_model = GibbsLdaShardModel
+    Options = GibbsLdaOptions
 
-def carry(globals: Arrays, known: Arrays, config: Config, before: Config) -> tuple[Arrays, int] | None:
-    """Go on from what another run has learned of a_k and B."""
-    if config.topics != before.topics:
-        return None
-    names = ["alpha"] if {"alpha", "asymmetric-alpha"} & set(config.learn) else []
-    names += ["beta"] if "beta" in config.learn else []
-    return {**globals, **{name: known[name] for name in names}}, config.topics
+    def initialise(self, summary: Summary, options: GibbsLdaOptions, stream: Stream) -> GibbsLdaGlobals:
+        """Return the global state before any document has been seen."""
+        return GibbsLdaGlobals(
+            vocabulary=float(summary.words),
+            beta=options.beta,
+            topic=np.zeros(options.topics, dtype=np.int64),
+            alpha=np.full(options.topics, options.alpha),
+        )
 
+    def carry(
+        self, globals: GibbsLdaGlobals, known: GibbsLdaGlobals, options: GibbsLdaOptions, before: GibbsLdaOptions
+    ) -> tuple[GibbsLdaGlobals, int] | None:
+        """Go on with what another run has learned of a_k and B."""
+        if options.topics != before.topics:
+            return None
+        alpha = known.alpha if options.learns_alpha else globals.alpha
+        beta = known.beta if "beta" in options.learn else globals.beta
+        return replace(globals, alpha=alpha, beta=beta), options.topics
 
-def footprint(summary: Summary, config: Config) -> Footprint:
-    """Say what the state of a fit takes."""
-    return gibbs.footprint(summary, config.topics)
+    def footprint(self, summary: Summary, options: GibbsLdaOptions) -> Footprint:
+        """Return the memory that the state of a fit takes."""
+        return footprint(summary, options.topics)
 
+    def update(
+        self, globals: GibbsLdaGlobals, delta: Delta, options: GibbsLdaOptions, stream: Stream
+    ) -> GibbsLdaGlobals:
+        """Add the changes of the counts and, where asked for, learn a_k and B.
 
-def update(globals: Arrays, delta: Delta, config: Config, stream: Stream) -> Arrays:
-    """Add the changes of the counts and, where asked for, learn a_k and B.
+        a_k <- a_k sum_d [psi(a_k+n_dk) - psi(a_k)] / sum_d [psi(A+n_d) - psi(A)];
+        B <- sum_kw b [psi(b+n_kw) - psi(b)] / sum_k [psi(B+n_k) - psi(B)].
 
-    a_k <- a_k sum_d [psi(a_k+n_dk) - psi(a_k)] / sum_d [psi(A+n_d) - psi(A)];
-    B <- sum_kw b [psi(b+n_kw) - psi(b)] / sum_k [psi(B+n_k) - psi(B)].
+        Parameters
+        ----------
+        globals : GibbsLdaGlobals
+            As the sweep began.
+        delta : Delta
+            Sums over all shards, and over the words that were folded.
+        options : GibbsLdaOptions
+            The options.
+        stream : Stream
+            Not used.
 
-    Parameters
-    ----------
-    globals : Arrays
-        As the sweep was made against.
-    delta : Delta
-        The sum over all shards, and what folding it told.
-    config : Config
-        The options.
-    stream : Stream
-        Not used.
-
-    Returns
-    -------
-    Arrays
-        The next globals.
-    """
-    after = {**globals, "topic": gibbs.counted(globals, delta)}
-    if "tokens" not in delta:  # the start's delta: nothing has been swept yet
+        Returns
+        -------
+        GibbsLdaGlobals
+            The next global state.
+        """
+        after, sums = super().update(globals, delta, options, stream), delta.read(GibbsLdaSums)
+        if sums is None:
+            return after
+        if sums.tables is not None and sums.log_eta < 0:
+            tables = np.full(options.topics, sums.tables.mean()) if "alpha" in options.learn else sums.tables
+            after = replace(after, alpha=np.maximum(tables / -sums.log_eta, MIN_PARAMETER))
+        words = delta.read(WordTables)
+        if words is not None and "beta" in options.learn:
+            rate = float((digamma(globals.beta + after.topic) - digamma(globals.beta)).sum())
+            if rate > 0:
+                after = replace(after, beta=max(words.tables_of_words / rate, MIN_PARAMETER))
         return after
-    if globals["learn_alpha"] and delta.number("log_eta") < 0:
-        tables = delta["tables"]
-        if "alpha" in config.learn:
-            tables = np.full(config.topics, tables.mean())
-        after["alpha"] = np.maximum(tables / -delta.number("log_eta"), LEAST)
-    if "beta" in config.learn:
-        total = float(globals["beta"])
-        rate = float((digamma(total + after["topic"]) - digamma(total)).sum())
-        if rate > 0:
-            after["beta"] = np.array(max(delta.number("tables_of_words") / rate, LEAST))
-    return after
 
+    def figures(self, globals: GibbsLdaGlobals) -> dict[str, float]:
+        """Return the mean a_k, and B."""
+        return {"alpha": float(globals.alpha.mean()), "beta": globals.beta}
 
-def objective(globals: Arrays, delta: Delta) -> dict[str, float]:
-    """Give log p(w, z) of the sample, in nats."""
-    return gibbs.objective(globals, delta, priors(globals))
+    def draw_model(self, summary: Summary, options: GibbsLdaOptions, stream: Stream) -> tuple[Arrays, GibbsLdaGlobals]:
+        """Draw topics to simulate from."""
+        tokens = np.full(options.topics, SIMULATED_TOKENS / options.topics)
+        globals_ = self.initialise(summary, options, stream)
+        topics = generative.draw_topics(summary.words, tokens, options.beta, stream)
+        return topics, replace(globals_, beta=SIMULATED_CONCENTRATION, topic=tokens)
 
-
-def figures(globals: Arrays) -> dict[str, float]:
-    """Give the mean a_k, and B."""
-    return {"alpha": float(globals["alpha"].mean()), "beta": float(globals["beta"])}
-
-
-def describe(block: Arrays, globals: Arrays, count: int) -> Description:
-    """Describe the topics, the largest first."""
-    return gibbs.describe(block, globals, priors(globals), count)
-
-
-def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
-    """Draw topics to simulate from; they stand as counts so large that the prior does not show."""
-    tokens = np.full(config.topics, 1e9 / config.topics)
-    globals_ = {**initialise(summary, config, stream), "beta": np.array(1e-9), "topic": tokens}
-    return drawing.draw_topics(summary.words, tokens, config.beta, stream), globals_
-
-
-def simulate(
-    rows: Arrays,
-    globals: Arrays,
-    documents: int,
-    tokens: float,
-    stream: Stream,
-) -> tuple[Documents, npt.NDArray[np.float64]]:
-    """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and give their proportions too."""
-    return drawing.draw_documents(rows, int(globals["vocabulary"]), globals["alpha"], documents, tokens, stream)
+    def simulate(
+        self, topics: Arrays, globals: GibbsLdaGlobals, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, npt.NDArray[np.float64]]:
+        """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and return their proportions too."""
+        return generative.draw_documents(topics, int(globals.vocabulary), globals.alpha, documents, tokens, stream)

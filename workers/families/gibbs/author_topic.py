@@ -1,6 +1,6 @@
 """The author-topic model by collapsed Gibbs sampling, beside a shard (Rosen-Zvi, Griffiths, Steyvers and Smyth 2004).
 
-Each token has one of its document's authors, all as likely, and a topic of this author: theta_a ~ Dir(alpha, ...,
+Each token has one of its document's authors, all equally likely, and a topic of this author: theta_a ~ Dir(alpha, ...,
 alpha), phi_k ~ Dir(b, ..., b). Labels are the authors; documents without a known one share an author without a name,
 the last.
 
@@ -11,188 +11,288 @@ the changes of its own authors.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.corpus.label_index import LabelTable, numbered
+from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Arrays, Delta, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb import common as collapsed
+from collapsium.workers.arrays.state import LocalState, State
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.gibbs import common as gibbs
-from collapsium.workers.families.gibbs.common import Priors, Topics
+from collapsium.workers.families.fold_in import pair_probability
+from collapsium.workers.families.gibbs.allowed_topics import LabelLists
+from collapsium.workers.families.gibbs.shard_model import GibbsShardModel
+from collapsium.workers.families.gibbs.states import Counts, Ints, SampledRows, SymmetricGlobals, TokenTopics, Vector
+from collapsium.workers.families.gibbs.token_counts import (
+    corpus_sums,
+    count_words,
+    delta_ids,
+    draw_initial_topics,
+    word_changes,
+)
 from collapsium.workers.families.topic_arrays import AUTHOR_TOPIC_ARRAYS
-from collapsium.workers.kernels.cvb import predict as predict_kernels
-from collapsium.workers.kernels.gibbs import topics as gibbs_kernels
+from collapsium.workers.kernels.cvb import predict
 from collapsium.workers.kernels.gibbs.authors import sweep_authors
 from collapsium.workers.kernels.gibbs.records import DocumentAuthors, TokenAssignments, TopicCounts, WordPrior
+from collapsium.workers.kernels.gibbs.topics import word_rising
 from collapsium.workers.kernels.jit import Kernel
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-ARRAYS = AUTHOR_TOPIC_ARRAYS
 
-LABELLED = True
+@dataclass(frozen=True)
+class AuthorTopicGlobals(SymmetricGlobals):
+    """Global state of the author-topic model.
 
+    Attributes
+    ----------
+    label_table : numpy.ndarray of uint8
+        The training corpus's labels, which are the authors, packed.
+    label_topic : numpy.ndarray of int64, shape (authors + 1, topics)
+        n_ak; the last author is that of documents without a known one.
+    """
 
-def priors(globals: Arrays) -> Priors:
-    """Take the Dirichlet parameters from the globals."""
-    alpha, beta = float(globals["alpha"]), float(globals["beta"])
-    topics = np.full(globals["topic"].size, alpha)
-    return Priors(topics, float(topics.sum()), beta / float(globals["vocabulary"]), beta)
+    label_table: npt.NDArray[np.uint8]
+    label_topic: Ints
 
+    @property
+    def labels(self) -> LabelTable:
+        """The training corpus's labels."""
+        return LabelTable.unpacked(self.label_table)
 
-def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
-    """Name the kernels that a fit calls in every iteration."""
-    return (sweep_authors, predict_kernels.pair_probability, gibbs_kernels.word_rising)
+    def authors_of(self, shard: Shard) -> LabelLists:
+        """Return the authors of a shard's documents, at least one of each."""
+        table = self.labels
+        known = LabelLists.from_shard(shard, table)
+        anonymous = np.diff(known.document_labels) == 0
+        places = known.document_labels[:-1][anonymous]
+        author = np.insert(known.document_label, places, np.int32(len(table.names)))
+        return LabelLists(known.document_labels + np.concatenate([[0], np.cumsum(anonymous)]), author)
 
+    def with_authors(self, delta: Delta) -> AuthorTopicGlobals:
+        """Return the state after a delta's changes of n_ak."""
+        counts, changes = np.array(self.label_topic), delta.read(AuthorChanges)
+        if changes is not None:
+            counts[delta.ids["label"]] += changes.label_topic
+        return replace(self, label_topic=counts)
 
-def blank(words: int, globals: Arrays) -> Arrays:
-    """Make the rows of `words` words before any document has been seen."""
-    return gibbs.blank(words, globals["topic"].size)
-
-
-def authors_of(shard: Shard, globals: Arrays) -> dict[str, npt.NDArray[Any]]:
-    """Return what a local state keeps of documents: their authors, one at least, and their lengths."""
-    table = LabelTable.unpacked(globals["label_table"])
-    found = numbered(shard.labels, table, shard.documents)
-    alone = np.diff(found.offsets) == 0
-    author = np.insert(found.label, found.offsets[:-1][alone], np.int32(len(table.names)))
-    lists = found.offsets + np.concatenate([[0], np.cumsum(alone)])
-    return {"document_labels": lists, "document_label": author, "document_tokens": shard.lengths.astype(np.int64)}
-
-
-def start(
-    shard: Shard,
-    rows: Arrays,
-    globals: Arrays,
-    stream: Stream,
-    warm: Arrays | None = None,
-) -> tuple[Arrays, Delta]:
-    """Draw each token's first topic, from all alike or by another run's proportions and topics, and its author."""
-    topics, known = globals["topic"].size, authors_of(shard, globals)
-    token_topic = gibbs.drawn(shard, topics, topics, stream, warm)
-    sizes = np.repeat(np.diff(known["document_labels"]), shard.lengths)
-    chance = stream.at(purpose=f"{stream.purpose} authors").generator().random(shard.tokens)
-    return _begun(shard, token_topic, (chance * sizes).astype(np.uint16), known, topics)
+    def proportions(self, authors: npt.NDArray[np.integer]) -> Vector:
+        """Return theta_ak = (alpha + n_ak) / (K alpha + n_a) of some authors."""
+        theta: Vector = self.label_topic[authors] + self.alpha
+        theta /= theta.sum(axis=1, keepdims=True)
+        return theta
 
 
-def take(shard: Shard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
-    """Go on from the topics and authors that another run kept of the shard's tokens."""
-    known, topics = authors_of(shard, globals), globals["topic"].size
-    return _begun(shard, kept["token_topic"], kept["token_author"], known, topics)
+@dataclass(frozen=True)
+class AuthorChanges(State):
+    """Changes of the counts by author.
+
+    Attributes
+    ----------
+    label_topic : numpy.ndarray of int32, shape (authors, topics)
+        Changes of n_ak.
+    """
+
+    label_topic: Counts
 
 
-def _begun(
-    shard: Shard, token_topic: Topics, token_author: Topics, known: dict[str, npt.NDArray[Any]], topics: int
-) -> tuple[Arrays, Delta]:
-    row = np.zeros((shard.words.size, topics), dtype=np.int32)
-    np.add.at(row, (np.repeat(shard.position, shard.counts), token_topic), 1)
-    own, place = np.unique(known["document_label"], return_inverse=True)
-    author_topic = np.zeros((own.size, topics), dtype=np.int32)
-    first = np.repeat(known["document_labels"][:-1], shard.lengths)
-    np.add.at(author_topic, (place[first + token_author], token_topic), 1)
-    parts = {"word_topic": change(row, "word", "topic"), "label_topic": change(author_topic, "label", "topic")}
-    local = {"token_topic": np.array(token_topic), "token_author": np.array(token_author), **known}
-    return local, Delta(parts, {**gibbs.ids_of(shard, topics), "label": own})
+@dataclass(frozen=True)
+class AuthorSums(State):
+    """Sums of a sweep, of which the log joint probability of the sample is made.
+
+    Attributes
+    ----------
+    author_choices : float
+        -sum_d n_d log A_d, A_d being the document's number of authors.
+    word_rising : float
+        sum_kw log G(b + n_kw) / G(b).
+    """
+
+    author_choices: float
+    word_rising: float
 
 
-def sweep(
-    shard: Shard,
-    local: Arrays,
-    rows: Arrays,
-    globals: Arrays,
-    stream: Stream,
-) -> tuple[Arrays, Delta]:
-    """Pass once over a shard; ``choosing`` is -sum_d n_d log A_d, A_d being the document's number of authors."""
-    began, given = time.perf_counter(), priors(globals)
-    names = ("document_labels", "document_label", "document_tokens")
-    known = {name: np.asarray(local[name]) for name in names}
-    own, place = np.unique(known["document_label"], return_inverse=True)
-    before = np.ascontiguousarray(globals["label_topic"][own], dtype=np.int32)
-    after, row = before.copy(), np.array(rows["word_topic"])
-    token_topic, token_author = np.array(local["token_topic"]), np.array(local["token_author"])
-    sweep_authors(
-        document_pairs(shard),
-        stream.key(),
-        DocumentAuthors(known["document_labels"], place.astype(np.int32)),
-        float(globals["alpha"]),
-        WordPrior(given.word, given.total),
-        TopicCounts(globals["topic"].astype(np.float64), row),
-        after,
-        TokenAssignments(token_topic, token_author),
-    )
+@dataclass(frozen=True)
+class Assignments(State):
+    """Topic and author of each token, those of a pair side by side.
+
+    Attributes
+    ----------
+    token_topic : numpy.ndarray of uint16, shape (tokens,)
+        z.
+    token_author : numpy.ndarray of uint16, shape (tokens,)
+        Index of the token's author among those of its document.
+    """
+
+    token_topic: TokenTopics
+    token_author: npt.NDArray[np.uint16]
+
+
+@dataclass(frozen=True)
+class AuthorDocuments(LocalState):
+    """Documents with authors.
+
+    Attributes
+    ----------
+    authors : LabelLists
+        Their authors, at least one of each.
+    document_tokens : numpy.ndarray of int64, shape (documents,)
+        Their lengths.
+    """
+
+    authors: LabelLists
+    document_tokens: Ints
+
+
+@dataclass(frozen=True)
+class AuthorLocal(AuthorDocuments):
+    """Local state of a shard.
+
+    Attributes
+    ----------
+    assignments : Assignments or None
+        Topics and authors of tokens; None where documents were folded in.
+    """
+
+    assignments: Assignments | None = None
+
+
+class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobals, AuthorLocal]):
+    """The author-topic model beside a shard."""
+
+    globals_type, local_type, documents_type = AuthorTopicGlobals, AuthorLocal, AuthorDocuments
+    arrays, uses_labels = AUTHOR_TOPIC_ARRAYS, True
+
+    def kernels(self, globals: AuthorTopicGlobals) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that a fit calls in every iteration."""
+        return (sweep_authors, predict.pair_probability, word_rising)
+
+    def fold_in_kernels(self, globals: AuthorTopicGlobals) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that folding in and predicting call."""
+        return (predict.pair_probability,)
+
+    def start(
+        self,
+        shard: Shard,
+        rows: SampledRows,
+        globals: AuthorTopicGlobals,
+        stream: Stream,
+        warm: Arrays | None = None,
+    ) -> tuple[AuthorLocal, Delta]:
+        """Draw each token's first topic, uniformly or by another run's proportions and topics, and its author."""
+        topics, authors = globals.topic.size, globals.authors_of(shard)
+        token_topic = draw_initial_topics(shard, topics, topics, stream, warm)
+        sizes = np.repeat(np.diff(authors.document_labels), shard.lengths)
+        numbers = stream.at(purpose=f"{stream.purpose} authors").generator().random(shard.tokens)
+        return _begin(shard, Assignments(token_topic, (numbers * sizes).astype(np.uint16)), authors, topics)
+
+    def continue_from(
+        self,
+        shard: Shard,
+        saved: Arrays,
+        rows: SampledRows,
+        globals: AuthorTopicGlobals,
+    ) -> tuple[AuthorLocal, Delta]:
+        """Go on from the topics and authors of tokens that another run saved."""
+        assignments = Assignments(np.array(saved["token_topic"]), np.array(saved["token_author"]))
+        return _begin(shard, assignments, globals.authors_of(shard), globals.topic.size)
+
+    def sweep(
+        self, shard: Shard, local: AuthorLocal, rows: SampledRows, globals: AuthorTopicGlobals, stream: Stream
+    ) -> tuple[AuthorLocal, Delta]:
+        """Pass once over a shard."""
+        began, priors = time.perf_counter(), globals.priors
+        lists, own_authors, place = _own_authors(local)
+        before = np.ascontiguousarray(globals.label_topic[own_authors], dtype=np.int32)
+        after, word_topic = before.copy(), np.array(rows.word_topic)
+        assigned = _assigned(local)
+        swept = TokenAssignments(np.array(assigned.token_topic), np.array(assigned.token_author))
+        sweep_authors(
+            document_pairs(shard),
+            stream.key(),
+            DocumentAuthors(lists, place.astype(np.int32)),
+            globals.alpha,
+            WordPrior(priors.word, priors.total),
+            TopicCounts(globals.topic.astype(np.float64), word_topic),
+            after,
+            swept,
+        )
+        parts = {
+            "word_topic": word_changes(rows.word_topic, word_topic),
+            "label_topic": change(after - before, "label", "topic"),
+            "author_choices": fresh(-float((shard.lengths * special.log(np.diff(lists))).sum())),
+            **corpus_sums(shard),
+        }
+        ids = {**delta_ids(shard, word_topic.shape[1]), "label": own_authors}
+        seconds = {"kernel": time.perf_counter() - began}
+        return replace(local, assignments=Assignments(swept.topic, swept.author)), Delta(parts, ids, seconds)
+
+    def advance_globals(self, globals: AuthorTopicGlobals, delta: Delta, changes: Counts) -> AuthorTopicGlobals:
+        """Return the global state after the changes of a shard."""
+        return super().advance_globals(globals, delta, changes).with_authors(delta)
+
+    def fold_in(
+        self,
+        shard: Shard,
+        rows: SampledRows,
+        globals: AuthorTopicGlobals,
+        stream: Stream,
+    ) -> AuthorLocal:
+        """Return the authors of unseen documents: proportions are theirs, whatever the words."""
+        return AuthorLocal(globals.authors_of(shard), shard.lengths.astype(np.int64))
+
+    def predict(
+        self, heldout: Shard, local: AuthorDocuments, rows: SampledRows, globals: AuthorTopicGlobals
+    ) -> Mapping[str, Any]:
+        """Return each held-out pair's probability sum_k theta_dk phi_kw, by the last sample."""
+        phi = self.word_probability(rows, globals)
+        return {"probability": pair_probability(heldout, _mean_proportions(local, globals), phi, 0.0)}
+
+    def infer(self, local: AuthorDocuments, globals: AuthorTopicGlobals) -> Mapping[str, Any]:
+        """Return the documents' proportions, the means of their authors'."""
+        return {"document_topic": _mean_proportions(local, globals)}
+
+    def document_lengths(self, local: AuthorDocuments) -> Vector:
+        """Return the tokens of each document."""
+        return np.asarray(local.document_tokens, dtype=np.float64)
+
+
+def _assigned(local: AuthorLocal) -> Assignments:
+    if local.assignments is None:
+        raise ValueError("documents that were folded in have no authors of tokens")
+    return local.assignments
+
+
+def _own_authors(local: AuthorDocuments) -> tuple[Ints, npt.NDArray[np.int32], Ints]:
+    """Return the index of each document's first author, the distinct authors, and each author's place among these."""
+    lists, author = np.asarray(local.authors.document_labels), np.asarray(local.authors.document_label)
+    own_authors, place = np.unique(author, return_inverse=True)
+    return lists, own_authors, place
+
+
+def _mean_proportions(local: AuthorDocuments, globals: AuthorTopicGlobals) -> Vector:
+    """Return the means of theta_ak over the authors of each document."""
+    lists, own_authors, place = _own_authors(local)
+    sums = np.add.reduceat(globals.proportions(own_authors)[place], lists[:-1], axis=0)
+    mean: Vector = sums / np.diff(lists)[:, np.newaxis]
+    return mean
+
+
+def _begin(shard: Shard, assignments: Assignments, authors: LabelLists, topics: int) -> tuple[AuthorLocal, Delta]:
+    """Return a shard's first local state, and its counts as changes from nothing."""
+    local = AuthorLocal(authors, shard.lengths.astype(np.int64), assignments)
+    _, own_authors, place = _own_authors(local)
+    author_topic = np.zeros((own_authors.size, topics), dtype=np.int32)
+    first = np.repeat(authors.document_labels[:-1], shard.lengths)
+    np.add.at(author_topic, (place[first + assignments.token_author], assignments.token_topic), 1)
     parts = {
-        "word_topic": gibbs.changes(rows, row),
-        "label_topic": change(after - before, "label", "topic"),
-        "choosing": fresh(-float((shard.lengths * special.log(np.diff(known["document_labels"]))).sum())),
-        "documents": fresh(float(shard.documents)),
-        "tokens": fresh(float(shard.tokens)),
+        "word_topic": count_words(shard, assignments.token_topic, topics),
+        "label_topic": change(author_topic, "label", "topic"),
     }
-    ids = {**gibbs.ids_of(shard, row.shape[1]), "label": own}
-    local = {"token_topic": token_topic, "token_author": token_author, **known}
-    return local, Delta(parts, ids, {"kernel": time.perf_counter() - began})
-
-
-def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
-    """Give the rows and globals with which a shard sweeps once more before its delta is reduced."""
-    after, moved = gibbs.advance(rows, delta)
-    return after, {**globals, "topic": globals["topic"] + moved, "label_topic": counted(globals, delta)}
-
-
-def counted(globals: Arrays, delta: Delta) -> npt.NDArray[np.int64]:
-    """Return n_ak after a delta, shape (authors + 1, topics)."""
-    found = np.array(globals["label_topic"])
-    if "label_topic" in delta:
-        found[delta.ids["label"]] += delta["label_topic"]
-    return found
-
-
-def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
-    """Add the rows of a delta to a block of the vocabulary."""
-    return gibbs.fold(block, delta, priors(globals))
-
-
-def finish(block: Arrays, globals: Arrays) -> Arrays:
-    """Give the rows that a finished model keeps."""
-    return block
-
-
-def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
-    """Name the authors of unseen documents: proportions are theirs, whatever the words."""
-    return authors_of(shard, globals)
-
-
-def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
-    """Give each held-out pair's probability sum_k theta_dk phi_kw, of the last sample."""
-    theta, probability = infer(local, globals)["document_topic"], np.empty(heldout.pairs)
-    phi, none = probabilities(rows, globals)["word_topic"], np.zeros(heldout.documents)
-    beyond = np.zeros(len(phi))
-    predict_kernels.pair_probability(heldout.offsets, heldout.position, theta, phi, none, beyond, probability)
-    return {"probability": probability}
-
-
-def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
-    """Give phi_kw of the words at hand, of the last sample."""
-    given = priors(globals).over(len(rows["word_topic"]))
-    return {"word_topic": collapsed.word_probability(rows, gibbs.moments(globals), given)}
-
-
-def infer(local: Arrays, globals: Arrays) -> Arrays:
-    """Give the documents' proportions, the mean over their authors of theta_ak = (alpha + n_ak) / (K alpha + n_a)."""
-    lists, author = np.asarray(local["document_labels"]), np.asarray(local["document_label"])
-    own, place = np.unique(author, return_inverse=True)
-    theta = globals["label_topic"][own] + float(globals["alpha"])
-    theta /= theta.sum(axis=1, keepdims=True)
-    sums = np.add.reduceat(theta[place], lists[:-1], axis=0)
-    return {"document_topic": sums / np.diff(lists)[:, np.newaxis]}
-
-
-def lengths(local: Arrays) -> Arrays:
-    """Give the tokens of each document."""
-    return {"document_tokens": np.asarray(local["document_tokens"], dtype=np.float64)}
+    return local, Delta(parts, {**delta_ids(shard, topics), "label": own_authors})

@@ -1,7 +1,7 @@
 """The hierarchical Dirichlet process by the direct-assignment Gibbs sampler, beside a shard.
 
 Teh, Jordan, Beal and Blei (2006), section 5.3: theta_d ~ Dir(alpha pi), phi_k ~ Dir(beta tau) with tau_w = 1 / W, and
-pi_u is what pi has left for topics that are not there yet:
+pi_u is the part of pi of topics that do not exist yet:
 p(z = k) ~ (n_dk' + alpha pi_k) (n_kw' + beta tau_w) / (n_k' + beta), p(z = new) ~ alpha pi_u tau_w.
 
 A topic is a slot, whose number is its id: a column of the counts. A shard may take free slots whose number leaves the
@@ -14,90 +14,164 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Arrays, Delta, fresh
+from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb import common as collapsed
-from collapsium.workers.families.gibbs import common as gibbs
-from collapsium.workers.families.gibbs.common import Priors, Slots
+from collapsium.workers.arrays.state import State
+from collapsium.workers.families.gibbs.shard_model import FreeTopicsShardModel
+from collapsium.workers.families.gibbs.states import (
+    Counts,
+    GibbsLocal,
+    SampledGlobals,
+    SampledRows,
+    Vector,
+)
+from collapsium.workers.families.gibbs.token_counts import count_documents, delta_ids, document_sums, word_changes
+from collapsium.workers.families.gibbs.token_sweep import Slots, sweep_shard
 from collapsium.workers.families.topic_arrays import GIBBS_HDP_ARRAYS
-from collapsium.workers.kernels.gibbs.topics import draw_tables
+from collapsium.workers.kernels.cvb.active_sums import active_probability
+from collapsium.workers.kernels.cvb.words import log_eta
+from collapsium.workers.kernels.gibbs.topics import draw_tables, list_documents, sweep_tokens, word_rising
 from collapsium.workers.kernels.jit import Kernel
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-ARRAYS = GIBBS_HDP_ARRAYS
+
+@dataclass(frozen=True)
+class GibbsHdpGlobals(SampledGlobals):
+    """Global state of the hierarchical Dirichlet process.
+
+    Attributes
+    ----------
+    alpha, gamma : float
+        Concentrations of a document and of the sticks.
+    pi : numpy.ndarray of float64, shape (slots,)
+        Weights of the topics; 0 of free slots.
+    free : numpy.ndarray of bool, shape (slots,)
+        Whether no topic has a slot.
+    start_topics : int
+        Topics over which tokens are spread at the start.
+    lanes : int
+        Shards whose new topics stay apart.
+    """
+
+    alpha: float
+    gamma: float
+    pi: Vector
+    free: npt.NDArray[np.bool_]
+    start_topics: int
+    lanes: int
+
+    @property
+    def topic_parameters(self) -> Vector:
+        """Dirichlet parameters of the topics in a document, alpha pi_k."""
+        return self.alpha * self.pi
+
+    @property
+    def concentration(self) -> float:
+        """Sum of the Dirichlet parameters of all topics, of those too that do not exist yet."""
+        return self.alpha
+
+    @property
+    def initial_topics(self) -> int:
+        """Number of topics over which tokens are spread at the start."""
+        return self.start_topics
+
+    def with_slots(self, columns: int) -> GibbsHdpGlobals:
+        """Return the state with at least a number of slots."""
+        more = max(columns - self.pi.size, 0)
+        if not more:
+            return self
+        return replace(
+            self,
+            pi=np.concatenate([self.pi, np.zeros(more, self.pi.dtype)]),
+            topic=np.concatenate([self.topic, np.zeros(more, self.topic.dtype)]),
+            free=np.concatenate([self.free, np.ones(more, dtype=bool)]),
+        )
+
+    def slots_of(self, shard: int) -> Slots:
+        """Return the slots of a shard's new topics."""
+        lane, columns, free = shard % self.lanes, self.free.size, np.flatnonzero(self.free)
+        own = [int(slot) for slot in free[free % self.lanes == lane]]
+        return Slots(self.gamma, own, columns + (lane - columns) % self.lanes, self.lanes)
 
 
-def priors(globals: Arrays) -> Priors:
-    """Take the Dirichlet parameters from the globals: a_k = alpha pi_k."""
-    alpha, beta = float(globals["alpha"]), float(globals["beta"])
-    return Priors(alpha * globals["pi"], alpha, beta / float(globals["vocabulary"]), beta)
+@dataclass(frozen=True)
+class GibbsHdpSums(State):
+    """Sums of a sweep, from which alpha, gamma and pi are drawn.
+
+    Attributes
+    ----------
+    tables : numpy.ndarray of float64, shape (slots,)
+        m_k, tables of each topic.
+    log_stick : float
+        sum_d log eta_d, eta_d ~ Beta(alpha, n_d).
+    """
+
+    tables: Vector
+    log_stick: float
 
 
-def slots(globals: Arrays, shard: int) -> Slots:
-    """Return where a shard's new topics go."""
-    lanes, free = int(globals["lanes"]), np.flatnonzero(globals["free"])
-    lane, columns = shard % lanes, globals["free"].size
-    mine = [int(slot) for slot in free[free % lanes == lane]]
-    return Slots(float(globals["gamma"]), mine, columns + (lane - columns) % lanes, lanes)
+@dataclass(frozen=True)
+class BornTopics(State):
+    """Topics that were born in a sweep.
+
+    Attributes
+    ----------
+    born : numpy.ndarray of float64, shape (slots,)
+        Their pi_k; 0 of other slots.
+    """
+
+    born: Vector
 
 
-def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
-    """Name the kernels that a fit calls in every iteration."""
-    return [*gibbs.KERNELS, draw_tables]
+class GibbsHdpShardModel(FreeTopicsShardModel[Any, GibbsHdpGlobals]):
+    """The hierarchical Dirichlet process beside a shard."""
 
+    globals_type = GibbsHdpGlobals
+    arrays = GIBBS_HDP_ARRAYS
 
-def blank(words: int, globals: Arrays) -> Arrays:
-    """Make the rows of `words` words before any document has been seen."""
-    return gibbs.blank(words, globals["pi"].size)
+    def kernels(self, globals: GibbsHdpGlobals) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that a fit calls in every iteration."""
+        return (sweep_tokens, list_documents, word_rising, log_eta, active_probability, draw_tables)
 
+    def sweep(
+        self, shard: Shard, local: GibbsLocal, rows: SampledRows, globals: GibbsHdpGlobals, stream: Stream
+    ) -> tuple[GibbsLocal, Delta]:
+        """Pass once over a shard, then draw the numbers of its tables and its documents' sticks."""
+        began, priors = time.perf_counter(), globals.priors
+        slots = globals.slots_of(shard.number)
+        sweep = sweep_shard(shard, local.token_topic, rows.word_topic, globals.topic, priors, stream, slots)
+        columns = sweep.prior.size
+        active, sums = count_documents(shard, sweep.token_topic, sweep.prior, tables=False)
+        tables, key = np.zeros(columns), stream.at(purpose=f"{stream.purpose} tables").key()
+        draw_tables(active.document_topics, active.document_counts, sweep.prior, key, tables)
+        free = np.ones(columns, dtype=bool)
+        free[: globals.free.size] = globals.free
+        parts = {
+            **sums,
+            **document_sums(shard, priors.concentration),
+            "word_topic": word_changes(rows.word_topic, sweep.word_topic),
+            "tables": fresh(tables, "topic"),
+            "born": fresh(np.where(free, sweep.prior, 0.0) / priors.concentration, "topic"),
+            "log_stick": fresh(_log_sticks(shard, priors.concentration, stream)),
+        }
+        seconds = {"kernel": time.perf_counter() - began}
+        return GibbsLocal(active, token_topic=sweep.token_topic), Delta(parts, delta_ids(shard, columns), seconds)
 
-def start(
-    shard: Shard,
-    rows: Arrays,
-    globals: Arrays,
-    stream: Stream,
-    warm: Arrays | None = None,
-) -> tuple[Arrays, Delta]:
-    """Draw each token's first topic, from the first topics alike or by another run's proportions and topics."""
-    first = int(globals["start_topics"])
-    return gibbs.start(shard, first, globals["pi"].size, globals["pi"], stream, warm)
-
-
-def take(shard: Shard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
-    """Go on from the topics that another run kept of the shard's tokens."""
-    return gibbs.begun(shard, kept["token_topic"], globals["pi"].size, globals["pi"])
-
-
-def sweep(
-    shard: Shard,
-    local: Arrays,
-    rows: Arrays,
-    globals: Arrays,
-    stream: Stream,
-) -> tuple[Arrays, Delta]:
-    """Pass once over a shard, then draw its ``tables``, m_k, and ``log_stick``, the sum of log eta_d."""
-    began, given = time.perf_counter(), priors(globals)
-    found = gibbs.swept(shard, local, rows, globals["topic"], given, stream, slots(globals, shard.number))
-    local, parts = gibbs.listed(shard, found.token_topic, found.prior, tables=False)
-    columns, tables = found.prior.size, np.zeros(found.prior.size)
-    key = stream.at(purpose=f"{stream.purpose} tables").key()
-    draw_tables(local["document_topics"], local["document_counts"], found.prior, key, tables)
-    free = np.ones(columns, dtype=bool)
-    free[: globals["free"].size] = globals["free"]
-    parts.update(gibbs.document_sums(shard, given.concentration))
-    parts["word_topic"] = gibbs.changes(rows, found.row)
-    parts["tables"] = fresh(tables, "topic")
-    # By these `advance` goes on.
-    parts["born"] = fresh(np.where(free, found.prior, 0.0) / given.concentration, "topic")
-    parts["log_stick"] = fresh(_log_sticks(shard, given.concentration, stream))
-    return local, Delta(parts, gibbs.ids_of(shard, columns), {"kernel": time.perf_counter() - began})
+    def advance_globals(self, globals: GibbsHdpGlobals, delta: Delta, changes: Counts) -> GibbsHdpGlobals:
+        """Return the global state after the changes of a shard, with the topics that were born in it."""
+        wide = globals.with_slots(changes.shape[1])
+        topic, births = wide.topic + changes.sum(axis=0, dtype=np.int64), delta.read(BornTopics)
+        pi = wide.pi if births is None else wide.pi + births.born
+        return replace(wide, topic=topic, pi=np.where(topic > 0, pi, 0.0), free=wide.free & (topic == 0))
 
 
 def _log_sticks(shard: Shard, alpha: float, stream: Stream) -> float:
@@ -108,66 +182,3 @@ def _log_sticks(shard: Shard, alpha: float, stream: Stream) -> float:
     log_one = special.log(generator.standard_gamma(alpha + 1.0, lengths.size))
     log_one -= generator.standard_exponential(lengths.size) / alpha
     return float((log_one - np.logaddexp(log_one, special.log(generator.standard_gamma(lengths)))).sum())
-
-
-def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
-    """Give the rows and globals with which a shard sweeps once more: with the topics that it has brought forth."""
-    after, moved = gibbs.advance(rows, delta)
-    grown = with_columns(globals, moved.size)
-    topic = grown["topic"] + moved
-    pi = np.where(topic > 0, grown["pi"] + delta["born"], 0.0)
-    return after, {**grown, "topic": topic, "pi": pi, "free": grown["free"] & (topic == 0)}
-
-
-def with_columns(globals: Arrays, columns: int) -> Arrays:
-    """Return globals with at least so many slots."""
-    more = max(columns - globals["pi"].size, 0)
-    if not more:
-        return globals
-    longer = {name: np.concatenate([globals[name], np.zeros(more, globals[name].dtype)]) for name in ("pi", "topic")}
-    return {**globals, **longer, "free": np.concatenate([globals["free"], np.ones(more, dtype=bool)])}
-
-
-def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
-    """Add the rows of a delta to a block of the vocabulary."""
-    return gibbs.fold(block, delta, priors(globals))
-
-
-def finish(block: Arrays, globals: Arrays) -> Arrays:
-    """Give the rows that a finished model keeps: with all slots, which a block gets only when it is folded."""
-    return _rows(block, globals)
-
-
-def _rows(rows: Arrays, globals: Arrays) -> Arrays:
-    columns = globals["pi"].size
-    return (
-        rows if rows["word_topic"].shape[1] == columns else {"word_topic": gibbs.widened(rows["word_topic"], columns)}
-    )
-
-
-def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
-    """Fit the counts of unseen documents under fixed topics, by zeroth-order sweeps."""
-    given = priors(globals).over(shard.words.size)
-    return collapsed.settle(shard, _rows(rows, globals), gibbs.moments(globals), given)
-
-
-def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
-    """Give each held-out pair's probability sum_k theta_dk phi_kw + theta_u tau_w, of the last sample."""
-    given = priors(globals).over(heldout.words.size)
-    return collapsed.pair_probability(heldout, local, _rows(rows, globals), gibbs.moments(globals), given)
-
-
-def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
-    """Give phi_kw of the words at hand, of the last sample; columns are slots."""
-    given = priors(globals).over(len(rows["word_topic"]))
-    return {"word_topic": collapsed.word_probability(_rows(rows, globals), gibbs.moments(globals), given)}
-
-
-def infer(local: Arrays, globals: Arrays) -> Arrays:
-    """Give the documents' proportions theta_dk = (alpha pi_k + n_dk) / (alpha + n_d); columns are slots."""
-    return {"document_topic": collapsed.proportions(local, priors(globals).over(0))}
-
-
-def lengths(local: Arrays) -> Arrays:
-    """Give the tokens of each document."""
-    return {"document_tokens": collapsed.lengths(local)}

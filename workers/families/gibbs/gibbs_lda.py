@@ -8,112 +8,104 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb import common as collapsed
-from collapsium.workers.families.gibbs import common as gibbs
-from collapsium.workers.families.gibbs.common import Priors
+from collapsium.workers.arrays.state import State
+from collapsium.workers.families.gibbs.shard_model import FreeTopicsShardModel
+from collapsium.workers.families.gibbs.states import GibbsLocal, SampledGlobals, SampledRows, Vector
+from collapsium.workers.families.gibbs.token_counts import count_documents, delta_ids, document_sums, word_changes
+from collapsium.workers.families.gibbs.token_sweep import sweep_shard
 from collapsium.workers.families.topic_arrays import GIBBS_LDA_ARRAYS
+from collapsium.workers.kernels.cvb.active_sums import active_probability
+from collapsium.workers.kernels.cvb.words import log_eta
+from collapsium.workers.kernels.gibbs.topics import list_documents, sweep_tokens, word_rising
 from collapsium.workers.kernels.jit import Kernel
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-ARRAYS = GIBBS_LDA_ARRAYS
+
+class GibbsLdaSettings(Protocol):
+    """Options that the sampler reads."""
+
+    @property
+    def learns_alpha(self) -> bool:
+        """Whether a_k is learned."""
 
 
-def priors(globals: Arrays) -> Priors:
-    """Take the Dirichlet parameters from the globals."""
-    topics, beta = np.asarray(globals["alpha"], dtype=np.float64), float(globals["beta"])
-    return Priors(topics, float(topics.sum()), beta / float(globals["vocabulary"]), beta)
+@dataclass(frozen=True)
+class GibbsLdaGlobals(SampledGlobals):
+    """Global state of latent Dirichlet allocation.
+
+    Attributes
+    ----------
+    alpha : numpy.ndarray of float64, shape (topics,)
+        a_k.
+    """
+
+    alpha: Vector
+
+    @property
+    def topic_parameters(self) -> Vector:
+        """Dirichlet parameters of the topics in a document, a_k."""
+        return np.asarray(self.alpha, dtype=np.float64)
 
 
-def kernels(globals: Arrays) -> Sequence[Kernel[..., Any]]:
-    """Name the kernels that a fit calls in every iteration."""
-    return gibbs.KERNELS
+@dataclass(frozen=True)
+class GibbsLdaSums(State):
+    """Sums of a sweep, by which a_k is learned.
+
+    Attributes
+    ----------
+    log_eta : float
+        sum_d psi(A) - psi(A + n_d).
+    tables : numpy.ndarray of float64, shape (topics,), or None
+        sum_d a_k (psi(a_k + n_dk) - psi(a_k)); None where a_k is not learned.
+    """
+
+    log_eta: float
+    tables: Vector | None = None
 
 
-def blank(words: int, globals: Arrays) -> Arrays:
-    """Make the rows of `words` words before any document has been seen."""
-    return gibbs.blank(words, globals["alpha"].size)
+@dataclass(frozen=True)
+class WordTables(State):
+    """Sums over the counts by word, by which B is learned.
+
+    Attributes
+    ----------
+    tables_of_words : float
+        sum_kw b (psi(b + n_kw) - psi(b)).
+    """
+
+    tables_of_words: float
 
 
-def start(
-    shard: Shard,
-    rows: Arrays,
-    globals: Arrays,
-    stream: Stream,
-    warm: Arrays | None = None,
-) -> tuple[Arrays, Delta]:
-    """Draw each token's first topic, from all alike or by another run's proportions and topics."""
-    topics = globals["alpha"].size
-    return gibbs.start(shard, topics, topics, globals["alpha"], stream, warm)
+class GibbsLdaShardModel(FreeTopicsShardModel[GibbsLdaSettings, GibbsLdaGlobals]):
+    """Latent Dirichlet allocation beside a shard."""
 
+    globals_type = GibbsLdaGlobals
+    arrays = GIBBS_LDA_ARRAYS
 
-def take(shard: Shard, kept: Arrays, rows: Arrays, globals: Arrays) -> tuple[Arrays, Delta]:
-    """Go on from the topics that another run kept of the shard's tokens."""
-    return gibbs.begun(shard, kept["token_topic"], globals["alpha"].size, globals["alpha"])
+    def kernels(self, globals: GibbsLdaGlobals) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that a fit calls in every iteration."""
+        return (sweep_tokens, list_documents, word_rising, log_eta, active_probability)
 
-
-def sweep(
-    shard: Shard,
-    local: Arrays,
-    rows: Arrays,
-    globals: Arrays,
-    stream: Stream,
-) -> tuple[Arrays, Delta]:
-    """Pass once over a shard; ``tables``, where a_k is learned, is sum_d a_k (psi(a_k + n_dk) - psi(a_k))."""
-    began, given = time.perf_counter(), priors(globals)
-    topics = given.topics.size
-    found = gibbs.swept(shard, local, rows, globals["topic"], given, stream)
-    local, sums = gibbs.listed(shard, found.token_topic, given.topics, tables=bool(globals["learn_alpha"]))
-    parts = {"word_topic": gibbs.changes(rows, found.row[:, :topics]), **sums}
-    parts.update(gibbs.document_sums(shard, given.concentration))
-    return local, Delta(parts, gibbs.ids_of(shard, topics), {"kernel": time.perf_counter() - began})
-
-
-def advance(rows: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Arrays]:
-    """Give the rows and globals with which a shard sweeps once more before its delta is reduced."""
-    after, moved = gibbs.advance(rows, delta)
-    return after, {**globals, "topic": globals["topic"] + moved}
-
-
-def fold(block: Arrays, delta: Delta, globals: Arrays) -> tuple[Arrays, Delta]:
-    """Add the rows of a delta to a block of the vocabulary."""
-    return gibbs.fold(block, delta, priors(globals))
-
-
-def finish(block: Arrays, globals: Arrays) -> Arrays:
-    """Give the rows that a finished model keeps."""
-    return block
-
-
-def settle(shard: Shard, rows: Arrays, globals: Arrays, stream: Stream) -> Arrays:
-    """Fit the counts of unseen documents under fixed topics, by zeroth-order sweeps."""
-    return collapsed.settle(shard, rows, gibbs.moments(globals), priors(globals).over(shard.words.size))
-
-
-def predict(heldout: Shard, local: Arrays, rows: Arrays, globals: Arrays) -> Arrays:
-    """Give each held-out pair's probability sum_k theta_dk phi_kw, of the last sample."""
-    given = priors(globals).over(heldout.words.size)
-    return collapsed.pair_probability(heldout, local, rows, gibbs.moments(globals), given)
-
-
-def probabilities(rows: Arrays, globals: Arrays) -> Arrays:
-    """Give phi_kw of the words at hand, of the last sample."""
-    given = priors(globals).over(len(rows["word_topic"]))
-    return {"word_topic": collapsed.word_probability(rows, gibbs.moments(globals), given)}
-
-
-def infer(local: Arrays, globals: Arrays) -> Arrays:
-    """Give the documents' proportions theta_dk = (a_k + n_dk) / (A + n_d)."""
-    return {"document_topic": collapsed.proportions(local, priors(globals).over(0))}
-
-
-def lengths(local: Arrays) -> Arrays:
-    """Give the tokens of each document."""
-    return {"document_tokens": collapsed.lengths(local)}
+    def sweep(
+        self, shard: Shard, local: GibbsLocal, rows: SampledRows, globals: GibbsLdaGlobals, stream: Stream
+    ) -> tuple[GibbsLocal, Delta]:
+        """Pass once over a shard."""
+        began, priors, topics = time.perf_counter(), globals.priors, globals.topic.size
+        sweep = sweep_shard(shard, local.token_topic, rows.word_topic, globals.topic, priors, stream)
+        active, sums = count_documents(shard, sweep.token_topic, priors.topics, tables=self.options.learns_alpha)
+        parts = {
+            "word_topic": word_changes(rows.word_topic, sweep.word_topic[:, :topics]),
+            **sums,
+            **document_sums(shard, priors.concentration),
+        }
+        seconds = {"kernel": time.perf_counter() - began}
+        return GibbsLocal(active, token_topic=sweep.token_topic), Delta(parts, delta_ids(shard, topics), seconds)

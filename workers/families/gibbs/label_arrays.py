@@ -1,4 +1,4 @@
-"""What the arrays of samplers whose documents have the topics of their labels must hold."""
+"""Declarations of the arrays of samplers whose documents have the topics of their labels."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ LABEL_TOPICS_ARRAYS = FamilyArrays(
             **singles("f8", "alpha", POSITIVE),
             **singles("i8", "background_topics", 0, 1 << 16),
             **singles("i8", "label_topics", 1, 1 << 16),
-            **flags("carried fixed"),
+            **flags("carried single_topics"),
             **LABEL_TABLE,
         },
         (labelled, _topics_of_labels),

@@ -18,7 +18,7 @@ from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb.parameters import counted
-from tests.conformance import Conformance, bits, problem_of, scores_of
+from tests.conformance import Conformance, arrays_of, bits, problem_of, scores_of
 from tests.conftest import planted_rows
 from tests.strategies import documents_of
 
@@ -93,7 +93,8 @@ def begun(corpus, source, name, options=None):
 
 
 def kept_array(local):
-    return next(local[name] for name in PAIR.values() if name in local)
+    arrays = arrays_of(local)
+    return next(arrays[name] for name in PAIR.values() if name in arrays)
 
 
 @pytest.mark.parametrize(("name", "day"), list(zip(FAMILIES, ["two", "grown"] * 3, strict=True)))
@@ -105,16 +106,17 @@ def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, 
     for number in range(3):
         before = checkpoint.read(f"locals/{number:05d}", parts[f"locals/{number:05d}"])
         np.testing.assert_array_equal(kept_array(state.swept[number].value.local), kept_array(before))
-    rows = state.blocks[0].value.rows
+    rows = arrays_of(state.blocks[0].value.rows)
     held = rows["word_topic"] if "word_topic" in rows else counted(rows)
     total = np.zeros(held.shape)
     for shard, swept in zip(problem.shards, state.swept, strict=True):
-        if "token_topic" in swept.value.local:
+        local = arrays_of(swept.value.local)
+        if "token_topic" in local:
             by_word = np.zeros((shard.value.words.size, held.shape[1]))
-            at = np.repeat(shard.value.position, shard.value.counts), swept.value.local["token_topic"]
+            at = np.repeat(shard.value.position, shard.value.counts), local["token_topic"]
             np.add.at(by_word, at, 1)
         else:
-            by_word, _, _ = Conformance().recount(shard.value, swept.value.local)
+            by_word, _, _ = Conformance().recount(shard.value, local)
         total[np.ix_(shard.value.words, np.arange(by_word.shape[1]))] += by_word
     np.testing.assert_allclose(held, total, rtol=1e-5, atol=1e-5)
 
@@ -138,12 +140,12 @@ def test_the_second_day__needs_fewer_than_half_of_the_iterations(days, firsts, t
 
 @pytest.mark.parametrize("name", ["lda", "hdp", "gibbs-lda", "vb-lda"])
 def test_what_was_learned__goes_on_from_where_it_was(days, firsts, name):
-    known = Model(firsts / name).globals["alpha"]
+    known = arrays_of(Model(firsts / name).globals)["alpha"]
     _, state, _ = begun(days["two"][0], firsts / name, name)
-    np.testing.assert_array_equal(state.globals["alpha"], known)
+    np.testing.assert_array_equal(arrays_of(state.globals)["alpha"], known)
     fixed = {**{**FAMILIES, **ALSO}[name], "learn": ()}
     _, state, _ = begun(days["two"][0], firsts / name, name, fixed)
-    assert not np.array_equal(state.globals["alpha"], known)
+    assert not np.array_equal(arrays_of(state.globals)["alpha"], known)
 
 
 def test_other_options_or_families__begin_from_proportions_alone(days, firsts):

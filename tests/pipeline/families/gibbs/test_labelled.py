@@ -9,7 +9,7 @@ from collapsium.pipeline import Corpus, fit, simulate, topics
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.errors import OptionError
-from collapsium.workers.families.gibbs import common as gibbs
+from collapsium.workers.families.gibbs.states import MAX_TOPICS
 
 FAMILIES = {
     "labeled-lda": {},
@@ -27,7 +27,7 @@ def test_simulated_topics__are_recovered_with_their_labels(tmp_path, family):
     assert manifest.fields.keys() >= {"labels"}
     assert {name for one in labels for name in one.names} == {("label", f"label-{number}") for number in range(1, 9)}
     fit(tmp_path / "c", tmp_path / "run", family=family, iterations=150, scheduler="serial", **options)
-    true, found = (Model(tmp_path / name).rows(0)["word_topic"].T for name in ("c/truth", "run"))
+    true, found = (Model(tmp_path / name).rows(0).word_topic.T for name in ("c/truth", "run"))
     true, found = (one / one.sum(axis=1, keepdims=True) for one in (true, found))
     distance = 0.5 * np.abs(true[:, np.newaxis] - found).sum(axis=2)
     if family == "author-topic":
@@ -58,7 +58,7 @@ def test_more_topics_than_tokens_can_name__are_refused(labelled_small, tmp_path,
     with pytest.raises(OptionError, match="3 labels of 30000 topics each, .* expected 65536 at most"):
         fit(labelled_small[0], tmp_path / "run", family="partially-labeled-lda", topics_per_label=30_000)
     assert not (tmp_path / "run").exists()
-    assert np.iinfo(np.uint16).max + 1 == gibbs.MOST
+    assert np.iinfo(np.uint16).max + 1 == MAX_TOPICS
 
 
 def test_topics__are_called_by_their_labels(labelled_small, tmp_path, capsys):
@@ -77,7 +77,7 @@ def test_topics__are_called_by_their_labels(labelled_small, tmp_path, capsys):
 def test_topics_of_labels__begin_from_none_but_their_like(labelled_small, tmp_path):
     given = {"iterations": 1, "scheduler": "serial"}
     fit(labelled_small[0], tmp_path / "lda", family="gibbs-lda", topics=3, **given)
-    with pytest.raises(OptionError, match="--warm: a family whose topics are those of labels begins only from a run"):
+    with pytest.raises(OptionError, match="warm: a family whose topics are those of labels begins only from a run"):
         fit(labelled_small[0], tmp_path / "run", family="labeled-lda", warm=tmp_path / "lda", **given)
     fit(labelled_small[0], tmp_path / "run", family="author-topic", topics=4, warm=tmp_path / "lda", **given)
     assert len(topics(tmp_path / "run")) >= 3

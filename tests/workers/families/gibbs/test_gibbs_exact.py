@@ -18,6 +18,8 @@ from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.delta import Delta, change
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobals
+from collapsium.workers.families.gibbs.states import GibbsLocal, SampledRows
 from tests.strategies import documents_of
 
 WORDS = 3
@@ -33,18 +35,20 @@ class Chain:
 
     def start(self, shard):
         self.globals = self.driver.initialise(Summary(shard.documents, WORDS, shard.tokens), self.config, self.stream)
-        local, delta = self.half.start(shard, {}, self.globals, self.stream)
+        rows = self.half.initial_rows(shard.words.size, self.globals)
+        local, delta = self.half.start(shard, rows, self.globals, self.stream)
         self._update(delta)
-        self.z = local["token_topic"]
+        self.z = local.token_topic
 
     def step(self, shard):
         self.iteration += 1
         at = replace(self.stream, purpose="sweep", iteration=self.iteration, place=0)
-        row = np.zeros((shard.words.size, self.globals["topic"].size), dtype=np.int32)
-        np.add.at(row, (np.repeat(shard.position, shard.counts), self.z), 1)
-        local, delta = self.half.sweep(shard, {"token_topic": self.z}, {"word_topic": row}, self.globals, at)
+        word_topic = np.zeros((shard.words.size, self.globals.topic.size), dtype=np.int32)
+        np.add.at(word_topic, (np.repeat(shard.position, shard.counts), self.z), 1)
+        local = GibbsLocal(token_topic=self.z)
+        local, delta = self.half.sweep(shard, local, SampledRows(word_topic), self.globals, at)
         self._update(delta)
-        self.z = local["token_topic"]
+        self.z = local.token_topic
 
     def _update(self, delta):
         told = Delta({"topic": change(delta["word_topic"].sum(axis=0, dtype=np.int64), "topic")}, delta.ids)
@@ -182,13 +186,18 @@ def drawn_words(owner, z, beta, noise):
     return Shard.of(0, documents_of(rows)), np.asarray(z)[order].astype(np.uint16)
 
 
-def statistics(shard, z, globals):
+def hyperparameters(globals):
+    """What a chain has drawn besides topics: alpha and gamma of an HDP."""
+    return (globals.alpha, globals.gamma) if isinstance(globals, GibbsHdpGlobals) else ()
+
+
+def statistics(shard, z, drawn):
     owner, words = tokens_of(shard)
     top = int(z.max()) + 1
     row, here = tabled(words, z, (WORDS, top)), tabled(owner, z, (len(LENGTHS), top))
     found = [(row**2).sum(), (here**2).sum(), (row.sum(axis=0) ** 2).sum(), (row.sum(axis=1) ** 2).sum()]
-    if "gamma" in globals:
-        alpha, gamma = float(globals["alpha"]), float(globals["gamma"])
+    if drawn:
+        alpha, gamma = drawn
         found += [np.unique(z).size, alpha, gamma, alpha**2, gamma**2, alpha * found[1], gamma * np.unique(z).size]
     return found
 
@@ -196,7 +205,7 @@ def statistics(shard, z, globals):
 def lda_prior(options, noise):
     theta = noise.dirichlet(np.full(options["topics"], options["alpha"]), len(LENGTHS))
     z = [noise.choice(options["topics"], p=theta[d]) for d, n in enumerate(LENGTHS) for _ in range(n)]
-    return np.array(z), {}
+    return np.array(z), ()
 
 
 def hdp_prior(options, noise):
@@ -216,7 +225,7 @@ def hdp_prior(options, noise):
                 tables.append([dish, 0])
             tables[at][1] += 1
             z.append(tables[at][0])
-    return np.array(z), {"alpha": alpha, "gamma": gamma}
+    return np.array(z), (alpha, gamma)
 
 
 GEWEKE = {
@@ -236,15 +245,15 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(family):
     owner = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
     straight, turns = [], []
     for _ in range(3000):
-        z, found = prior(options, noise)
+        z, drawn = prior(options, noise)
         shard, z = drawn_words(owner, z, options["beta"], noise)
-        straight.append(statistics(shard, z, found))
+        straight.append(statistics(shard, z, drawn))
     chain = Chain(family, 3, **options)
     chain.start(shard)
     for _ in range(4000):
         chain.step(shard)
         shard, chain.z = drawn_words(tokens_of(shard)[0], chain.z, options["beta"], noise)
-        turns.append(statistics(shard, chain.z, chain.globals))
+        turns.append(statistics(shard, chain.z, hyperparameters(chain.globals)))
     straight, turns = np.array(straight), np.array(turns)[200:]
     batches = turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)

@@ -78,7 +78,7 @@ def test_topics_of_labels__are_sampled_from_the_posterior(family, options, allow
     }
     samples = []
     for local, objective in swept(family, options, 3000):
-        z = tuple(local["token_topic"].tolist())
+        z = tuple(local.token_topic.tolist())
         np.testing.assert_allclose(objective, posterior[z], rtol=1e-9)
         samples.append(z)
     assert misfit(samples[::2], posterior) > 0.01
@@ -95,8 +95,9 @@ def test_author_topic__samples_from_the_posterior():
     }
     samples = []
     for local, objective in swept("author-topic", {"topics": 2}, 3000):
-        named = [authors[document][place] for document, place in zip(owner, local["token_author"], strict=True)]
-        samples.append((tuple(local["token_topic"].tolist()), tuple(named)))
+        drawn = local.assignments
+        named = [authors[document][place] for document, place in zip(owner, drawn.token_author, strict=True)]
+        samples.append((tuple(drawn.token_topic.tolist()), tuple(named)))
         np.testing.assert_allclose(objective, posterior[samples[-1]] - 2 * np.log(2.0), rtol=1e-9)
     assert misfit(samples[::2], posterior) > 0.01
     assert misfit(samples[::2], {one: 0.5 * value for one, value in posterior.items()}) < 1e-6

@@ -13,7 +13,8 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.gibbs import gibbs_hdp
+from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobals
+from collapsium.workers.families.gibbs.states import GibbsLocal
 from tests.conformance import problem_of
 from tests.conftest import planted_rows, write_corpus
 from tests.strategies import documents_of
@@ -42,8 +43,10 @@ def test_start__from_another_run_draws_topics_by_its_proportions_and_words(famil
     theta, phi = noise.dirichlet(np.ones(3), shard.documents), noise.dirichlet(np.ones(shard.words.size), 3).T
     globals_ = first_globals(family, shard)
     warm = {"document_topic": theta, "word_topic": phi}
-    local, delta = shard_model(family, FAMILIES[family]).start(shard, {}, globals_, Stream(1, "start", place=3), warm)
-    documents, words = counts_by(shard, local["token_topic"], delta["word_topic"].shape[1])
+    half = shard_model(family, FAMILIES[family])
+    rows = half.initial_rows(shard.words.size, globals_)
+    local, delta = half.start(shard, rows, globals_, Stream(1, "start", place=3), warm)
+    documents, words = counts_by(shard, local.token_topic, delta["word_topic"].shape[1])
     np.testing.assert_array_equal(delta["word_topic"], words)
     assert not documents[:, 3:].any()  # the other run has three topics
     owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
@@ -54,7 +57,7 @@ def test_start__from_another_run_draws_topics_by_its_proportions_and_words(famil
     assert (np.abs(words[:, :3] - expected) < 4.5 * np.sqrt(expected + 1.0)).all()
     with pytest.raises(ValueError, match="a start from 999 topics"):
         many = {"document_topic": np.ones((shard.documents, 999)), "word_topic": np.ones((shard.words.size, 999))}
-        shard_model(family, FAMILIES[family]).start(shard, {}, globals_, Stream(1), many)
+        half.start(shard, rows, globals_, Stream(1), many)
 
 
 CASES = [("gibbs-lda", {"topics": 4}), ("lda", {"topics": 4, "responsibilities": "dense"})]
@@ -66,22 +69,23 @@ def test_local_sweeps__of_one_shard_begin_from_what_the_last_one_left(family, op
     """Sweeps without a sum between see the rows and totals that a recount of the local state gives."""
     corpus = write_corpus(tmp_path / "one", planted_rows(4), 30)
     problem, executor, globals_ = problem_of(corpus, family, options)
-    half, seen = shard_model(family, FAMILIES[family]), []
+    half, seen = problem.shard_model, []
     sweep = half.sweep
 
     def watched(shard, local, rows, globals, stream):
-        columns = rows["word_topic"].shape[1]
-        if "token_topic" in local:
-            _, words = counts_by(shard, local["token_topic"], columns)
-            totals = globals["topic"][:columns]
-            prior = gibbs_hdp.priors(globals).topics if "pi" in globals else globals["alpha"]
-            assert (prior[local["token_topic"]] > 0.0).all()
+        arrays, word_topic = local.to_arrays(), rows.to_arrays()["word_topic"]
+        columns = word_topic.shape[1]
+        if isinstance(local, GibbsLocal):
+            _, words = counts_by(shard, local.token_topic, columns)
+            totals = globals.topic[:columns]
+            assert (globals.topic_parameters[local.token_topic] > 0.0).all()
         else:
             words = np.zeros((shard.words.size, columns))
-            np.add.at(words, shard.position, shard.counts[:, np.newaxis] * local["pair_topic"])
-            totals = globals["topic_moments"][0]
-        np.testing.assert_allclose(rows["word_topic"][shard.words] if len(words) != len(rows["word_topic"]) else
-                                   rows["word_topic"], words, atol=1e-3)  # fmt: skip
+            np.add.at(words, shard.position, shard.counts[:, np.newaxis] * arrays["pair_topic"])
+            totals = globals.to_arrays()["topic_moments"][0]
+        np.testing.assert_allclose(
+            word_topic[shard.words] if len(words) != len(word_topic) else word_topic, words, atol=1e-3
+        )
         np.testing.assert_allclose(totals, words.sum(axis=0), atol=1e-2)
         seen.append(stream.purpose)
         return sweep(shard, local, rows, globals, stream)
@@ -92,13 +96,14 @@ def test_local_sweeps__of_one_shard_begin_from_what_the_last_one_left(family, op
 
 
 def test_slots__of_shards_that_do_not_share_a_lane_never_meet():
-    globals_ = {"gamma": np.array(1.0), "lanes": np.array(5), "free": np.arange(32) % 3 == 1}
+    state = {"vocabulary": 30.0, "beta": 1.0, "topic": np.zeros(32, dtype=np.int64), "alpha": 1.0, "start_topics": 1}
+    globals_ = GibbsHdpGlobals(**state, gamma=1.0, lanes=5, pi=np.zeros(32), free=np.arange(32) % 3 == 1)
     taken = {}
     for shard in range(7):
-        found = gibbs_hdp.slots(globals_, shard)
+        found = globals_.slots_of(shard)
         taken[shard] = {*found.free, *found.more(), *found.more()}
         assert found.free == sorted(found.free)
-        assert all(globals_["free"][slot] for slot in found.free)
+        assert all(globals_.free[slot] for slot in found.free)
         assert min(taken[shard] - set(found.free)) >= 32
     for one in range(7):
         for other in range(one):
@@ -111,7 +116,7 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     corpus = write_corpus(tmp_path / "five", rows, 30, shard_tokens=240)
     options = {"start_topics": 1, "beta": 0.5, "gamma_shape": 70.0, "alpha_shape": 40.0}
     problem, executor, globals_ = problem_of(corpus, "gibbs-hdp", options)
-    assert len(problem.shards) == int(globals_["lanes"]) == 5
+    assert len(problem.shards) == globals_.lanes == 5
     half, born = problem.shard_model, []
     sweep = half.sweep
 
@@ -121,26 +126,26 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
         return local, delta
 
     monkeypatch.setattr(half, "sweep", watched)
-    wide = globals_["pi"].size
+    wide = globals_.pi.size
     for state, progress in run(problem, executor, globals_, Limits(iterations=12)):
         after = state.globals
-        assert after["pi"].size >= wide
-        wide = after["pi"].size
-        free = np.flatnonzero(after["free"])
+        assert after.pi.size >= wide
+        wide = after.pi.size
+        free = np.flatnonzero(after.free)
         assert (np.bincount(free % 5, minlength=5) >= 2).all()  # of each shard, before its next sweep
-        np.testing.assert_array_equal(after["free"], after["topic"] == 0)
-        np.testing.assert_array_equal(after["pi"] > 0.0, after["topic"] > 0)
-        assert after["pi"].sum() < 1.0
-        assert progress.figures["topics"] == np.count_nonzero(after["topic"])
+        np.testing.assert_array_equal(after.free, after.topic == 0)
+        np.testing.assert_array_equal(after.pi > 0.0, after.topic > 0)
+        assert after.pi.sum() < 1.0
+        assert progress.figures["topics"] == np.count_nonzero(after.topic)
     rounds = [born[at : at + 5] for at in range(0, len(born), 5)]
     assert len(rounds) == 12
     assert all(sum(len(one) for one in each) == len(set().union(*each)) for each in rounds)
     assert any(all(each) for each in rounds)  # in all five at once
-    assert wide > globals_["pi"].size
-    assert after["topic"].sum() == 1200
+    assert wide > globals_.pi.size
+    assert after.topic.sum() == 1200
     # A block has the columns of its last sweep; the model has all.
     block = half.finished_rows(state.blocks[0].value.rows, after)
-    assert block["word_topic"].shape == (30, wide)
+    assert block.word_topic.shape == (30, wide)
 
 
 def test_no_tokens_at_all__are_swept():

@@ -22,7 +22,7 @@ def globals_of(background):
         "label_topics": np.array(2),
         "background_topics": np.array(background),
         "carried": np.array(False),
-        "fixed": np.array(False),
+        "single_topics": np.array(False),
         "label_table": LABELS.packed(),
     }
 

@@ -10,8 +10,10 @@ from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.gibbs import author_topic, labeled_lda, partially_labeled_lda
-from collapsium.workers.families.gibbs.labelled import Allowed
+from collapsium.workers.families.gibbs.allowed_topics import AllowedTopics, LabelLists, TopicSizes
+from collapsium.workers.families.gibbs.author_topic import AuthorTopicGlobals, AuthorTopicShardModel
+from collapsium.workers.families.gibbs.label_topics import LabelTopicsGlobals, LabelTopicsShardModel
+from collapsium.workers.families.gibbs.states import SampledRows
 from collapsium.workers.kernels.gibbs.authors import sweep_authors
 from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_labels
 from collapsium.workers.kernels.gibbs.records import (
@@ -39,7 +41,7 @@ def samples(draw):
     labels, each, background = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(0, 2))
     has = noise.random((shard.documents, labels)) < draw(st.sampled_from([0.0, 0.4, 1.0]))
     lists, label = np.concatenate([[0], np.cumsum(has.sum(axis=1))]), np.nonzero(has)[1].astype(np.int32)
-    allowed = Allowed(lists, label, each, background, labels * each + background)
+    allowed = AllowedTopics(LabelLists(lists, label), TopicSizes(each, background), labels * each + background)
     elsewhere = noise.poisson(draw(st.sampled_from([0.0, 2.0])), (shard.words.size, allowed.topics)).astype(np.int32)
     return shard, allowed, elsewhere, noise, Stream(draw(st.integers(0, 2**31)), "sweep").key()
 
@@ -55,19 +57,19 @@ def counted(shard, z, elsewhere):
 
 def drawn(shard, allowed, noise):
     owner = np.repeat(np.arange(shard.documents), shard.lengths)
-    place = (noise.random(shard.tokens) * allowed.sizes()[owner]).astype(np.int64)
+    place = (noise.random(shard.tokens) * allowed.counts()[owner]).astype(np.int64)
     return owner, allowed.topic(owner, place).astype(np.uint16)
 
 
 @given(samples())
 def test_allowed__are_the_topics_of_the_labels_and_the_background(sample):
     _, allowed, *_ = sample
-    expected = naive.allowed_of(*allowed.labels, allowed.topics)
+    expected = naive.allowed_of(*allowed.record, allowed.topics)
     starts, document, topic = allowed.flat()
     assert [own.tolist() for own in expected] == [topic[a:b].tolist() for a, b in zip(starts, starts[1:], strict=False)]
     every = np.arange(allowed.topics)
     for number, own in enumerate(expected):
-        np.testing.assert_array_equal(allowed.has(np.full(every.size, number), every), np.isin(every, own))
+        np.testing.assert_array_equal(allowed.contain(np.full(every.size, number), every), np.isin(every, own))
 
 
 @pytest.mark.kernels
@@ -77,8 +79,8 @@ def test_sweep__equals_its_twin(sample):
     _, z = drawn(shard, allowed, noise)
     row, found = counted(shard, z, elsewhere), z.copy()
     totals = row.sum(axis=0).astype(np.float64)
-    sweep_labels(document_pairs(shard), key, allowed.labels, 0.2, WORD_PRIOR, TopicCounts(totals, row), found)
-    own = naive.allowed_of(*allowed.labels, allowed.topics)
+    sweep_labels(document_pairs(shard), key, allowed.record, 0.2, WORD_PRIOR, TopicCounts(totals, row), found)
+    own = naive.allowed_of(*allowed.record, allowed.topics)
     expected = naive.sweep(*document_pairs(shard), key, own, 0.2, *WORD_PRIOR, elsewhere, z)
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(row, counted(shard, found, elsewhere))
@@ -90,19 +92,19 @@ def test_sweep__equals_its_twin(sample):
 def test_fold_in_and_probability__equal_their_twins(sample, prior, sweeps):
     shard, allowed, row, noise, _ = sample
     inverse, row = 1.0 / (row.sum(axis=0) + 2.0), row.astype(np.float32)
-    phi, own = (row + 0.4) * inverse, naive.allowed_of(*allowed.labels, allowed.topics)
+    phi, own = (row + 0.4) * inverse, naive.allowed_of(*allowed.record, allowed.topics)
     topics = FixedTopics(row, 0.4, inverse)
     starts, document, _ = allowed.flat()
     topic, count = np.empty(document.size, np.uint16), np.empty(document.size, np.float32)
     folded_in = OutDocumentTopics(starts, topic, count)
-    fold_in_labels(document_pairs(shard), allowed.labels, topics, prior, sweeps, folded_in)
+    fold_in_labels(document_pairs(shard), allowed.record, topics, prior, sweeps, folded_in)
     expected = naive.fold_in(*document_pairs(shard), phi, own, prior, sweeps)
     np.testing.assert_allclose(count, np.concatenate(expected), rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(topic, np.concatenate(own))
     dense, probability = np.zeros((shard.documents, allowed.topics)), np.empty(shard.pairs)
     dense[document, topic] = count
     document_topics = DocumentTopics(starts, topic, count)
-    label_probability(document_pairs(shard), allowed.labels, topics, prior, document_topics, probability)
+    label_probability(document_pairs(shard), allowed.record, topics, prior, document_topics, probability)
     expected = naive.probability(shard.offsets, shard.position, phi, own, prior, dense)
     np.testing.assert_allclose(probability, expected, rtol=1e-6)
 
@@ -145,7 +147,7 @@ def test_sweep_authors__equals_its_twin(sample):
 
 
 TABLE = LabelTable((("kind", "a"), ("kind", "b")), (1, 1), (), 2, 2)
-COMMON = {"vocabulary": np.array(4.0), "alpha": np.array(0.5), "beta": np.array(0.4), "label_table": TABLE.packed()}
+COMMON = {"vocabulary": 4.0, "alpha": 0.5, "beta": 0.4, "label_table": TABLE.packed()}
 EACH = [[("kind", "b")], [("kind", "a"), ("kind", "b")], [("kind", "new"), ("other", "a")], []]
 
 
@@ -157,42 +159,50 @@ def unseen():
 
 
 def rows_of(shard, topics):
-    return {"word_topic": np.arange(shard.words.size * topics, dtype=np.int32).reshape(-1, topics)}
+    return SampledRows(np.arange(shard.words.size * topics, dtype=np.int32).reshape(-1, topics))
 
 
 @pytest.mark.parametrize(
-    ("family", "sizes", "expected"),
+    ("sizes", "expected"),
     [
-        (labeled_lda, (1, 0), [[0, 1], [1, 1], [1, 1], [1, 1]]),
-        (partially_labeled_lda, (2, 1), [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1]]),
-        (partially_labeled_lda, (2, 0), [[0, 0, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]),
+        ((1, 0), [[0, 1], [1, 1], [1, 1], [1, 1]]),
+        ((2, 1), [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1]]),
+        ((2, 0), [[0, 0, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]),
     ],
 )
-def test_documents_without_words__have_the_topics_of_their_labels_alike(family, sizes, expected):
+def test_documents_without_words__have_the_topics_of_their_labels_alike(sizes, expected):
     """Labels that training did not have are missing."""
     topics, shard = 2 * sizes[0] + sizes[1], unseen()
-    globals_ = {**COMMON, "label_topics": np.array(sizes[0]), "background_topics": np.array(sizes[1])}
-    globals_["topic"] = np.full(topics, 9)
+    globals_ = LabelTopicsGlobals(
+        **COMMON,
+        topic=np.full(topics, 9),
+        label_topics=sizes[0],
+        background_topics=sizes[1],
+        carried=False,
+        single_topics=False,
+    )
+    family = LabelTopicsShardModel(None)
     expected = np.array(expected) / np.sum(expected, axis=1, keepdims=True)
     empty = shard.emptied()
-    local = family.settle(empty, rows_of(empty, topics), globals_, Stream(0))
+    local = family.fold_in(empty, rows_of(empty, topics), globals_, Stream(0))
     np.testing.assert_allclose(family.infer(local, globals_)["document_topic"], expected)
-    np.testing.assert_array_equal(family.lengths(local)["document_tokens"], np.zeros(4))
+    np.testing.assert_array_equal(family.document_lengths(local), np.zeros(4))
     rows = rows_of(shard, topics)
     phi = family.probabilities(rows, globals_)["word_topic"]
     table = family.predict(shard, local, rows, globals_)
     np.testing.assert_allclose(table["probability"], (expected @ phi.T).ravel(), rtol=1e-6)
-    filled = family.infer(family.settle(shard, rows, globals_, Stream(0)), globals_)["document_topic"]
+    filled = family.infer(family.fold_in(shard, rows, globals_, Stream(0)), globals_)["document_topic"]
     assert ((filled > 0.0) == (expected > 0.0)).all()
     assert not np.allclose(filled[1], expected[1])
 
 
 def test_author_topic__has_the_mean_of_the_authors_whatever_the_words():
     held = np.array([[4, 0, 0], [0, 1, 5], [2, 2, 0]])
-    shard, globals_ = unseen(), {**COMMON, "label_topic": held, "topic": held.sum(axis=0)}
+    shard, globals_ = unseen(), AuthorTopicGlobals(**COMMON, label_topic=held, topic=held.sum(axis=0))
+    family = AuthorTopicShardModel(None)
     theta = (held + 0.5) / (held.sum(axis=1, keepdims=True) + 1.5)
     expected = np.array([theta[1], theta[:2].mean(axis=0), theta[2], theta[2]])
     for one in (shard, shard.emptied()):
-        local = author_topic.settle(one, rows_of(one, 3), globals_, Stream(0))
-        np.testing.assert_allclose(author_topic.infer(local, globals_)["document_topic"], expected)
-        np.testing.assert_array_equal(author_topic.lengths(local)["document_tokens"], one.lengths)
+        local = family.fold_in(one, rows_of(one, 3), globals_, Stream(0))
+        np.testing.assert_allclose(family.infer(local, globals_)["document_topic"], expected)
+        np.testing.assert_array_equal(family.document_lengths(local), one.lengths)

@@ -1,0 +1,195 @@
+"""Topics of labels by collapsed Gibbs sampling: a document's tokens have the topics of its labels.
+
+theta_d ~ Dir(alpha, ..., alpha) over the topics that a document may have, phi_k ~ Dir(eta, ..., eta). With several
+shards as AD-LDA.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.families import generative
+from collapsium.pipeline.families.base import Description, Footprint, Summary
+from collapsium.pipeline.families.gibbs.labels import (
+    LabelOptions,
+    draw_labels,
+    label_count,
+    mean_labels,
+    require_labels,
+    simulated_table,
+    with_labels,
+)
+from collapsium.pipeline.families.gibbs.sampler import (
+    SIMULATED_CONCENTRATION,
+    SIMULATED_TOKENS,
+    GibbsFamily,
+    footprint,
+)
+from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.errors import OptionError
+from collapsium.workers.arrays.delta import Arrays
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.gibbs.allowed_topics import LabelLists, TopicSizes
+from collapsium.workers.families.gibbs.label_topics import LabelTopicsGlobals, LabelTopicsShardModel
+from collapsium.workers.families.gibbs.states import MAX_TOPICS, SampledRows, Vector
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Documents
+
+
+class LabelTopicsOptions(LabelOptions):
+    """Options from which the numbers of topics follow."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> TopicSizes:
+        """Topics of each label, and of the background."""
+
+
+LabelTopicsOptionsT = TypeVar("LabelTopicsOptionsT", bound=LabelTopicsOptions)
+
+
+class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobals]):
+    """Family whose topics are those of labels, and of a background that all documents share."""
+
+    shard_model = LabelTopicsShardModel
+    requires_labels = True
+
+    def initialise(self, summary: Summary, options: LabelTopicsOptionsT, stream: Stream) -> LabelTopicsGlobals:
+        """Return the global state before any document has been seen.
+
+        Parameters
+        ----------
+        summary : Summary
+            With the corpus's labels.
+        options : LabelTopicsOptions
+            The options.
+        stream : Stream
+            Not used.
+
+        Returns
+        -------
+        LabelTopicsGlobals
+            The state.
+
+        Raises
+        ------
+        OptionError
+            There are no labels, or more topics than tokens can name.
+        """
+        table, sizes = require_labels(summary), options.sizes
+        topics = sizes.topics(len(table.names))
+        if topics > MAX_TOPICS:
+            raise OptionError(
+                f"{len(table.names)} labels of {sizes.per_label} topics each, and {sizes.background} of the "
+                f"background, are {topics} topics; expected {MAX_TOPICS} at most: take fewer fields with `labels`, or "
+                "fewer topics of each label"
+            )
+        # A document without labels may have all topics.
+        most_labels = table.most if table.labelled == summary.documents else len(table.names)
+        return LabelTopicsGlobals(
+            vocabulary=float(summary.words),
+            beta=options.eta * summary.words,
+            topic=np.zeros(topics, dtype=np.int64),
+            alpha=options.alpha,
+            label_table=table.packed(),
+            label_topics=sizes.per_label,
+            background_topics=sizes.background,
+            carried=False,
+            single_topics=sizes.topics(most_labels) == 1,
+        )
+
+    def carry(
+        self,
+        globals: LabelTopicsGlobals,
+        known: LabelTopicsGlobals,
+        options: LabelTopicsOptionsT,
+        before: LabelTopicsOptionsT,
+    ) -> tuple[LabelTopicsGlobals, int] | None:
+        """Go on with another run's topics, where they are those of the same labels."""
+        if globals.labels.names != known.labels.names or globals.sizes != known.sizes:
+            return None
+        return replace(globals, carried=True), globals.topic.size
+
+    def footprint(self, summary: Summary, options: LabelTopicsOptionsT) -> Footprint:
+        """Return the memory of a sampler of all topics, and 4 bytes a label of a document."""
+        memory = footprint(summary, options.sizes.topics(label_count(summary)))
+        labels = 4.0 * mean_labels(summary) + 8.0
+        portion = memory.portion + 2.0 * labels * summary.documents
+        return replace(memory, document=memory.document + labels, portion=portion)
+
+    def cannot_change(self, globals: LabelTopicsGlobals) -> bool:
+        """Return whether each document may have one topic alone."""
+        return globals.single_topics
+
+    def label_table(self, globals: LabelTopicsGlobals) -> LabelTable:
+        """Return the labels of the training corpus."""
+        return globals.labels
+
+    def describe(self, block: SampledRows, globals: LabelTopicsGlobals, count: int) -> Description:
+        """Describe the topics, the largest first, with their labels."""
+        topics, titles = super().describe(block, globals, count), _titles(globals)
+        return replace(topics, titles=tuple(titles[topic] for topic in topics.ids))
+
+    def draw_model(
+        self, summary: Summary, options: LabelTopicsOptionsT, stream: Stream
+    ) -> tuple[Arrays, LabelTopicsGlobals]:
+        """Draw the topics of eight labels, and of the background, to simulate from."""
+        globals_ = self.initialise(replace(summary, labels=simulated_table()), options, stream)
+        tokens = np.full(globals_.topic.size, SIMULATED_TOKENS / globals_.topic.size)
+        topics = generative.draw_topics(summary.words, tokens, options.eta * summary.words, stream)
+        return topics, replace(globals_, beta=SIMULATED_CONCENTRATION, topic=tokens)
+
+    def simulate(
+        self, topics: Arrays, globals: LabelTopicsGlobals, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, Vector]:
+        """Draw documents with labels, theta_d ~ Dir(a, ..., a) over the topics that they may have, and theta.
+
+        Parameters
+        ----------
+        topics : Arrays
+            From `draw_model`.
+        globals : LabelTopicsGlobals
+            From `draw_model`.
+        documents : int
+            Number of documents.
+        tokens : float
+            Mean number of tokens of a document.
+        stream : Stream
+            Addressed to the documents.
+
+        Returns
+        -------
+        documents : Documents
+            Without ids.
+        theta : numpy.ndarray of float64, shape (documents, topics)
+            Their proportions.
+        """
+        generator, names = stream.generator(), globals.labels.names
+        has = draw_labels(len(names), documents, generator)
+        offsets = np.concatenate([[0], np.cumsum(has.sum(axis=1))])
+        allowed = globals.allowed(LabelLists(offsets, np.nonzero(has)[1].astype(np.int32)))
+        prior: npt.NDArray[np.float64] = np.zeros((documents, allowed.topics))
+        _, document, topic = allowed.flat()
+        prior[document, topic] = globals.alpha
+        theta = generative.draw_proportions(prior, documents, generator)
+        drawn = generative.draw_bags(topics, int(globals.vocabulary), theta, tokens, generator)
+        return with_labels(drawn, has, names), theta
+
+
+def _titles(globals: LabelTopicsGlobals) -> list[str]:
+    """Return the title of each topic: its label's name and, where that has several topics, its number."""
+    labels, (per_label, background) = globals.labels.titles(), globals.sizes
+    of_labels = labels if per_label == 1 else [f"{name} {number}" for name in labels for number in _numbers(per_label)]
+    if background == 1:
+        return [*of_labels, "(background)"]
+    return [*of_labels, *(f"(background) {number}" for number in _numbers(background))]
+
+
+def _numbers(count: int) -> range:
+    return range(1, count + 1)

@@ -1,0 +1,123 @@
+"""Collapsed Gibbs sampling on the driver: what the families share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from collapsium.pipeline.families import description
+from collapsium.pipeline.families.base import Description, Footprint, OptionsT, Resumable, Simulates, Summary
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.families.dirichlet import DirichletPriors
+from collapsium.workers.families.gibbs.states import Ints, SampledGlobals, SampledRows, SampleSums, TopicChanges
+from collapsium.workers.families.gibbs.token_counts import padded
+from collapsium.workers.special_functions import gammaln
+
+if TYPE_CHECKING:
+    from collapsium.workers.arrays.random_streams import Stream
+
+GibbsGlobalsT = TypeVar("GibbsGlobalsT", bound=SampledGlobals)
+
+SIMULATED_TOKENS = 1e9
+"""Tokens of a model that documents are simulated from: counts are so large that the prior does not show."""
+SIMULATED_CONCENTRATION = 1e-9
+"""Concentration over words of such a model."""
+
+
+class GibbsFamily(
+    Resumable[OptionsT, GibbsGlobalsT, SampledRows],
+    Simulates[OptionsT, GibbsGlobalsT, SampledRows],
+):
+    """Family of collapsed Gibbs sampling, whose rows are whole counts of tokens by word and topic."""
+
+    is_sampler = True
+
+    def update(self, globals: GibbsGlobalsT, delta: Delta, options: OptionsT, stream: Stream) -> GibbsGlobalsT:
+        """Add the changes of the counts."""
+        return globals.with_changes(topic_changes(delta))
+
+    def objective(self, globals: GibbsGlobalsT, delta: Delta) -> dict[str, float]:
+        """Return log p(w, z | a, b), in nats: of tokens and topics, with theta and phi summed out.
+
+        sum_d log G(A)/G(A+n_d) + sum_dk log G(a_k+n_dk)/G(a_k) + sum_k log G(B)/G(B+n_k) + sum_kw log G(b+n_kw)/G(b).
+
+        Parameters
+        ----------
+        globals : SampledGlobals
+            As the sweep began.
+        delta : Delta
+            Sums of the sweep and of its fold.
+
+        Returns
+        -------
+        dict of str to float
+            ``objective``; empty before the first sweep.
+        """
+        sums = delta.read(SampleSums)
+        if sums is None:
+            return {}
+        falling = topics_falling(globals, delta)
+        return {"objective": sums.falling + sums.rising + falling + sums.word_rising}
+
+    def describe(self, block: SampledRows, globals: GibbsGlobalsT, count: int) -> Description:
+        """Describe the topics that exist, the largest first, by phi_kw = (b + n_kw) / (B + n_k)."""
+        return describe_topics(block, globals.topic, globals.priors, count)
+
+    def word_concentration(self, globals: GibbsGlobalsT) -> float:
+        """Return B, the concentration of a topic over the words."""
+        return globals.beta
+
+
+def topic_changes(delta: Delta) -> Ints | None:
+    """Return the changes of n_k in a delta; None where no word has changed."""
+    changes = delta.read(TopicChanges)
+    return None if changes is None else changes.topic
+
+
+def topics_falling(globals: SampledGlobals, delta: Delta) -> float:
+    """Return sum_k log G(B) / G(B + n_k) after a delta."""
+    total, topic = globals.beta, globals.with_changes(topic_changes(delta)).topic
+    return float((gammaln(total) - gammaln(total + topic)).sum())
+
+
+def describe_topics(block: SampledRows, topic: Ints, priors: DirichletPriors, count: int) -> Description:
+    """Describe the topics that exist, the largest first.
+
+    Parameters
+    ----------
+    block : SampledRows
+        Rows of a block of the vocabulary.
+    topic : numpy.ndarray of int64, shape (topics,)
+        n_k.
+    priors : DirichletPriors
+        a_k, which is 0 of topics that do not exist, and b.
+    count : int
+        Number of words of each topic.
+
+    Returns
+    -------
+    Description
+        The topics.
+    """
+    word_topic, tokens = np.asarray(block.word_topic, dtype=np.float64), np.asarray(topic, np.float64)
+    existing = np.flatnonzero(priors.topics > 0.0)
+    prior = np.full(len(word_topic), priors.word)
+    topics = description.describe(word_topic[:, existing], prior, priors.total, tokens[existing], count)
+    return replace(topics, ids=existing[topics.ids])
+
+
+def footprint(summary: Summary, topics: int) -> Footprint:
+    """Return the memory of a state: 2 bytes a token, 6 a topic that a document has, whole counts of 4."""
+    tokens = summary.tokens / max(summary.documents, 1)
+    pair, document = 2.0 * summary.tokens / max(summary.pairs, 1), 6.0 * min(topics, tokens) + 16.0
+    return Footprint(
+        kept=4.0 * topics,
+        shown=4.0 * topics,
+        swept=4.0 * padded(topics),
+        delta=4.0 * topics,
+        pair=pair,
+        document=document,
+        portion=2.0 * (pair * summary.pairs + document * summary.documents) + 6.0 * summary.tokens,
+    )

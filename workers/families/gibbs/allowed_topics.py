@@ -1,0 +1,123 @@
+"""Topics that documents may have by their labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.corpus.label_index import LabelTable, numbered
+from collapsium.workers.arrays.state import State
+from collapsium.workers.families.gibbs.states import Ints
+from collapsium.workers.kernels.gibbs.records import DocumentLabels
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+
+class TopicSizes(NamedTuple):
+    """Numbers of topics: those of each label, which come first, and those of the background, the last ones.
+
+    Attributes
+    ----------
+    per_label : int
+        N; label l has the topics l N to l N + N - 1.
+    background : int
+        Topics that all documents may have.
+    """
+
+    per_label: int
+    background: int
+
+    def topics(self, labels: int) -> int:
+        """Return the number of all topics, with a number of labels."""
+        return labels * self.per_label + self.background
+
+
+@dataclass(frozen=True)
+class LabelLists(State):
+    """Labels of documents.
+
+    Attributes
+    ----------
+    document_labels : numpy.ndarray of int64, shape (documents + 1,)
+        Index of each document's first label.
+    document_label : numpy.ndarray of int32, shape (labels of all documents,)
+        Their numbers in the training corpus's table.
+    """
+
+    document_labels: Ints
+    document_label: npt.NDArray[np.int32]
+
+    @classmethod
+    def from_shard(cls, shard: Shard, table: LabelTable) -> LabelLists:
+        """Return the labels of a shard's documents that a table has."""
+        labels = numbered(shard.labels, table, shard.documents)
+        return cls(labels.offsets, labels.label)
+
+
+@dataclass(frozen=True)
+class AllowedTopics:
+    """Topics that documents may have: those of their labels, and the background's.
+
+    A document without labels that training had may have the background's topics or, where there are none, all.
+
+    Attributes
+    ----------
+    labels : LabelLists
+        Labels of the documents.
+    sizes : TopicSizes
+        Topics of a label, and of the background.
+    topics : int
+        Number of all topics.
+    """
+
+    labels: LabelLists
+    sizes: TopicSizes
+    topics: int
+
+    @property
+    def record(self) -> DocumentLabels:
+        """The documents' labels as kernels take them."""
+        labels = np.asarray(self.labels.document_labels), np.asarray(self.labels.document_label)
+        return DocumentLabels(*labels, self.sizes.per_label, self.sizes.background)
+
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return self.labels.document_labels.size - 1
+
+    def counts(self) -> Ints:
+        """Return how many topics each document may have."""
+        own = np.diff(self.labels.document_labels) * self.sizes.per_label + self.sizes.background
+        counts: Ints = np.where(own > 0, own, self.topics)
+        return counts
+
+    def topic(self, document: Ints, index: Ints) -> Ints:
+        """Return topics by their index among those that a document may have."""
+        per_label, background = self.sizes
+        first, label = self.labels.document_labels, self.labels.document_label
+        own = np.diff(first)[document] * per_label
+        entry = np.minimum(first[document] + index // per_label, label.size)
+        of_label = np.append(label, 0)[entry].astype(np.int64) * per_label + index % per_label
+        others = index - own + (self.topics - background if background else 0)
+        topic: Ints = np.where(index < own, of_label, others)
+        return topic
+
+    def flat(self) -> tuple[Ints, Ints, Ints]:
+        """Return the index of each document's first topic, and the document and topic of each entry."""
+        starts = np.concatenate([[0], np.cumsum(self.counts())])
+        document = np.repeat(np.arange(self.documents), np.diff(starts))
+        return starts, document, self.topic(document, np.arange(starts[-1]) - starts[document])
+
+    def contain(self, document: Ints, topic: Ints) -> npt.NDArray[np.bool_]:
+        """Return whether each of some documents may have each of some topics."""
+        width, sizes = self.topics + 1, np.diff(self.labels.document_labels)
+        owner = np.repeat(np.arange(self.documents), sizes)
+        of_label = np.isin(document * width + topic // self.sizes.per_label, owner * width + self.labels.document_label)
+        unrestricted = np.full(self.documents, self.sizes.background == 0) & (sizes == 0)
+        in_background = topic >= self.topics - self.sizes.background
+        allowed: npt.NDArray[np.bool_] = of_label | in_background | unrestricted[document]
+        return allowed

@@ -1,0 +1,274 @@
+"""Topics of labels by collapsed Gibbs sampling, beside a shard: documents may have those of their labels alone.
+
+theta_d ~ Dir(a, ..., a) over the topics that document d may have (`AllowedTopics`), phi_k ~ Dir(b, ..., b).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.errors import OptionError
+from collapsium.workers.arrays.delta import Arrays, Delta, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import LocalState
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.fold_in import FOLD_IN_SWEEPS
+from collapsium.workers.families.gibbs.allowed_topics import AllowedTopics, LabelLists, TopicSizes
+from collapsium.workers.families.gibbs.label_arrays import LABEL_TOPICS_ARRAYS
+from collapsium.workers.families.gibbs.shard_model import GibbsShardModel
+from collapsium.workers.families.gibbs.states import ActiveTopics, SampledRows, SymmetricGlobals, TokenTopics, Vector
+from collapsium.workers.families.gibbs.token_counts import (
+    corpus_sums,
+    count_documents,
+    count_words,
+    delta_ids,
+    draw_initial_topics,
+    word_changes,
+)
+from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_labels
+from collapsium.workers.kernels.gibbs.records import FixedTopics, OutDocumentTopics, TopicCounts, WordPrior
+from collapsium.workers.kernels.gibbs.topics import list_documents, word_rising
+from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.special_functions import gammaln
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+
+@dataclass(frozen=True)
+class LabelTopicsGlobals(SymmetricGlobals):
+    """Global state of topics of labels.
+
+    Attributes
+    ----------
+    label_table : numpy.ndarray of uint8
+        The training corpus's labels, packed.
+    label_topics, background_topics : int
+        Topics of each label, and of the background.
+    carried : bool
+        Whether the fit starts from one whose topics are those of the same labels.
+    single_topics : bool
+        Whether each document may have one topic alone.
+    """
+
+    label_table: npt.NDArray[np.uint8]
+    label_topics: int
+    background_topics: int
+    carried: bool
+    single_topics: bool
+
+    @property
+    def labels(self) -> LabelTable:
+        """The training corpus's labels."""
+        return LabelTable.unpacked(self.label_table)
+
+    @property
+    def sizes(self) -> TopicSizes:
+        """Topics of each label, and of the background."""
+        return TopicSizes(self.label_topics, self.background_topics)
+
+    def allowed(self, labels: LabelLists) -> AllowedTopics:
+        """Return the topics that documents with some labels may have."""
+        return AllowedTopics(labels, self.sizes, self.topic.size)
+
+
+@dataclass(frozen=True)
+class LabelDocuments(LocalState):
+    """Documents with labels.
+
+    Attributes
+    ----------
+    active : ActiveTopics
+        Their topics.
+    labels : LabelLists
+        Their labels.
+    """
+
+    active: ActiveTopics
+    labels: LabelLists
+
+
+@dataclass(frozen=True)
+class LabelLocal(LabelDocuments):
+    """Local state of a shard.
+
+    Attributes
+    ----------
+    token_topic : numpy.ndarray of uint16, shape (tokens,), or None
+        z of each token; None where documents were folded in.
+    """
+
+    token_topic: TokenTopics | None = None
+
+
+class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobals, LabelLocal]):
+    """Topics of labels beside a shard."""
+
+    globals_type, local_type, documents_type = LabelTopicsGlobals, LabelLocal, LabelDocuments
+    arrays, uses_labels = LABEL_TOPICS_ARRAYS, True
+
+    def kernels(self, globals: LabelTopicsGlobals) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that a fit calls in every iteration."""
+        return (sweep_labels, label_probability, list_documents, word_rising)
+
+    def fold_in_kernels(self, globals: LabelTopicsGlobals) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that folding in and predicting call."""
+        return (fold_in_labels, label_probability)
+
+    def start(
+        self,
+        shard: Shard,
+        rows: SampledRows,
+        globals: LabelTopicsGlobals,
+        stream: Stream,
+        warm: Arrays | None = None,
+    ) -> tuple[LabelLocal, Delta]:
+        """Draw each token's first topic from those that its document may have.
+
+        Parameters
+        ----------
+        shard : Shard
+            The documents.
+        rows : SampledRows
+            Not used.
+        globals : LabelTopicsGlobals
+            As `initialise` made them.
+        stream : Stream
+            Addressed to the shard.
+        warm : Arrays, optional
+            Another run's proportions and topics, by which topics are drawn; else all are equally likely.
+
+        Returns
+        -------
+        local : LabelLocal
+            The local state.
+        delta : Delta
+            Changes from nothing.
+
+        Raises
+        ------
+        OptionError
+            The other run's topics are not those of the same labels.
+        """
+        allowed = globals.allowed(LabelLists.from_shard(shard, globals.labels))
+        owner = np.repeat(np.arange(shard.documents), shard.lengths)
+        index = (stream.generator().random(owner.size) * allowed.counts()[owner]).astype(np.int64)
+        token_topic = allowed.topic(owner, index).astype(np.uint16)
+        if warm is not None:
+            if not globals.carried:
+                raise OptionError(
+                    "a family whose topics are those of labels begins only from a run of its own with the same labels, "
+                    "and as many topics of each",
+                    "warm",
+                )
+            drawn = draw_initial_topics(shard, allowed.topics, allowed.topics, stream, warm)
+            # Where no topic that a document may have had a token in the other run, the draw was uniform over all.
+            token_topic = np.where(allowed.contain(owner, drawn.astype(np.int64)), drawn, token_topic)
+        return _begin(shard, token_topic, allowed)
+
+    def continue_from(
+        self,
+        shard: Shard,
+        saved: Arrays,
+        rows: SampledRows,
+        globals: LabelTopicsGlobals,
+    ) -> tuple[LabelLocal, Delta]:
+        """Go on from the topics of tokens that another run saved."""
+        return _begin(shard, saved["token_topic"], globals.allowed(LabelLists.from_shard(shard, globals.labels)))
+
+    def sweep(
+        self, shard: Shard, local: LabelLocal, rows: SampledRows, globals: LabelTopicsGlobals, stream: Stream
+    ) -> tuple[LabelLocal, Delta]:
+        """Pass once over a shard."""
+        began, priors, allowed = time.perf_counter(), globals.priors, globals.allowed(local.labels)
+        token_topic, word_topic = np.array(local.token_topic), np.array(rows.word_topic)
+        sweep_labels(
+            document_pairs(shard),
+            stream.key(),
+            allowed.record,
+            globals.alpha,
+            WordPrior(priors.word, priors.total),
+            TopicCounts(globals.topic.astype(np.float64), word_topic),
+            token_topic,
+        )
+        active, sums = count_documents(shard, token_topic, priors.topics, tables=False)
+        concentration = globals.alpha * allowed.counts()
+        falling = gammaln(concentration) - gammaln(concentration + shard.lengths)
+        parts = {
+            "word_topic": word_changes(rows.word_topic, word_topic),
+            **sums,
+            "falling": fresh(float(falling.sum())),
+            **corpus_sums(shard),
+        }
+        seconds = {"kernel": time.perf_counter() - began}
+        return LabelLocal(active, local.labels, token_topic), Delta(parts, delta_ids(shard, allowed.topics), seconds)
+
+    def fold_in(
+        self,
+        shard: Shard,
+        rows: SampledRows,
+        globals: LabelTopicsGlobals,
+        stream: Stream,
+    ) -> LabelLocal:
+        """Fit the counts of unseen documents over the topics that they may have, by zeroth-order sweeps."""
+        allowed = globals.allowed(LabelLists.from_shard(shard, globals.labels))
+        starts, _, topic = allowed.flat()
+        topics, counts = np.empty(topic.size, dtype=np.uint16), np.empty(topic.size, dtype=np.float32)
+        fold_in_labels(
+            document_pairs(shard),
+            allowed.record,
+            _fixed_topics(rows, globals),
+            globals.alpha,
+            FOLD_IN_SWEEPS,
+            OutDocumentTopics(starts, topics, counts),
+        )
+        return LabelLocal(ActiveTopics(starts, topics, counts), allowed.labels)
+
+    def predict(
+        self, heldout: Shard, local: LabelDocuments, rows: SampledRows, globals: LabelTopicsGlobals
+    ) -> Mapping[str, Any]:
+        """Return each held-out pair's probability sum_k theta_dk phi_kw, by the last sample."""
+        probability = np.empty(heldout.pairs)
+        label_probability(
+            document_pairs(heldout),
+            globals.allowed(local.labels).record,
+            _fixed_topics(rows, globals),
+            globals.alpha,
+            local.active.record,
+            probability,
+        )
+        return {"probability": probability}
+
+    def infer(self, local: LabelDocuments, globals: LabelTopicsGlobals) -> Mapping[str, Any]:
+        """Return theta_dk = (a + n_dk) / (A_d + n_d) over the topics that a document may have; 0 of the others."""
+        allowed, active = globals.allowed(local.labels), local.active
+        theta = np.zeros((allowed.documents, allowed.topics))
+        _, document, topic = allowed.flat()
+        theta[document, topic] = globals.alpha
+        theta[active.owner, active.document_topics] += active.document_counts
+        theta /= theta.sum(axis=1, keepdims=True)
+        return {"document_topic": theta}
+
+    def document_lengths(self, local: LabelDocuments) -> Vector:
+        """Return the tokens of each document."""
+        return local.active.lengths()
+
+
+def _begin(shard: Shard, token_topic: TokenTopics, allowed: AllowedTopics) -> tuple[LabelLocal, Delta]:
+    """Return a shard's first local state, and its counts as changes from nothing."""
+    active, _ = count_documents(shard, token_topic, np.ones(allowed.topics), tables=False)
+    parts = {"word_topic": count_words(shard, token_topic, allowed.topics)}
+    return LabelLocal(active, allowed.labels, token_topic), Delta(parts, delta_ids(shard, allowed.topics))
+
+
+def _fixed_topics(rows: SampledRows, globals: LabelTopicsGlobals) -> FixedTopics:
+    """Return the topics of the last sample as kernels take them."""
+    priors, word_topic = globals.priors, np.ascontiguousarray(rows.word_topic, dtype=np.float32)
+    return FixedTopics(word_topic, priors.word, 1.0 / (priors.total + np.asarray(globals.topic, dtype=np.float64)))

@@ -1,0 +1,194 @@
+"""Collapsed Gibbs sampling beside a shard: what the families share.
+
+Within a shard each token is drawn given all others. Several shards sweep against the counts of the iteration's start
+plus their own changes, whose sums are exact: AD-LDA (Newman, Asuncion, Smyth and Welling 2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from collapsium.workers.arrays.delta import Arrays, Delta, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.base import LocalT, OptionsT, Resumable
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.fold_in import FOLD_IN_KERNELS, fold_in_counts, pair_probability
+from collapsium.workers.families.gibbs.states import (
+    ActiveTopics,
+    Counts,
+    GibbsDocuments,
+    GibbsLocal,
+    SampledGlobals,
+    SampledRows,
+    TokenTopics,
+    Vector,
+    WordChanges,
+)
+from collapsium.workers.families.gibbs.token_counts import (
+    add_word_changes,
+    count_documents,
+    count_words,
+    delta_ids,
+    draw_initial_topics,
+    widened,
+)
+from collapsium.workers.kernels.cvb import records
+from collapsium.workers.kernels.cvb.active_sums import active_probability
+from collapsium.workers.kernels.gibbs.topics import word_rising
+from collapsium.workers.kernels.jit import Kernel
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+GibbsGlobalsT = TypeVar("GibbsGlobalsT", bound=SampledGlobals)
+
+
+class GibbsShardModel(Resumable[OptionsT, GibbsGlobalsT, SampledRows, LocalT]):
+    """Shard model of a family whose rows are whole counts of tokens by word and topic."""
+
+    rows_type = SampledRows
+
+    def initial_rows(self, words: int, globals: GibbsGlobalsT) -> SampledRows:
+        """Return the rows of words that have no token yet."""
+        return SampledRows(np.zeros((words, globals.topic.size), dtype=np.int32))
+
+    def advance(self, rows: SampledRows, delta: Delta, globals: GibbsGlobalsT) -> tuple[SampledRows, GibbsGlobalsT]:
+        """Return the rows and globals with which a shard is swept once more before its delta is reduced."""
+        changes = delta.read(WordChanges)
+        if changes is None:
+            return rows, globals
+        word_topic = widened(rows.word_topic, changes.word_topic.shape[1]) + changes.word_topic
+        return SampledRows(word_topic), self.advance_globals(globals, delta, changes.word_topic)
+
+    def advance_globals(self, globals: GibbsGlobalsT, delta: Delta, changes: Counts) -> GibbsGlobalsT:
+        """Return the global state after the changes of a shard."""
+        return globals.with_changes(changes.sum(axis=0, dtype=np.int64))
+
+    def fold(self, block: SampledRows, delta: Delta, globals: GibbsGlobalsT) -> tuple[SampledRows, Delta]:
+        """Add the rows of a delta to a block of the vocabulary.
+
+        Parameters
+        ----------
+        block : SampledRows
+            The rows so far.
+        delta : Delta
+            Changes; its word ids count from the block's first word.
+        globals : SampledGlobals
+            As the iteration began.
+
+        Returns
+        -------
+        block : SampledRows
+            The new rows, with as many columns as the delta has.
+        delta : Delta
+            Changes of n_k (``topic``); fresh ``moved``, the sum of absolute changes of n_kw, ``word_rising``, the sum
+            of log G(b + n_kw) / G(b), and ``tables_of_words``, that of b (psi(b + n_kw) - psi(b)).
+        """
+        changes = delta.read(WordChanges)
+        if changes is None:
+            return block, Delta()
+        word_topic, parts = add_word_changes(block.word_topic, changes.word_topic, delta.ids["word"])
+        sums = np.zeros(2)
+        word_rising(word_topic, globals.priors.word, sums)
+        parts.update(word_rising=fresh(sums[0]), tables_of_words=fresh(sums[1]))
+        return SampledRows(word_topic), Delta(parts, {"topic": np.arange(parts["topic"].values.size)})
+
+    def finished_rows(self, block: SampledRows, globals: GibbsGlobalsT) -> SampledRows:
+        """Return the rows with a column for each topic; a block gets further columns only when it is folded."""
+        columns = globals.topic.size
+        return block if block.word_topic.shape[1] == columns else SampledRows(widened(block.word_topic, columns))
+
+    def word_probability(self, rows: SampledRows, globals: GibbsGlobalsT) -> Vector:
+        """Return phi_kw of the last sample, shape (words, topics)."""
+        return globals.priors.word_probability(self.finished_rows(rows, globals).word_topic, globals.topic)
+
+    def probabilities(self, rows: SampledRows, globals: GibbsGlobalsT) -> Mapping[str, Any]:
+        """Return phi_kw of the last sample."""
+        return {"word_topic": self.word_probability(rows, globals)}
+
+    def word_tokens(self, rows: SampledRows) -> Vector:
+        """Return the tokens of each word."""
+        tokens: Vector = np.asarray(rows.word_topic, dtype=np.float64).sum(axis=1)
+        return tokens
+
+
+class FreeTopicsShardModel(GibbsShardModel[OptionsT, GibbsGlobalsT, GibbsLocal]):
+    """Shard model of a family whose documents may have all topics."""
+
+    local_type, documents_type = GibbsLocal, GibbsDocuments
+
+    def fold_in_kernels(self, globals: GibbsGlobalsT) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that folding in and predicting call."""
+        return FOLD_IN_KERNELS
+
+    def start(
+        self,
+        shard: Shard,
+        rows: SampledRows,
+        globals: GibbsGlobalsT,
+        stream: Stream,
+        warm: Arrays | None = None,
+    ) -> tuple[GibbsLocal, Delta]:
+        """Draw each token's first topic, uniformly or by another run's proportions and topics."""
+        columns = globals.topic.size
+        return self._begin(shard, draw_initial_topics(shard, globals.initial_topics, columns, stream, warm), columns)
+
+    def continue_from(
+        self,
+        shard: Shard,
+        saved: Arrays,
+        rows: SampledRows,
+        globals: GibbsGlobalsT,
+    ) -> tuple[GibbsLocal, Delta]:
+        """Go on from the topics of tokens that another run saved."""
+        return self._begin(shard, saved["token_topic"], globals.topic.size)
+
+    def _begin(self, shard: Shard, token_topic: TokenTopics, columns: int) -> tuple[GibbsLocal, Delta]:
+        active, _ = count_documents(shard, token_topic, np.ones(columns), tables=False)
+        parts = {"word_topic": count_words(shard, token_topic, columns)}
+        return GibbsLocal(active, token_topic=token_topic), Delta(parts, delta_ids(shard, columns))
+
+    def fold_in(self, shard: Shard, rows: SampledRows, globals: GibbsGlobalsT, stream: Stream) -> GibbsLocal:
+        """Fit the counts of unseen documents under fixed topics, by zeroth-order sweeps."""
+        phi = self.word_probability(rows, globals)
+        return GibbsLocal(document_topic=fold_in_counts(shard, phi, globals.topic_parameters))
+
+    def predict(
+        self, heldout: Shard, local: GibbsLocal, rows: SampledRows, globals: GibbsGlobalsT
+    ) -> Mapping[str, Any]:
+        """Return each held-out pair's probability sum_k theta_dk phi_kw + theta_u / W, by the last sample."""
+        priors = globals.priors
+        if local.active is not None:
+            rows = self.finished_rows(rows, globals)
+            return {"probability": _active_probability(heldout, local.active, rows, globals)}
+        theta = priors.proportions(local.dense(priors.topics.size))
+        phi = self.word_probability(rows, globals)
+        return {"probability": pair_probability(heldout, theta, phi, priors.word / priors.total)}
+
+    def infer(self, local: GibbsDocuments, globals: GibbsGlobalsT) -> Mapping[str, Any]:
+        """Return the documents' proportions theta_dk = (a_k + n_dk) / (A + n_d)."""
+        return {"document_topic": globals.priors.proportions(local.dense(globals.topic.size))}
+
+    def document_lengths(self, local: GibbsDocuments) -> Vector:
+        """Return the tokens of each document."""
+        return local.lengths()
+
+
+def _active_probability(heldout: Shard, active: ActiveTopics, rows: SampledRows, globals: SampledGlobals) -> Vector:
+    priors, probability, topics = globals.priors, np.empty(heldout.pairs), active.record
+    active_probability(
+        document_pairs(heldout),
+        records.ActiveTopics(topics.offsets, topics.topic),
+        topics.counts,
+        np.zeros(heldout.documents, dtype=np.float32),
+        records.Priors(priors.topics, np.full(len(rows.word_topic), priors.word), priors.total),
+        records.TopicCounts(
+            np.asarray(rows.word_topic, dtype=np.float32), globals.topic.astype(np.float64) + priors.total
+        ),
+        np.array([max(priors.concentration - priors.topics.sum(), 0.0), priors.total]),
+        probability,
+    )
+    return probability

@@ -1,0 +1,235 @@
+"""States and sums of families of collapsed Gibbs sampling: whole counts, and a topic for each token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State
+from collapsium.workers.families.dirichlet import DirichletPriors
+from collapsium.workers.kernels.gibbs.records import DocumentTopics
+
+Counts: TypeAlias = npt.NDArray[np.int32]
+Ints: TypeAlias = npt.NDArray[np.int64]
+TokenTopics: TypeAlias = npt.NDArray[np.uint16]
+Vector: TypeAlias = npt.NDArray[np.float64]
+
+MAX_TOPICS = 1 << 16
+"""Topics that 16 bits of a token can name."""
+
+
+@dataclass(frozen=True)
+class SampledGlobals(GlobalState):
+    """Hyperparameters of the words, and the tokens of each topic.
+
+    Attributes
+    ----------
+    vocabulary : float
+        W, the number of words.
+    beta : float
+        B, the concentration of a topic over the words.
+    topic : numpy.ndarray of int64, shape (topics,)
+        n_k; float64 in a model that was drawn.
+    """
+
+    vocabulary: float
+    beta: float
+    topic: Ints
+
+    @property
+    def topic_parameters(self) -> Vector:
+        """Dirichlet parameters of the topics in a document, a_k."""
+        raise NotImplementedError
+
+    @property
+    def concentration(self) -> float:
+        """Sum of the Dirichlet parameters of all topics, of those too that do not exist yet."""
+        return float(self.topic_parameters.sum())
+
+    @property
+    def priors(self) -> DirichletPriors:
+        """Dirichlet priors of documents and topics."""
+        return DirichletPriors(self.topic_parameters, self.concentration, self.beta / self.vocabulary, self.beta)
+
+    @property
+    def initial_topics(self) -> int:
+        """Number of topics over which tokens are spread at the start."""
+        return self.topic.size
+
+    def with_changes(self, changes: Ints | None) -> Self:
+        """Return the state after changes of n_k, of which there may be more than there are topics."""
+        return replace(self, topic=added_counts(self.topic, changes))
+
+
+@dataclass(frozen=True)
+class SymmetricGlobals(SampledGlobals):
+    """Global state of a family in which all topics of a document have the same Dirichlet parameter.
+
+    Attributes
+    ----------
+    alpha : float
+        The parameter.
+    """
+
+    alpha: float
+
+    @property
+    def topic_parameters(self) -> Vector:
+        """Dirichlet parameters of the topics in a document, a_k."""
+        return np.full(self.topic.size, self.alpha)
+
+
+def added_counts(topic: Ints, changes: Ints | None) -> Ints:
+    """Return n_k after changes, which may be of more topics."""
+    before = np.asarray(topic, dtype=np.int64)
+    if changes is None:
+        return before
+    after = np.zeros(max(changes.size, before.size), dtype=np.int64)
+    after[: before.size] = before
+    after[: changes.size] += changes
+    return after
+
+
+@dataclass(frozen=True)
+class SampledRows(Rows):
+    """Tokens of each word by topic.
+
+    Attributes
+    ----------
+    word_topic : numpy.ndarray of int32, shape (words, topics)
+        n_kw; float64 in a model that was drawn.
+    """
+
+    word_topic: Counts
+
+
+@dataclass(frozen=True)
+class ActiveTopics(State):
+    """Topics that each document uses, with their tokens.
+
+    Attributes
+    ----------
+    document_lists : numpy.ndarray of int64, shape (documents + 1,)
+        Index of each document's first entry.
+    document_topics : numpy.ndarray of uint16, shape (entries,)
+        Topic of each entry.
+    document_counts : numpy.ndarray of float32, shape (entries,)
+        n_dk, or its expectation in documents that were folded in.
+    """
+
+    document_lists: Ints
+    document_topics: TokenTopics
+    document_counts: npt.NDArray[np.float32]
+
+    @property
+    def record(self) -> DocumentTopics:
+        """The arrays as kernels take them."""
+        arrays = self.document_lists, self.document_topics, self.document_counts
+        return DocumentTopics(*map(np.asarray, arrays))
+
+    @property
+    def owner(self) -> Ints:
+        """Document of each entry."""
+        return np.repeat(np.arange(self.document_lists.size - 1), np.diff(self.document_lists))
+
+    def lengths(self) -> Vector:
+        """Return the tokens of each document."""
+        cumulative = np.concatenate([[0.0], np.cumsum(np.asarray(self.document_counts, dtype=np.float64))])
+        lengths: Vector = cumulative[self.document_lists[1:]] - cumulative[self.document_lists[:-1]]
+        return lengths
+
+    def dense(self, topics: int) -> Vector:
+        """Return n_dk of all topics, shape (documents, topics)."""
+        counts = np.zeros((self.document_lists.size - 1, topics))
+        counts[self.owner, self.document_topics] = self.document_counts
+        return counts
+
+
+@dataclass(frozen=True)
+class GibbsDocuments(LocalState):
+    """Topics of documents whose tokens were sampled, or that were folded in.
+
+    Attributes
+    ----------
+    active : ActiveTopics or None
+        Topics of documents whose tokens were sampled.
+    document_topic : numpy.ndarray of float32, shape (documents, topics), or None
+        E[n_dk] of documents that were folded in.
+    """
+
+    active: ActiveTopics | None = None
+    document_topic: npt.NDArray[np.float32] | None = None
+
+    def dense(self, topics: int) -> Vector:
+        """Return n_dk or E[n_dk], shape (documents, topics)."""
+        if self.active is not None:
+            return self.active.dense(topics)
+        return np.asarray(self.document_topic, dtype=np.float64)
+
+    def lengths(self) -> Vector:
+        """Return the tokens of each document."""
+        if self.active is not None:
+            return self.active.lengths()
+        lengths: Vector = np.asarray(self.document_topic, dtype=np.float64).sum(axis=1)
+        return lengths
+
+
+@dataclass(frozen=True)
+class GibbsLocal(GibbsDocuments):
+    """Local state of a shard.
+
+    Attributes
+    ----------
+    token_topic : numpy.ndarray of uint16, shape (tokens,), or None
+        z of each token, those of a pair side by side; None where documents were folded in.
+    """
+
+    token_topic: TokenTopics | None = None
+
+
+@dataclass(frozen=True)
+class WordChanges(State):
+    """Changes of the counts by word.
+
+    Attributes
+    ----------
+    word_topic : numpy.ndarray of int32, shape (words, topics)
+        Change of n_kw.
+    """
+
+    word_topic: Counts
+
+
+@dataclass(frozen=True)
+class TopicChanges(State):
+    """Changes of the counts by topic.
+
+    Attributes
+    ----------
+    topic : numpy.ndarray of int64, shape (topics,)
+        Change of n_k.
+    """
+
+    topic: Ints
+
+
+@dataclass(frozen=True)
+class SampleSums(State):
+    """Sums of a sweep, of which the log joint probability of the sample is made.
+
+    Attributes
+    ----------
+    rising : float
+        sum_dk log G(a_k + n_dk) / G(a_k).
+    falling : float
+        sum_d log G(A) / G(A + n_d).
+    word_rising : float
+        sum_kw log G(b + n_kw) / G(b).
+    """
+
+    rising: float
+    falling: float
+    word_rising: float

@@ -1,0 +1,194 @@
+"""Initial topics of tokens, and whole counts of tokens by word, topic and document.
+
+A pair with count c is c tokens, each with a topic of its own; those of a pair stand side by side in arrays by token.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays import buffer_pool as buffers
+from collapsium.workers.arrays.delta import Arrays, Part, change, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.gibbs.states import ActiveTopics, Counts, Ints, TokenTopics, Vector
+from collapsium.workers.kernels.cvb import words
+from collapsium.workers.kernels.gibbs.records import OutDocumentTopics
+from collapsium.workers.kernels.gibbs.topics import CHUNK, draw_topics, list_documents
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+
+def padded(topics: int) -> int:
+    """Return the number of columns that the kernels work on."""
+    return -(-topics // CHUNK) * CHUNK
+
+
+def draw_initial_topics(shard: Shard, topics: int, columns: int, stream: Stream, warm: Arrays | None) -> TokenTopics:
+    """Draw a topic for each token.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    topics : int
+        Number of topics to draw from uniformly, where there is no other run to start from.
+    columns : int
+        Number of topics that rows have.
+    stream : Stream
+        Addressed to the shard.
+    warm : Arrays or None
+        ``document_topic``, shape (documents, topics of another run), and ``word_topic``, probabilities of shape (words
+        of the shard, topics of that run): topics are drawn in proportion to theta_dk phi_kw.
+
+    Returns
+    -------
+    numpy.ndarray of uint16, shape (tokens,)
+        z.
+
+    Raises
+    ------
+    ValueError
+        The other run has more topics than there are columns.
+    """
+    if warm is None:
+        return stream.generator().integers(0, topics, shard.tokens, dtype=np.uint16)
+    theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float64) for name in ("document_topic", "word_topic"))
+    if theta.shape[1] > columns:
+        raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {columns}")
+    token_topic = np.empty(shard.tokens, dtype=np.uint16)
+    draw_topics(document_pairs(shard), theta, phi, stream.key(), token_topic)
+    return token_topic
+
+
+def count_words(shard: Shard, token_topic: TokenTopics, columns: int) -> Part:
+    """Return n_kw of a shard's tokens as a change from nothing."""
+    word_topic = np.zeros((shard.words.size, columns), dtype=np.int32)
+    np.add.at(word_topic, (np.repeat(shard.position, shard.counts), token_topic), 1)
+    return change(word_topic, "word", "topic")
+
+
+def delta_ids(shard: Shard, columns: int) -> dict[str, npt.NDArray[Any]]:
+    """Return the ids of a delta's rows and columns; deltas of other numbers of columns add to it."""
+    return {"word": shard.words, "topic": np.arange(columns)}
+
+
+def lengthened(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """Return an array with zeros appended up to a size."""
+    return np.concatenate([values, np.zeros(size - values.size, dtype=values.dtype)])
+
+
+def widened(word_topic: npt.NDArray[Any], columns: int) -> npt.NDArray[Any]:
+    """Return a copy of rows with a number of columns, those beyond the old ones zero."""
+    wide = buffers.empty((len(word_topic), columns), word_topic.dtype)
+    wide[:, : word_topic.shape[1]] = word_topic
+    wide[:, word_topic.shape[1] :] = 0
+    return wide
+
+
+def word_changes(before: Counts, after: Counts) -> Part:
+    """Return the change of rows, which may have more columns than before."""
+    difference = buffers.empty(after.shape, np.int32)
+    columns = before.shape[1]
+    np.subtract(after[:, :columns], before, out=difference[:, :columns])
+    difference[:, columns:] = after[:, columns:]
+    return change(difference, "word", "topic")
+
+
+def add_word_changes(before: Counts, changes: Counts, ids: Ints) -> tuple[Counts, dict[str, Part]]:
+    """Add changes to the rows of a block.
+
+    Parameters
+    ----------
+    before : numpy.ndarray of int32, shape (words of the block, topics)
+        n_kw.
+    changes : numpy.ndarray of int32, shape (words, topics)
+        Changes of n_kw, which may be of more topics.
+    ids : numpy.ndarray of int, shape (words,)
+        Words that have changed, as rows of the block.
+
+    Returns
+    -------
+    after : numpy.ndarray of int32, shape (words of the block, topics)
+        The new n_kw.
+    parts : dict of str to Part
+        Changes of n_k (``topic``), and ``moved``, the sum of absolute changes of n_kw.
+    """
+    after = widened(before, max(changes.shape[1], before.shape[1]))
+    if ids.size == len(after):
+        after[:, : changes.shape[1]] += changes
+    else:
+        after[ids, : changes.shape[1]] += changes
+    topic = changes.sum(axis=0, dtype=np.int64)
+    return after, {
+        "topic": change(topic, "topic"),
+        "moved": fresh(float(np.abs(changes).sum(dtype=np.int64))),
+    }
+
+
+def count_documents(
+    shard: Shard, token_topic: TokenTopics, prior: Vector, *, tables: bool
+) -> tuple[ActiveTopics, dict[str, Part]]:
+    """Count each document's tokens by topic, and sum over documents what updates need.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    token_topic : numpy.ndarray of uint16, shape (tokens,)
+        z.
+    prior : numpy.ndarray of float64, shape (topics,)
+        a_k, more than 0 where there are tokens.
+    tables : bool
+        Whether to sum mean numbers of tables.
+
+    Returns
+    -------
+    active : ActiveTopics
+        n_dk.
+    sums : dict of str to Part
+        Fresh ``rising``, sum_dk log G(a_k + n_dk) / G(a_k), and ``tables``, sum_d a_k (psi(a_k + n_dk) - psi(a_k)).
+    """
+    record = OutDocumentTopics(
+        offsets=np.zeros(shard.documents + 1, dtype=np.int64),
+        topic=np.empty(token_topic.size, dtype=np.uint16),
+        counts=np.empty(token_topic.size, dtype=np.float32),
+    )
+    table_sums, rising = np.zeros(prior.size if tables else 0), np.zeros(1)
+    list_documents(document_pairs(shard), token_topic, prior, record, table_sums, rising)
+    entries = record.offsets[-1]
+    active = ActiveTopics(record.offsets, record.topic[:entries].copy(), record.counts[:entries].copy())
+    sums = {"rising": fresh(rising[0])}
+    if tables:
+        sums["tables"] = fresh(table_sums, "topic")
+    return active, sums
+
+
+def document_sums(shard: Shard, concentration: float) -> dict[str, Part]:
+    """Return the sums over documents that depend on their lengths alone.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    concentration : float
+        A.
+
+    Returns
+    -------
+    dict of str to Part
+        Fresh ``log_eta``, sum_d psi(A) - psi(A + n_d), ``falling``, sum_d log G(A) / G(A + n_d), ``documents`` and
+        ``tokens``.
+    """
+    sums = np.zeros(2)
+    words.log_eta(shard.lengths.astype(np.float64), np.array([concentration]), sums)
+    return {"log_eta": fresh(sums[0]), "falling": fresh(sums[1]), **corpus_sums(shard)}
+
+
+def corpus_sums(shard: Shard) -> dict[str, Part]:
+    """Return ``documents`` and ``tokens`` of a shard."""
+    return {"documents": fresh(float(shard.documents)), "tokens": fresh(float(shard.tokens))}

@@ -1,0 +1,150 @@
+"""Sweeps over the tokens of a shard, where topics may be born."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collapsium.storage.errors import NumericalError
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.dirichlet import DirichletPriors
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.gibbs.states import MAX_TOPICS, Counts, Ints, TokenTopics, Vector
+from collapsium.workers.families.gibbs.token_counts import lengthened, padded, widened
+from collapsium.workers.kernels.gibbs.records import TopicCounts, TopicPrior, TopicSlots, WordPrior
+from collapsium.workers.kernels.gibbs.topics import CHUNK, sweep_tokens
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+
+@dataclass
+class Slots:
+    """Slots for the topics that are born while a shard is swept.
+
+    Attributes
+    ----------
+    gamma : float
+        Concentration of the sticks.
+    free : list of int
+        Slots that this shard may take, ascending.
+    first, every : int
+        Beyond these come `first`, `first` + `every`, ...
+    """
+
+    gamma: float
+    free: list[int]
+    first: int
+    every: int
+
+    def more(self) -> list[int]:
+        """Return some further slots, ascending."""
+        count = max(CHUNK // self.every, 1)
+        further = [self.first + self.every * place for place in range(count)]
+        self.first += self.every * count
+        return further
+
+
+@dataclass
+class TokenSweep:
+    """Counts of a shard that are updated with each token that is drawn.
+
+    Attributes
+    ----------
+    token_topic : numpy.ndarray of uint16, shape (tokens,)
+        z.
+    word_topic : numpy.ndarray of int32, shape (words of the shard, columns)
+        n_kw, with the changes of this shard.
+    prior, totals : numpy.ndarray of float64, shape (columns,)
+        a_k and n_k.
+    remainder : numpy.ndarray of float64, shape (1,)
+        Sum of a of all topics that do not exist yet.
+    """
+
+    token_topic: TokenTopics
+    word_topic: Counts
+    prior: Vector
+    totals: Vector
+    remainder: Vector
+
+    def widen(self, columns: int) -> None:
+        """Append empty topics; raise `NumericalError` if tokens could not name them."""
+        if columns > MAX_TOPICS:
+            raise NumericalError(f"more than {MAX_TOPICS} topics are asked for; take a smaller gamma or a larger beta")
+        self.word_topic = widened(self.word_topic, columns)
+        self.prior, self.totals = lengthened(self.prior, columns), lengthened(self.totals, columns)
+
+    def run(self, shard: Shard, priors: DirichletPriors, stream: Stream, slots: Slots | None) -> None:
+        """Draw each token's topic once; append slots whenever none is free for a new topic."""
+        documents, key, word_prior = document_pairs(shard), stream.key(), WordPrior(priors.word, priors.total)
+        free = np.array(slots.free[::-1] if slots else [], dtype=np.int64)
+        free_count, progress = np.array([free.size]), np.zeros(3, dtype=np.int64)
+        reusable = np.zeros(self.prior.size, dtype=np.int64)
+        reusable[free] = 1
+        while True:
+            sweep_tokens(
+                documents,
+                key,
+                word_prior,
+                TopicPrior(self.prior, self.remainder),
+                TopicSlots(slots.gamma if slots else 0.0, reusable, free, free_count),
+                TopicCounts(self.totals, self.word_topic),
+                self.token_topic,
+                progress,
+            )
+            if slots is None or progress[0] == shard.documents:
+                return
+            more = slots.more()
+            self.widen(padded(more[-1] + 1))
+            reusable = lengthened(reusable, self.prior.size)
+            reusable[more] = 1
+            free = np.concatenate([np.array(more[::-1], dtype=np.int64), np.zeros(free.size, dtype=np.int64)])
+            free_count[0] = len(more)
+
+
+def sweep_shard(
+    shard: Shard,
+    token_topic: TokenTopics | None,
+    word_topic: Counts,
+    topic: Ints,
+    priors: DirichletPriors,
+    stream: Stream,
+    slots: Slots | None = None,
+) -> TokenSweep:
+    """Draw each token's topic once.
+
+    Parameters
+    ----------
+    shard : Shard
+        The documents.
+    token_topic : numpy.ndarray of uint16, shape (tokens,)
+        z.
+    word_topic : numpy.ndarray of int32, shape (words of the shard, topics)
+        n_kw.
+    topic : numpy.ndarray of int64, shape (topics,)
+        n_k.
+    priors : DirichletPriors
+        Dirichlet parameters.
+    stream : Stream
+        Addressed to the shard.
+    slots : Slots, optional
+        Slots of new topics; None where the number of topics is fixed.
+
+    Returns
+    -------
+    TokenSweep
+        The counts after the sweep.
+    """
+    columns = padded(priors.topics.size)
+    remainder = max(priors.concentration - float(priors.topics.sum()), 0.0) if slots else 0.0
+    sweep = TokenSweep(
+        token_topic=np.array(token_topic),
+        word_topic=widened(word_topic, columns),
+        prior=lengthened(priors.topics, columns),
+        totals=lengthened(topic.astype(np.float64), columns),
+        remainder=np.array([remainder]),
+    )
+    sweep.run(shard, priors, stream, slots)
+    return sweep
