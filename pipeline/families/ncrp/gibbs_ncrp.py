@@ -22,7 +22,8 @@ from collapsium.storage.errors import NumericalError
 from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
-from collapsium.workers.families.gibbs.common import MOST, padded
+from collapsium.workers.families.gibbs.states import MAX_TOPICS
+from collapsium.workers.families.gibbs.token_counts import padded
 from collapsium.workers.families.ncrp.gibbs_ncrp import GibbsNcrpShardModel
 from collapsium.workers.families.ncrp.gibbs_state import GibbsNcrpGlobals, GibbsNcrpRows, GibbsNcrpSums, levels
 from collapsium.workers.kernels.trees.gibbs_records import FREE
@@ -163,8 +164,8 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNcrpRows]):
         free = np.flatnonzero(after.free)
         if np.bincount(free % lanes, minlength=lanes).min() < min(least, max(least, 8) // lanes + 1):
             columns = padded(columns + columns // 8 + 1)
-        if columns > MOST:
-            raise NumericalError(f"more than {MOST} nodes are asked for; take a smaller gamma or a larger eta")
+        if columns > MAX_TOPICS:
+            raise NumericalError(f"more than {MAX_TOPICS} nodes are asked for; take a smaller gamma or a larger eta")
         return after.with_slots(columns)
 
     def needs_another_round(self, globals: GibbsNcrpGlobals) -> bool:

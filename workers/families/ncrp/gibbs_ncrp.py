@@ -29,7 +29,7 @@ from collapsium.workers.arrays.delta import Arrays, Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.base import ShardModel
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.gibbs import common as gibbs
+from collapsium.workers.families.gibbs.token_counts import add_word_changes, delta_ids, widened, word_changes
 from collapsium.workers.families.ncrp.arrays import GIBBS_NCRP_ARRAYS
 from collapsium.workers.families.ncrp.gibbs_state import (
     GibbsNcrpDocuments,
@@ -84,9 +84,9 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNc
             _assign_warm_paths(tree, shard, globals, stream, warm)
         elif shard.number == 0:
             tree.run(shard, globals, stream, globals.slots_of(0, 0), separate=self._separate, shared=False)
-        parts = {"word_topic": gibbs.changes({"word_topic": before}, tree.row), **tree.node_changes(globals)}
+        parts = {"word_topic": word_changes(before, tree.row), **tree.node_changes(globals)}
         parts["outside"] = fresh(float((tree.path[:, 0] < 0).sum()))
-        return tree.local(shard), Delta(parts, gibbs.ids_of(shard, tree.parent.size))
+        return tree.local(shard), Delta(parts, delta_ids(shard, tree.parent.size))
 
     def sweep(
         self, shard: Shard, local: GibbsNcrpLocal, rows: GibbsNcrpRows, globals: GibbsNcrpGlobals, stream: Stream
@@ -98,11 +98,11 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNc
         tree.run(shard, globals, stream, slots, separate=self._separate, shared=globals.shards > 1)
         local = tree.local(shard)
         histogram, counts = level_histogram(shard, local.document_level)
-        changes = gibbs.changes({"word_topic": rows.word_topic}, tree.row)
+        changes = word_changes(rows.word_topic, tree.row)
         parts = {"word_topic": changes, "level_histogram": histogram, **tree.node_changes(globals)}
         numbers = {"documents": shard.documents, "tokens": shard.tokens, "outside": (tree.path[:, 0] < 0).sum()}
         parts.update({name: fresh(float(value)) for name, value in numbers.items()})
-        ids = {**gibbs.ids_of(shard, tree.parent.size), "level_count": counts}
+        ids = {**delta_ids(shard, tree.parent.size), "level_count": counts}
         return local, Delta(parts, ids, {"kernel": time.perf_counter() - began})
 
     @property
@@ -116,7 +116,7 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNc
         changes, nodes = delta.read(GibbsNcrpRows), delta.read(NodeChanges)
         if changes is None or nodes is None:
             return rows, globals
-        after = gibbs.widened(rows.word_topic, changes.word_topic.shape[1]) + changes.word_topic
+        after = widened(rows.word_topic, changes.word_topic.shape[1]) + changes.word_topic
         moved = changes.word_topic.sum(axis=0, dtype=np.int64)
         grown = globals.with_slots(moved.size).with_nodes(nodes)
         free = grown.free & (grown.node_documents == 0)
@@ -124,9 +124,10 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobals, GibbsNc
 
     def fold(self, block: GibbsNcrpRows, delta: Delta, globals: GibbsNcrpGlobals) -> tuple[GibbsNcrpRows, Delta]:
         """Add the rows of a delta to a block of the vocabulary, and tally its counts."""
-        if delta.read(GibbsNcrpRows) is None:
+        changes = delta.read(GibbsNcrpRows)
+        if changes is None:
             return block, Delta()
-        after, parts = gibbs.added({"word_topic": block.word_topic}, delta)
+        after, parts = add_word_changes(block.word_topic, changes.word_topic, delta.ids["word"])
         level = np.full(after.shape[1], -1)
         known = globals.levels[: level.size]
         level[: known.size] = known

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State
-from collapsium.workers.families.gibbs.common import Counts, Slots, widened
+from collapsium.workers.families.gibbs.states import Counts
+from collapsium.workers.families.gibbs.token_counts import widened
+from collapsium.workers.families.gibbs.token_sweep import Slots
 from collapsium.workers.kernels.trees.gibbs_records import FREE, TreePriors
 
 if TYPE_CHECKING:

@@ -12,7 +12,9 @@ from collapsium.storage.errors import NumericalError
 from collapsium.workers.arrays.delta import Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.gibbs.common import MOST, Counts, Slots, padded, widened
+from collapsium.workers.families.gibbs.states import MAX_TOPICS, Counts
+from collapsium.workers.families.gibbs.token_counts import padded, widened
+from collapsium.workers.families.gibbs.token_sweep import Slots
 from collapsium.workers.families.ncrp.gibbs_state import GibbsNcrpGlobals, GibbsNcrpLocal, Ints
 from collapsium.workers.kernels.trees.gibbs_documents import MAX_TALLIED, count_histogram, sweep_documents
 from collapsium.workers.kernels.trees.gibbs_records import FREE, Assignments, FreeSlots, SampledTree, SweepOptions
@@ -96,8 +98,8 @@ class TreeSweep:
 
     def widen(self, columns: int) -> None:
         """Add slots, all free; raise `NumericalError` if there are too many."""
-        if columns > MOST:
-            raise NumericalError(f"more than {MOST} nodes are asked for; take a smaller gamma or a larger eta")
+        if columns > MAX_TOPICS:
+            raise NumericalError(f"more than {MAX_TOPICS} nodes are asked for; take a smaller gamma or a larger eta")
         self.row = widened(self.row, columns)
         self._add_slots(columns)
 
