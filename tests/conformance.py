@@ -56,7 +56,7 @@ def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, 
     globals_ = half.initialise(summary, config, stream)
     shards = [executor.submit(tasks.load, one, scratch, 0.0, half.shard_model) for one in opened.references]
     return (
-        Problem(family, half, half.shard_model(config), config, shards, [], cuts or (0, words), stream, scratch),
+        Problem(family, half, half.make_shard_model(config), config, shards, [], cuts or (0, words), stream, scratch),
         executor,
         globals_,
     )

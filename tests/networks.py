@@ -33,7 +33,7 @@ class NetworkConformance(Conformance):
 
     def topic_tokens(self, globals):
         """As many as customers of the vectors above documents, if these have no parents, are at least tables."""
-        assert (globals["vector_topic"] >= 0).all()
+        assert (globals["shared_customers"] >= 0).all()
         return globals["topic"]
 
     def document_counts(self, local, topics):

@@ -169,7 +169,7 @@ def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: S
     executor, stream = SerialExecutor(), Stream(seed)
     half, widened = load_family(family), tasks.widened(shard, words)
     shards: list[Future[AnyShard | tasks.ShardOnDisk]] = [executor.hold(widened)]
-    problem = Problem(family, half, half.shard_model(config), config, shards, [], (0, words), stream)
+    problem = Problem(family, half, half.make_shard_model(config), config, shards, [], (0, words), stream)
     if before is None:
         summary = _summary(words, total, shard.tokens / shard.documents)
         globals_ = problem.family.initialise(summary, config, stream.at(purpose="initialise"))

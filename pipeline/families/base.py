@@ -187,6 +187,10 @@ class Family(ABC, Generic[OptionsT, GlobalsT, RowsT]):
     requires_labels: ClassVar[bool] = False
     uses_linear_algebra: ClassVar[bool] = False
 
+    def make_shard_model(self, options: OptionsT) -> AnyShardModel:
+        """Return the half beside the shards with its options; options may choose another one than `shard_model`."""
+        return self.shard_model(options)
+
     @abstractmethod
     def initialise(self, summary: Summary, options: OptionsT, stream: Stream) -> GlobalsT:
         """Return the global state before any document has been seen."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FAMILIES = {
     "author-topic": "collapsium.pipeline.families.gibbs.author_topic:AuthorTopic",
-    "dirichlet-network": "collapsium.pipeline.families.networks.dirichlet_network",
+    "dirichlet-network": "collapsium.pipeline.families.networks.dirichlet_network:DirichletNetwork",
     "gibbs-hdp": "collapsium.pipeline.families.gibbs.gibbs_hdp:GibbsHdp",
     "gibbs-lda": "collapsium.pipeline.families.gibbs.gibbs_lda:GibbsLda",
     "gibbs-ncrp": "collapsium.pipeline.families.ncrp.gibbs_ncrp:GibbsNcrp",
@@ -29,8 +29,8 @@ FAMILIES = {
     "lda": "collapsium.pipeline.families.cvb.lda",
     "ncrp": "collapsium.pipeline.families.ncrp.ncrp:Ncrp",
     "partially-labeled-lda": "collapsium.pipeline.families.gibbs.partially_labeled_lda:PartiallyLabeledLda",
-    "segmented-lda": "collapsium.pipeline.families.networks.segmented_lda",
-    "sequential-lda": "collapsium.pipeline.families.networks.sequential_lda",
+    "segmented-lda": "collapsium.pipeline.families.networks.segmented_lda:SegmentedLda",
+    "sequential-lda": "collapsium.pipeline.families.networks.sequential_lda:SequentialLda",
     "vb-lda": "collapsium.pipeline.families.vb.vb_lda:VbLda",
 }
 """Class of each family, imported when the family is first used: a command uses one of them."""
@@ -91,7 +91,7 @@ def shard_model(family: str, options: Mapping[str, Any]) -> AnyShardModel:
     ShardModel
         What tasks are sent.
     """
-    return load_family(family).shard_model(make_options(family, options))
+    return load_family(family).make_shard_model(make_options(family, options))
 
 
 def require_schedule(family: str, schedule: str) -> None:

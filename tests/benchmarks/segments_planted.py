@@ -18,7 +18,7 @@ from collapsium.storage.corpus.writer import CorpusWriter, even_shard_tokens
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks.graph import Plan, graph_of
+from collapsium.workers.families.networks.graph import graph_of
 from tests.benchmarks.labels_kept import fitted
 from tests.benchmarks.labels_tables import saved, table, write
 
@@ -43,7 +43,7 @@ def draw(family, out, documents, segments, tokens, topics, words, seed):
     config = make_options(family, {"topics": topics, "alpha": 0.3, "strength": strength})
     globals_ = load_family(family).initialise(Summary(documents, words, 0), config, stream)
     bounds, none = np.arange(documents + 1) * segments, np.zeros(documents + 1, dtype=np.int64)
-    graph = graph_of(Plan.of(globals_), bounds, (none, none[:0]))
+    graph = graph_of(globals_.plan, bounds, (none, none[:0]))
     nu = draw_vectors(graph, globals_, np.zeros((0, topics)), generator)[graph.segment_node]
     phi = generator.dirichlet(np.full(words, 0.1), topics)
     counts = generator.multinomial(tokens, nu @ phi)

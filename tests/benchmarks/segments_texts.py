@@ -151,7 +151,7 @@ def speed(corpus, topics, iterations, rounds):
     for _ in range(rounds):
         for family in ("segmented-lda", "sequential-lda", "gibbs-lda"):
             config = make_options(family, {"topics": topics})
-            half = load_family(family).shard_model(config)
+            half = load_family(family).make_shard_model(config)
             shard = reference.load(**document_parts(half))
             summary = Summary(shard.documents, words, shard.tokens, pairs=shard.pairs)
             globals_ = load_family(family).initialise(summary, config, Stream(0))

@@ -100,7 +100,7 @@ class Loaded:
         with self._lock:
             shards, held, load = list(self._shards), list(self._held), self._loader()
         blocks = cuts(self._summary.words, self._footprint)
-        model = family.shard_model(request.config)
+        model = family.make_shard_model(request.config)
         parts = (request.family, family, model, request.config, shards, held, blocks, stream, self._scratch)
         source, warm = request.warm, None
         summary = self._summary if source is None else replace(self._summary, warm=source.member(member).topics)
@@ -134,7 +134,7 @@ class Loaded:
         """Read all shards where they will be swept, and meet what is wrong with them before a run is made."""
         executor, references = self._executor, self._request.corpus.references
         reserve = 0.0 if self._summary.stochastic else self._footprint.pair
-        model = load_family(self._request.family).shard_model(self._request.config)
+        model = load_family(self._request.family).make_shard_model(self._request.config)
         homes = [number * executor.homes // len(references) for number in range(len(references))]
         shards = [
             executor.submit(tasks.load, one, self._scratch, reserve, model, home=home)

@@ -1,4 +1,4 @@
-"""A network of Dirichlet or Pitman-Yor vectors that a user draws, by collapsed Gibbs sampling over tables.
+"""Networks of Dirichlet or Pitman-Yor vectors that a user defines, with sampled or expected tables.
 
 Each kind of vectors names its parents: nu_j ~ Dir(alpha) without, nu_j ~ PDP(a, b, sum_l rho_lj nu_l) with, and rho_j ~
 Dir(mixing) where there are several (Buntine, Du and Nurmi 2010). z ~ nu_j of the vector that a segment draws from,
@@ -9,23 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import Field, ValidationInfo, field_validator
 
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.networks import common as networks
-from collapsium.pipeline.families.networks import generative as networkdrawing
-from collapsium.pipeline.families.networks.common import (
-    SCHEDULES,
-    carry,
-    describe,
-    figures,
-    footprint,
-    objective,
-    update,
-)
-from collapsium.pipeline.families.networks.options import NetworkConfig
+from collapsium.pipeline.families.networks.family import NetworkFamily
+from collapsium.pipeline.families.networks.options import NetworkOptions
 from collapsium.pipeline.families.networks.specification import (
     Vectors,
     check_network,
@@ -34,20 +21,14 @@ from collapsium.pipeline.families.networks.specification import (
     read_network,
     source_of_words,
 )
-from collapsium.workers.arrays.delta import Arrays
-from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.networks.dirichlet_network import ExpectedDirichletNetwork, SampledDirichletNetwork
+from collapsium.workers.families.networks.graph import Plan
 
 if TYPE_CHECKING:
-    from collapsium.storage.corpus.shard import Documents
-
-CORPUS = "documents"
-CHANGE = "moved"
-SAMPLER = True
-
-__all__ = ["CORPUS", "SCHEDULES", "carry", "describe", "figures", "footprint", "objective", "update"]
+    from collapsium.storage.corpus.label_index import LabelTable
 
 
-class Config(NetworkConfig, title="a network of Dirichlet or Pitman-Yor vectors that you draw"):
+class DirichletNetworkOptions(NetworkOptions, title="a network of Dirichlet or Pitman-Yor vectors that you draw"):
     """Options of the family."""
 
     network: dict[str, Vectors] = Field(
@@ -91,23 +72,13 @@ class Config(NetworkConfig, title="a network of Dirichlet or Pitman-Yor vectors 
         return any(one.over == "segment" for one in self.network.values())
 
 
-def initialise(summary: Summary, config: Config, stream: Stream) -> Arrays:
-    """Make the globals before any document has been seen; raise `OptionError` if a field of labels is not there."""
-    plan = plan_of(config.network, source_of_words(config.network, config.words_from), summary.labels)
-    return networks.initialise(summary, config, plan, table=bool(config.labels))
+class DirichletNetwork(NetworkFamily[DirichletNetworkOptions]):
+    """Network that a user defines."""
 
+    shard_model = SampledDirichletNetwork
+    expected_model = ExpectedDirichletNetwork
+    Options = DirichletNetworkOptions
 
-def truth(summary: Summary, config: Config, stream: Stream) -> tuple[Arrays, Arrays]:
-    """Draw topics, and vectors above documents, to simulate from."""
-    return networkdrawing.truth(summary, config, initialise(summary, config, stream), stream)
-
-
-def simulate(
-    rows: Arrays,
-    globals: Arrays,
-    documents: int,
-    tokens: float,
-    stream: Stream,
-) -> tuple[Documents, npt.NDArray[np.float64]]:
-    """Draw documents of segments, and what whole documents have of the topics."""
-    return networkdrawing.simulate(rows, globals, documents, tokens, stream)
+    def plan(self, options: DirichletNetworkOptions, labels: LabelTable | None) -> Plan:
+        """Return the plan of the network; raise `OptionError` if the corpus has no labels of a field."""
+        return plan_of(options.network, source_of_words(options.network, options.words_from), labels)

@@ -1,80 +1,96 @@
-"""Drawing documents of segments from a network of probability vectors, for families to simulate from."""
+"""Draw documents of segments from a network of probability vectors."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.networks.options import NetworkConfig
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks.graph import LABEL, Graph, Plan, graph_above, graph_of
+from collapsium.workers.families.networks.graph import LABEL, Graph, graph_of
+from collapsium.workers.families.networks.states import (
+    ExpectedNetworkGlobals,
+    NetworkGlobals,
+    SampledNetworkGlobals,
+    Vector,
+)
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-Vector = npt.NDArray[np.float64]
+Globals: TypeAlias = SampledNetworkGlobals | ExpectedNetworkGlobals
 
-SEGMENT_TOKENS = 20.0  # mean tokens of a segment
-LARGE = 1e9  # tokens that a drawn vector is written as, so that priors do not show
-STICKS, LEAST = 2000, 1e-4  # of a Pitman-Yor process: how many are broken at most, and the rest that is not broken on
-TOGETHER = 200  # sticks that are broken at a time
+SEGMENT_TOKENS = 20.0
+"""Mean tokens of a segment."""
+MODEL_TOKENS = 1e9
+"""Tokens of a drawn model, so many that its priors have no influence."""
+MODEL_CONCENTRATION = 1e-9
+"""Concentration over words of a drawn model."""
+MAX_STICKS, MIN_REST = 2000, 1e-4
+"""Sticks of a Pitman-Yor process that are broken at most, and the rest below which no more are broken."""
+STICKS_TOGETHER = 200
+"""Sticks that are broken at a time."""
 
 
-def truth(summary: Summary, config: NetworkConfig, globals: Arrays, stream: Stream) -> tuple[Arrays, Arrays]:
-    """Draw topics, and the vectors above documents; they stand as counts so large that priors do not show.
+def draw_model(summary: Summary, concentration: float, globals: Globals, stream: Stream) -> tuple[Arrays, Globals]:
+    """Draw topics and the vectors of shared nodes; these are written as counts so large that priors do not show.
 
     Parameters
     ----------
     summary : Summary
         Of the corpus to draw.
-    config : NetworkConfig
-        The options.
-    globals : Arrays
+    concentration : float
+        B, the concentration of topics over words.
+    globals : NetworkGlobals
         Before any document has been seen.
     stream : Stream
         Addressed to the corpus.
 
     Returns
     -------
-    rows, globals : Arrays
-        As `simulate` takes them.
+    topics : Arrays
+        As `families.generative` keeps them.
+    globals : NetworkGlobals
+        The model's global state.
 
     Raises
     ------
     OptionError
         Labels have vectors.
     """
-    if (Plan.of(globals).kinds[:, 0] == LABEL).any():
-        raise OptionError("--network: documents with labels are not drawn; leave out vectors over labels")
-    generator = stream.at(purpose="simulate above").generator()
-    above = draw_vectors(graph_above(globals), globals, np.zeros((0, config.topics)), generator)
-    tokens = np.full(config.topics, LARGE / config.topics)
-    counts = {"topic": tokens, "vector_topic": np.rint(LARGE * above).astype(np.int64), "beta": np.array(1e-9)}
-    counts["variational"] = np.array(False)
-    return drawing.draw_topics(summary.words, tokens, config.beta, stream), {**globals, **counts}
+    if (globals.plan.kinds[:, 0] == LABEL).any():
+        raise OptionError("documents with labels are not drawn; leave out vectors over labels", "network")
+    generator, topics = stream.at(purpose="simulate above").generator(), globals.alpha.size
+    vectors = draw_vectors(globals.plan.shared_graph(), globals, np.zeros((0, topics)), generator)
+    tokens, customers = np.full(topics, MODEL_TOKENS / topics), np.rint(MODEL_TOKENS * vectors)
+    drawn = drawing.draw_topics(summary.words, tokens, concentration, stream)
+    if isinstance(globals, ExpectedNetworkGlobals):
+        known = replace(globals, topic=tokens, beta=MODEL_CONCENTRATION)
+        return drawn, replace(known, shared_customers=customers, shared_mean=vectors)
+    counts = customers.astype(np.int64)
+    return drawn, replace(globals, topic=tokens, beta=MODEL_CONCENTRATION, shared_customers=counts)
 
 
 def simulate(
-    rows: Arrays, globals: Arrays, documents: int, tokens: float, stream: Stream
-) -> tuple[Documents, npt.NDArray[np.float64]]:
-    """Draw documents of Poisson numbers of segments, 20 tokens each in the mean.
+    topics: Arrays, globals: Globals, documents: int, tokens: float, stream: Stream
+) -> tuple[Documents, Vector]:
+    """Draw documents of Poisson numbers of segments, of 20 tokens each on average.
 
     Parameters
     ----------
-    rows, globals : Arrays
-        As `truth` gave them.
+    topics, globals : Arrays and NetworkGlobals
+        As `draw_model` returned them.
     documents : int
-        How many.
+        Number of documents.
     tokens : float
         Mean number of tokens of a document.
     stream : Stream
-        Addressed to the portion.
+        Addressed to the part of the corpus.
 
     Returns
     -------
@@ -87,35 +103,35 @@ def simulate(
 
     from collapsium.storage.corpus.shard import EXTRAS, Documents
 
-    generator, words = stream.generator(), int(globals["vocabulary"])
+    generator, words = stream.generator(), int(globals.vocabulary)
     many = np.maximum(generator.poisson(tokens / SEGMENT_TOKENS, documents), 1)
     segments = np.concatenate([[0], np.cumsum(many)]).astype(np.int64)
     none = np.zeros(documents + 1, dtype=np.int64)
-    graph = graph_of(Plan.of(globals), segments, (none, none[:0]))
-    above = np.asarray(globals["vector_topic"], dtype=np.float64)
-    above = above / np.maximum(above.sum(axis=1, keepdims=True), 1.0)
-    nu = draw_vectors(graph, globals, above, generator)[graph.segment_node]
+    graph = graph_of(globals.plan, segments, (none, none[:0]))
+    shared = np.asarray(globals.shared_customers, dtype=np.float64)
+    shared = shared / np.maximum(shared.sum(axis=1, keepdims=True), 1.0)
+    nu = draw_vectors(graph, globals, shared, generator)[graph.segment_node]
     owner = np.repeat(np.arange(documents), many)
-    drawn = drawing.draw_bags(rows, words, nu, tokens * documents / owner.size, generator)
+    drawn = drawing.draw_bags(topics, words, nu, tokens * documents / owner.size, generator)
     lengths = np.diff(drawn.offsets).astype(np.int32)
-    extras = {"segments": pa.ListArray.from_arrays(pa.array(segments.astype(np.int32)), pa.array(lengths))}
-    extras = {"segments": extras["segments"].cast(EXTRAS["segments"])}
+    sizes = pa.ListArray.from_arrays(pa.array(segments.astype(np.int32)), pa.array(lengths))
+    extras = {"segments": sizes.cast(EXTRAS["segments"])}
     theta = np.zeros((documents, nu.shape[1]))
     np.add.at(theta, owner, nu)
-    found = Documents(pa.nulls(documents, pa.string()), drawn.offsets[segments], drawn.words, drawn.counts, extras)
-    return found, theta / many[:, np.newaxis]
+    simulated = Documents(pa.nulls(documents, pa.string()), drawn.offsets[segments], drawn.words, drawn.counts, extras)
+    return simulated, theta / many[:, np.newaxis]
 
 
-def draw_vectors(graph: Graph, globals: Arrays, above: Vector, generator: np.random.Generator) -> Vector:
+def draw_vectors(graph: Graph, globals: NetworkGlobals, shared: Vector, generator: np.random.Generator) -> Vector:
     """Draw all vectors of a network, parents first.
 
     Parameters
     ----------
     graph : Graph
         The network.
-    globals : Arrays
+    globals : NetworkGlobals
         With alpha, b and a.
-    above : numpy.ndarray of float64, shape (vectors, topics)
+    shared : numpy.ndarray of float64, shape (nodes, topics)
         The first vectors, which are known.
     generator : numpy.random.Generator
         Moved.
@@ -125,11 +141,10 @@ def draw_vectors(graph: Graph, globals: Arrays, above: Vector, generator: np.ran
     numpy.ndarray of float64, shape (nodes, topics)
         nu.
     """
-    alpha = np.asarray(globals["alpha"], dtype=np.float64)
-    strength, discount = np.asarray(globals["strength"]), np.asarray(globals["discount"])
+    alpha, strength, discount = globals.topic_parameters, globals.strength, globals.discount
     nu = np.zeros((graph.node_kind.size, alpha.size))
-    nu[: len(above)] = above
-    for node in range(len(above), len(nu)):
+    nu[: len(shared)] = shared
+    for node in range(len(shared), len(nu)):
         first, last = int(graph.node_edges[node]), int(graph.node_edges[node + 1])
         if first == last:
             nu[node] = drawing.draw_proportions(alpha, 1, generator)[0]
@@ -145,15 +160,15 @@ def _draw_about(mean: Vector, strength: float, discount: float, generator: np.ra
     if discount == 0.0:
         drawn: Vector = drawing.draw_proportions(strength * mean, 1, generator)[0]
         return drawn
-    rest, found, running = 1.0, np.zeros(mean.size), np.cumsum(mean)
-    for first in range(1, STICKS, TOGETHER):
-        number = np.arange(first, first + TOGETHER)
+    rest, vector, running = 1.0, np.zeros(mean.size), np.cumsum(mean)
+    for first in range(1, MAX_STICKS, STICKS_TOGETHER):
+        number = np.arange(first, first + STICKS_TOGETHER)
         left = np.cumprod(1.0 - generator.beta(1.0 - discount, strength + number * discount))
-        place = np.searchsorted(running, generator.random(TOGETHER) * running[-1], side="right")
+        place = np.searchsorted(running, generator.random(STICKS_TOGETHER) * running[-1], side="right")
         weight = rest * -np.diff(left, prepend=1.0)
-        found += np.bincount(np.minimum(place, mean.size - 1), weight, mean.size)
+        vector += np.bincount(np.minimum(place, mean.size - 1), weight, mean.size)
         rest *= float(left[-1])
-        if rest < LEAST:
+        if rest < MIN_REST:
             break
-    whole: Vector = found + rest * mean
+    whole: Vector = vector + rest * mean
     return whole

@@ -6,13 +6,13 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from collapsium.pipeline.families.base import FamilyConfig
+from collapsium.pipeline.families.base import FamilyOptions
 
 Learned = Literal["alpha", "asymmetric-alpha", "beta", "strength", "discount"]
 
 
-class NetworkConfig(FamilyConfig):
-    """Options that all these families have."""
+class NetworkOptions(FamilyOptions):
+    """Options of all families of networks."""
 
     topics: int = Field(ge=1, le=65_535, description="number of topics K")
     alpha: float = Field(0.1, gt=0, description="Dirichlet parameter of each topic in vectors without parents, alpha_k")
@@ -44,6 +44,11 @@ class NetworkConfig(FamilyConfig):
     tables: bool = Field(
         True, description="whether numbers of tables are drawn anew beside the tokens, so that chains mix faster"
     )
+
+    @property
+    def learns_alpha(self) -> bool:
+        """Whether alpha is learned, one value for all topics or a value for each."""
+        return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
 
     @field_validator("learn")
     @classmethod

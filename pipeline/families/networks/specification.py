@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from collapsium.pipeline.families.base import FamilyConfig
+from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.workers.families.networks.graph import CORPUS, DOCUMENT, LABEL, SEGMENT, Plan
@@ -22,7 +22,7 @@ PARENT = re.compile(r"([\w-]{1,200})(?:\[(-?[0-9]{1,9})\])?")
 MAX_KINDS, MAX_PARENTS = 100, 100  # of a network, and of a kind; papers have three or four
 
 
-class Vectors(FamilyConfig, title="a kind of vectors"):
+class Vectors(FamilyOptions, title="a kind of vectors"):
     """A kind of probability vectors, and what each depends on."""
 
     over: Literal["corpus", "label", "document", "segment"] = Field(description="what there is a vector for each of")
@@ -213,7 +213,7 @@ def plan_of(network: Mapping[str, Vectors], words: str, table: LabelTable | None
         if one.field is not None:
             known = () if table is None else table.fields
             if one.field not in known:
-                raise OptionError(f"--network: '{name}': the corpus has no labels of the field '{one.field}'")
+                raise OptionError(f"'{name}': the corpus has no labels of the field '{one.field}'", "network")
             place = known.index(one.field)
         kinds.append([SCOPES[one.over], one.every, place])
         for otherwise, parents in enumerate((one.parents, one.otherwise)):
@@ -226,4 +226,5 @@ def plan_of(network: Mapping[str, Vectors], words: str, table: LabelTable | None
         np.array(links, dtype=np.int64).reshape(-1, 4),
         np.array(mixing, dtype=np.float64),
         names.index(words),
+        table.packed() if table is not None and fields_of(network) else None,
     )

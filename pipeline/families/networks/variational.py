@@ -1,42 +1,90 @@
-"""Networks of probability vectors by expected tables, on the driver: vectors above documents, and what is learned."""
+"""Networks of probability vectors with expected tables, on the driver."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.pipeline.families.base import Footprint, Summary
-from collapsium.workers.arrays.delta import Arrays, Delta
-from collapsium.workers.families.networks.graph import graph_above
-from collapsium.workers.families.networks.variational import expected_above, node_sums
+from collapsium.pipeline.families.networks.sampled import MIN_PARAMETER, NODE_BYTES, SEGMENT_PAIRS
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.state import State
+from collapsium.workers.families.networks.states import ExpectedNetworkGlobals, SampledNetworkGlobals, Vector
+from collapsium.workers.families.networks.sums import ExpectedSums, NodeTotals
+from collapsium.workers.families.networks.variational import expect_shared
 from collapsium.workers.kernels.networks.responsibilities import MAX_TOPICS
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.families.networks.options import NetworkConfig
+    from collapsium.pipeline.families.networks.options import NetworkOptions
 
-LEAST = 1e-8  # smallest Dirichlet parameter, and strength, that learning may reach
-PAIR, OWNED = 4.0, 10.0  # bytes of a topic that a pair gives to, and of one that a segment has
-LISTED, SHARED = 8.0, 0.5  # topics that a pair is taken to give to; the part of them that a segment has but once
+PAIR_BYTES, OWN_BYTES = 4.0, 10.0
+"""Bytes of a topic that a pair has, and of one that a segment has."""
+PAIR_TOPICS, DISTINCT_SHARE = 8.0, 0.5
+"""Topics that a pair is taken to have, and the share of them that a segment has once."""
 
 
-def initialise(globals: Arrays, config: NetworkConfig) -> Arrays:
-    """Add to the first globals what expected tables need."""
-    found = dict(globals)
-    found.update(
-        variational=np.array(True),
-        learn_beta=np.array("beta" in config.learn),
-        topic=np.zeros(config.topics),
-        vector_topic=np.zeros(globals["vector_topic"].shape),
-        vector_absent=np.zeros(globals["vector_topic"].shape),
-        vector_tables=np.zeros(globals["vector_tables"].shape),
+@dataclass(frozen=True)
+class ExpectedRound(State):
+    """Sums of a round of sweeps.
+
+    Attributes
+    ----------
+    sums : ExpectedSums
+        Sums over the nodes of documents.
+    shared_customers, shared_log_absent : numpy.ndarray of float64, shape (shared nodes, topics)
+        Customers that documents are to shared nodes, and their Z.
+    log_likelihood : float
+        sum c log sum_k E[nu_j]'(k) phi'_kw.
+    alpha_numerator : numpy.ndarray of float64, shape (topics,), or None
+        Expected tables of the roots of documents; None where alpha is not learned.
+    tables_of_words : float or None
+        Expected tables of words; None where B is not learned.
+    """
+
+    sums: ExpectedSums
+    shared_customers: Vector
+    shared_log_absent: Vector
+    log_likelihood: float
+    alpha_numerator: Vector | None = None
+    tables_of_words: float | None = None
+
+
+@dataclass(frozen=True)
+class ExpectedTopicChanges(State):
+    """Changes of the expected counts by topic.
+
+    Attributes
+    ----------
+    topic : numpy.ndarray of float64, shape (topics,)
+        Change of E[n_k].
+    """
+
+    topic: Vector
+
+
+def with_expected_tables(state: SampledNetworkGlobals) -> ExpectedNetworkGlobals:
+    """Return the first global state with expected tables."""
+    none = np.zeros(state.shared_customers.shape)
+    globals_ = ExpectedNetworkGlobals(
+        vocabulary=state.vocabulary,
+        beta=state.beta,
+        topic=np.zeros(state.topic.shape),
+        alpha=state.alpha,
+        strength=state.strength,
+        discount=state.discount,
+        shared_customers=none,
+        plan=state.plan,
+        shared_log_absent=none,
+        shared_mean=none,
+        shared_response=none,
     )
-    return above_expected(found)[0]
+    return expect_shared(globals_)[0]
 
 
-def footprint(summary: Summary, topics: int, node: float, segment_pairs: float) -> Footprint:
+def footprint(summary: Summary, topics: int) -> Footprint:
     """Return what the state takes: the pairs' lists, and the counts of each node's own tokens.
 
     Parameters
@@ -45,85 +93,72 @@ def footprint(summary: Summary, topics: int, node: float, segment_pairs: float) 
         Of the corpus.
     topics : int
         K.
-    node, segment_pairs : float
-        Bytes of a vector besides its counts, and the pairs that a segment is taken to have.
 
     Returns
     -------
     Footprint
         In bytes.
     """
-    listed = min(LISTED, topics)
-    pair = 1.0 + PAIR * listed + OWNED * SHARED * listed + node / segment_pairs
+    entries = min(PAIR_TOPICS, topics)
+    pair = 1.0 + PAIR_BYTES * entries + OWN_BYTES * DISTINCT_SHARE * entries + NODE_BYTES / SEGMENT_PAIRS
     return Footprint(
         kept=8.0 * topics,
         shown=8.0 * topics,
         swept=4.0 * topics,
         delta=8.0 * topics,
         pair=pair,
-        document=node + 8.0,
-        portion=(2.0 * pair + (PAIR + OWNED) * min(MAX_TOPICS, topics)) * summary.pairs,
+        document=NODE_BYTES + 8.0,
+        portion=(2.0 * pair + (PAIR_BYTES + OWN_BYTES) * min(MAX_TOPICS, topics)) * summary.pairs,
     )
 
 
-def above_expected(globals: Arrays) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
-    """Bring the vectors above documents up to date with their customers; return what this tells too."""
-    found = expected_above(graph_above(globals), globals)
-    return {**globals, "vector_mean": found["mean"], "vector_response": found["response"]}, found
+def update(globals: ExpectedNetworkGlobals, delta: Delta, options: NetworkOptions) -> ExpectedNetworkGlobals:
+    """Add the changes of the counts, and learn hyperparameters, as CV-HDP learns them.
 
-
-def counted(globals: Arrays, delta: Delta) -> npt.NDArray[np.float64]:
-    """Return E[n_k] after a delta."""
-    before = np.asarray(globals["topic"], dtype=np.float64)
-    return np.maximum(before + delta["topic"], 0.0) if "topic" in delta else before
-
-
-def update(globals: Arrays, delta: Delta, config: NetworkConfig) -> Arrays:
-    """Add the changes of the counts, and learn what is to be learned, as CV-HDP learns it.
-
-    With q(b) = Gamma(1 + X, 1/mean + Y), E[b] = (1 + X) / (1/mean + Y), where X is the sum over vectors of what tables
-    say, T_j without discount and (b/a) (psi(b/a + T_j) - psi(b/a)) with one, and Y that of psi(b + M_j) - psi(b);
+    With q(b) = Gamma(1 + X, 1/mean + Y), E[b] = (1 + X) / (1/mean + Y), where X is the sum over vectors of T_j without
+    discount and of (b/a) (psi(b/a + T_j) - psi(b/a)) with one, and Y that of psi(b + M_j) - psi(b);
     a_k <- sum E[s_jk] / sum [psi(A + M_j) - psi(A)] over roots, and b_w likewise.
 
     Parameters
     ----------
-    globals : Arrays
-        As the sweep was made against.
+    globals : ExpectedNetworkGlobals
+        As the sweep began.
     delta : Delta
-        The sum over all shards, and what folding it told.
-    config : NetworkConfig
+        Sums over all shards, and of the fold.
+    options : NetworkOptions
         The options.
 
     Returns
     -------
-    Arrays
-        The next globals.
+    ExpectedNetworkGlobals
+        The next global state.
     """
-    after: dict[str, npt.NDArray[Any]] = {**globals, "topic": counted(globals, delta)}
-    if "tokens" not in delta:  # the start's delta: nothing has been swept yet
+    changes, own = delta.read(ExpectedTopicChanges), delta.read(ExpectedRound)
+    topic = globals.topic if changes is None else np.maximum(globals.topic + changes.topic, 0.0)
+    after = replace(globals, topic=topic)
+    if own is None:  # the start's delta: nothing has been swept yet
         return after
-    after.update(vector_topic=delta["vector_topic"], vector_absent=delta["vector_absent"])
-    graph = graph_above(after)
-    after, above = above_expected(after)
-    roots = np.diff(graph.node_edges) == 0
-    sums = node_sums(graph.node_kind, roots, above["node_customers"], above["node_tables"], globals)
-    opened, log_q = (delta[name] + sums[name].values for name in ("opened", "log_q"))
-    if "strength" in config.learn:
-        learned = (1.0 + opened) / (1.0 / config.strength_mean + log_q)
-        after["strength"] = np.where(opened > 0, np.maximum(learned, LEAST), after["strength"])
-    log_eta = delta.number("log_eta") + float(sums["log_eta"].values)
-    if {"alpha", "asymmetric-alpha"} & set(config.learn) and log_eta < 0:
-        rising = delta["rising"] + above["rising"]
-        rising = np.full(config.topics, rising.mean()) if "alpha" in config.learn else rising
-        after["alpha"] = np.maximum(rising / -log_eta, LEAST)
-    if "beta" in config.learn:
-        beta = float(globals["beta"])
-        rate = float((digamma(beta + after["topic"]) - digamma(beta)).sum())
+    after = replace(after, shared_customers=own.shared_customers, shared_log_absent=own.shared_log_absent)
+    graph, (after, statistics) = after.plan.shared_graph(), expect_shared(after)
+    totals: NodeTotals[Vector] = NodeTotals(graph.node_kind, graph.is_root, statistics.customers, statistics.tables)
+    shared = ExpectedSums.of(totals, globals)
+    opened, log_q = own.sums.opened + shared.opened, own.sums.log_q + shared.log_q
+    if "strength" in options.learn:
+        learned = (1.0 + opened) / (1.0 / options.strength_mean + log_q)
+        after = replace(after, strength=np.where(opened > 0, np.maximum(learned, MIN_PARAMETER), after.strength))
+    log_eta = own.sums.log_eta + shared.log_eta
+    if own.alpha_numerator is not None and log_eta < 0:
+        numerator = own.alpha_numerator + statistics.alpha_numerator
+        numerator = np.full(options.topics, numerator.mean()) if "alpha" in options.learn else numerator
+        after = replace(after, alpha=np.maximum(numerator / -log_eta, MIN_PARAMETER))
+    if own.tables_of_words is not None:
+        rate = float((digamma(globals.beta + after.topic) - digamma(globals.beta)).sum())
         if rate > 0:
-            after["beta"] = np.array(max(delta.number("tables_of_words") / rate, LEAST))
-    return above_expected(after)[0]
+            after = replace(after, beta=max(own.tables_of_words / rate, MIN_PARAMETER))
+    return expect_shared(after)[0]
 
 
 def objective(delta: Delta) -> dict[str, float]:
-    """Give sum c log sum_k E[nu_j]'(k) phi'_kw, in nats: each pair's word given all others. No bound; it may fall."""
-    return {"objective": delta.number("log_likelihood")} if "log_likelihood" in delta else {}
+    """Return sum c log sum_k E[nu_j]'(k) phi'_kw, in nats: each pair's word given all others. No bound; it may fall."""
+    own = delta.read(ExpectedRound)
+    return {} if own is None else {"objective": own.log_likelihood}

@@ -1,43 +1,18 @@
-"""A network of Dirichlet or Pitman-Yor vectors that a user draws, beside a shard (Buntine, Du and Nurmi 2010)."""
+"""Networks of Dirichlet or Pitman-Yor vectors that a user defines, beside a shard (Buntine, Du and Nurmi 2010)."""
 
 from __future__ import annotations
 
-from collapsium.workers.families.networks.arrays import NETWORK_ARRAYS
-from collapsium.workers.families.networks.family import (
-    advance,
-    blank,
-    finish,
-    fold,
-    infer,
-    kernels,
-    lengths,
-    predict,
-    probabilities,
-    settle,
-    start,
-    sweep,
-    take,
-)
+from collapsium.workers.families.networks.sampled import SampledNetworkModel
+from collapsium.workers.families.networks.variational import ExpectedNetworkModel
 
-ARRAYS = NETWORK_ARRAYS
-LABELLED = True
-SEGMENTED = True
 
-__all__ = [
-    "ARRAYS",
-    "LABELLED",
-    "SEGMENTED",
-    "advance",
-    "blank",
-    "finish",
-    "fold",
-    "infer",
-    "kernels",
-    "lengths",
-    "predict",
-    "probabilities",
-    "settle",
-    "start",
-    "sweep",
-    "take",
-]
+class SampledDirichletNetwork(SampledNetworkModel):
+    """Network that a user defines, with sampled tables; vectors may be of labels."""
+
+    uses_labels = True
+
+
+class ExpectedDirichletNetwork(ExpectedNetworkModel):
+    """Network that a user defines, with expected tables; vectors may be of labels."""
+
+    uses_labels = True

@@ -1,121 +1,110 @@
-"""The vectors above documents: counts that all shards share, kept whole between sweeps."""
+"""Nodes that documents share: counts that all shards change, drawn anew on the driver between sweeps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from collapsium.workers.arrays.delta import Arrays, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks.graph import Graph, graph_above
-from collapsium.workers.families.networks.sampler import node_sums, padded, wide
-from collapsium.workers.families.networks.stirling import tables_for
-from collapsium.workers.kernels.networks.records import NodeStatistics, SamplingHyperparameters, TableDraws
+from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.families.networks.sampler import padded, sampling_hyperparameters, wide
+from collapsium.workers.families.networks.states import Ints, SampledNetworkGlobals
+from collapsium.workers.families.networks.sums import NodeTotals, SampledSums
+from collapsium.workers.kernels.networks.records import NodeStatistics, TableDraws
 from collapsium.workers.kernels.networks.shared_nodes import sweep_shared_nodes
 
-Counts = npt.NDArray[np.int64]
 
-
-def mended(graph: Graph, customers: Counts, tables: Counts) -> tuple[Counts, Counts]:
-    """Let tables be again such as their customers allow, after shards have moved them apart from each other.
+def repair_tables(graph: Graph, customers: Ints, tables: Ints) -> tuple[Ints, Ints]:
+    """Return tables that their customers allow, after shards have changed them independently.
 
     Parameters
     ----------
     graph : Graph
-        Of the vectors above documents.
-    customers, tables : numpy.ndarray of int64, shape (vectors or their edges, topics)
-        Sums of what shards say.
+        Of the shared nodes.
+    customers, tables : numpy.ndarray of int64, shape (shared nodes or their edges, topics)
+        Sums of the shards' changes.
 
     Returns
     -------
     customers, tables : numpy.ndarray of int64
-        With 1 <= t <= m where there are customers and no tables elsewhere; customers that come from documents are what
-        they were.
+        With 1 <= t <= m where there are customers and no tables elsewhere; customers that come from documents are
+        unchanged.
     """
     own = customers.copy()
     np.subtract.at(own, graph.edge_parent, tables)
-    given = np.maximum(tables, 0)  # several shards may have taken off the same one
-    whole = own.copy()
-    for node in range(graph.above - 1, -1, -1):  # children first, as their tables are their parents' customers
+    repaired = np.maximum(tables, 0)  # several shards may have removed the same one
+    total = own.copy()
+    for node in range(graph.shared - 1, -1, -1):  # children first, as their tables are their parents' customers
         first, last = int(graph.node_edges[node]), int(graph.node_edges[node + 1])
         if first == last:
             continue
-        most = whole[node]
+        most = total[node]
         for edge in range(first, last):  # what the edges before have left
-            given[edge] = np.minimum(given[edge], most - given[first:edge].sum(axis=0))
-        lacking = (most > 0) & (given[first:last].sum(axis=0) == 0)
-        given[first] += lacking
+            repaired[edge] = np.minimum(repaired[edge], most - repaired[first:edge].sum(axis=0))
+        lacking = (most > 0) & (repaired[first:last].sum(axis=0) == 0)
+        repaired[first] += lacking
         for edge in range(first, last):
-            whole[graph.edge_parent[edge]] += given[edge]
-    return whole, given
+            total[graph.edge_parent[edge]] += repaired[edge]
+    return total, repaired
 
 
 @dataclass(frozen=True)
-class Above:
-    """The vectors above documents after a visit.
+class SharedSweep:
+    """Shared nodes after their tables were drawn.
 
     Attributes
     ----------
-    customers, tables : numpy.ndarray of int64, shape (vectors or their edges, topics)
+    customers, tables : numpy.ndarray of int64, shape (shared nodes or their edges, topics)
         m and s.
-    sums : dict of str to Part
-        As shards tell them of documents' vectors: ``log_q``, ``tables``, ``falling``, ``log_eta``, ``stirling``,
-        ``joins`` and ``rising``.
+    sums : SampledSums
+        Sums over the shared nodes.
     """
 
-    customers: Counts
-    tables: Counts
-    sums: dict[str, Part]
+    customers: Ints
+    tables: Ints
+    sums: SampledSums
 
 
-def visited(globals: Arrays, stream: Stream, *, moving: bool) -> Above:
-    """Draw the table counts of the vectors above documents, or leave them, and sum up what they tell.
+def sweep_shared(
+    globals: SampledNetworkGlobals, stream: Stream, *, move: bool, count_joins: bool = False
+) -> SharedSweep:
+    """Draw the table counts of the shared nodes, or leave them, and sum over the nodes.
 
     Parameters
     ----------
-    globals : Arrays
+    globals : SampledNetworkGlobals
         With counts that allow one another.
     stream : Stream
         Addressed to the iteration.
-    moving : bool
-        Whether to draw.
+    move : bool
+        Whether to draw table counts.
+    count_joins : bool, optional
+        Whether to draw the customers that speak for 1 - a.
 
     Returns
     -------
-    Above
-        What it comes to.
+    SharedSweep
+        Counts and sums.
     """
-    graph = graph_above(globals)
-    topics = globals["alpha"].size
-    columns, nodes = padded(topics), graph.above
-    customers, tables = (
-        wide(np.asarray(globals[name]), columns, np.int32) for name in ("vector_topic", "vector_tables")
-    )
+    graph, topics = globals.plan.shared_graph(), globals.alpha.size
+    columns, nodes = padded(topics), graph.shared
+    customers = wide(np.asarray(globals.shared_customers), columns, np.int32)
+    tables = wide(np.asarray(globals.shared_tables), columns, np.int32)
     statistics = NodeStatistics(
-        np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), np.zeros((globals["strength"].size, 2)), np.zeros(columns)
+        np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), np.zeros((globals.strength.size, 2)), np.zeros(columns)
     )
     if nodes:  # the kernel takes long to compile
-        hyperparameters = SamplingHyperparameters(
-            np.asarray(globals["strength"]),
-            np.asarray(globals["discount"]),
-            wide(np.asarray(globals["alpha"]), columns, np.float64),
-            tables_for(globals["discount"], int(max(customers.max(initial=0), 1))),
+        keys = (stream.at(purpose=f"above {name}").key() for name in ("tables", "joins"))
+        table_key, join_key = keys
+        sweep_shared_nodes(
+            graph.record,
+            sampling_hyperparameters(globals, int(max(customers.max(initial=0), 1))),
+            TableDraws(int(move), table_key, int(count_joins), join_key),
+            customers,
+            tables,
+            statistics,
         )
-        draws = TableDraws(
-            int(moving),
-            stream.at(purpose="above tables").key(),
-            int(bool(globals["learn_discount"])),
-            stream.at(purpose="above joins").key(),
-        )
-        sweep_shared_nodes(graph.arrays(), hyperparameters, draws, customers, tables, statistics)
-    roots = np.diff(graph.node_edges) == 0
-    found: dict[str, Any] = node_sums(
-        graph.node_kind, roots, statistics.customers, statistics.tables, globals, stream.at(purpose="above")
-    )
-    sums, rising = statistics.kind_sums, statistics.alpha_numerator
-    found["stirling"], found["joins"] = fresh(sums[:, 0], "kind"), fresh(sums[:, 1], "kind")
-    found["rising"] = fresh(rising[:topics], "topic")
-    return Above(customers[:, :topics].astype(np.int64), tables[:, :topics].astype(np.int64), found)
+    totals = NodeTotals(graph.node_kind, graph.is_root, statistics.customers, statistics.tables)
+    sums = SampledSums.of(totals, statistics, globals, stream.at(purpose="above"))
+    return SharedSweep(customers[:, :topics].astype(np.int64), tables[:, :topics].astype(np.int64), sums)

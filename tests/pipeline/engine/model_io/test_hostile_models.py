@@ -90,7 +90,7 @@ def entry(name, at, value):
         ("lda", "documents/00000", entry("document_topics", 0, 65535), "document_topics: expected numbers from 0 to 2, found 65535"),
         ("gibbs-ncrp", "documents/00000", entry("document_path", (0, 1), 10**6), "document_path: expected numbers from -1"),
         ("hdsp", "documents/00000", entry("document_label", 0, 99), "document_label: expected numbers from 0 to"),
-        ("segmented-lda", "documents/00000", entry("document_edge_parent", 0, 7), "expected parents"),
+        ("segmented-lda", "documents/00000", entry("edge_parent", 0, 7), "expected parents"),
         ("author-topic", "documents/00000", entry("document_labels", -1, 0), "document_labels: expected offsets that never fall"),
         ("gibbs-ncrp", "globals", entry("node_parent", 0, 0), "expected the root in the first column of 'node_parent'"),
         ("hdsp", "globals", entry("label_table", 0, 0), "expected a table of labels in 'label_table'"),
@@ -118,7 +118,7 @@ def test_a_model_whose_arrays_point_elsewhere__is_refused(place, tmp_path, famil
         ("gibbs-lda", "rows/00000", lambda arrays: {"word_topic": np.zeros_like(arrays["word_topic"])}, "tokens that the rows"),
         ("author-topic", "locals/00000", entry("token_author", 0, 60000), "expected authors of the document"),
         ("gibbs-ncrp", "globals", lambda arrays: {**arrays, "node_documents": arrays["node_documents"] * 0}, "'node_documents'"),
-        ("segmented-lda", "locals/00000", entry("document_levels", 0, 1), "expected 2 in 'document_levels', found 1"),
+        ("segmented-lda", "locals/00000", entry("levels", (), 1), "expected 2 in 'levels', found 1"),
     ],
 )  # fmt: skip
 def test_a_checkpoint_whose_arrays_do_not_fit__is_not_gone_on_from(place, tmp_path, family, part, change, text):

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import fit, flatten, simulate, split
-from collapsium.pipeline.families.networks import generative as networkdrawing
-from collapsium.pipeline.families.networks import segmented_lda
+from collapsium.pipeline.families.base import Summary
+from collapsium.pipeline.families.networks.generative import draw_vectors
+from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks.graph import graph_of
 from tests.conformance import reference_bits, scores_of  # noqa: F401 - fixture
 from tests.networks import NetworkConformance
@@ -24,9 +26,10 @@ class TestSegmentedLDA(NetworkConformance):
 def test_drawn_segments__vary_about_their_document(b, a):
     """Their variance is mu (1 - mu) (1 - a) / (b + 1)."""
     none = np.zeros(2, dtype=np.int64)
-    graph = graph_of(segmented_lda.PLAN, np.array([0, 4000]), (none, none[:0]))
-    globals_ = {"alpha": np.full(3, 2.0), "strength": np.full(2, b), "discount": np.full(2, a)}
-    mu, *_ = nu = networkdrawing.draw_vectors(graph, globals_, np.zeros((0, 3)), np.random.default_rng(3))
+    options = make_options("segmented-lda", {"topics": 3, "alpha": 2.0, "strength": b, "discount": a})
+    globals_ = load_family("segmented-lda").initialise(Summary(1, 10, 0), options, Stream(1))
+    graph = graph_of(globals_.plan, np.array([0, 4000]), (none, none[:0]))
+    mu, *_ = nu = draw_vectors(graph, globals_, np.zeros((0, 3)), np.random.default_rng(3))
     nu = nu[1:]
     np.testing.assert_allclose(nu.mean(axis=0), mu, atol=0.03)
     np.testing.assert_allclose(((nu - mu) ** 2).mean(axis=0), mu * (1 - mu) * (1 - a) / (b + 1), rtol=0.1)

@@ -12,7 +12,7 @@ from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
-from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.families.networks.states import ExpectedLocal, PairResponsibilities
 from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
 from tests.conftest import planted_rows
 from tests.strategies import documents_of
@@ -66,18 +66,18 @@ class TestExpectedTables(Conformance):
         return globals["topic"]
 
     def document_counts(self, local, topics):
-        graph, found = Graph.kept(local), np.zeros((local["document_tokens"].size, topics))
-        lists = local["document_own_lists"]
-        node = np.repeat(np.arange(lists.size - 1), np.diff(lists))
-        owner = np.searchsorted(graph.nodes - graph.above, node, side="right") - 1
-        np.add.at(found, (owner, local["document_own_topics"]), local["document_own_counts"])
-        return found
+        local = ExpectedLocal.from_arrays(local)
+        graph, counts = local.graph, np.zeros((local.document_tokens.size, topics))
+        node = np.repeat(np.arange(local.own.own_offsets.size - 1), np.diff(local.own.own_offsets))
+        owner = np.searchsorted(graph.document_nodes - graph.shared, node, side="right") - 1
+        np.add.at(counts, (owner, local.own.own_topic), local.own.own_tokens)
+        return counts
 
     def recount(self, shard, local):
-        sizes = local["pair_sizes"].astype(int)
-        pair = np.repeat(np.arange(shard.pairs), sizes)
-        q = np.zeros((shard.pairs, int(local["pair_topics"].max(initial=0)) + 1))
-        q[pair, local["pair_topics"]] = local["pair_shares"] / 2.0**15
+        size, topic, share = PairResponsibilities.from_arrays(local).record
+        pair = np.repeat(np.arange(shard.pairs), size.astype(int))
+        q = np.zeros((shard.pairs, int(topic.max(initial=0)) + 1))
+        q[pair, topic] = share / 2.0**15
         counted, rest = np.zeros((shard.words.size, q.shape[1])), np.zeros(shard.words.size)
         np.add.at(counted, shard.position, shard.counts[:, np.newaxis] * q)
         documents = np.zeros((shard.documents, q.shape[1]))
@@ -109,10 +109,10 @@ def test_planted_topics__are_found_again(name, tmp_path):
     given = {"family": family, "topics": 3, "beta": 6.0, "alpha": 0.3, "seed": 4, **options}
     simulate(tmp_path / "c", documents=60, words=60, tokens=100, **{**given, "strength": 5.0})
     model = fit(tmp_path / "c", tmp_path / "run", iterations=60, scheduler="serial", **given, **EXPECTED)
-    word_topic = np.asarray(model.rows(0)["word_topic"])
+    word_topic = np.asarray(model.rows(0).word_topic)
     assert np.isclose(word_topic.sum(), Corpus(tmp_path / "c").manifest.tokens)
     found = (word_topic / word_topic.sum(axis=0)).T
-    true = np.asarray(Model(tmp_path / "c/truth").rows(0)["word_topic"])
+    true = np.asarray(Model(tmp_path / "c/truth").rows(0).word_topic)
     true = (true / true.sum(axis=0)).T
     distance = 0.5 * np.abs(found[:, np.newaxis] - true).sum(axis=2)
     assert sorted(distance.argmin(axis=1)) == [0, 1, 2]

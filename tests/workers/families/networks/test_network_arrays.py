@@ -8,30 +8,31 @@ from collapsium.pipeline.families.registry import load_family, shard_model
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family_arrays import ModelChecks
-from collapsium.workers.families.networks import dirichlet_network
+from collapsium.workers.families.gibbs.states import SampledRows
+from collapsium.workers.families.networks.states import SampledDocuments, SampledNetworkGlobals
 from tests.networks import DIAMOND
 from tests.strategies import shard_of
 
 WORDS, TOPICS = 4, 3
+MODEL = shard_model("dirichlet-network", {"topics": TOPICS, "network": DIAMOND})
 DOCUMENTS = [[{0: 3, 1: 2}, {2: 4}], [{1: 5}], [{0: 2, 3: 6}, {1: 1, 2: 1}]]
 
 
 @pytest.fixture(scope="module")
 def state():
-    """A shard, its local state and globals after the tokens have entered."""
+    """A shard, and the arrays of its local state and of the globals after the tokens have entered."""
     shard = shard_of(DOCUMENTS)
     driver, stream = load_family("dirichlet-network"), Stream(3)
-    config = driver.Config(topics=TOPICS, network=DIAMOND)
-    globals_ = driver.initialise(Summary(shard.documents, WORDS, shard.tokens), config, stream)
-    rows = dirichlet_network.blank(shard.words.size, globals_)
-    local, delta = dirichlet_network.start(shard, rows, globals_, stream)
-    topic = delta["word_topic"].sum(axis=0)
-    return shard, local, {**globals_, "topic": topic, "vector_topic": delta["vector_topic"]}
+    options = driver.Options(topics=TOPICS, network=DIAMOND)
+    globals_ = driver.initialise(Summary(shard.documents, WORDS, shard.tokens), options, stream)
+    model = driver.make_shard_model(options)
+    local, delta = model.start(shard, model.initial_rows(shard.words.size, globals_), globals_, stream)
+    changes = {"topic": delta["word_topic"].sum(axis=0), "shared_customers": delta["shared_customers"]}
+    return shard, local.to_arrays(), {**globals_.to_arrays(), **changes}
 
 
 def checks_of(globals_, tokens=None):
-    model = shard_model("dirichlet-network", {"topics": TOPICS, "network": DIAMOND})
-    return ModelChecks.of(model, WORDS, globals_, "globals", tokens)
+    return ModelChecks.of(MODEL, WORDS, globals_, "globals", tokens)
 
 
 def fault_of(state, changed, globals_=None):
@@ -44,79 +45,81 @@ def fault_of(state, changed, globals_=None):
 def test_a_state_as_it_was_made__passes(state):
     shard, local, globals_ = state
     checks_of(globals_).local(local, shard, "local")
-    kept = {name: values for name, values in local.items() if name.startswith("document")}
+    kept = {name: values for name, values in local.items() if name in SampledDocuments.array_names()}
     checks_of(globals_).documents(kept, shard.documents, "documents")
 
 
 @pytest.mark.parametrize("count", [0, 100, 2**31 - 1])
 def test_tables_without_customers__are_refused(state, count):
-    counts = np.array(state[1]["document_table_count"])
+    counts = np.array(state[1]["table_number"])
     counts[0] = count
-    assert "expected tables that have customers" in fault_of(state, {"document_table_count": counts})
+    assert "expected tables that have customers" in fault_of(state, {"table_number": counts})
 
 
 def test_entries_that_do_not_cover_the_tables__are_refused(state):
-    entries = np.array(state[1]["document_table_entries"])
-    assert "entries in 'document_table_entries'" in fault_of(state, {"document_table_entries": np.zeros_like(entries)})
+    entries = np.array(state[1]["table_entries"])
+    assert "entries in 'table_entries'" in fault_of(state, {"table_entries": np.zeros_like(entries)})
 
 
 def test_tokens_of_other_topics_than_the_lists__are_refused(state):
     topics = (np.array(state[1]["token_topic"]) + 1) % TOPICS
-    assert "in 'document_own_topics'" in fault_of(state, {"token_topic": topics.astype(np.uint16)})
+    assert "in 'own_topic'" in fault_of(state, {"token_topic": topics.astype(np.uint16)})
 
 
 def test_own_counts_that_are_not_the_documents_tokens__are_refused(state):
-    counts = np.array(state[1]["document_own_counts"])
+    counts = np.array(state[1]["own_tokens"])
     counts[0] += 1
-    assert "in 'document_own_counts'" in fault_of(state, {"document_own_counts": counts})
+    assert "in 'own_tokens'" in fault_of(state, {"own_tokens": counts})
 
 
 def test_segments_out_of_order__are_refused(state):
-    nodes = np.array(state[1]["document_segment_node"])
+    nodes = np.array(state[1]["segment_node"])
     nodes[[0, 1]] = nodes[[1, 0]]
-    assert "in 'document_segment_node'" in fault_of(state, {"document_segment_node": nodes})
+    assert "in 'segment_node'" in fault_of(state, {"segment_node": nodes})
 
 
 def test_parents_that_nothing_mixes__are_refused(state):
-    mixing = np.zeros_like(state[1]["document_edge_mixing"])
-    assert "in 'document_edge_mixing'" in fault_of(state, {"document_edge_mixing": mixing})
+    mixing = np.zeros_like(state[1]["edge_mixing"])
+    assert "in 'edge_mixing'" in fault_of(state, {"edge_mixing": mixing})
 
 
 def test_tables_that_vectors_above_do_not_count__are_refused(state):
-    none = np.zeros_like(state[2]["vector_topic"])
-    assert "expected tables that 'vector_topic' of the globals counts" in fault_of(state, {}, {"vector_topic": none})
+    none = np.zeros_like(state[2]["shared_customers"])
+    assert "expected tables that 'shared_customers' of the globals counts" in fault_of(
+        state, {}, {"shared_customers": none}
+    )
 
 
 @pytest.mark.parametrize("count", [1000, 2**31, 10**14])
 def test_customers_above_that_no_token_is__are_refused(state, count):
-    changed = np.array(state[2]["vector_topic"])
+    changed = np.array(state[2]["shared_customers"])
     changed[0, 0] = count
-    with pytest.raises(DamagedError, match="vector_t"):
-        checks_of({**state[2], "vector_topic": changed})
+    with pytest.raises(DamagedError, match="shared_"):
+        checks_of({**state[2], "shared_customers": changed})
 
 
 def test_unseen_documents_of_a_drawn_model__are_folded_in(state):
     shard, _, globals_ = state
-    rows = {"word_topic": np.full((shard.words.size, TOPICS), 1e9 / 3.0)}
-    drawn = {**globals_, "topic": rows["word_topic"].sum(axis=0)}
-    local = dirichlet_network.settle(shard, rows, drawn, Stream(1))
-    assert np.isfinite(local["document_vectors"]).all()
+    rows = SampledRows(np.full((shard.words.size, TOPICS), 1e9 / 3.0))
+    drawn = SampledNetworkGlobals.from_arrays({**globals_, "topic": rows.word_topic.sum(axis=0)})
+    local = MODEL.fold_in(shard, rows, drawn, Stream(1))
+    assert np.isfinite(local.document_vectors).all()
 
 
 def test_more_tokens_than_the_corpus_has__are_refused(state):
     shard, _, globals_ = state
     checks_of(globals_, shard.tokens)
-    forged = {**globals_, "topic": globals_["topic"] * 10**9, "vector_topic": globals_["vector_topic"] * 10**7}
+    forged = {**globals_, "topic": globals_["topic"] * 10**9, "shared_customers": globals_["shared_customers"] * 10**7}
     with pytest.raises(DamagedError, match="expected at most the 24 tokens of the corpus"):
         checks_of(forged, shard.tokens)
 
 
 def test_links_that_go_up__are_refused(state):
     """Here the corpus's vector would depend on one of each document."""
-    kinds = np.array(state[2]["network_kinds"])
+    kinds = np.array(state[2]["kinds"])
     kinds[[0, 1], 0] = kinds[[1, 0], 0]
-    with pytest.raises(DamagedError, match="in 'network_links'"):
-        checks_of({**state[2], "network_kinds": kinds})
+    with pytest.raises(DamagedError, match="in 'links'"):
+        checks_of({**state[2], "kinds": kinds})
 
 
 def test_a_discount_of_one__is_refused(state):
@@ -124,10 +127,10 @@ def test_a_discount_of_one__is_refused(state):
         checks_of({**state[2], "discount": np.ones_like(state[2]["discount"])})
 
 
-def test_expected_tables_that_are_said_to_be_drawn__are_refused():
+def test_expected_tables_where_the_options_ask_for_sampled_ones__are_refused():
     driver = load_family("dirichlet-network")
-    config = driver.Config(topics=TOPICS, network=DIAMOND, inference="variational")
-    globals_ = driver.initialise(Summary(3, WORDS, 24), config, Stream(3))
-    checks_of(globals_)
-    with pytest.raises(DamagedError, match="where 'variational' is off"):
-        checks_of({**globals_, "variational": np.array(False)})
+    options = driver.Options(topics=TOPICS, network=DIAMOND, inference="variational")
+    globals_ = driver.initialise(Summary(3, WORDS, 24), options, Stream(3)).to_arrays()
+    ModelChecks.of(driver.make_shard_model(options), WORDS, globals_, "globals")
+    with pytest.raises(DamagedError, match="of another model"):
+        checks_of(globals_)

@@ -1,17 +1,19 @@
 """The compiled sampler of networks against posteriors that can be enumerated, and Geweke's joint-distribution test."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import gammaln
 
 from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.networks import common as networks
+from collapsium.pipeline.families.networks.sampled import draw_discounts, draw_strengths
 from collapsium.pipeline.families.registry import load_family
-from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks import sampler as network
 from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.families.networks.sampler import NetworkSampler, padded
+from collapsium.workers.families.networks.sums import NodeTotals, SampledSums
 from tests.naive.network import Network, log_probability
 from tests.networks import DIAMOND
 from tests.strategies import shard_of
@@ -27,53 +29,51 @@ class Chain:
 
     def __init__(self, family, shard, seed, words=WORDS, **options):
         driver, self.stream, self.iteration = load_family(family), Stream(seed), 0
-        self.config = driver.Config(**{"topics": 2, "alpha": ALPHA, "beta": BETA, "learn": (), **options})
+        self.options = driver.Options(**{"topics": 2, "alpha": ALPHA, "beta": BETA, "learn": (), **options})
         summary = Summary(shard.documents, words, shard.tokens)
-        self.globals = driver.initialise(summary, self.config, self.stream)
-        self.graph = Graph.of(shard, self.globals)
-        z = np.random.default_rng(seed).integers(0, self.config.topics, shard.tokens).astype(np.uint16)
-        rows = {"word_topic": np.zeros((shard.words.size, self.config.topics), np.int32)}
-        given = shard, self.graph, self.globals, z, network.no_tables(self.graph), rows
-        self.sampling = network.Sampling.of(*given)
-        self.sampling.run(self.stream, entering=True)
+        self.globals = driver.initialise(summary, self.options, self.stream)
+        self.graph = Graph.of(shard, self.globals.plan)
+        z = np.random.default_rng(seed).integers(0, self.options.topics, shard.tokens).astype(np.uint16)
+        word_topic = np.zeros((shard.words.size, self.options.topics), np.int32)
+        self.sampling = NetworkSampler.of(shard, self.graph, self.globals, self.options, z, word_topic)
+        self.sampling.run(self.stream, initialise=True)
         self.take(shard, z)
 
     def take(self, shard, z):
         """Have other words, and topics in their order."""
-        columns = network.padded(self.config.topics)
-        row = np.zeros((shard.words.size, columns), dtype=np.int32)
+        row = np.zeros((shard.words.size, padded(self.options.topics)), dtype=np.int32)
         np.add.at(row, (np.repeat(shard.position, shard.counts), z), 1)
-        self.sampling.shard, self.sampling.token_topic, self.sampling.row = shard, z, row
-        self.sampling.totals = row.sum(axis=0).astype(np.float64)
+        counts = {"token_topic": z, "word_topic": row, "topic": row.sum(axis=0).astype(np.float64)}
+        self.sampling.shard, self.sampling.counts = shard, self.sampling.counts._replace(**counts)
 
     def step(self):
         self.iteration += 1
         at = self.stream.at(purpose="sweep", iteration=self.iteration)
-        found = self.sampling.run(at)
-        if not self.config.learn:
+        statistics = self.sampling.run(at)
+        if not self.options.learn:
             return
-        below = slice(self.graph.above, None)
-        roots = np.diff(self.graph.node_edges)[below] == 0
-        customers, tables = found["node_customers"][below], found["node_tables"][below]
-        parts = network.node_sums(self.graph.node_kind[below], roots, customers, tables, self.globals, at)
-        parts["joins"] = fresh(found["sums"][:, 1], "kind")
-        sums = Delta(parts, {"tables": np.arange(parts["tables"].values.shape[1])})
-        self.globals["strength"] = networks.draw_strengths(self.globals, sums, self.config.strength_mean, at)
-        if "discount" in self.config.learn:
-            self.globals["discount"] = networks.draw_discounts(self.globals, sums, at)
+        graph, own = self.graph, slice(self.graph.shared, None)
+        customers, tables = statistics.customers[own], statistics.tables[own]
+        nodes = NodeTotals(graph.node_kind[own], graph.is_root[own], customers, tables)
+        sums = SampledSums.of(nodes, statistics, self.globals, at)
+        strength = draw_strengths(self.globals, sums, self.options.strength_mean, at)
+        self.globals = replace(self.globals, strength=strength)
+        if "discount" in self.options.learn:
+            self.globals = replace(self.globals, discount=draw_discounts(self.globals, sums, at))
+        self.sampling.globals = self.globals
 
     def z(self):
-        return self.sampling.token_topic
+        return self.sampling.counts.token_topic
 
     def tables(self):
         """s of all edges."""
-        topics = self.config.topics
+        topics = self.options.topics
         found = np.zeros((self.graph.edge_parent.size, topics), dtype=np.int64)
         start, entries, topic, count = self.sampling.tables
         number = np.repeat(np.arange(entries.size), entries)
         at = np.repeat(start - np.cumsum(entries) + entries, entries) + np.arange(number.size)
         found[number, topic[at]] = count[at]
-        found[: int(self.graph.node_edges[self.graph.above])] = self.sampling.above[1][:, :topics]
+        found[: int(self.graph.node_edges[self.graph.shared])] = self.sampling.counts.shared_tables[:, :topics]
         return found
 
 
@@ -89,7 +89,7 @@ def enumerated(chain, shard):
     graph, globals_ = chain.graph, chain.globals
     node, words = tokens_of(shard, graph)
     parents = [graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)]
-    given = globals_["strength"], globals_["discount"], globals_["alpha"], graph.node_kind, graph.edge_mixing
+    given = globals_.strength, globals_.discount, globals_.alpha, graph.node_kind, graph.edge_mixing
     found = {}
     for (z, _), state in states_of(Case(parents, node.tolist()), Network(parents, *given)).items():
         key = z, state.s.astype(np.int64).tobytes()
@@ -224,7 +224,7 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(name, lear
     noise = np.random.default_rng(7)
     shard, _ = drawn_words(split_up(np.zeros(13, dtype=int)), noise)
     chain = Chain(family, shard, 8, topics=3, learn=learn, strength=MEAN, strength_mean=MEAN, **options)
-    graph, kinds, straight, turns = chain.graph, chain.globals["strength"].size, [], []
+    graph, kinds, straight, turns = chain.graph, chain.globals.strength.size, [], []
     for _ in range(2500):
         strength = noise.exponential(MEAN, kinds)
         discount = noise.random(kinds) * ("discount" in learn)
@@ -235,7 +235,7 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(name, lear
         chain.step()
         shard, z = drawn_words(split_up(chain.z()), noise)
         chain.take(shard, z)
-        turns.append(statistics(shard, z, chain.tables(), graph, chain.globals["strength"], chain.globals["discount"]))
+        turns.append(statistics(shard, z, chain.tables(), graph, chain.globals.strength, chain.globals.discount))
     straight, turns = np.array(straight), np.array(turns)[200:]
     batches = turns.reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)

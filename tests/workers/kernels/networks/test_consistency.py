@@ -6,10 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks.common import node_pairs
-from collapsium.workers.families.networks.sampler import OWN, TABLES
+from collapsium.workers.families.networks.states import EdgeTables, OwnTokens
 from collapsium.workers.kernels.networks.consistency import find_unlisted, find_unseated
-from collapsium.workers.kernels.networks.records import GraphArrays, OwnTopics, TableEntries
 from tests.naive import network as naive
 from tests.workers.kernels.networks.test_paths import networks_of
 
@@ -19,23 +17,21 @@ pytestmark = pytest.mark.kernels
 def sampled(made):
     """The local state after a sweep."""
     sampling, stream = made.sampling(), Stream(made.seed)
-    sampling.run(stream, entering=True)
+    sampling.run(stream, initialise=True)
     sampling.run(stream.at(iteration=1))
-    return {name: np.array(values) for name, values in sampling.local().items()}
+    return {name: np.array(values) for name, values in sampling.local().to_arrays().items()}
 
 
 def counts_of(local):
     """Tables and own topics, as the kernels take them."""
-    tables, own = ([local[f"document_{name}"] for name in names] for names in (TABLES, OWN))
-    return TableEntries(*tables), OwnTopics(*own)
+    return EdgeTables.from_arrays(local).record, OwnTokens.from_arrays(local).record
 
 
 def seated(made, local):
     """What the kernel finds, and the customers of shared nodes."""
     graph, (tables, own) = made.graph, counts_of(local)
-    shared, unseated = np.zeros((made.above, made.topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
-    edges = GraphArrays(graph.node_kind, graph.node_edges, graph.edge_parent, graph.edge_mixing)
-    find_unseated(edges, graph.nodes, tables, own, made.topics, shared, unseated)
+    shared, unseated = np.zeros((made.shared, made.topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    find_unseated(graph.record, graph.document_nodes, tables, own, made.topics, shared, unseated)
     return bool(unseated[0]), shared
 
 
@@ -46,22 +42,22 @@ def by_hand(made, local):
     for edge, (first, some) in enumerate(zip(tables.start, tables.entries, strict=True)):
         np.add.at(dense[edge], tables.topic[first : first + some], tables.number[first : first + some])
     tokens = np.zeros((graph.node_kind.size, made.topics), dtype=np.int64)
-    owner = np.repeat(np.arange(made.above, graph.node_kind.size), np.diff(own.offsets))
+    owner = np.repeat(np.arange(made.shared, graph.node_kind.size), np.diff(own.offsets))
     np.add.at(tokens, (owner, own.topic), own.tokens)
     child = np.repeat(np.arange(graph.node_kind.size), np.diff(graph.node_edges))
     edges = list(zip(child.tolist(), graph.edge_parent.tolist(), strict=True))
-    shared = np.zeros((made.above, made.topics), dtype=np.int64)
+    shared = np.zeros((made.shared, made.topics), dtype=np.int64)
     for (_, parent), some in zip(edges, dense, strict=True):
-        if parent < made.above:
+        if parent < made.shared:
             shared[parent] += some
-    return naive.unseated(edges, tokens, dense, range(made.above, graph.node_kind.size)), shared
+    return naive.unseated(edges, tokens, dense, range(made.shared, graph.node_kind.size)), shared
 
 
 @given(networks_of(), st.randoms(use_true_random=False))
 def test_find_unseated__equals_its_twin(made, draw):
     local = sampled(made)
     assert not seated(made, local)[0]
-    for name in ("document_table_count", "document_own_counts"):
+    for name in ("table_number", "own_tokens"):
         changed = {**local, name: np.array(local[name])}
         if changed[name].size:
             changed[name][draw.randrange(changed[name].size)] = draw.choice([0, 1, 2, 50])
@@ -73,8 +69,8 @@ def test_find_unseated__equals_its_twin(made, draw):
 @given(networks_of(), st.randoms(use_true_random=False))
 def test_find_unlisted__finds_the_first_node_that_its_twin_lists_otherwise(made, draw):
     local = sampled(made)
-    pairs, tokens = node_pairs(made.shard, made.graph), local["token_topic"]
-    nodes = range(made.above, made.graph.node_kind.size)
+    pairs, tokens = made.graph.node_pairs(made.shard).offsets, local["token_topic"]
+    nodes = range(made.shared, made.graph.node_kind.size)
     for change in (False, True):
         if change and tokens.size:
             tokens[draw.randrange(tokens.size)] = draw.randrange(made.topics)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.corpus.segments import Segments
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks import variational as networkexpected
-from collapsium.workers.families.networks.common import node_pairs
-from collapsium.workers.families.networks.graph import Graph, graph_above
+from collapsium.workers.families.networks import variational as expected
+from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.families.networks.states import ExpectedRows
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.networks.responsibilities import MAX_TOPICS
 from tests.naive import network_expected as naive
@@ -60,36 +61,39 @@ def problem(seed, network, discount):
     options = {"topics": topics, "network": NETWORKS[network], "discount": discount, "inference": "variational"}
     options.update(learn=["strength", "alpha"], beta=3.0)
     config = make_options("dirichlet-network", options)
-    globals_ = dict(load_family("dirichlet-network").initialise(Summary(3, WORDS, shard.tokens), config, Stream(1)))
-    shape = globals_["vector_mean"].shape
-    globals_["strength"] = generator.uniform(0.5, 8.0, globals_["strength"].size)
-    globals_["vector_topic"] = generator.gamma(0.5, 8.0, shape)
-    globals_["vector_absent"] = -globals_["vector_topic"] * generator.uniform(1.0, 2.0, shape)
-    above = networkexpected.expected_above(graph_above(globals_), globals_)
-    globals_.update(vector_mean=above["mean"], vector_response=above["response"])
-    local, delta = networkexpected.start(shard, globals_, Stream(seed))
+    family = load_family("dirichlet-network")
+    model, globals_ = (
+        family.make_shard_model(config),
+        family.initialise(Summary(3, WORDS, shard.tokens), config, Stream(1)),
+    )
+    shape = globals_.shared_mean.shape
+    strength = generator.uniform(0.5, 8.0, globals_.strength.size)
+    customers = generator.gamma(0.5, 8.0, shape)
+    log_absent = -customers * generator.uniform(1.0, 2.0, shape)
+    globals_ = replace(globals_, strength=strength, shared_customers=customers, shared_log_absent=log_absent)
+    globals_, _ = expected.expect_shared(globals_)
+    local, delta = model.start(shard, model.initial_rows(WORDS, globals_), globals_, Stream(seed))
     word_topic = delta["word_topic"] + generator.gamma(0.3, 3.0, (WORDS, topics))
-    globals_["topic"] = word_topic.sum(axis=0)
-    return shard, local, {"word_topic": word_topic}, globals_
+    return model, shard, local, ExpectedRows(word_topic), replace(globals_, topic=word_topic.sum(axis=0))
 
 
 def documents_of(shard, local, globals_):
     """Plain documents with the tokens that the local state gives them, and each one's pairs by node."""
-    graph, found = Graph.kept(local), []
-    starts, topic, count, absent = (local[f"document_{name}"] for name in networkexpected.OWN)
-    pairs, lists = node_pairs(shard, graph), shares_of(local)
-    for low, high in itertools.pairwise(graph.nodes):
+    graph, found = local.graph, []
+    starts, topic, count, absent = local.own.record
+    pairs, lists = graph.node_pairs(shard).offsets, shares_of(local.responsibilities)
+    for low, high in itertools.pairwise(graph.document_nodes):
         parents = []
         for node in range(low, high):
             edges = slice(graph.node_edges[node], graph.node_edges[node + 1])
-            ids = [p - low if p >= low else p - graph.above for p in graph.edge_parent[edges]]
+            ids = [p - low if p >= low else p - graph.shared for p in graph.edge_parent[edges]]
             parents.append(list(zip(ids, graph.edge_mixing[edges], strict=True)))
         one = Document(
-            parents, graph.node_kind[low:high], globals_["strength"], globals_["discount"], globals_["alpha"],
-            globals_["vector_mean"], globals_["vector_response"],
+            parents, graph.node_kind[low:high], globals_.strength, globals_.discount, globals_.alpha,
+            globals_.shared_mean, globals_.shared_response,
         )  # fmt: skip
         own = []
-        for j, node in enumerate(range(low - graph.above, high - graph.above)):
+        for j, node in enumerate(range(low - graph.shared, high - graph.shared)):
             entries = slice(starts[node], starts[node + 1])
             one.own[j, topic[entries]], one.own_absent[j, topic[entries]] = count[entries], absent[entries]
             own.append([[shard.position[p], shard.counts[p], lists[p]] for p in range(pairs[node], pairs[node + 1])])
@@ -97,12 +101,13 @@ def documents_of(shard, local, globals_):
     return found
 
 
-def shares_of(local):
+def shares_of(responsibilities):
     """{topic: responsibility} of each pair."""
-    ends = np.cumsum(local["pair_sizes"], dtype=np.int64)
+    sizes, topic, share = responsibilities.record
+    ends = np.cumsum(sizes, dtype=np.int64)
     return [
-        {int(k): s / 32768 for k, s in zip(local["pair_topics"][at], local["pair_shares"][at], strict=True)}
-        for at in (slice(end - size, end) for end, size in zip(ends, local["pair_sizes"].astype(int), strict=True))
+        {int(k): s / 32768 for k, s in zip(topic[at], share[at], strict=True)}
+        for at in (slice(end - size, end) for end, size in zip(ends, sizes.astype(int), strict=True))
     ]
 
 
@@ -112,10 +117,10 @@ def test_sweep__is_that_of_its_twin(network, discount):
     @settings(max_examples=5)
     @given(st.integers(0, 10**6))
     def same(seed):
-        shard, local, rows, globals_ = problem(seed, network, discount)
-        after, delta = networkexpected.sweep(shard, local, rows, globals_)
-        beta, topics = float(globals_["beta"]), globals_["alpha"].size
-        words = Words(rows["word_topic"] + beta / WORDS, globals_["topic"] + beta, beta / WORDS)
+        model, shard, local, rows, globals_ = problem(seed, network, discount)
+        after, delta = model.sweep(shard, local, rows, globals_, Stream(seed))
+        beta, topics = globals_.beta, globals_.alpha.size
+        words = Words(rows.word_topic + beta / WORDS, globals_.topic + beta, beta / WORDS)
         above, absent, chance, lists = 0.0, 0.0, 0.0, []
         rising, sums = np.zeros(topics), np.zeros(2)
         for document, pairs in documents_of(shard, local, globals_):
@@ -130,16 +135,16 @@ def test_sweep__is_that_of_its_twin(network, discount):
                     rising += [naive.seated(*each, 0.0) for each in zip(*given_, strict=True)]
                 elif document.m[j].sum() > 0:
                     sums += document.tables[j], 1.0
-        found = [dense(one, topics) for one in shares_of(after)]
+        found = [dense(one, topics) for one in shares_of(after.responsibilities)]
         np.testing.assert_allclose(found, [dense(one, topics) for one in lists], atol=5e-3)
         np.testing.assert_allclose(delta["log_likelihood"], chance, rtol=1e-3, atol=1e-6)
-        np.testing.assert_allclose(delta["vector_topic"], above, rtol=0.02, atol=0.02)
-        np.testing.assert_allclose(delta["vector_absent"], absent, rtol=0.05, atol=0.05)
-        np.testing.assert_allclose(delta["rising"], rising, rtol=0.02, atol=0.02)
+        np.testing.assert_allclose(delta["shared_customers"], above, rtol=0.02, atol=0.02)
+        np.testing.assert_allclose(delta["shared_log_absent"], absent, rtol=0.05, atol=0.05)
+        np.testing.assert_allclose(delta["alpha_numerator"], rising, rtol=0.02, atol=0.02)
         if not discount:
             np.testing.assert_allclose(delta["opened"].sum(), sums[0], rtol=0.01, atol=1e-6)
-        moved = counted(shard, shares_of(after), topics) - counted(shard, shares_of(local), topics)
-        np.testing.assert_array_equal(delta["word_topic"], moved)
+        before, now = (counted(shard, shares_of(one.responsibilities), topics) for one in (local, after))
+        np.testing.assert_array_equal(delta["word_topic"], now - before)
 
     same()
 
@@ -159,34 +164,34 @@ def counted(shard, lists, topics):
 @pytest.mark.parametrize("discount", [0.0, 0.3])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_vectors__are_those_of_the_twin_and_sum_to_one(network, discount):
-    shard, local, _, globals_ = problem(3, network, discount)
-    mean = networkexpected.vectors(local, globals_)
-    expected = []
+    model, shard, local, _, globals_ = problem(3, network, discount)
+    mean = model.node_vectors(local, globals_)
+    twins = []
     for document, _ in documents_of(shard, local, globals_):
         document.settle()
-        expected += document.mean[: document.nodes].tolist()
-    np.testing.assert_allclose(mean, expected, rtol=1e-4, atol=1e-6)
+        twins += document.mean[: document.nodes].tolist()
+    np.testing.assert_allclose(mean, twins, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(mean.sum(axis=1), 1.0, rtol=1e-5)
 
 
 def test_unseen_documents__are_those_of_the_twin():
-    shard, _, rows, globals_ = problem(5, "diamond", 0.0)
-    settled = networkexpected.settle(shard, rows, globals_)
-    assert not set(networkexpected.PAIRS) & set(settled)
-    phi = networkexpected.word_probability(rows, globals_)
-    alike = np.tile(globals_["alpha"] / globals_["alpha"].sum(), (shard.documents, 1)).astype(np.float32)
-    lists = networkexpected.proportional(shard, alike, phi.astype(np.float32))
-    local = networkexpected.local_of(shard, Graph.of(shard, globals_), lists, 4)
-    expected = []
+    model, shard, _, rows, globals_ = problem(5, "diamond", 0.0)
+    folded_in = model.fold_in(shard, rows, globals_, Stream(5))
+    assert folded_in.responsibilities is None
+    phi = model.word_probability(rows, globals_)
+    prior = np.tile(globals_.alpha / globals_.alpha.sum(), (shard.documents, 1)).astype(np.float32)
+    responsibilities = expected.proportional_responsibilities(shard, prior, phi.astype(np.float32))
+    local = expected.local_state(shard, Graph.of(shard, globals_.plan), responsibilities, 4)
+    twins = []
     for document, pairs in documents_of(shard, local, globals_):
-        for _ in range(networkexpected.FOLD_IN_SWEEPS):
+        for _ in range(expected.FOLD_IN_SWEEPS):
             document.settle()
             for j, own in enumerate(pairs):
                 if own:
                     document.visit(j, own, Held(phi))
         document.settle()
-        expected += document.mean[: document.nodes].tolist()
-    np.testing.assert_allclose(networkexpected.vectors(settled, globals_), expected, atol=5e-3)
+        twins += document.mean[: document.nodes].tolist()
+    np.testing.assert_allclose(model.node_vectors(folded_in, globals_), twins, atol=5e-3)
 
 
 def test_lists__keep_the_most_that_matter_and_sum_to_one():
@@ -194,14 +199,13 @@ def test_lists__keep_the_most_that_matter_and_sum_to_one():
     shard = shard_of(1)
     theta = generator.dirichlet(np.full(topics, 0.5), shard.documents).astype(np.float32)
     phi = generator.dirichlet(np.full(topics, 0.5), WORDS).astype(np.float32)
-    sizes, topic, share = networkexpected.proportional(shard, theta, phi)
-    local = {"pair_sizes": sizes, "pair_topics": topic, "pair_shares": share}
+    responsibilities = expected.proportional_responsibilities(shard, theta, phi)
     owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
-    for pair, found in enumerate(shares_of(local)):
-        expected = naive.choose((theta[owner[pair]] * phi[shard.position[pair]]).tolist())
+    for pair, found in enumerate(shares_of(responsibilities)):
+        twin = naive.choose((theta[owner[pair]] * phi[shard.position[pair]]).tolist())
         assert len(found) <= MAX_TOPICS
         assert sum(found.values()) == 1.0
-        np.testing.assert_allclose(dense(found, topics), dense(expected, topics), atol=1e-3)
+        np.testing.assert_allclose(dense(found, topics), dense(twin, topics), atol=1e-3)
 
 
 ODD = st.sampled_from([0.0, 1.0, -1.0, -3.0, 1e-30, 3e38, -3e38, np.inf, -np.inf, np.nan])
@@ -214,7 +218,7 @@ def test_lists_of_weights_that_are_no_numbers__stay_within_one(weights):
     theta = np.full((shard.documents, len(weights)), 2.0, dtype=np.float32)
     phi = np.tile(np.array(weights, dtype=np.float32), (WORDS, 1))
     with np.errstate(all="ignore"):
-        sizes, topic, share = networkexpected.proportional(shard, theta, phi)
+        sizes, topic, share = expected.proportional_responsibilities(shard, theta, phi).record
     assert (topic < len(weights)).all()
     owner = np.repeat(np.arange(sizes.size), sizes)
     assert (np.bincount(owner, share) == UNIT).all()

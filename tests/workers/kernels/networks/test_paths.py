@@ -1,6 +1,7 @@
 """The kernels of networks of vectors beside their twin, on random shards and networks."""
 
 from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,23 +11,24 @@ from scipy.special import gammaln, psi
 from scipy.stats import chisquare, kstest
 
 from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.networks import common as networks
+from collapsium.pipeline.families.networks import sampled as driver
+from collapsium.pipeline.families.networks.family import NetworkFamily
+from collapsium.pipeline.families.networks.options import NetworkOptions
 from collapsium.pipeline.families.networks.specification import Vectors, plan_of
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks import family
-from collapsium.workers.families.networks import sampler as half
-from collapsium.workers.families.networks.graph import Graph, graph_above
-from collapsium.workers.families.networks.shared_nodes import mended, visited
+from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.families.networks.sampler import NetworkSampler, padded
+from collapsium.workers.families.networks.shared_nodes import repair_tables, sweep_shared
 from collapsium.workers.families.networks.stirling import tables_for
+from collapsium.workers.families.networks.sums import NodeTotals, SampledSums
 from collapsium.workers.kernels.networks.means import pair_probabilities
 from collapsium.workers.kernels.networks.records import (
     GraphArrays,
     NodeStatistics,
     SamplingHyperparameters,
     TableDraws,
-    TableEntries,
 )
 from collapsium.workers.kernels.networks.shared_nodes import sweep_shared_nodes
 from collapsium.workers.kernels.records import DocumentPairs
@@ -59,6 +61,15 @@ PLANS = {
 WORDS_FROM = {"nobody draws from segments": "document"}
 
 
+class PlannedFamily(NetworkFamily):
+    """A family of any plan."""
+
+    Options = NetworkOptions
+
+    def __init__(self, plan):
+        self.fixed_plan = plan
+
+
 class Made:
     """A shard, its network as the kernels and as the twin have them, and a state of each, without tokens.
 
@@ -74,24 +85,31 @@ class Made:
         self.shard = type(shard)(0, shard.offsets, shard.words, shard.position, shard.counts, labels, shard.segments)
         given_ = {name: Vectors(**one) for name, one in PLANS[plan].items()}
         plan_ = plan_of(given_, WORDS_FROM.get(plan, list(given_)[-1]), TABLE)
-        self.config = networks.NetworkConfig(topics=topics, alpha=0.6, beta=1.8, learn=("alpha", "discount"))
+        self.options = NetworkOptions(topics=topics, alpha=0.6, beta=1.8, learn=("alpha", "discount"))
         summary = Summary(shard.documents, WORDS, shard.tokens, labels=TABLE)
-        self.globals = networks.initialise(summary, self.config, plan_, table=True)
-        kinds = len(plan_.kinds)
-        self.globals["alpha"] = noise.gamma(1.0, 0.7, topics) + 0.05
-        self.globals["strength"] = noise.gamma(1.0, 3.0, kinds) + 0.05
-        self.globals["discount"] = noise.uniform(0.05, 0.9, kinds) * discounted
-        self.graph, self.topics, self.noise, self.seed = Graph.of(self.shard, self.globals), topics, noise, seed
-        self.above = self.graph.above
+        self.family, kinds = PlannedFamily(plan_), len(plan_.kinds)
+        self.globals = replace(
+            self.family.initialise(summary, self.options, Stream(0)),
+            alpha=noise.gamma(1.0, 0.7, topics) + 0.05,
+            strength=noise.gamma(1.0, 3.0, kinds) + 0.05,
+            discount=noise.uniform(0.05, 0.9, kinds) * discounted,
+        )
+        self.graph, self.topics, self.noise, self.seed = Graph.of(self.shard, plan_), topics, noise, seed
+        self.shared = self.graph.shared
         self.state = self.nothing()
-        for place in range(elsewhere if self.above else 0):
-            node, k = int(noise.integers(self.above)), int(noise.integers(topics))
+        for place in range(elsewhere if self.shared else 0):
+            node, k = int(noise.integers(self.shared)), int(noise.integers(topics))
             naive.enter(self.state, place, node, k, lambda _: float(noise.random()))
-        self.put_above()
+        self.put_shared()
         self.z = noise.integers(0, topics, self.shard.tokens).astype(np.uint16)
         segments = self.shard.segments
         self.laid = Laid(
-            self.graph.nodes, segments.documents, self.graph.segment_node, segments.pairs, shard.position, shard.counts
+            self.graph.document_nodes,
+            segments.documents,
+            self.graph.segment_node,
+            segments.pairs,
+            shard.position,
+            shard.counts,
         )
 
     def network(self, held=0):
@@ -99,9 +117,9 @@ class Made:
         parents = [
             graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)
         ]
-        given_ = self.globals["strength"], self.globals["discount"], self.globals["alpha"]
+        given_ = self.globals.strength, self.globals.discount, self.globals.alpha
         made = Network(parents, *given_, graph.node_kind, graph.edge_mixing, held)
-        made.levels, longest = int(graph.levels[0]), made.levels
+        made.levels, longest = graph.levels, made.levels
         assert made.levels >= longest
         return made
 
@@ -109,40 +127,40 @@ class Made:
         shape = self.graph.node_kind.size, self.topics
         return State(self.network(), np.zeros(shape, int), np.zeros((self.graph.edge_parent.size, self.topics), int))
 
-    def put_above(self):
-        """Tell the kernels of the twin's counts above documents."""
-        self.globals["vector_topic"] = self.state.m[: self.above].copy()
-        self.globals["vector_tables"] = self.state.s[: self.graph.node_edges[self.above]].copy()
+    def put_shared(self):
+        """Give the kernels the twin's counts of shared nodes."""
+        customers, tables = self.state.m[: self.shared], self.state.s[: self.graph.node_edges[self.shared]]
+        self.globals = replace(self.globals, shared_customers=customers.copy(), shared_tables=tables.copy())
 
     def hold(self):
-        """What is above stays as it is from here on."""
-        self.state = State(self.network(self.above), self.state.n, self.state.s, self.state.m)
+        """Shared nodes are fixed from here on."""
+        self.state = State(self.network(self.shared), self.state.n, self.state.s, self.state.m)
 
     def sampling(self):
         row = np.zeros((self.shard.words.size, self.topics), dtype=np.int32)
         np.add.at(row, (np.repeat(self.shard.position, self.shard.counts), self.z), 1)
         self.row = row + self.noise.poisson(1.0, row.shape).astype(np.int32)
         self.totals = self.row.sum(axis=0) + 2
-        self.globals["topic"] = self.totals
-        given_ = self.shard, self.graph, self.globals, self.z, half.no_tables(self.graph), {"word_topic": self.row}
-        return half.Sampling.of(*given_)
+        self.globals = replace(self.globals, topic=self.totals)
+        return NetworkSampler.of(self.shard, self.graph, self.globals, self.options, self.z, self.row)
 
     def sweep(self, stream, moving, held):
         """As the twin has it."""
         keys = [stream.at(purpose=f"{stream.purpose}{name}").key() for name in ("", " tables")]
         given_ = self.state, self.laid, self.z, self.row, self.totals, 1.8 / WORDS, 1.8, *keys[: 1 + moving]
-        values = half.padded(self.topics)
+        values = padded(self.topics)
         naive.sweep(*given_, values=values, held=held, told=require_valid)
 
     def require_same(self, sampling, statistics):
-        np.testing.assert_array_equal(sampling.token_topic, self.z)
+        np.testing.assert_array_equal(sampling.counts.token_topic, self.z)
         np.testing.assert_array_equal(dense(sampling, self.topics), self.state.s)
-        for moved, expected in zip(sampling.above, (self.state.m, self.state.s), strict=True):
+        shared = sampling.counts.shared_customers, sampling.counts.shared_tables
+        for moved, expected in zip(shared, (self.state.m, self.state.s), strict=True):
             np.testing.assert_array_equal(moved[:, : self.topics], expected[: len(moved)])
             assert not moved[:, self.topics :].any()
-        np.testing.assert_array_equal(sampling.row[:, : self.topics], self.row)
-        np.testing.assert_array_equal(sampling.totals[: self.topics], self.totals)
-        below = slice(self.above, None)
+        np.testing.assert_array_equal(sampling.counts.word_topic[:, : self.topics], self.row)
+        np.testing.assert_array_equal(sampling.counts.topic[: self.topics], self.totals)
+        below = slice(self.shared, None)
         tables = np.array([self.state.tables(i).sum() for i in range(self.state.network.nodes)])
         np.testing.assert_array_equal(statistics.customers[below], self.state.m.sum(axis=1)[below])
         np.testing.assert_array_equal(statistics.tables[below], tables[below])
@@ -158,8 +176,8 @@ def dense(sampling, topics):
     start, entries, topic, count = sampling.tables
     for e in range(len(found)):
         found[e, topic[start[e] : start[e] + entries[e]]] = count[start[e] : start[e] + entries[e]]
-    edges = int(sampling.graph.node_edges[sampling.graph.above])
-    found[:edges] = sampling.above[1][:, :topics]
+    edges = int(sampling.graph.node_edges[sampling.graph.shared])
+    found[:edges] = sampling.counts.shared_tables[:, :topics]
     return found
 
 
@@ -177,19 +195,19 @@ MANY = settings(max_examples=60)
 @given(networks_of(), st.booleans(), st.booleans())
 def test_sweep_network__equals_its_twin(made, moving, held):
     """Tokens enter, and are moved twice; after each move of the twin the counts are allowed."""
-    made.globals["move_tables"] = np.array(moving)
+    made.options = made.options.model_copy(update={"tables": moving})
     if held:
         made.hold()
     sampling, stream = made.sampling(), Stream(made.seed, "x")
     naive.enter_all(made.state, made.laid, made.z, stream.key(), require_valid)
-    made.require_same(sampling, sampling.run(stream, entering=True, held=held))
+    made.require_same(sampling, sampling.run(stream, initialise=True, fold_in=held))
     for iteration in (1, 2):
         here = stream.at(iteration=iteration)
         made.sweep(here, moving, held)
-        statistics = sampling.run(here, held=held)
+        statistics = sampling.run(here, fold_in=held)
         made.require_same(sampling, statistics)
-        nodes = range(made.above, made.state.network.nodes)
-        told = np.zeros(made.globals["strength"].size)
+        nodes = range(made.shared, made.state.network.nodes)
+        told = np.zeros(made.globals.strength.size)
         for i in nodes:
             told[made.graph.node_kind[i]] += naive.log_terms(made.state, [i])
         np.testing.assert_allclose(statistics.kind_sums[:, 0], told, rtol=1e-9, atol=1e-9)
@@ -201,32 +219,30 @@ def test_means_lists_and_dots__equal_their_twins(made, held):
     if held:
         made.hold()
     sampling, stream = made.sampling(), Stream(made.seed)
-    sampling.run(stream, entering=True, held=held)
-    sampling.run(stream.at(iteration=1), held=held)
+    sampling.run(stream, initialise=True, fold_in=held)
+    sampling.run(stream.at(iteration=1), fold_in=held)
     graph, local, shard = made.graph, sampling.local(), made.shard
     n = made.state.n.copy()
-    np.add.at(n, (made.laid.tokens()[1], sampling.token_topic), 1)
+    np.add.at(n, (made.laid.tokens()[1], sampling.counts.token_topic), 1)
     m = None
     if held:
         m = State(made.network(), n, dense(sampling, made.topics)).m
-        m[: made.above] = made.state.m[: made.above]
+        m[: made.shared] = made.state.m[: made.shared]
     state = State(made.state.network, n, dense(sampling, made.topics), m)
     require_valid(state)
-    globals_ = {
-        **made.globals,
-        "vector_topic": state.m[: made.above],
-        "vector_tables": sampling.above[1][:, : made.topics],
-    }
-    mean = naive.expected(state)[made.above :]
-    np.testing.assert_allclose(family.vectors(local, globals_), mean, rtol=2e-6, atol=1e-9)
-    starts, topic, count = (local[f"document_{name}"] for name in half.OWN)
+    tables = sampling.counts.shared_tables[:, : made.topics]
+    globals_ = replace(made.globals, shared_customers=state.m[: made.shared], shared_tables=tables)
+    mean = naive.expected(state)[made.shared :]
+    vectors = made.family.make_shard_model(made.options).node_vectors(local, globals_)
+    np.testing.assert_allclose(vectors, mean, rtol=2e-6, atol=1e-9)
+    starts, topic, count = local.counts.own.record
     listed = [list(zip(topic[a:b], count[a:b], strict=True)) for a, b in zip(starts, starts[1:], strict=False)]
-    nodes = range(made.above, graph.node_kind.size)
-    assert listed == naive.count_node_topics(made.laid.tokens()[1], sampling.token_topic, nodes)
+    nodes = range(made.shared, graph.node_kind.size)
+    assert listed == naive.count_node_topics(made.laid.tokens()[1], sampling.counts.token_topic, nodes)
     phi, probability = made.noise.random((shard.words.size, made.topics)), np.empty(shard.pairs)
     segments = DocumentPairs(shard.segments.pairs, shard.position, shard.counts)
-    pair_probabilities(segments, graph.segment_node - made.above, mean.astype(np.float32), phi, probability)
-    expected = naive.pair_probabilities(made.laid._replace(node=graph.segment_node - made.above), mean, phi)
+    pair_probabilities(segments, graph.segment_node - made.shared, mean.astype(np.float32), phi, probability)
+    expected = naive.pair_probabilities(made.laid._replace(node=graph.segment_node - made.shared), mean, phi)
     np.testing.assert_allclose(probability, expected, rtol=1e-5)
 
 
@@ -242,55 +258,56 @@ def log_words(words, z, topics):
 def test_objective__is_the_logarithm_of_what_is_sampled(made):
     """Of tokens' words, topics and tables, and of no other shard; hyperparameters are learned on the way."""
     made.state = made.nothing()
-    made.put_above()
-    block, globals_, stream = family.blank(WORDS, made.globals), made.globals, Stream(made.seed)
-    rows = {"word_topic": block["word_topic"][made.shard.words]}
-    local, delta = family.start(made.shard, rows, globals_, stream)
+    made.put_shared()
+    model, globals_, stream = made.family.make_shard_model(made.options), made.globals, Stream(made.seed)
+    block = model.initial_rows(WORDS, globals_)
+    rows = block.of_words(made.shard.words, complete=False)
+    local, delta = model.start(made.shard, rows, globals_, stream)
     words = np.repeat(made.shard.words[made.shard.position], made.shard.counts)
     for iteration in range(3):
-        block, told = family.fold(block, delta.with_dim("word"), globals_)
+        block, told = model.fold(block, delta.with_dim("word"), globals_)
         told = delta.without_dim("word") + told
         if iteration:
             made.globals = globals_
             n = np.zeros((made.graph.node_kind.size, made.topics), dtype=int)
-            np.add.at(n, (made.laid.tokens()[1], local["token_topic"]), 1)
-            after = networks.moved_above(globals_, told)
-            sampling = half.Sampling.of(
-                made.shard, made.graph, after, local["token_topic"],
-                TableEntries(*(local[f"document_{name}"] for name in half.TABLES)), {"word_topic": block["word_topic"][made.shard.words]},
-            )  # fmt: skip
+            np.add.at(n, (made.laid.tokens()[1], local.token_topic), 1)
+            after = driver.with_changes(globals_, told)
+            sampling = NetworkSampler.of(
+                made.shard, made.graph, after, made.options, local.token_topic, block.word_topic[made.shard.words]
+            )
+            sampling.tables = local.counts.tables.record
             state = State(made.network(), n, dense(sampling, made.topics))
             require_valid(state)
-            np.testing.assert_array_equal(state.m[: made.above], after["vector_topic"])
-            expected = naive.log_probability(state) + log_words(words, local["token_topic"], made.topics)
-            assert networks.objective(globals_, told)["objective"] == pytest.approx(expected, rel=1e-9, abs=1e-9)
-        globals_ = networks.update(globals_, told, made.config, stream.at(iteration=iteration))
-        rows = {"word_topic": block["word_topic"][made.shard.words]}
-        local, delta = family.sweep(made.shard, local, rows, globals_, stream.at(purpose="sweep", iteration=iteration))
+            np.testing.assert_array_equal(state.m[: made.shared], after.shared_customers)
+            expected = naive.log_probability(state) + log_words(words, local.token_topic, made.topics)
+            assert driver.objective(globals_, told)["objective"] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        globals_ = driver.update(globals_, told, made.options, stream.at(iteration=iteration))
+        rows = block.of_words(made.shard.words, complete=False)
+        local, delta = model.sweep(made.shard, local, rows, globals_, stream.at(purpose="sweep", iteration=iteration))
 
 
 @pytest.mark.kernels
 @given(networks_of(("labels", "two roots")))
 def test_sweep_shared_nodes__equals_its_twin(made):
-    graph, stream = graph_above(made.globals), Stream(made.seed)
-    nodes, network = graph.above, made.network()
+    graph, stream = made.globals.plan.shared_graph(), Stream(made.seed)
+    nodes, network = graph.shared, made.network()
     parents = [[parent for e, (_, parent) in enumerate(network.edges) if e in network.of[i]] for i in range(nodes)]
-    given_ = made.globals["strength"], made.globals["discount"], made.globals["alpha"]
+    given_ = made.globals.strength, made.globals.discount, made.globals.alpha
     of_above = Network(parents, *given_, graph.node_kind, graph.edge_mixing)
-    state = State(of_above, made.state.n[:nodes], made.globals["vector_tables"])
-    found = visited(made.globals, stream, moving=True)
+    state = State(of_above, made.state.n[:nodes], made.globals.shared_tables)
+    found = sweep_shared(made.globals, stream, move=True, count_joins=True)
     key = stream.at(purpose="above tables").key()
-    naive.move_tables(state, range(nodes), naive.numbers_of(key), half.padded(made.topics), require_valid)
+    naive.move_tables(state, range(nodes), naive.numbers_of(key), padded(made.topics), require_valid)
     np.testing.assert_array_equal(found.customers, state.m)
     np.testing.assert_array_equal(found.tables, state.s)
-    told = np.zeros(made.globals["strength"].size)
+    told = np.zeros(made.globals.strength.size)
     for i in range(nodes):
         told[graph.node_kind[i]] += naive.log_terms(state, [i])
-    np.testing.assert_allclose(found.sums["stirling"].values, told, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.sums.stirling, told, rtol=1e-9, atol=1e-9)
     rising = np.zeros(made.topics)
     for i in (i for i in range(nodes) if not of_above.of[i]):
-        rising += made.globals["alpha"] * (psi(made.globals["alpha"] + state.m[i]) - psi(made.globals["alpha"]))
-    np.testing.assert_allclose(found.sums["rising"].values, rising, rtol=1e-9, atol=1e-12)
+        rising += made.globals.alpha * (psi(made.globals.alpha + state.m[i]) - psi(made.globals.alpha))
+    np.testing.assert_allclose(found.sums.alpha_numerator, rising, rtol=1e-9, atol=1e-12)
 
 
 def joins(m, t, a):
@@ -345,57 +362,88 @@ def test_joins__are_drawn_from_their_distribution(m, t, a):
     assert chisquare(seen[kept], expected[kept] * seen[kept].sum() / expected[kept].sum()).pvalue > 0.01
 
 
+@dataclass(frozen=True)
+class Parameters:
+    """Parameters that sums over nodes need."""
+
+    strength: np.ndarray
+    alpha: np.ndarray
+
+    @property
+    def concentration(self):
+        return float(self.alpha.sum())
+
+
+def sums_of(nodes, globals_, seed=1):
+    """Sums over nodes of which kernels have told nothing."""
+    size = nodes.kind.size
+    statistics = NodeStatistics(np.zeros(size), np.zeros(size), np.zeros((globals_.strength.size, 2)), np.zeros(0))
+    return SampledSums.of(nodes, statistics, globals_, Stream(seed))
+
+
 @st.composite
 def sums(draw):
     size, kinds = draw(st.integers(0, 8)), draw(st.integers(1, 3))
     noise = np.random.default_rng(draw(st.integers(0, 2**31)))
     customers = noise.poisson(3.0, size)
     tables = np.minimum(noise.integers(1, 4, size), customers)
-    globals_ = {"strength": noise.gamma(1.0, 2.0, kinds) + 0.1, "alpha": noise.gamma(1.0, 1.0, 4) + 0.1}
-    return noise.integers(0, kinds, size).astype(np.int32), noise.random(size) < 0.4, customers, tables, globals_
+    globals_ = Parameters(noise.gamma(1.0, 2.0, kinds) + 0.1, noise.gamma(1.0, 1.0, 4) + 0.1)
+    roots = noise.random(size) < 0.4
+    return NodeTotals(
+        noise.integers(0, kinds, size).astype(np.int32), roots, customers, np.where(roots, 0, tables)
+    ), globals_
 
 
 @given(sums())
 def test_node_sums__are_those_of_single_nodes(given_):
-    kind, roots, customers, tables, globals_ = given_
-    tables = np.where(roots, 0, tables)
-    found = {
-        name: one.values for name, one in half.node_sums(kind, roots, customers, tables, globals_, Stream(1)).items()
-    }
-    total = globals_["alpha"].sum()
-    falling, beyond, eta = np.zeros(globals_["strength"].size), Counter(), 0.0
+    nodes, globals_ = given_
+    kind, roots, customers, tables = nodes
+    found, kinds = sums_of(nodes, globals_), globals_.strength.size
+    total = globals_.alpha.sum()
+    falling, beyond, eta = np.zeros(kinds), Counter(), 0.0
     for j, m in enumerate(customers):
-        b = total if roots[j] else globals_["strength"][kind[j]]
+        b = total if roots[j] else globals_.strength[kind[j]]
         falling[kind[j]] += gammaln(b) - gammaln(b + m)
         eta += (psi(total) - psi(total + m)) * roots[j]
         beyond.update((kind[j], i) for i in range(tables[j]))
-    np.testing.assert_allclose(found["falling"], falling, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found["log_eta"], eta, rtol=1e-9, atol=1e-12)
-    assert found["tables"].shape == (globals_["strength"].size, tables.max(initial=0))
-    assert {(k, i): n for (k, i), n in np.ndenumerate(found["tables"]) if n} == beyond
+    np.testing.assert_allclose(found.falling, falling, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.log_eta, eta, rtol=1e-9, atol=1e-12)
+    assert found.tables.shape == (kinds, tables.max(initial=0))
+    assert {(k, i): n for (k, i), n in np.ndenumerate(found.tables) if n} == beyond
     mine = np.isin(np.arange(falling.size), kind[(customers > 0) & ~roots])
-    np.testing.assert_array_equal(found["log_q"] > 0.0, mine)
+    np.testing.assert_array_equal(found.log_q > 0.0, mine)
 
 
 @pytest.mark.parametrize(("b", "m"), [(0.3, 1), (12.0, 40)])
 def test_log_q__is_that_of_a_beta(b, m):
-    globals_ = {"strength": np.array([b]), "alpha": np.ones(2)}
-    one = np.zeros(1, np.int32), np.zeros(1, bool), np.array([m]), np.array([1]), globals_
-    found = [float(half.node_sums(*one, Stream(seed))["log_q"].values[0]) for seed in range(800)]
+    globals_ = Parameters(np.array([b]), np.ones(2))
+    one = NodeTotals(np.zeros(1, np.int32), np.zeros(1, bool), np.array([m]), np.array([1]))
+    found = [float(sums_of(one, globals_, seed).log_q[0]) for seed in range(800)]
     assert kstest(np.exp(-np.array(found)), "beta", (b, m)).pvalue > 0.01
 
 
+@given(sums(), st.data())
+def test_sums_of_two_groups_of_nodes__are_those_of_all(given_, data):
+    nodes, globals_ = given_
+    first = data.draw(st.integers(0, nodes.kind.size))
+    parts = [NodeTotals(*(one[part] for one in nodes)) for part in (slice(first), slice(first, None))]
+    added, whole = sums_of(parts[0], globals_).plus(sums_of(parts[1], globals_)), sums_of(nodes, globals_)
+    np.testing.assert_array_equal(added.tables, whole.tables)
+    np.testing.assert_allclose(added.falling, whole.falling, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(added.log_eta, whole.log_eta, rtol=1e-9, atol=1e-12)
+
+
 @given(networks_of(("labels",)), st.sampled_from([0.0, 0.5, 3.0]))
-def test_mended__is_allowed_and_leaves_what_is(made, spoilt):
+def test_repaired_tables__are_allowed_and_leaves_what_is(made, spoilt):
     """Tables that shards have moved apart from each other; customers of documents' tables and tokens stay."""
-    graph = graph_above(made.globals)
-    customers, tables = np.array(made.globals["vector_topic"]), np.array(made.globals["vector_tables"])
+    graph = made.globals.plan.shared_graph()
+    customers, tables = np.array(made.globals.shared_customers), np.array(made.globals.shared_tables)
     noise = np.random.default_rng(made.seed)
     moved = noise.poisson(spoilt, tables.shape) - noise.poisson(spoilt, tables.shape)
     tables += moved  # may be less than none
     np.add.at(customers, graph.edge_parent, moved)
     before = customers.copy()
-    m, s = mended(graph, customers, tables)
+    m, s = repair_tables(graph, customers, tables)
     np.testing.assert_array_equal(customers, before)
     own = customers.copy()
     np.subtract.at(own, graph.edge_parent, tables)
@@ -404,9 +452,9 @@ def test_mended__is_allowed_and_leaves_what_is(made, spoilt):
     np.testing.assert_array_equal(kept, own)
     network = Network(
         [graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)],
-        made.globals["strength"], made.globals["discount"], made.globals["alpha"], graph.node_kind, graph.edge_mixing,
+        made.globals.strength, made.globals.discount, made.globals.alpha, graph.node_kind, graph.edge_mixing,
     )  # fmt: skip
     require_valid(State(network, own, s))
     if not moved.any():
-        np.testing.assert_array_equal(m, made.globals["vector_topic"])
-        np.testing.assert_array_equal(s, made.globals["vector_tables"])
+        np.testing.assert_array_equal(m, made.globals.shared_customers)
+        np.testing.assert_array_equal(s, made.globals.shared_tables)

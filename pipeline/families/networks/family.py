@@ -1,0 +1,153 @@
+"""Families of networks of probability vectors on the driver (Buntine, Du and Nurmi 2010)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
+
+import numpy as np
+
+from collapsium.pipeline.families import description
+from collapsium.pipeline.families.base import Description, Footprint, Resumable, Simulates, Summary
+from collapsium.pipeline.families.networks import generative, sampled, variational
+from collapsium.pipeline.families.networks.options import NetworkOptions
+from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.gibbs.states import SampledRows
+from collapsium.workers.families.networks.graph import Plan
+from collapsium.workers.families.networks.sampled import SampledNetworkModel
+from collapsium.workers.families.networks.states import (
+    ExpectedNetworkGlobals,
+    ExpectedRows,
+    NetworkGlobals,
+    SampledNetworkGlobals,
+    Vector,
+)
+from collapsium.workers.families.networks.variational import ExpectedNetworkModel
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Documents
+
+Globals: TypeAlias = SampledNetworkGlobals | ExpectedNetworkGlobals
+GlobalsT = TypeVar("GlobalsT", bound=NetworkGlobals)
+NetworkRows: TypeAlias = SampledRows | ExpectedRows
+OptionsT = TypeVar("OptionsT", bound=NetworkOptions)
+
+INITIAL_DISCOUNT = 0.1
+"""First discount where it is learned and none is given."""
+
+
+class NetworkFamily(Resumable[OptionsT, Globals, NetworkRows], Simulates[OptionsT, Globals, NetworkRows]):
+    """Family of networks; tables are sampled or expected, by the option ``inference``.
+
+    Attributes
+    ----------
+    shard_model, expected_model : type
+        The half beside the shards with sampled and with expected tables.
+    fixed_plan : Plan
+        Kinds of vectors and their parents, where they do not depend on options.
+    """
+
+    shard_model: ClassVar[type[SampledNetworkModel]] = SampledNetworkModel
+    expected_model: ClassVar[type[ExpectedNetworkModel]] = ExpectedNetworkModel
+    fixed_plan: ClassVar[Plan]
+    is_sampler = True
+
+    def make_shard_model(self, options: OptionsT) -> SampledNetworkModel | ExpectedNetworkModel:
+        """Return the half beside the shards."""
+        expected = options.inference == "variational"
+        return self.expected_model(options) if expected else self.shard_model(options)
+
+    def plan(self, options: OptionsT, labels: LabelTable | None) -> Plan:
+        """Return kinds of vectors and their parents."""
+        return self.fixed_plan
+
+    def initialise(self, summary: Summary, options: OptionsT, stream: Stream) -> Globals:
+        """Return the global state before any document has been seen."""
+        plan = self.plan(options, summary.labels)
+        graph, kinds = plan.shared_graph(), len(plan.kinds)
+        discount = INITIAL_DISCOUNT if "discount" in options.learn and not options.discount else options.discount
+        state = SampledNetworkGlobals(
+            vocabulary=float(summary.words),
+            beta=options.beta,
+            topic=np.zeros(options.topics, dtype=np.int64),
+            alpha=np.full(options.topics, options.alpha),
+            strength=np.full(kinds, options.strength),
+            discount=np.full(kinds, discount),
+            shared_customers=np.zeros((graph.shared, options.topics), dtype=np.int64),
+            plan=plan,
+            shared_tables=np.zeros((graph.edge_parent.size, options.topics), dtype=np.int64),
+        )
+        return variational.with_expected_tables(state) if options.inference == "variational" else state
+
+    def carry(
+        self, globals: Globals, known: Globals, options: OptionsT, before: OptionsT
+    ) -> tuple[Globals, int] | None:
+        """Return the global state of a fit that goes on from another run, whose network has as many kinds."""
+        same = options.topics == before.topics and options.inference == before.inference
+        if not same or globals.strength.shape != known.strength.shape:
+            return None
+        return carry_parameters(globals, known, options), options.topics
+
+    def footprint(self, summary: Summary, options: OptionsT) -> Footprint:
+        """Return the memory that the state of a fit takes."""
+        if options.inference == "variational":
+            return variational.footprint(summary, options.topics)
+        return sampled.footprint(summary, options.topics)
+
+    def update(self, globals: Globals, delta: Delta, options: OptionsT, stream: Stream) -> Globals:
+        """Return the next global state, from the sums of a round of sweeps."""
+        if isinstance(globals, ExpectedNetworkGlobals):
+            return variational.update(globals, delta, options)
+        return sampled.update(globals, delta, options, stream)
+
+    def objective(self, globals: Globals, delta: Delta) -> dict[str, float]:
+        """Return log p(w, z, s) given the hyperparameters, or the log probability of each pair given all others."""
+        if isinstance(globals, ExpectedNetworkGlobals):
+            return variational.objective(delta)
+        return sampled.objective(globals, delta)
+
+    def figures(self, globals: Globals) -> dict[str, float]:
+        """Return the mean alpha_k, B, and the mean b and a of the kinds that have parents."""
+        child = np.unique(globals.plan.links[:, 0])
+        figures = {"alpha": float(globals.alpha.mean()), "beta": globals.beta}
+        if child.size:
+            figures["strength"] = float(globals.strength[child].mean())
+            figures["discount"] = float(globals.discount[child].mean())
+        return figures
+
+    def describe(self, block: NetworkRows, globals: Globals, count: int) -> Description:
+        """Describe the topics, the largest first."""
+        word_topic, topic = (np.asarray(counts, dtype=np.float64) for counts in (block.word_topic, globals.topic))
+        prior = np.full(len(word_topic), globals.priors.word)
+        return description.describe(word_topic, prior, globals.priors.total, topic, count)
+
+    def word_concentration(self, globals: Globals) -> float:
+        """Return B, the concentration of a topic over the words."""
+        return globals.beta
+
+    def label_table(self, globals: Globals) -> LabelTable | None:
+        """Return the labels of the training corpus, where labels have vectors."""
+        return globals.plan.labels()
+
+    def draw_model(self, summary: Summary, options: OptionsT, stream: Stream) -> tuple[Arrays, Globals]:
+        """Draw topics, and vectors of shared nodes, to simulate from."""
+        return generative.draw_model(summary, options.beta, self.initialise(summary, options, stream), stream)
+
+    def simulate(
+        self, topics: Arrays, globals: Globals, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, Vector]:
+        """Draw documents of segments, and the proportions of whole documents."""
+        return generative.simulate(topics, globals, documents, tokens, stream)
+
+
+def carry_parameters(globals: GlobalsT, known: Globals, options: NetworkOptions) -> GlobalsT:
+    """Return a global state with what another run has learned of the parameters that the options learn."""
+    return replace(
+        globals,
+        alpha=known.alpha if options.learns_alpha else globals.alpha,
+        beta=known.beta if "beta" in options.learn else globals.beta,
+        strength=known.strength if "strength" in options.learn else globals.strength,
+        discount=known.discount if "discount" in options.learn else globals.discount,
+    )

@@ -1,0 +1,214 @@
+"""Networks of probability vectors with sampled tables, on the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collapsium.pipeline.families.base import Footprint, Summary
+from collapsium.pipeline.families.gibbs import sampler as gibbs
+from collapsium.pipeline.families.hyperparameters import slice_sampled
+from collapsium.workers import special_functions as special
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import State
+from collapsium.workers.families.networks.sampler import padded
+from collapsium.workers.families.networks.shared_nodes import repair_tables, sweep_shared
+from collapsium.workers.families.networks.states import SampledNetworkGlobals, Vector
+from collapsium.workers.families.networks.sums import SampledSums, SharedChanges
+from collapsium.workers.special_functions import digamma, gammaln
+
+if TYPE_CHECKING:
+    from collapsium.pipeline.families.networks.options import NetworkOptions
+
+MIN_PARAMETER = 1e-8
+"""Least Dirichlet parameter that learning may reach."""
+MIN_DISCOUNT, MAX_DISCOUNT = 1e-6, 0.999
+"""Bounds of a discount that is drawn."""
+NODE_BYTES = 60.0
+"""Bytes of a node, its edge, and the offsets of its counts."""
+SEGMENT_PAIRS = 5.0
+"""Pairs that a segment is taken to have, where memory is planned."""
+
+
+@dataclass(frozen=True)
+class WordSums(State):
+    """Sums over words.
+
+    Attributes
+    ----------
+    word_rising : float
+        sum_kw log G(b + n_kw) / G(b).
+    tables_of_words : float
+        sum_kw b (psi(b + n_kw) - psi(b)).
+    """
+
+    word_rising: float
+    tables_of_words: float
+
+
+def footprint(summary: Summary, topics: int) -> Footprint:
+    """Return what the state takes: 2 bytes a token, 6 a topic of a segment, as many a table, and a segment's node."""
+    tokens = summary.tokens / max(summary.pairs, 1)
+    pair = 2.0 * tokens + 8.0 + NODE_BYTES / SEGMENT_PAIRS
+    document = 2.0 * NODE_BYTES + 6.0 * min(topics, summary.tokens / max(summary.documents, 1))
+    portion = 2.0 * (pair * summary.pairs + document * summary.documents)
+    words = gibbs.footprint(summary, topics)
+    return replace(words, swept=4.0 * padded(topics), pair=pair, document=document, portion=portion)
+
+
+def with_changes(globals: SampledNetworkGlobals, delta: Delta) -> SampledNetworkGlobals:
+    """Return the global state after the changes of n_k and of shared nodes, whose tables are then repaired."""
+    after, changes = globals.with_changes(gibbs.topic_changes(delta)), delta.read(SharedChanges)
+    if changes is None:
+        return after
+    customers, tables = repair_tables(
+        globals.plan.shared_graph(),
+        globals.shared_customers + changes.shared_customers,
+        globals.shared_tables + changes.shared_tables,
+    )
+    return replace(after, shared_customers=customers, shared_tables=tables)
+
+
+def update(
+    globals: SampledNetworkGlobals, delta: Delta, options: NetworkOptions, stream: Stream
+) -> SampledNetworkGlobals:
+    """Add the changes of the counts, draw the tables of shared nodes, and learn hyperparameters.
+
+    b ~ p(b) prod_j (b|a)_{T_j} q_j^b, by a slice; a ~ Beta(1 + X, 1 + Y), X and Y being the numbers of factors b + i a
+    and m - 1 - t a of p(n, s) that a and 1 - a stand for; alpha and B by Minka's fixed point.
+
+    Parameters
+    ----------
+    globals : SampledNetworkGlobals
+        As the sweep began.
+    delta : Delta
+        Sums over all shards, and of the fold.
+    options : NetworkOptions
+        The options.
+    stream : Stream
+        Addressed to the iteration.
+
+    Returns
+    -------
+    SampledNetworkGlobals
+        The next global state.
+    """
+    after, own = with_changes(globals, delta), delta.read(SampledSums)
+    if own is None:  # the start's delta: nothing has been swept yet
+        return after
+    shared = sweep_shared(after, stream, move=options.tables, count_joins="discount" in options.learn)
+    after = replace(after, shared_customers=shared.customers, shared_tables=shared.tables)
+    sums = own.plus(shared.sums)
+    if "strength" in options.learn:
+        after = replace(after, strength=draw_strengths(after, sums, options.strength_mean, stream))
+    if "discount" in options.learn:
+        after = replace(after, discount=draw_discounts(after, sums, stream))
+    if options.learns_alpha and sums.alpha_numerator is not None and sums.log_eta < 0:
+        numerator = sums.alpha_numerator
+        if "alpha" in options.learn:
+            numerator = np.full(options.topics, numerator.mean())
+        after = replace(after, alpha=np.maximum(numerator / -sums.log_eta, MIN_PARAMETER))
+    words = delta.read(WordSums)
+    if "beta" in options.learn and words is not None:
+        rate = float((digamma(globals.beta + after.topic) - digamma(globals.beta)).sum())
+        if rate > 0:
+            after = replace(after, beta=max(words.tables_of_words / rate, MIN_PARAMETER))
+    return after
+
+
+def draw_strengths(globals: SampledNetworkGlobals, sums: SampledSums, mean: float, stream: Stream) -> Vector:
+    """Draw each kind's b given its vectors' tables and q_j; p(b) ~ exp(-b / mean) prod_j (b|a)_{T_j} q_j^b.
+
+    Parameters
+    ----------
+    globals : SampledNetworkGlobals
+        With b and a.
+    sums : SampledSums
+        With ``tables`` and ``log_q``.
+    mean : float
+        Of the prior.
+    stream : Stream
+        Addressed to the iteration.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (kinds,)
+        Those of kinds without tables stay.
+    """
+    strength, discount = np.array(globals.strength), np.asarray(globals.discount)
+    generator = stream.at(purpose="strength").generator()
+    beyond, log_q = sums.tables, sums.log_q
+    for kind in range(strength.size):
+        if not beyond[kind].any():
+            continue
+        if discount[kind] == 0.0:
+            shape = 1.0 + float(beyond[kind].sum())
+            strength[kind] = generator.gamma(shape) / (1.0 / mean + log_q[kind])
+            continue
+        number, some = np.arange(beyond.shape[1]), beyond[kind].astype(np.float64)
+
+        def density(b: float, kind: int = kind, number: Any = number, some: Any = some) -> float:
+            return float((some * special.log(b + discount[kind] * number)).sum() - b * log_q[kind])
+
+        strength[kind] = slice_sampled(density, float(strength[kind]), mean, generator)
+    return strength
+
+
+def draw_discounts(globals: SampledNetworkGlobals, sums: SampledSums, stream: Stream) -> Vector:
+    """Draw each kind's a given its vectors' tables and how customers came to them.
+
+    Parameters
+    ----------
+    globals : SampledNetworkGlobals
+        With b, already drawn, and a.
+    sums : SampledSums
+        With ``tables`` and ``joins``.
+    stream : Stream
+        Addressed to the iteration.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (kinds,)
+        Those of kinds without tables stay.
+    """
+    strength, discount = np.asarray(globals.strength), np.array(globals.discount)
+    generator = stream.at(purpose="discount").generator()
+    beyond, joins = sums.tables, sums.joins
+    for kind in range(strength.size):
+        if not beyond[kind].any():
+            continue
+        number = np.arange(beyond.shape[1])
+        chance = discount[kind] * number / (strength[kind] + discount[kind] * number)
+        opened = float(generator.binomial(beyond[kind], chance).sum())
+        discount[kind] = np.clip(generator.beta(1.0 + opened, 1.0 + joins[kind]), MIN_DISCOUNT, MAX_DISCOUNT)
+    return discount
+
+
+def objective(globals: SampledNetworkGlobals, delta: Delta) -> dict[str, float]:
+    """Return log p(w, z, s) given the hyperparameters, in nats: (4) of the paper, and the terms of words as in LDA.
+
+    Parameters
+    ----------
+    globals : SampledNetworkGlobals
+        As the sweep began.
+    delta : Delta
+        Sums of the sweep and of its fold.
+
+    Returns
+    -------
+    dict of str to float
+        ``objective``; empty before the first sweep.
+    """
+    own, word_sums = delta.read(SampledSums), delta.read(WordSums)
+    if own is None or word_sums is None:
+        return {}
+    after = with_changes(globals, delta)
+    sums = own.plus(sweep_shared(after, Stream(0), move=False).sums)
+    number = np.arange(sums.tables.shape[1])
+    factors = globals.strength[:, np.newaxis] + globals.discount[:, np.newaxis] * number
+    rises, total = (sums.tables * special.log(factors)).sum(), globals.priors.total
+    words = float((gammaln(total) - gammaln(total + after.topic)).sum()) + word_sums.word_rising
+    return {"objective": float(rises + sums.stirling.sum() + sums.falling.sum()) + words}

@@ -1,0 +1,185 @@
+"""Networks of probability vectors with sampled tables, beside a shard."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers.arrays.delta import Arrays, Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.gibbs.shard_model import GibbsShardModel
+from collapsium.workers.families.gibbs.states import Counts, SampledRows, TokenTopics
+from collapsium.workers.families.gibbs.token_counts import (
+    corpus_sums,
+    count_words,
+    delta_ids,
+    draw_initial_topics,
+    word_changes,
+)
+from collapsium.workers.families.networks.arrays import SAMPLED_ARRAYS
+from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.families.networks.sampler import NetworkSampler, padded, wide
+from collapsium.workers.families.networks.shard_model import NetworkShardModel
+from collapsium.workers.families.networks.states import (
+    NetworkSettings,
+    SampledDocuments,
+    SampledLocal,
+    SampledNetworkGlobals,
+)
+from collapsium.workers.families.networks.sums import NodeTotals, SampledSums, SharedChanges
+from collapsium.workers.kernels.gibbs.topics import word_rising
+from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.kernels.networks.means import count_node_topics, network_means, pair_probabilities
+from collapsium.workers.kernels.networks.shared_nodes import sweep_shared_nodes
+from collapsium.workers.kernels.networks.stirling import fill_ratios
+from collapsium.workers.kernels.networks.sweep import sweep_network
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+KERNELS = (sweep_network, network_means, count_node_topics, pair_probabilities, word_rising, fill_ratios)
+
+BURN_IN_SWEEPS = 30
+"""Sweeps over unseen documents before samples are taken."""
+FOLD_IN_SAMPLES = 100
+"""Sweeps over unseen documents whose expected vectors are averaged."""
+
+
+class SampledNetworkModel(
+    NetworkShardModel[SampledNetworkGlobals, SampledRows, SampledLocal],
+    GibbsShardModel[NetworkSettings, SampledNetworkGlobals, SampledLocal],
+):
+    """Network whose topics and tables are sampled."""
+
+    globals_type, rows_type = SampledNetworkGlobals, SampledRows
+    local_type, documents_type = SampledLocal, SampledDocuments
+    arrays = SAMPLED_ARRAYS
+
+    def kernels(self, globals: SampledNetworkGlobals) -> Sequence[Kernel[..., Any]]:
+        """Return the kernels that a fit calls in every iteration."""
+        return [*KERNELS, *([sweep_shared_nodes] if len(globals.shared_customers) else [])]
+
+    def start(
+        self,
+        shard: Shard,
+        rows: SampledRows,
+        globals: SampledNetworkGlobals,
+        stream: Stream,
+        warm: Arrays | None = None,
+    ) -> tuple[SampledLocal, Delta]:
+        """Draw each token's first topic, uniformly or by another run's proportions and topics, and its tables."""
+        topics = globals.alpha.size
+        return self._begin(shard, draw_initial_topics(shard, topics, topics, stream, warm), rows, globals, stream)
+
+    def continue_from(
+        self, shard: Shard, saved: Arrays, rows: SampledRows, globals: SampledNetworkGlobals
+    ) -> tuple[SampledLocal, Delta]:
+        """Go on from the topics of tokens that another run saved; tables are drawn anew."""
+        stream = Stream(0, "take", place=shard.number)
+        return self._begin(shard, np.asarray(saved["token_topic"]), rows, globals, stream)
+
+    def _begin(
+        self, shard: Shard, token_topic: TokenTopics, rows: SampledRows, globals: SampledNetworkGlobals, stream: Stream
+    ) -> tuple[SampledLocal, Delta]:
+        """Draw the tables of tokens that have topics."""
+        graph, topics = Graph.of(shard, globals.plan), globals.alpha.size
+        empty = replace(
+            globals,
+            shared_customers=np.zeros_like(globals.shared_customers),
+            shared_tables=np.zeros_like(globals.shared_tables),
+        )
+        sampler = NetworkSampler.of(shard, graph, empty, self.options, token_topic, rows.word_topic)
+        sampler.run(stream, initialise=True)
+        parts = {"word_topic": count_words(shard, token_topic, topics), **sampler.shared_changes().parts()}
+        return sampler.local(), Delta(parts, delta_ids(shard, topics))
+
+    def sweep(
+        self, shard: Shard, local: SampledLocal, rows: SampledRows, globals: SampledNetworkGlobals, stream: Stream
+    ) -> tuple[SampledLocal, Delta]:
+        """Pass once over a shard."""
+        if local.counts is None or local.token_topic is None:
+            raise TypeError("documents that were folded in are not swept")
+        began, graph, topics = time.perf_counter(), local.graph, globals.alpha.size
+        sampler = NetworkSampler.of(shard, graph, globals, self.options, local.token_topic, rows.word_topic)
+        sampler.tables = local.counts.tables.record
+        statistics = sampler.run(stream)
+        own = slice(graph.shared, None)
+        nodes = NodeTotals(graph.node_kind[own], graph.is_root[own], statistics.customers[own], statistics.tables[own])
+        sums = SampledSums.of(nodes, statistics, globals, stream)
+        parts = {
+            "word_topic": word_changes(rows.word_topic, sampler.counts.word_topic[:, :topics]),
+            **sampler.shared_changes().parts(),
+            **sums.parts(),
+            **corpus_sums(shard),
+        }
+        ids = {**delta_ids(shard, topics), "tables": sums.table_ids}
+        return sampler.local(), Delta(parts, ids, {"kernel": time.perf_counter() - began})
+
+    def advance_globals(self, globals: SampledNetworkGlobals, delta: Delta, changes: Counts) -> SampledNetworkGlobals:
+        """Return the global state after the changes of a shard."""
+        shared, after = delta.read(SharedChanges), super().advance_globals(globals, delta, changes)
+        if shared is None:
+            return after
+        return replace(
+            after,
+            shared_customers=globals.shared_customers + shared.shared_customers,
+            shared_tables=globals.shared_tables + shared.shared_tables,
+        )
+
+    def fold_in(self, shard: Shard, rows: SampledRows, globals: SampledNetworkGlobals, stream: Stream) -> SampledLocal:
+        """Sample unseen documents with topics and shared nodes fixed; keep the means of their vectors.
+
+        Parameters
+        ----------
+        shard : Shard
+            The documents.
+        rows : SampledRows
+            Of its words.
+        globals : SampledNetworkGlobals
+            The model's.
+        stream : Stream
+            Addressed to the shard.
+
+        Returns
+        -------
+        SampledLocal
+            ``document_vectors``, the means of E[nu_j] over samples.
+        """
+        graph, topics, alpha = Graph.of(shard, globals.plan), globals.alpha.size, globals.topic_parameters
+        prior = np.ones((shard.documents, 1)) * alpha / globals.concentration
+        warm = {"document_topic": prior, "word_topic": self.word_probability(rows, globals)}
+        token_topic = draw_initial_topics(shard, topics, topics, stream, warm)
+        sampler = NetworkSampler.of(shard, graph, globals, self.options, token_topic, rows.word_topic)
+        sampler.run(stream, initialise=True, fold_in=True)
+        mean = np.zeros((graph.own_nodes, topics), dtype=np.float32)
+        for number in range(BURN_IN_SWEEPS + FOLD_IN_SAMPLES if shard.tokens else 1):
+            if shard.tokens:
+                sampler.run(stream.at(purpose=f"{stream.purpose} {number}"), fold_in=True)
+            if number >= BURN_IN_SWEEPS or not shard.tokens:
+                mean += self.node_vectors(sampler.local(), globals)
+        mean /= FOLD_IN_SAMPLES if shard.tokens else 1
+        return SampledLocal(graph, shard.lengths, document_vectors=mean)
+
+    def node_vectors(self, documents: SampledDocuments, globals: SampledNetworkGlobals) -> npt.NDArray[np.float32]:
+        """Return E[nu_j] of the nodes of documents given the counts, shape (nodes of documents, topics)."""
+        if documents.counts is None:
+            return np.asarray(documents.document_vectors)
+        graph, topics = documents.graph, globals.alpha.size
+        columns, mean = padded(topics), np.empty((graph.own_nodes, topics), dtype=np.float32)
+        alpha = wide(globals.topic_parameters, columns, np.float64)
+        network_means(
+            graph.record,
+            np.asarray(graph.document_nodes),
+            globals.hyperparameters._replace(alpha=alpha),
+            documents.counts.tables.record,
+            documents.counts.own.record,
+            wide(np.asarray(globals.shared_customers), columns, np.int32),
+            wide(np.asarray(globals.shared_tables), columns, np.int32),
+            mean,
+        )
+        return mean

@@ -1,0 +1,211 @@
+"""Sums over nodes, by which the hyperparameters of a network are learned and its objective is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.workers import special_functions as special
+from collapsium.workers.arrays.delta import Part, change, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import State
+from collapsium.workers.families.networks.states import Ints, NetworkGlobals, Vector
+from collapsium.workers.kernels.networks.records import NodeStatistics
+from collapsium.workers.special_functions import digamma, gammaln
+
+CountsT = TypeVar("CountsT", Ints, Vector)
+
+MIN_GAMMA = 1e-300
+"""Least draw of a Gamma distribution that is divided by."""
+
+
+class NodeTotals(NamedTuple, Generic[CountsT]):
+    """Customers and tables of nodes over all topics.
+
+    Attributes
+    ----------
+    kind : int32, shape (nodes,)
+        Kind of each node.
+    is_root : bool, shape (nodes,)
+        Whether it has no parents.
+    customers, tables : int64 or float64, shape (nodes,)
+        M and T, or their expectations.
+    """
+
+    kind: npt.NDArray[np.int32]
+    is_root: npt.NDArray[np.bool_]
+    customers: CountsT
+    tables: CountsT
+
+
+@dataclass(frozen=True)
+class SharedChanges(State):
+    """Changes of the counts of shared nodes.
+
+    Attributes
+    ----------
+    shared_customers, shared_tables : numpy.ndarray of int64, shape (shared nodes or their edges, topics)
+        Changes of m and s.
+    """
+
+    shared_customers: Ints
+    shared_tables: Ints
+
+    def parts(self) -> dict[str, Part]:
+        """Return the arrays as parts of a delta."""
+        return {
+            "shared_customers": change(self.shared_customers, "vector", "topic"),
+            "shared_tables": change(self.shared_tables, "link", "topic"),
+        }
+
+
+@dataclass(frozen=True)
+class SampledSums(State):
+    """Sums over nodes with sampled tables.
+
+    Attributes
+    ----------
+    log_q : numpy.ndarray of float64, shape (kinds,)
+        Sum of log 1/q_j, q_j ~ Beta(b, M_j).
+    tables : numpy.ndarray of int64, shape (kinds, n)
+        By i, the nodes with more than i tables.
+    falling : numpy.ndarray of float64, shape (kinds,)
+        Sum of log G(b) / G(b + M_j), at roots of log G(A) / G(A + M_j).
+    log_eta : float
+        Sum over roots of psi(A) - psi(A + M_j).
+    stirling : numpy.ndarray of float64, shape (kinds,)
+        Sum of log S^m_t and the other terms of p(n, s) of single topics.
+    joins : numpy.ndarray of float64, shape (kinds,)
+        Customers that speak for 1 - a.
+    alpha_numerator : numpy.ndarray of float64, shape (topics,), or None
+        Sum over roots of a_k (psi(a_k + m_k) - psi(a_k)); None where alpha is not learned.
+    """
+
+    log_q: Vector
+    tables: Ints
+    falling: Vector
+    log_eta: float
+    stirling: Vector
+    joins: Vector
+    alpha_numerator: Vector | None = None
+
+    @classmethod
+    def of(cls, nodes: NodeTotals[Ints], statistics: NodeStatistics, globals: NetworkGlobals, stream: Stream) -> Self:
+        """Return the sums over nodes, for which q_j are drawn.
+
+        Parameters
+        ----------
+        nodes : NodeTotals
+            The nodes.
+        statistics : NodeStatistics
+            Sums of a kernel over the same nodes.
+        globals : NetworkGlobals
+            With b and alpha.
+        stream : Stream
+            Addressed to the shard.
+
+        Returns
+        -------
+        SampledSums
+            The sums.
+        """
+        strength, total = np.asarray(globals.strength), globals.concentration
+        kinds, kind = strength.size, nodes.kind
+        below, top = (nodes.customers > 0) & ~nodes.is_root, (nodes.customers > 0) & nodes.is_root
+        b, many = strength[kind[below]], nodes.customers[below].astype(np.float64)
+        generator = stream.at(purpose=f"{stream.purpose} strength").generator()
+        log_q = special.log1p(generator.standard_gamma(many) / np.maximum(generator.standard_gamma(b), MIN_GAMMA))
+        falls = gammaln(b) - gammaln(b + many)
+        falling = np.bincount(kind[below], falls, kinds).astype(np.float64)  # of nothing, NumPy's are whole numbers
+        large = nodes.customers[top].astype(np.float64)
+        falling += np.bincount(kind[top], gammaln(total) - gammaln(total + large), kinds)
+        histogram = np.zeros((kinds, int(nodes.tables.max(initial=0)) + 1), dtype=np.int64)
+        np.add.at(histogram, (kind[below], nodes.tables[below]), 1)
+        numerator, topics = statistics.alpha_numerator, globals.alpha.size
+        return cls(
+            log_q=np.bincount(kind[below], log_q, kinds).astype(np.float64),
+            tables=histogram[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:],
+            falling=falling,
+            log_eta=float((digamma(total) - digamma(total + large)).sum()),
+            stirling=statistics.kind_sums[:, 0],
+            joins=statistics.kind_sums[:, 1],
+            alpha_numerator=numerator[:topics] if numerator.size else None,
+        )
+
+    def parts(self) -> dict[str, Part]:
+        """Return the sums as parts of a delta; the ids of ``tables`` are those of `table_ids`."""
+        parts = {name: fresh(getattr(self, name), "kind") for name in ("log_q", "falling", "stirling", "joins")}
+        parts.update(tables=fresh(self.tables, "kind", "tables"), log_eta=fresh(self.log_eta))
+        if self.alpha_numerator is not None:
+            parts["alpha_numerator"] = fresh(self.alpha_numerator, "topic")
+        return parts
+
+    @property
+    def table_ids(self) -> Ints:
+        """Ids of the columns of `tables`, by which deltas align them."""
+        return np.arange(self.tables.shape[1])
+
+    def plus(self, other: SampledSums) -> SampledSums:
+        """Return the sums over the nodes of both."""
+        tables = np.zeros((self.tables.shape[0], max(self.tables.shape[1], other.tables.shape[1])), dtype=np.int64)
+        for one in (self.tables, other.tables):
+            tables[:, : one.shape[1]] += one
+        mine, its = self.alpha_numerator, other.alpha_numerator
+        return SampledSums(
+            log_q=self.log_q + other.log_q,
+            tables=tables,
+            falling=self.falling + other.falling,
+            log_eta=self.log_eta + other.log_eta,
+            stirling=self.stirling + other.stirling,
+            joins=self.joins + other.joins,
+            alpha_numerator=its if mine is None else mine if its is None else mine + its,
+        )
+
+
+@dataclass(frozen=True)
+class ExpectedSums(State):
+    """Sums over nodes with expected tables.
+
+    Attributes
+    ----------
+    opened : numpy.ndarray of float64, shape (kinds,)
+        Sum of (b/a) (psi(b/a + T) - psi(b/a)), or of T where a = 0.
+    log_q : numpy.ndarray of float64, shape (kinds,)
+        Sum of psi(b + M) - psi(b).
+    log_eta : float
+        Sum over roots of psi(A) - psi(A + M).
+    """
+
+    opened: Vector
+    log_q: Vector
+    log_eta: float
+
+    @classmethod
+    def of(cls, nodes: NodeTotals[Vector], globals: NetworkGlobals) -> Self:
+        """Return the sums over nodes; the globals have b, a and alpha."""
+        strength, discount, total = globals.strength, globals.discount, globals.concentration
+        here = nodes.customers > 0
+        below, top = here & ~nodes.is_root, here & nodes.is_root
+        own = nodes.kind[below]
+        b, a, opened = strength[own], discount[own], nodes.tables[below].astype(np.float64)
+        some = a > 0
+        ratio = b[some] / a[some]
+        opened[some] = ratio * (digamma(ratio + opened[some]) - digamma(ratio))
+        log_q = digamma(b + nodes.customers[below]) - digamma(b)
+        return cls(
+            opened=np.bincount(own, opened, strength.size).astype(np.float64),
+            log_q=np.bincount(own, log_q, strength.size).astype(np.float64),
+            log_eta=float((digamma(total) - digamma(total + nodes.customers[top])).sum()),
+        )
+
+    def parts(self) -> Mapping[str, Part]:
+        """Return the sums as parts of a delta."""
+        return {
+            "opened": fresh(self.opened, "kind"),
+            "log_q": fresh(self.log_q, "kind"),
+            "log_eta": fresh(self.log_eta),
+        }
