@@ -34,6 +34,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import State
 from collapsium.workers.families.cvb.parameters import counted
+from collapsium.workers.shard_loading import load_shard
 from tests.conftest import dealt, planted, planted_labels, write_corpus
 from tests.strategies import documents_of
 
@@ -54,7 +55,7 @@ def problem_of(corpus, family, options, cuts=None, executor=None, scratch=None, 
     more["labels"] = labels_of(opened, family, config)
     summary = Summary(manifest.documents, words, manifest.tokens, **more)
     globals_ = half.initialise(summary, config, stream)
-    shards = [executor.submit(tasks.load, one, scratch, 0.0, half.shard_model) for one in opened.references]
+    shards = [executor.submit(load_shard, one, scratch, 0.0, half.shard_model) for one in opened.references]
     return (
         Problem(family, half, half.make_shard_model(config), config, shards, [], cuts or (0, words), stream, scratch),
         executor,

@@ -8,24 +8,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
-import pyarrow as pa
 
-from collapsium.storage.corpus.labels import Labels
-from collapsium.storage.corpus.segments import Segments
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.corpus.vectors import AnyShard, VectorShard
+from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Arrays, Delta, held, total
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.spill import Shelf, shelve
+from collapsium.workers.arrays.spill import shelve
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
 from collapsium.workers.families.base import AnyShardModel, Resumable, Stochastic
+from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
 if TYPE_CHECKING:
-    from collapsium.storage.corpus.corpus import ShardReference
+    pass
 
-NEARLY_ALL = 0.9  # of the vocabulary's words
 SHARD = "shard "  # begins the names under which deltas tell the seconds of single shards
 
 
@@ -75,99 +71,6 @@ class Known(Protocol):
         """Read the local state that it kept of this very shard, where it is to go on from that."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardOnDisk:
-    """A shard whose arrays lie in scratch files between its sweeps."""
-
-    number: int
-    arrays: Shelf
-
-
-def load(
-    reference: ShardReference, scratch: str | None = None, reserve: float = 0.0, model: AnyShardModel | None = None
-) -> AnyShard | ShardOnDisk:
-    """Read a shard and check its digest; with a folder for scratch files, leave it there.
-
-    Parameters
-    ----------
-    reference : ShardReference
-        The shard.
-    scratch : str, optional
-        Folder for scratch files.
-    reserve : float, optional
-        Bytes a pair of the local state to come: in memory, room for two of it is fetched ahead.
-    model : ShardModel, optional
-        Of the family that sweeps it, which may use the documents' labels or their segments.
-
-    Returns
-    -------
-    Shard, VectorShard or ShardOnDisk
-        The shard.
-    """
-    shard = widened(reference.load(**document_parts(model)), reference.words)
-    if scratch is not None:
-        buffers.pool.lean = True  # memory is short; also for a worker that came later than the others
-    pa.default_memory_pool().release_unused()  # what decompressing took; it would be kept for ever
-    if scratch is None and reserve:
-        buffers.pool.reserve([int(reserve * shard.pairs)] * 2)
-    return stored(shard, scratch)
-
-
-def document_parts(model: AnyShardModel | type[AnyShardModel] | None) -> dict[str, bool]:
-    """Return what of documents a family uses besides their words, as `Shard.of` and `ShardReference.load` take it.
-
-    Parameters
-    ----------
-    model : ShardModel or None
-        The family's half beside the shards; None for the words alone.
-
-    Returns
-    -------
-    dict of str to bool
-        ``labelled`` and ``segmented``.
-    """
-    return {
-        "labelled": model is not None and model.uses_labels,
-        "segmented": model is not None and model.uses_segments,
-    }
-
-
-def widened(shard: AnyShard, words: int) -> AnyShard:
-    """Let a shard that has nearly all words of the vocabulary have all: its rows are then those of the blocks."""
-    if isinstance(shard, VectorShard) or shard.words.size == words or shard.words.size < NEARLY_ALL * words:
-        return shard
-    return replace(shard, words=np.arange(words, dtype=np.int32), position=shard.words[shard.position])
-
-
-def stored(shard: AnyShard, scratch: str | None) -> AnyShard | ShardOnDisk:
-    """Keep a shard in memory or, with a folder for scratch files, there."""
-    if scratch is None:
-        return shard
-    names = ("words", "values") if isinstance(shard, VectorShard) else ("offsets", "words", "position", "counts")
-    arrays = {name: getattr(shard, name) for name in names}
-    for known in () if isinstance(shard, VectorShard) else (shard.labels, shard.segments):
-        arrays |= {} if known is None else known.arrays()
-    return ShardOnDisk(shard.number, shelve(arrays, scratch))
-
-
-def opened(shard: AnyShard | ShardOnDisk) -> AnyShard:
-    """Bring a shard into memory."""
-    if not isinstance(shard, ShardOnDisk):
-        return shard
-    if "values" in shard.arrays:
-        return VectorShard(shard.number, **shard.arrays)
-    arrays = dict(shard.arrays)
-    labels, segments = (
-        {name: arrays.pop(name) for name in list(arrays) if name.startswith(head)} for head in ("label_", "segment_")
-    )
-    return Shard(
-        shard.number,
-        **arrays,
-        labels=Labels.from_arrays(labels) if labels else None,
-        segments=Segments.from_arrays(segments) if segments else None,
-    )
-
-
 def blank(model: AnyShardModel, low: int, high: int, globals: GlobalState) -> Block:
     """Make a block of the vocabulary before any document has been seen."""
     return Block(low, high, model.initial_rows(high - low, globals), Delta())
@@ -183,7 +86,7 @@ def start(
     known: Known | None = None,
 ) -> Swept:
     """Make a shard's first local state, from another run if one is named; on disk, if there is a folder for it."""
-    began, shard, stream = time.perf_counter(), opened(shard), stream.at(place=shard.number)
+    began, shard, stream = time.perf_counter(), open_shard(shard), stream.at(place=shard.number)
     rows = gather(blocks, shard.words)
     saved = known.local(shard) if known is not None and isinstance(model, Resumable) else None
     if saved is not None and isinstance(model, Resumable):
@@ -205,7 +108,7 @@ def sweep(
     times: int = 1,
 ) -> Swept:
     """Pass over a shard, from the local state of its previous sweep; `times` over, before others hear of it."""
-    began, shard = time.perf_counter(), opened(shard)
+    began, shard = time.perf_counter(), open_shard(shard)
     local = local_state(model, _spilled(before.local, scratch))
     rows, stream = gather(blocks, shard.words), stream.at(place=shard.number)
     local, last = model.sweep(shard, local, rows, globals, stream)
@@ -225,7 +128,7 @@ def step(
     stream: Stream,
 ) -> Delta:
     """Step on a shard, in the stochastic schedule."""
-    began, shard = time.perf_counter(), opened(shard)
+    began, shard = time.perf_counter(), open_shard(shard)
     delta = model.step(shard, gather(blocks, shard.words), globals, stream.at(place=shard.number))
     return _timed(delta, shard, began)
 
@@ -260,7 +163,7 @@ def fold_in_shard(
     stream: Stream,
 ) -> Swept:
     """Fit the documents of a training shard with the model held fixed."""
-    shard = opened(shard)
+    shard = open_shard(shard)
     local = fold_in(model, shard, blocks, globals, stream)
     return Swept(_spilled(local, scratch), Delta())
 
@@ -389,7 +292,7 @@ def score(
     globals: GlobalState,
 ) -> Score:
     """Score the held-out pairs of a shard's documents; vectors have none."""
-    return score_local(model, cast(Shard, opened(heldout)), local_state(model, swept.local), blocks, globals)
+    return score_local(model, cast(Shard, open_shard(heldout)), local_state(model, swept.local), blocks, globals)
 
 
 def score_local(

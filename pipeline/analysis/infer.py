@@ -41,6 +41,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Arrays
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
+from collapsium.workers.shard_loading import document_parts
 
 THETA, PREFIX = "document_topic", "document_"
 SEGMENT_THETA, SEGMENTS = "segment_topic", "segments"
@@ -215,7 +216,7 @@ def _proportions(url: str, reference: ShardReference, blocks: list[tasks.Block],
     if seen:
         local: LocalState = model.documents(reference.number)
     else:
-        shard = reference.load(**tasks.document_parts(model.shard_model))
+        shard = reference.load(**document_parts(model.shard_model))
         local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(asked.seed, "infer"))
     found = model.shard_model.infer(local, model.globals)
     ids = reference.documents().ids

@@ -22,6 +22,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
+from collapsium.workers.shard_loading import document_parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,7 +182,7 @@ def fold_in(model: Model, corpus: Corpus, seed: int = 0) -> Floats:
 
 
 def _folded(model: Model, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Floats:
-    shard = reference.load(**tasks.document_parts(model.shard_model))
+    shard = reference.load(**document_parts(model.shard_model))
     local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(seed, "infer"))
     return _theta(model.shard_model.infer(local, model.globals))
 

@@ -41,6 +41,7 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import LocalState
+from collapsium.workers.shard_loading import document_parts
 
 CLOSE = 1e-3  # of a count or a probability: what sums in single precision may be off by
 SAMPLE, CELLS = 5, 2_000_000  # documents of a shard whose words' probabilities are summed, and their cells at most
@@ -290,7 +291,7 @@ def _invariants(model: Model, found: Findings) -> Iterator[str]:
     for number in range(len(model.record.shards)):
         shard = None
         if corpus is not None:
-            shard = corpus.references[number].load(**tasks.document_parts(model.shard_model))
+            shard = corpus.references[number].load(**document_parts(model.shard_model))
             model.check_local(number, shard)
         yield _document_fault(model, blocks, number, shard)
 

@@ -12,7 +12,8 @@ from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
-from collapsium.workers.tasks import Block, Known, ShardOnDisk, Swept
+from collapsium.workers.shard_loading import ShardOnDisk
+from collapsium.workers.tasks import Block, Known, Swept
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.families.cvb.stochastic import BATCH
+from collapsium.workers.shard_loading import ShardOnDisk, with_all_words
 
 SEED = 0  # of fold-in and of the halves that are scored: as `infer` and `evaluate` have it, and alike for all models
 
@@ -167,8 +168,8 @@ def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: S
         After the step.
     """
     executor, stream = SerialExecutor(), Stream(seed)
-    half, widened = load_family(family), tasks.widened(shard, words)
-    shards: list[Future[AnyShard | tasks.ShardOnDisk]] = [executor.hold(widened)]
+    half, widened = load_family(family), with_all_words(shard, words)
+    shards: list[Future[AnyShard | ShardOnDisk]] = [executor.hold(widened)]
     problem = Problem(family, half, half.make_shard_model(config), config, shards, [], (0, words), stream)
     if before is None:
         summary = _summary(words, total, shard.tokens / shard.documents)

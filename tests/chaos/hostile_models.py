@@ -36,8 +36,8 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.run import Run
-from collapsium.workers import tasks
 from collapsium.workers.families.family_arrays import ModelChecks
+from collapsium.workers.shard_loading import load_shard, open_shard
 from tests.conftest import dealt, planted, planted_labels, write_corpus
 from tests.networks import LABELS
 
@@ -253,7 +253,7 @@ def refused(folder, name, part, arrays, shards):
 def shards_of(family, place):
     """Load the training shards as the tasks of a fit do."""
     return [
-        tasks.opened(tasks.load(one, model=load_family(family).shard_model))
+        open_shard(load_shard(one, model=load_family(family).shard_model))
         for one in Corpus(corpora_of(family, place)[0]).references
     ]
 

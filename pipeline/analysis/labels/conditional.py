@@ -23,6 +23,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
+from collapsium.workers.shard_loading import document_parts
 
 GIVEN = (
     "given labels: no word of a document is looked at; its proportions are those that its labels and numbers alone let "
@@ -209,7 +210,7 @@ def load_labelled(model: Model, reference: ShardReference, first: int = 0, last:
     documents = reference.documents()
     if last is not None:
         documents = documents.slice(first, last)
-    shard = Shard.of(reference.number, documents, **tasks.document_parts(model.shard_model))
+    shard = Shard.of(reference.number, documents, **document_parts(model.shard_model))
     if shard.labels is not None:
         for one in table_of(model).numbers:
             if np.isinf(shard.labels.numbers.get(one.name, np.zeros(1))).any():

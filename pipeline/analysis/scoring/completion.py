@@ -32,6 +32,7 @@ from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
+from collapsium.workers.shard_loading import document_parts
 
 COMPLETED = (
     "document completion: mean over the held-out tokens of the corpus of log sum_k theta_dk phi_kw, in nats; "
@@ -235,7 +236,7 @@ def _predict(
 ) -> _Predicted:
     """Predict the held-out pairs of a shard's documents."""
     model = Model(url)
-    parts = tasks.document_parts(model.shard_model)
+    parts = document_parts(model.shard_model)
     held = _among(heldout.load(segmented=parts["segmented"]), words)
     half = model.shard_model
     if not held.pairs:

@@ -17,6 +17,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.shard_loading import document_parts
 
 IN_DOCUMENT = (
     "in-document: paths and proportions of each document are fitted on all its tokens with the topics held fixed, and "
@@ -79,7 +80,7 @@ def score_in_document(
 
 def _logs(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Logs:
     model = Model(url)
-    shard = Shard.of(reference.number, reference.documents(), **tasks.document_parts(model.shard_model))
+    shard = Shard.of(reference.number, reference.documents(), **document_parts(model.shard_model))
     if not shard.pairs:
         return Logs(np.zeros(shard.documents), 0)
     local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, Stream(seed, "unseen"))

@@ -15,6 +15,7 @@ from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.shard_loading import document_parts
 
 HELDOUT = (
     "document completion: mean over the held-out tokens of the training documents of log sum_k theta_dk phi_kw, "
@@ -118,9 +119,7 @@ def _chances_unseen(url: str, reference: ShardReference, first: int, blocks: lis
     model = Model(url)
     known, scored = split_documents(reference.documents(), first, 0.5, seed)
     stream = Stream(seed, "unseen")
-    shard, held = (
-        Shard.of(reference.number, part, **tasks.document_parts(model.shard_model)) for part in (known, scored)
-    )
+    shard, held = (Shard.of(reference.number, part, **document_parts(model.shard_model)) for part in (known, scored))
     local = tasks.fold_in(model.shard_model, shard, blocks, model.globals, stream)
     return chances_of(model.shard_model, held, local, blocks, model.globals)
 
@@ -130,7 +129,7 @@ def _chances_observed(
 ) -> Chances:
     """Fit proportions on all tokens of a shard's documents and predict others of the same documents."""
     model = Model(url)
-    parts = tasks.document_parts(model.shard_model)
+    parts = document_parts(model.shard_model)
     held = scored.load(segmented=parts["segmented"])
     local = tasks.fold_in(model.shard_model, reference.load(**parts), blocks, model.globals, Stream(seed, "unseen"))
     return chances_of(model.shard_model, held, local, blocks, model.globals)

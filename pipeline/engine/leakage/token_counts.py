@@ -15,7 +15,7 @@ from collapsium.pipeline.executors.base import Executor
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import MismatchError
-from collapsium.workers import tasks
+from collapsium.workers.shard_loading import open_shard
 
 Table = npt.NDArray[np.int64]
 
@@ -134,7 +134,7 @@ def count_table(training: Any, heldout: Any) -> Table:
         How many pairs have so many training tokens (rows) and so many held-out ones (columns).
     """
     most = RULE.most_count
-    shards = [cast(Shard, tasks.opened(one)) for one in (training, heldout)]
+    shards = [cast(Shard, open_shard(one)) for one in (training, heldout)]
     width = 1 + max(int(one.words[-1]) if one.words.size else 0 for one in shards)
     keys = [
         np.repeat(np.arange(one.documents), np.diff(one.offsets)) * width + one.words[one.position] for one in shards

@@ -19,6 +19,7 @@ from collapsium.workers.arrays.delta import Arrays, Delta
 from collapsium.workers.arrays.spill import Shelf, ShelfWriter
 from collapsium.workers.arrays.state import LocalState
 from collapsium.workers.families.family_arrays import ModelChecks
+from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
 SECONDS = 60.0  # between two checkpoints, at least
 SHARE = 0.05  # of the time that checkpoints may take
@@ -315,7 +316,7 @@ def read_local(
     number: int,
     digest: str,
     checks: ModelChecks,
-    shard: AnyShard | tasks.ShardOnDisk,
+    shard: AnyShard | ShardOnDisk,
     scratch: str | None = None,
     blocks: Sequence[tasks.Block] | None = None,
 ) -> tasks.Swept:
@@ -352,7 +353,7 @@ def read_local(
             for piece in rows.pieces():
                 writer.add({name: piece})
         local = writer.finish()
-    where, whole = f"{place.folder.url}/{part}", tasks.opened(shard)
+    where, whole = f"{place.folder.url}/{part}", open_shard(shard)
     checks.local(local, whole, where)
     if blocks is not None:
         checks.tallies(local, tasks.gather(blocks, whole.words).to_arrays(), whole, where)

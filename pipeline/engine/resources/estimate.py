@@ -28,7 +28,7 @@ from collapsium.storage.errors import CapacityError, OptionError
 from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import size
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.tasks import NEARLY_ALL
+from collapsium.workers.shard_loading import NEARLY_ALL
 
 INTERPRETER = {"threads": 300e6, "serial": 300e6, "worker": 305e6, "driver": 285e6}  # measured: libraries and kernels
 READING = 60  # bytes a pair while a shard is read from Parquet

@@ -22,10 +22,10 @@ from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.vectors import AnyShard
-from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
+from collapsium.workers.shard_loading import ShardOnDisk, load_shard, open_shard, store_shard
 
 
 def aligned(request: Request) -> list[HeldoutReference]:
@@ -36,7 +36,7 @@ def aligned(request: Request) -> list[HeldoutReference]:
     return align(documents_of(request.corpus), request.heldout, request.corpus.url)
 
 
-Shards = tuple[list[Future[AnyShard | tasks.ShardOnDisk]], list[Future[AnyShard | tasks.ShardOnDisk]]]
+Shards = tuple[list[Future[AnyShard | ShardOnDisk]], list[Future[AnyShard | ShardOnDisk]]]
 
 
 class Loaded:
@@ -137,7 +137,7 @@ class Loaded:
         model = load_family(self._request.family).make_shard_model(self._request.config)
         homes = [number * executor.homes // len(references) for number in range(len(references))]
         shards = [
-            executor.submit(tasks.load, one, self._scratch, reserve, model, home=home)
+            executor.submit(load_shard, one, self._scratch, reserve, model, home=home)
             for one, home in zip(references, homes, strict=True)
         ]
         held = [
@@ -150,11 +150,11 @@ class Loaded:
 
 def load_heldout(
     reference: HeldoutReference, scratch: str | None, model: AnyShardModel | None = None
-) -> AnyShard | tasks.ShardOnDisk:
+) -> AnyShard | ShardOnDisk:
     """Read the held-out pairs of a training shard's documents, as the family takes them."""
-    return tasks.stored(reference.load(segmented=model is not None and model.uses_segments), scratch)
+    return store_shard(reference.load(segmented=model is not None and model.uses_segments), scratch)
 
 
-def count_tokens(shard: AnyShard | tasks.ShardOnDisk) -> int:
+def count_tokens(shard: AnyShard | ShardOnDisk) -> int:
     """Count a shard's tokens where it lies."""
-    return tasks.opened(shard).tokens
+    return open_shard(shard).tokens

@@ -38,7 +38,7 @@ from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.summary import SegmentedDocument, parse_summary, read_summary
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.document_summaries import PLACES, in_runs, neighbours_apart, segmented_of
-from collapsium.workers.tasks import document_parts
+from collapsium.workers.shard_loading import document_parts
 
 OPTIONS = {"topics": 3, "iterations": 4, "scheduler": "serial"}
 

@@ -7,7 +7,7 @@ import pytest
 from collapsium.pipeline import fit
 from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.storage.errors import OptionError
-from collapsium.workers.tasks import document_parts
+from collapsium.workers.shard_loading import document_parts
 from tests.conftest import planted_rows, write_corpus
 
 NETWORKS = {

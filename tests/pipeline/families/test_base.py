@@ -32,6 +32,7 @@ from collapsium.workers.families.base import Resumable as ResumableShardModel
 from collapsium.workers.families.base import ShardModel, fit_kernels
 from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.kernels.jit import Kernel
+from collapsium.workers.shard_loading import load_shard
 from tests.conformance import problem_of
 from tests.conftest import write_corpus
 from tests.networks import DIAMOND, LABELS
@@ -167,7 +168,7 @@ def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, cuts):
     corpus = Corpus(write_corpus(tmp_path / "c", rows, 4, shard_tokens=4))
     assert len(corpus.manifest.shards) > 2
     executor = SerialExecutor()
-    shards = [executor.submit(tasks.load, one) for one in corpus.references]
+    shards = [executor.submit(load_shard, one) for one in corpus.references]
     problem = Problem("toy", family, ToyShardModel(FamilyOptions()), FamilyOptions(), shards, [], cuts, Stream(0))
     found = list(run(problem, executor, first, Limits(iterations=3)))
     state, progress = found[-1]

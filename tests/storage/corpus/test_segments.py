@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.segments import Segments
 from collapsium.storage.corpus.shard import EXTRAS, Documents, Shard
-from collapsium.workers import tasks
+from collapsium.workers.shard_loading import open_shard, store_shard
 
 SEGMENT = st.dictionaries(st.integers(0, 9), st.integers(1, 4), max_size=4)
 DOCUMENTS = st.lists(st.one_of(st.none(), st.lists(SEGMENT, max_size=4)), min_size=1, max_size=5)
@@ -39,7 +39,7 @@ def test_shards__keep_each_segment_with_its_words(rows):
 @given(DOCUMENTS)
 def test_segments__go_through_scratch_files(tmp_path_factory, rows):
     shard = Shard.of(3, documents_of_segments(rows), segmented=True)
-    again = tasks.opened(tasks.stored(shard, str(tmp_path_factory.mktemp("scratch"))))
+    again = open_shard(store_shard(shard, str(tmp_path_factory.mktemp("scratch"))))
     np.testing.assert_array_equal(again.segments.documents, shard.segments.documents)
     np.testing.assert_array_equal(again.segments.pairs, shard.segments.pairs)
     assert again.labels is None

@@ -21,7 +21,7 @@ from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.io.transactions import created
-from collapsium.workers import tasks
+from collapsium.workers.shard_loading import ShardOnDisk, load_shard, open_shard
 from tests.conftest import write_corpus
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -99,9 +99,9 @@ def test_shard__of_vectors_has_what_a_shard_has(tmp_path, shape):
 def test_tasks__carry_vectors_in_memory_and_in_scratch_files(tmp_path, scratch):
     values = np.random.default_rng(3).normal(size=(9, 4))
     corpus = Corpus(write_vectors(tmp_path / "c", values, 12))
-    loaded = [tasks.load(one, str(tmp_path / "scratch") if scratch else None, 8.0) for one in corpus.references]
-    assert all(isinstance(one, tasks.ShardOnDisk if scratch else VectorShard) for one in loaded)
-    opened = [tasks.opened(one) for one in loaded]
+    loaded = [load_shard(one, str(tmp_path / "scratch") if scratch else None, 8.0) for one in corpus.references]
+    assert all(isinstance(one, ShardOnDisk if scratch else VectorShard) for one in loaded)
+    opened = [open_shard(one) for one in loaded]
     assert [one.number for one in opened] == [0, 1, 2]
     assert np.concatenate([one.values for one in opened]).tobytes() == values.tobytes()
     assert all(isinstance(one, VectorShard) for one in opened)

@@ -1,0 +1,115 @@
+"""Load shards on workers, where they stay in memory or in scratch files between their sweeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.segments import Segments
+from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.corpus.vectors import AnyShard, VectorShard
+from collapsium.workers.arrays import buffer_pool as buffers
+from collapsium.workers.arrays.spill import Shelf, shelve
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.corpus import ShardReference
+    from collapsium.workers.families.base import AnyShardModel
+
+NEARLY_ALL = 0.9  # of the vocabulary's words
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOnDisk:
+    """A shard whose arrays lie in scratch files between its sweeps."""
+
+    number: int
+    arrays: Shelf
+
+
+def load_shard(
+    reference: ShardReference, scratch: str | None = None, reserve: float = 0.0, model: AnyShardModel | None = None
+) -> AnyShard | ShardOnDisk:
+    """Read a shard and check its digest; with a folder for scratch files, leave it there.
+
+    Parameters
+    ----------
+    reference : ShardReference
+        The shard.
+    scratch : str, optional
+        Folder for scratch files.
+    reserve : float, optional
+        Bytes a pair of the local state to come: in memory, room for two of it is fetched ahead.
+    model : ShardModel, optional
+        Of the family that sweeps it, which may use the documents' labels or their segments.
+
+    Returns
+    -------
+    Shard, VectorShard or ShardOnDisk
+        The shard.
+    """
+    shard = with_all_words(reference.load(**document_parts(model)), reference.words)
+    if scratch is not None:
+        buffers.pool.lean = True  # memory is short; also for a worker that came later than the others
+    pa.default_memory_pool().release_unused()  # what decompressing took; it would be kept for ever
+    if scratch is None and reserve:
+        buffers.pool.reserve([int(reserve * shard.pairs)] * 2)
+    return store_shard(shard, scratch)
+
+
+def document_parts(model: AnyShardModel | type[AnyShardModel] | None) -> dict[str, bool]:
+    """Return what of documents a family uses besides their words, as `Shard.of` and `ShardReference.load` take it.
+
+    Parameters
+    ----------
+    model : ShardModel or None
+        The family's half beside the shards; None for the words alone.
+
+    Returns
+    -------
+    dict of str to bool
+        ``labelled`` and ``segmented``.
+    """
+    return {
+        "labelled": model is not None and model.uses_labels,
+        "segmented": model is not None and model.uses_segments,
+    }
+
+
+def with_all_words(shard: AnyShard, words: int) -> AnyShard:
+    """Let a shard that has nearly all words of the vocabulary have all: its rows are then those of the blocks."""
+    if isinstance(shard, VectorShard) or shard.words.size == words or shard.words.size < NEARLY_ALL * words:
+        return shard
+    return replace(shard, words=np.arange(words, dtype=np.int32), position=shard.words[shard.position])
+
+
+def store_shard(shard: AnyShard, scratch: str | None) -> AnyShard | ShardOnDisk:
+    """Keep a shard in memory or, with a folder for scratch files, there."""
+    if scratch is None:
+        return shard
+    names = ("words", "values") if isinstance(shard, VectorShard) else ("offsets", "words", "position", "counts")
+    arrays = {name: getattr(shard, name) for name in names}
+    for known in () if isinstance(shard, VectorShard) else (shard.labels, shard.segments):
+        arrays |= {} if known is None else known.arrays()
+    return ShardOnDisk(shard.number, shelve(arrays, scratch))
+
+
+def open_shard(shard: AnyShard | ShardOnDisk) -> AnyShard:
+    """Bring a shard into memory."""
+    if not isinstance(shard, ShardOnDisk):
+        return shard
+    if "values" in shard.arrays:
+        return VectorShard(shard.number, **shard.arrays)
+    arrays = dict(shard.arrays)
+    labels, segments = (
+        {name: arrays.pop(name) for name in list(arrays) if name.startswith(head)} for head in ("label_", "segment_")
+    )
+    return Shard(
+        shard.number,
+        **arrays,
+        labels=Labels.from_arrays(labels) if labels else None,
+        segments=Segments.from_arrays(segments) if segments else None,
+    )
