@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like
-from collapsium.pipeline.corpora.text_ingest import ingest_texts
+from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_texts
 from collapsium.pipeline.executors.base import TLS
 from collapsium.storage.building.flatten import flatten_corpus
 from collapsium.storage.building.ingest import ingest as ingest_source
@@ -98,8 +98,8 @@ def ingest_like(
     if history.kind not in TEXTS:
         source = RelabelledSource(_counted(recorded, paths, history), recorded.vocabulary.words)
         return ingest_source(source, corpus, history=_plain(history), **how)
-    how |= {"scheduler": scheduler, "workers": workers, "tls": tls, "like": recorded.vocabulary}
-    how |= {"may_be_empty": sources.may_be_empty}
+    how |= {"scheduler": scheduler, "workers": workers, "tls": tls}
+    how["like"] = RecordedVocabulary(recorded.vocabulary, sources.may_be_empty)
     if not history.flattened:
         return ingest_texts(paths, corpus, history, **how)
     target = Folder(corpus)

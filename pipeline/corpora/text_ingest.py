@@ -105,6 +105,14 @@ def phrasing_of(score: str | None, least: int | None, threshold: float | None) -
     return Phrasing(score, 5 if least is None else least, SCORES[score] if threshold is None else threshold)
 
 
+@dataclass(frozen=True)
+class RecordedVocabulary:
+    """The vocabulary that new texts are read with, and whether they may have no token of it."""
+
+    vocabulary: Vocabulary
+    may_be_empty: bool
+
+
 def ingest_texts(
     paths: list[str],
     corpus: str | os.PathLike[str],
@@ -116,8 +124,7 @@ def ingest_texts(
     tls: TLS | None,
     progress: Counting,
     sides: Sides | None = None,
-    like: Vocabulary | None = None,
-    may_be_empty: bool = False,
+    like: RecordedVocabulary | None = None,
 ) -> Manifest:
     """Read texts, and write a corpus; see `collapsium.pipeline.ingest`.
 
@@ -133,10 +140,8 @@ def ingest_texts(
         As for `collapsium.pipeline.ingest`.
     sides : Sides, optional
         Labels and covariates from side files.
-    like : Vocabulary, optional
+    like : RecordedVocabulary, optional
         The vocabulary of the corpus whose record `history` is: words and phrases are its own, and nothing is pruned.
-    may_be_empty : bool, optional
-        Whether the corpus may have no token.
 
     Returns
     -------
@@ -153,10 +158,12 @@ def ingest_texts(
     history, scheduler, stops = settled(history, scheduler, workers)
     sources = look_at(paths, history, scheduler)
     ensure_free(Folder(corpus))
-    words = _Words(given_words(history.options) if like is None else like.words, stops, like is not None, may_be_empty)
-    if like is not None:
+    if like is None:
+        words = _Words(given_words(history.options), stops, recorded=False, may_be_empty=False)
+    else:
+        words = _Words(like.vocabulary.words, stops, recorded=True, may_be_empty=like.may_be_empty)
         # A word that the vocabulary counts was no stop word when it was made, whatever list has it today.
-        counted = pa.array(like.words, pa.string()).filter(pa.array(like.tokens > 0))
+        counted = pa.array(words.given, pa.string()).filter(pa.array(like.vocabulary.tokens > 0))
         words = replace(words, stops=stops.sparing(counted))
     history = replace(history, options=replace(history.options, vocabulary=None))
     with created(Folder(corpus)) as folder:
