@@ -25,7 +25,7 @@ READERS := uci ldac mtx npz text jsonl uci-gz jsonl-gz vocabulary shard vocabula
 help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, print topics"
 	@echo "make test       the tests, also with the compiler off; make test-all: those that take long too"
-	@echo "make lint types contracts    the other checks; .ci/run makes them all"
+	@echo "make lint types contracts    the other checks; .ci/run makes them and the tests"
 	@echo "make pages      the pages that people look at, in headless Chromium (Debian's is installed where it can be)"
 	@echo "make deploy-check    what lies in deploy/, as far as it can be checked without a cluster"
 	@echo "make lowest     the main job with the lowest versions that pyproject.toml allows"
